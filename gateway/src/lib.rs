@@ -1,0 +1,1 @@
+//! gRPC and HTTP front doors, agent sessions, watch fan-out.

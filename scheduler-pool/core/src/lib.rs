@@ -1,0 +1,1 @@
+//! Deciding: snapshot, filters, scores, plans, explanations. Pure.

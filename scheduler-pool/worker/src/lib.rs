@@ -1,0 +1,1 @@
+//! Doing: tail the journal, call the core, commit the plan.

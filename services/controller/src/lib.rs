@@ -1,0 +1,1 @@
+//! Cell controllers: liveness, stops, restarts, trimming.

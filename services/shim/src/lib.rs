@@ -1,0 +1,1 @@
+//! The per-task shim: starts one process, owns its logs, remembers its exit.

@@ -1,0 +1,1 @@
+//! The FoundationDB backend of the key-value contract.

@@ -1,0 +1,121 @@
+//! The two traits of the contract: an engine, and one transaction of it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+use super::{AtomicOp, KeySelector, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp};
+
+/// Which set a conflict range joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConflictKind {
+    /// The commit fails where another transaction wrote into the range since the read version.
+    Read,
+    /// Other transactions that read the range fail.
+    Write,
+}
+
+/// What a successful commit was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The commit version; `None` where nothing was written.
+    pub version: Option<Version>,
+    /// The stamp; `None` where nothing was written.
+    pub stamp: Option<Versionstamp>,
+}
+
+/// A future that ends when the watched key's value may have changed, or with an error. Never the only way a caller
+/// learns of a change: pair it with a timer, then read.
+pub type Watch = BoxFuture<'static, KvResult<()>>;
+
+/// What an engine is, for people and for result lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineInfo {
+    /// `embedded` or `fdb`.
+    pub name: &'static str,
+    /// Where its bytes are.
+    pub location: String,
+}
+
+/// A store that keeps the contract.
+pub trait Engine: Send + Sync + 'static {
+    /// A new transaction. Only the runner calls this.
+    fn begin(&self) -> Box<dyn EngineTransaction>;
+
+    /// What this engine is.
+    fn info(&self) -> EngineInfo;
+}
+
+/// One transaction. Methods take `&self`; an implementation keeps its state behind a lock and is safe to share.
+///
+/// Writes are buffered; those that cannot be legal (keys too large, outside the user's range) answer at once.
+pub trait EngineTransaction: Send + Sync {
+    /// The value of `key` as of the read version and this transaction's own writes.
+    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>>;
+
+    /// The key a selector names.
+    fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>>;
+
+    /// One batch of a range. Callers loop while `more`.
+    fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>>;
+
+    /// Sets `key` to `value`.
+    fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()>;
+
+    /// Removes `key`.
+    fn clear(&self, key: &[u8]) -> KvResult<()>;
+
+    /// Removes `begin..end`.
+    fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()>;
+
+    /// Applies `operation` at the commit.
+    fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()>;
+
+    /// Adds `range` to a conflict set.
+    fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()>;
+
+    /// Registers a watch: a real read of `key` with a read conflict, inert until the commit.
+    fn watch<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, KvResult<Watch>>;
+
+    /// The read version, taken now where there is none.
+    fn read_version(&self) -> BoxFuture<'_, KvResult<Version>>;
+
+    /// Fixes the read version, before the first read.
+    fn set_read_version(&self, version: Version) -> KvResult<()>;
+
+    /// Commits. Answered once durable.
+    fn commit(&self) -> BoxFuture<'_, KvResult<Committed>>;
+
+    /// The stamp of this transaction, resolved by its commit. Ask before committing, await after.
+    fn versionstamp(&self) -> BoxFuture<'static, KvResult<Versionstamp>>;
+
+    /// Decides over another attempt: pauses and resets for a retryable error, gives any other one back.
+    fn on_error<'a>(&'a self, error: &'a super::KvError) -> BoxFuture<'a, KvResult<()>>;
+
+    /// Sets an option, or refuses it by name.
+    fn set_option(&self, option: TransactionOption) -> KvResult<()>;
+
+    /// After a 1020 with [`TransactionOption::ReportConflictingKeys`]: the read conflict ranges that failed, a
+    /// lower bound of those that would have.
+    fn conflicting_ranges(&self) -> BoxFuture<'_, KvResult<Vec<Range<Bytes>>>>;
+
+    /// Bytes the commit would count against the size limit now.
+    fn approximate_size(&self) -> BoxFuture<'_, KvResult<usize>>;
+
+    /// A rough figure of the bytes in `range`.
+    fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>>;
+
+    /// Keys that cut `range` into chunks of about `chunk_bytes`, both ends included.
+    fn range_split_points<'a>(
+        &'a self,
+        range: Range<&'a [u8]>,
+        chunk_bytes: u64,
+    ) -> BoxFuture<'a, KvResult<Vec<Bytes>>>;
+
+    /// Ends the transaction; every later operation answers 1025.
+    fn cancel(&self);
+
+    /// Back to the beginning: no reads, no writes, no options.
+    fn reset(&self);
+}

@@ -1,0 +1,20 @@
+//! The limits of the contract, enforced by every engine. Values are FoundationDB's defaults.
+
+/// Longest key, in bytes (2102 above it).
+pub const KEY_BYTES_MAX: usize = 10_000;
+/// Longest value, in bytes (2103 above it).
+pub const VALUE_BYTES_MAX: usize = 100_000;
+/// Largest transaction, in bytes of keys, values and conflict ranges (2101 above it).
+pub const TRANSACTION_BYTES_MAX: usize = 10_000_000;
+/// Versions a transaction may span between its read version and its commit (1007 beyond): five seconds.
+pub const TRANSACTION_LIFE_VERSIONS: i64 = 5_000_000;
+/// Versions that pass in a second.
+pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
+/// How far versions jump over a restart: further than any version a client may have been told.
+pub const RECOVERY_VERSION_JUMP: i64 = 100_000_000;
+/// Transactions in one commit batch: the batch index has two bytes.
+pub const BATCH_TRANSACTIONS_MAX: usize = 32_768;
+/// Watches outstanding on one database handle (1032 above it).
+pub const WATCHES_MAX: usize = 10_000;
+/// First key that is not a user's.
+pub const USER_KEYS_END: &[u8] = b"\xff";

@@ -1,0 +1,20 @@
+//! The contract both engines keep: one trait for an engine, one for its transactions, and the vocabulary of both.
+//!
+//! It is FoundationDB's at API version 730: strict serializability by optimistic concurrency, with its error
+//! codes, limits and option names. What an engine does not support it refuses by name ([`ErrorCode::InvalidOption`]
+//! or [`ErrorCode::NotSupported`]); nothing is silently ignored.
+
+mod atomic;
+mod engine;
+mod error;
+pub mod limits;
+mod option;
+mod range;
+mod stamp;
+
+pub use atomic::AtomicOp;
+pub use engine::{Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, Watch};
+pub use error::{ErrorCode, KvError, KvResult};
+pub use option::TransactionOption;
+pub use range::{KeySelector, RangeBatch, RangeRequest, StreamingMode};
+pub use stamp::{Version, Versionstamp};

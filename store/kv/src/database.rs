@@ -1,0 +1,309 @@
+//! The runner: the one way to a transaction. `run` retries what is safe to retry; `commit_at` never does.
+//!
+//! "May have committed" is sticky: once one attempt of a `run` ended with 1021 or 1039, every later attempt is told
+//! so, whatever its own predecessor ended with.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::contract::{
+    AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
+    RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+};
+
+/// Why running the closure twice does no harm. There is no default: whoever writes a transaction decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idempotency {
+    /// Nothing is written.
+    ReadOnly,
+    /// The closure reads the state it changes, with a conflict, and changes nothing when the change is there.
+    Natural,
+    /// The closure records its result under this request id and returns the recorded one when it finds it.
+    Keyed(u128),
+}
+
+/// What the closure is told about the attempts before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// 1 for the first.
+    pub number: u32,
+    /// Whether any earlier attempt may have committed.
+    pub maybe_committed: bool,
+}
+
+/// An error in which the runner can find the store's own, however deeply it is wrapped.
+pub trait Retryable: std::error::Error + Send + Sync + 'static + From<KvError> {
+    /// The store's error, or `None` where the closure failed for its own reasons (which ends the run).
+    fn kv_error(&self) -> Option<&KvError>;
+}
+
+impl Retryable for KvError {
+    fn kv_error(&self) -> Option<&KvError> {
+        Some(self)
+    }
+}
+
+/// Finds the store's error in a chain of sources; the usual body of [`Retryable::kv_error`].
+pub fn kv_error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a KvError> {
+    let mut next = Some(error);
+    while let Some(current) = next {
+        if let Some(found) = current.downcast_ref::<KvError>() {
+            return Some(found);
+        }
+        next = current.source();
+    }
+    None
+}
+
+/// A transaction as closures and layer functions see it. Cheap to clone; all clones are one transaction.
+#[derive(Clone)]
+pub struct Transaction {
+    inner: Arc<dyn EngineTransaction>,
+}
+
+impl Transaction {
+    /// The value of `key`, with a read conflict.
+    pub async fn get(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
+        self.inner.get(key, false).await
+    }
+
+    /// The value of `key`, without a read conflict.
+    pub async fn get_snapshot(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
+        self.inner.get(key, true).await
+    }
+
+    /// The key a selector names.
+    pub async fn get_key(&self, selector: &KeySelector, snapshot: bool) -> KvResult<Bytes> {
+        self.inner.get_key(selector, snapshot).await
+    }
+
+    /// One batch of a range; loop while `more`, or use [`Transaction::range_all`].
+    pub async fn get_range(&self, request: &RangeRequest) -> KvResult<RangeBatch> {
+        self.inner.get_range(request).await
+    }
+
+    /// Every row of a range, up to the request's limit, over as many batches as it takes.
+    pub async fn range_all(&self, request: RangeRequest) -> KvResult<Vec<(Bytes, Bytes)>> {
+        let mut request = request;
+        let mut rows: Vec<(Bytes, Bytes)> = Vec::new();
+        loop {
+            let batch = self.inner.get_range(&request).await?;
+            let last = batch.rows.last().map(|(key, _)| key.clone());
+            rows.extend(batch.rows);
+            let Some(last) = last.filter(|_| batch.more) else { return Ok(rows) };
+            if request.limit > 0 {
+                let left = request.limit.saturating_sub(rows.len());
+                if left == 0 {
+                    return Ok(rows);
+                }
+                request.limit = left;
+            }
+            request.iteration = request.iteration.saturating_add(1);
+            if request.reverse {
+                request.end = KeySelector::first_greater_or_equal(last);
+            } else {
+                request.begin = KeySelector::first_greater_than(last);
+            }
+        }
+    }
+
+    /// Sets `key` to `value`.
+    pub fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()> {
+        self.inner.set(key, value)
+    }
+
+    /// Removes `key`.
+    pub fn clear(&self, key: &[u8]) -> KvResult<()> {
+        self.inner.clear(key)
+    }
+
+    /// Removes `begin..end`.
+    pub fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()> {
+        self.inner.clear_range(begin, end)
+    }
+
+    /// Applies `operation` at the commit.
+    pub fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
+        self.inner.atomic(operation, key, operand)
+    }
+
+    /// The commit fails where another transaction has written `key` since the read version.
+    pub fn read_conflict_key(&self, key: &[u8]) -> KvResult<()> {
+        let end = key_after(key);
+        self.inner.add_conflict_range(ConflictKind::Read, key..&end)
+    }
+
+    /// The commit fails where another transaction has written into `range` since the read version.
+    pub fn read_conflict_range(&self, range: Range<&[u8]>) -> KvResult<()> {
+        self.inner.add_conflict_range(ConflictKind::Read, range)
+    }
+
+    /// Others that read `key` fail, though nothing is written there.
+    pub fn write_conflict_key(&self, key: &[u8]) -> KvResult<()> {
+        let end = key_after(key);
+        self.inner.add_conflict_range(ConflictKind::Write, key..&end)
+    }
+
+    /// A watch of `key`, inert until the commit.
+    pub async fn watch(&self, key: &[u8]) -> KvResult<Watch> {
+        self.inner.watch(key).await
+    }
+
+    /// The read version, taken now where there is none.
+    pub async fn read_version(&self) -> KvResult<Version> {
+        self.inner.read_version().await
+    }
+
+    /// Sets an option, or refuses it by name.
+    pub fn set_option(&self, option: TransactionOption) -> KvResult<()> {
+        self.inner.set_option(option)
+    }
+
+    /// The stamp of this transaction; ask before the closure ends, await after.
+    pub fn versionstamp(&self) -> futures::future::BoxFuture<'static, KvResult<Versionstamp>> {
+        self.inner.versionstamp()
+    }
+
+    /// Bytes the commit would count against the size limit now.
+    pub async fn approximate_size(&self) -> KvResult<usize> {
+        self.inner.approximate_size().await
+    }
+
+    /// Keys that cut a range into chunks of about `chunk_bytes`, both ends included.
+    pub async fn range_split_points(&self, range: Range<&[u8]>, chunk_bytes: u64) -> KvResult<Vec<Bytes>> {
+        self.inner.range_split_points(range, chunk_bytes).await
+    }
+}
+
+/// What [`Database::commit_at`] ended with.
+#[derive(Debug)]
+pub struct CommitAtError<E> {
+    /// The closure's or the store's error.
+    pub error: E,
+    /// After a 1020: read conflict ranges that failed, a lower bound of those that would have.
+    pub conflicting: Vec<Range<Bytes>>,
+}
+
+/// A handle on a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Database {
+    engine: Arc<dyn Engine>,
+}
+
+impl Database {
+    /// A handle on `engine`.
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// What engine this is.
+    pub fn info(&self) -> EngineInfo {
+        self.engine.info()
+    }
+
+    /// Runs `closure` in a transaction and commits it, as often as the store asks for, then gives its value.
+    ///
+    /// `name` labels metrics, spans and conflict reports. Ids and times are made outside the closure, so that every
+    /// attempt is the same transaction. 1031 is never replayed: it comes back as the error it is.
+    pub async fn run<T, E, F, Fut>(&self, name: &'static str, idempotency: Idempotency, closure: F) -> Result<T, E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.run_committed(name, idempotency, closure).await.map(|(value, _)| value)
+    }
+
+    /// As [`Database::run`], with what the commit was given.
+    pub async fn run_committed<T, E, F, Fut>(
+        &self,
+        name: &'static str,
+        idempotency: Idempotency,
+        mut closure: F,
+    ) -> Result<(T, Committed), E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let transaction = self.begin();
+        let mut attempt = Attempt { number: 1, maybe_committed: false };
+        loop {
+            let error = match self.attempt(&transaction, attempt, &mut closure).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let Some(kv_error) = error.kv_error().cloned() else { return Err(error) };
+            attempt.maybe_committed |= kv_error.code.is_maybe_committed();
+            attempt.number = attempt.number.saturating_add(1);
+            tracing::debug!(name, ?idempotency, code = kv_error.code.code(), attempt = attempt.number, "store retry");
+            if kv_error.code == ErrorCode::TransactionTimedOut {
+                return Err(error);
+            }
+            transaction.inner.on_error(&kv_error).await?;
+        }
+    }
+
+    /// Commits once at read version `version`, with conflicts reported, and never retries: a blind write replayed at
+    /// another version overwrites the work of others. `closure` only adds guards and writes; it reads nothing.
+    pub async fn commit_at<E, F>(
+        &self,
+        name: &'static str,
+        version: Version,
+        closure: F,
+    ) -> Result<Committed, CommitAtError<E>>
+    where
+        E: Retryable,
+        F: FnOnce(&Transaction) -> Result<(), E>,
+    {
+        let transaction = self.begin();
+        let fail = |error: E| CommitAtError { error, conflicting: Vec::new() };
+        transaction.inner.set_read_version(version).map_err(|error| fail(error.into()))?;
+        let reports = TransactionOption::ReportConflictingKeys;
+        transaction.inner.set_option(reports).map_err(|error| fail(error.into()))?;
+        closure(&transaction).map_err(fail)?;
+        match transaction.inner.commit().await {
+            Ok(committed) => Ok(committed),
+            Err(error) => {
+                tracing::debug!(name, code = error.code.code(), "commit_at failed");
+                let conflicting = match error.code {
+                    ErrorCode::NotCommitted => transaction.inner.conflicting_ranges().await.unwrap_or_default(),
+                    _ => Vec::new(),
+                };
+                Err(CommitAtError { error: error.into(), conflicting })
+            }
+        }
+    }
+
+    async fn attempt<T, E, F, Fut>(
+        &self,
+        transaction: &Transaction,
+        attempt: Attempt,
+        closure: &mut F,
+    ) -> Result<(T, Committed), E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let value = closure(transaction.clone(), attempt).await?;
+        let committed = transaction.inner.commit().await?;
+        Ok((value, committed))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the runner is the one place that opens transactions")]
+    fn begin(&self) -> Transaction {
+        Transaction { inner: Arc::from(self.engine.begin()) }
+    }
+}
+
+/// The first key after `key`.
+pub fn key_after(key: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(key.len().saturating_add(1));
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}

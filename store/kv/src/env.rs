@@ -1,0 +1,108 @@
+//! The outside world as arguments: clocks and randomness. Measure with `monotonic`, persist and show `wall`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A source of time. It does not sleep: waiting belongs to the runtime.
+pub trait Clock: Send + Sync + 'static {
+    /// Time since some fixed moment; never goes back.
+    fn monotonic(&self) -> Duration;
+    /// Milliseconds since 1970, as people see them. May jump; nothing is decided by it.
+    fn wall_ms(&self) -> i64;
+}
+
+/// A source of random bits.
+pub trait Rng: Send + Sync + 'static {
+    /// The next 64 bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl SystemClock {
+    /// A clock that counts from now.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    pub fn shared() -> Arc<dyn Clock> {
+        Arc::new(Self { start: std::time::Instant::now() })
+    }
+}
+
+impl Clock for SystemClock {
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    fn wall_ms(&self) -> i64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    monotonic_us: AtomicU64,
+    wall_ms: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock at `wall_ms`.
+    pub fn at(wall_ms: i64) -> Arc<Self> {
+        Arc::new(Self { monotonic_us: AtomicU64::new(0), wall_ms: AtomicI64::new(wall_ms) })
+    }
+
+    /// Moves both clocks on.
+    pub fn advance(&self, by: Duration) {
+        self.monotonic_us.fetch_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.wall_ms.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.monotonic_us.load(Ordering::SeqCst))
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.wall_ms.load(Ordering::SeqCst)
+    }
+}
+
+/// Random bits from a seed: the same seed, the same bits.
+#[derive(Debug)]
+pub struct SeededRng(Mutex<ChaCha8Rng>);
+
+impl SeededRng {
+    /// A generator from `seed`.
+    pub fn shared(seed: u64) -> Arc<dyn Rng> {
+        Arc::new(Self(Mutex::new(ChaCha8Rng::seed_from_u64(seed))))
+    }
+
+    /// A generator seeded by the kernel; the seed is worth logging where a run should be replayed.
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the kernel for a seed")]
+    pub fn from_kernel() -> (Arc<dyn Rng>, u64) {
+        let mut bytes = [0; 8];
+        // A kernel without randomness still must run; uniqueness of ids then rests on the pid and the store.
+        if getrandom::fill(&mut bytes).is_err() {
+            bytes = u64::from(std::process::id()).to_le_bytes();
+        }
+        let seed = u64::from_le_bytes(bytes);
+        (Self::shared(seed), seed)
+    }
+}
+
+impl Rng for SeededRng {
+    fn next_u64(&self) -> u64 {
+        self.0.lock().next_u64()
+    }
+}

@@ -1,0 +1,15 @@
+//! The transactional key-value contract (FoundationDB semantics) and everything that proves it: the retry runner,
+//! the embedded engine, the fault-injecting wrapper and the conformance suite. Useful on its own.
+//!
+//! Code above this crate cannot tell the engines apart: it sees [`Database`], which runs closures over
+//! [`Transaction`], and never an engine. Raw transactions are banned by `clippy.toml`.
+
+pub mod contract;
+pub mod database;
+pub mod env;
+
+pub use contract::{
+    AtomicOp, Committed, ConflictKind, Engine, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult, RangeBatch,
+    RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
+};
+pub use database::{Attempt, Database, Idempotency, Retryable, Transaction};

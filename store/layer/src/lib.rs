@@ -1,0 +1,1 @@
+//! The keyspace: one folder per durable noun.

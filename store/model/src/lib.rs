@@ -1,0 +1,1 @@
+//! Pure domain types: resources, constraints, priorities, specs, state machines.

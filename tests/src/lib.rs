@@ -1,0 +1,1 @@
+//! Whole-system tests with real processes, and the tidy test.
