@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::contract::{
-    AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
-    RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, KeySelector,
+    KvError, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
 
 /// Why running the closure twice does no harm. There is no default: whoever writes a transaction decides.
@@ -208,7 +208,12 @@ impl Database {
     ///
     /// `name` labels metrics, spans and conflict reports. Ids and times are made outside the closure, so that every
     /// attempt is the same transaction. 1031 is never replayed: it comes back as the error it is.
-    pub async fn run<T, E, F, Fut>(&self, name: &'static str, idempotency: Idempotency, closure: F) -> Result<T, E>
+    pub async fn run<T, E, F, Fut>(
+        &self,
+        name: &'static str,
+        idempotency: Idempotency,
+        closure: F,
+    ) -> Result<T, E>
     where
         E: Retryable,
         F: FnMut(Transaction, Attempt) -> Fut,
@@ -239,7 +244,13 @@ impl Database {
             let Some(kv_error) = error.kv_error().cloned() else { return Err(error) };
             attempt.maybe_committed |= kv_error.code.is_maybe_committed();
             attempt.number = attempt.number.saturating_add(1);
-            tracing::debug!(name, ?idempotency, code = kv_error.code.code(), attempt = attempt.number, "store retry");
+            tracing::debug!(
+                name,
+                ?idempotency,
+                code = kv_error.code.code(),
+                attempt = attempt.number,
+                "store retry"
+            );
             if kv_error.code == ErrorCode::TransactionTimedOut {
                 return Err(error);
             }
@@ -270,7 +281,9 @@ impl Database {
             Err(error) => {
                 tracing::debug!(name, code = error.code.code(), "commit_at failed");
                 let conflicting = match error.code {
-                    ErrorCode::NotCommitted => transaction.inner.conflicting_ranges().await.unwrap_or_default(),
+                    ErrorCode::NotCommitted => {
+                        transaction.inner.conflicting_ranges().await.unwrap_or_default()
+                    }
                     _ => Vec::new(),
                 };
                 Err(CommitAtError { error: error.into(), conflicting })

@@ -9,7 +9,7 @@ pub mod database;
 pub mod env;
 
 pub use contract::{
-    AtomicOp, Committed, ConflictKind, Engine, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult, RangeBatch,
-    RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, Committed, ConflictKind, Engine, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
+    RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
 };
 pub use database::{Attempt, Database, Idempotency, Retryable, Transaction};

@@ -1,1 +1,18 @@
-//! Pure domain types: resources, constraints, priorities, specs, state machines.
+//! Pure domain types of Borough: names, resources, specs, rows and the state machine of a task.
+//!
+//! No IO, no async, no clock, no randomness: time and seeds are arguments. Every type that is stored derives its
+//! encoding here (tag-numbered CBOR); the rules by which a stored type may change are in `docs/decisions/`.
+
+pub mod id;
+pub mod job;
+pub mod journal;
+pub mod node;
+pub mod resource;
+pub mod task;
+
+pub use id::{Incarnation, JobId, Name, NodeId, RequestId, TaskId, UnitId};
+pub use job::{JobRow, JobSpec};
+pub use journal::{Delta, JournalEntry};
+pub use node::{NodeAlloc, NodeRow};
+pub use resource::Resources;
+pub use task::{TaskRow, TaskState};

@@ -5,7 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use super::{AtomicOp, KeySelector, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp};
+use super::{
+    AtomicOp, KeySelector, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp,
+};
 
 /// Which set a conflict range joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,112 @@
+//! A node: what it is (spec, by the operator and its agent) and what is committed on it (the concurrency token).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Name, NodeId};
+use crate::resource::Resources;
+
+/// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct NodeRow {
+    /// The node.
+    #[n(0)]
+    pub id: NodeId,
+    /// Its name, unique within the cell.
+    #[n(1)]
+    pub name: Name,
+    /// Whether it is there, and fit to be used.
+    #[n(2)]
+    pub state: NodeState,
+    /// Whether an operator lets it take new tasks (`false`: cordoned).
+    #[n(3)]
+    pub schedulable: bool,
+    /// Whether an operator wants it empty.
+    #[n(4)]
+    pub draining: bool,
+    /// What it has for tasks, normalised.
+    #[n(5)]
+    pub capacity: Resources,
+    /// TCP ports it hands out: first, inclusive.
+    #[n(6)]
+    pub port_first: u16,
+    /// TCP ports it hands out: last, inclusive.
+    #[n(7)]
+    pub port_last: u16,
+    /// Facts its agent found (processor, kernel, cgroup version, what is missing), and failure domains.
+    #[n(8)]
+    pub attributes: BTreeMap<String, String>,
+    /// What operators add.
+    #[n(9)]
+    pub labels: BTreeMap<String, String>,
+    /// Where its tasks are reached: an IP address or host name.
+    #[n(10)]
+    pub host: String,
+    /// The boot the agent last reported from.
+    #[n(11)]
+    pub boot_id: String,
+    /// The agent's version.
+    #[n(12)]
+    pub agent_version: String,
+    /// Counts every change of this row.
+    #[n(13)]
+    pub revision: u64,
+    /// Wall time of the last change, milliseconds since 1970.
+    #[n(14)]
+    pub changed_ms: i64,
+}
+
+/// Whether a node is there, and fit to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Its agent reports; tasks are placed.
+    #[n(0)]
+    Ready,
+    /// Back after a loss (or new to this store) and still running tasks it must first end; nothing is placed.
+    #[n(1)]
+    Recovering,
+    /// Silent for longer than the tolerance; its tasks are placed elsewhere.
+    #[n(2)]
+    Lost,
+}
+
+/// What is committed on a node: the optimistic-concurrency token of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct NodeAlloc {
+    /// Counts every change, of commitment or of the node's row.
+    #[n(0)]
+    pub epoch: u64,
+    /// The sum over tasks that are charged to the node.
+    #[n(1)]
+    pub used: Resources,
+    /// Tasks charged to the node.
+    #[n(2)]
+    pub tasks: u32,
+    /// Ports given to tasks.
+    #[n(3)]
+    pub ports: BTreeSet<u16>,
+    /// Ports that cool down, each with the wall time (milliseconds since 1970) from which it may be given again.
+    #[n(4)]
+    pub ports_cooling: BTreeMap<u16, i64>,
+}
+
+/// A node's coarse lease: changes while its agent reports. Never in the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct NodeLive {
+    /// Counts renewals; an observer measures how long it stays the same by its own clock.
+    #[n(0)]
+    pub beat: u64,
+    /// The gateway that holds the agent's session, as other gateways reach it.
+    #[n(1)]
+    pub gateway: String,
+    /// The session, new with each connection.
+    #[n(2)]
+    pub session: u64,
+    /// The agent's last report that was applied.
+    #[n(3)]
+    pub report_revision: u64,
+}

@@ -1,0 +1,32 @@
+//! Resources per dimension, at fine grain and without slots. TCP ports are handed out singly and are not here.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+/// An amount in every dimension. Arithmetic is saturating nowhere: it is checked, and answers what overflowed.
+#[derive(
+    Clone, Debug, PartialEq, Eq, Default, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
+#[serde(default, deny_unknown_fields)]
+pub struct Resources {
+    /// Thousandths of a core, normalised over processor types by the node's `cpu_speed`.
+    #[n(0)]
+    pub cpu_millis: u64,
+    /// Bytes of memory.
+    #[n(1)]
+    pub memory_bytes: u64,
+    /// Bytes of local disk.
+    #[n(2)]
+    pub disk_bytes: u64,
+    /// Bytes per second of disk access.
+    #[n(3)]
+    pub disk_bytes_per_s: u64,
+    /// Bytes per second of network.
+    #[n(4)]
+    pub network_bytes_per_s: u64,
+    /// Countable devices by kind (such as `gpu`), in thousandths of a device.
+    #[n(5)]
+    pub device_millis: BTreeMap<String, u64>,
+}

@@ -1,0 +1,320 @@
+//! The rows of tasks, units and endpoints. An absent task row is a task that is pending and was never placed.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Incarnation, JobId, Name, NodeId, TaskId, UnitId};
+use crate::resource::Resources;
+
+/// Where a task is in its life.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Wants a node. Charged to nobody's node.
+    #[n(0)]
+    Pending,
+    /// Has capacity on a node and must not start yet: victims still run there, or its unit is not complete.
+    #[n(1)]
+    Held,
+    /// Has a node, ports and an incarnation; its agent has not answered yet.
+    #[n(2)]
+    Assigned,
+    /// Its agent prepares and starts it.
+    #[n(3)]
+    Starting,
+    /// Its process runs.
+    #[n(4)]
+    Running,
+    /// Its endpoint is withdrawn; drain delay, SIGTERM, grace, SIGKILL.
+    #[n(5)]
+    Stopping,
+    /// Its process has exited; what it left on the node (cgroup, children) is being removed. Still charged.
+    #[n(6)]
+    Releasing,
+    /// Its node was declared lost; no longer charged, waits for its turn to be placed elsewhere.
+    #[n(7)]
+    Lost,
+    /// Over for good.
+    #[n(8)]
+    Dead,
+}
+
+/// What is stored of a task, and what its journal delta carries.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct TaskRow {
+    /// The task.
+    #[n(0)]
+    pub id: TaskId,
+    /// Where it is in its life.
+    #[n(1)]
+    pub state: TaskState,
+    /// The node that is charged (or, when `Lost` or over, was last used).
+    #[n(2)]
+    pub node: Option<NodeId>,
+    /// The current or last life; 0 before the first.
+    #[n(3)]
+    pub incarnation: Incarnation,
+    /// Ports of this life.
+    #[n(4)]
+    pub ports: Vec<PortAssignment>,
+    /// What this life charges, and to whom.
+    #[n(5)]
+    pub charge: Charge,
+    /// The spec version this life runs.
+    #[n(6)]
+    pub spec_version: u32,
+    /// What its probes say.
+    #[n(7)]
+    pub health: Health,
+    /// Why it is being stopped, and so what follows.
+    #[n(8)]
+    pub stop: Option<StopReason>,
+    /// How the last life ended.
+    #[n(9)]
+    pub exit: Option<Exit>,
+    /// Failures in a row, for the back-off.
+    #[n(10)]
+    pub failures: u32,
+    /// Not before this wall time (milliseconds since 1970) may it be placed again.
+    #[n(11)]
+    pub not_before_ms: i64,
+    /// The unit it is a member of, where its job is a gang.
+    #[n(12)]
+    pub unit: Option<UnitId>,
+    /// Counts every change of this row; an older revision never overwrites a newer one.
+    #[n(13)]
+    pub revision: u64,
+    /// Wall time of the last change of state, milliseconds since 1970.
+    #[n(14)]
+    pub changed_ms: i64,
+    /// Wall time at which the process of this life started, milliseconds since 1970.
+    #[n(15)]
+    pub started_ms: Option<i64>,
+    /// Restarts in all, for people.
+    #[n(16)]
+    pub restarts: u32,
+    /// The process id on its node, for people.
+    #[n(17)]
+    pub pid: Option<u32>,
+    /// The node before this one and how often in a row it crashed there, so that the pair is not repeated.
+    #[n(18)]
+    pub crashed_on: Option<NodeId>,
+}
+
+/// A port of a life.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+pub struct PortAssignment {
+    /// Its name in the spec.
+    #[n(0)]
+    pub name: Name,
+    /// Its number on the node.
+    #[n(1)]
+    pub number: u16,
+}
+
+/// What a task charges. It has one owner at any time; only the owner's terminal transition releases it.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct Charge {
+    /// Who holds it.
+    #[n(0)]
+    pub owner: ChargeOwner,
+    /// How much of the node this life takes; what is given back is exactly this.
+    #[n(1)]
+    pub resources: Resources,
+}
+
+/// Who holds a task's charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum ChargeOwner {
+    /// The job's unplaced remainder: the task has never been placed.
+    #[default]
+    #[n(0)]
+    Job,
+    /// The task's own row.
+    #[n(1)]
+    Task,
+    /// Nobody: released.
+    #[n(2)]
+    Released,
+}
+
+/// What probes say of a running task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// No probe has answered in this life.
+    #[default]
+    #[n(0)]
+    Unknown,
+    /// The last probes passed (or there are none, and it runs).
+    #[n(1)]
+    Healthy,
+    /// Too many failed in a row.
+    #[n(2)]
+    Unhealthy,
+}
+
+/// Why a task is being stopped. It decides what follows its exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Its job is stopped: dead.
+    #[n(0)]
+    JobStopped,
+    /// Its job shrank below its index: dead.
+    #[n(1)]
+    JobShrunk,
+    /// Its owner restarts it: pending.
+    #[n(2)]
+    Restart,
+    /// Its probes failed: pending, counted as a failure.
+    #[n(3)]
+    Unhealthy,
+    /// Its node is drained: pending.
+    #[n(4)]
+    Drained,
+    /// A task of higher priority takes its place: pending.
+    #[n(5)]
+    Preempted,
+    /// Its spec changed: pending.
+    #[n(6)]
+    Updated,
+}
+
+/// How a life ended.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Exit {
+    /// Why.
+    #[n(0)]
+    pub reason: EndReason,
+    /// Exit code, where it exited.
+    #[n(1)]
+    pub code: Option<i32>,
+    /// Signal number, where it was ended by one.
+    #[n(2)]
+    pub signal: Option<i32>,
+    /// For people: what could not be started, and why.
+    #[n(3)]
+    pub message: String,
+    /// Wall time, milliseconds since 1970.
+    #[n(4)]
+    pub at_ms: i64,
+    /// The life that ended.
+    #[n(5)]
+    pub incarnation: Incarnation,
+    /// The node it ended on.
+    #[n(6)]
+    pub node: Option<NodeId>,
+}
+
+/// Why a life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// By itself, with a code.
+    #[n(0)]
+    Exited,
+    /// By a signal nobody here sent.
+    #[n(1)]
+    Signaled,
+    /// By the kernel, over its memory limit.
+    #[n(2)]
+    OutOfMemory,
+    /// It never started: the program is not there, or may not be run.
+    #[n(3)]
+    StartFailed,
+    /// Stopped by us, for the row's stop reason.
+    #[n(4)]
+    Stopped,
+    /// Its node was declared lost.
+    #[n(5)]
+    NodeLost,
+    /// Its node was rebooted, or lost its record.
+    #[n(6)]
+    NodeRebooted,
+}
+
+/// An endpoint as load balancers see it: the value of a name key.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Whose job it is.
+    #[n(1)]
+    pub user: Name,
+    /// The job.
+    #[n(2)]
+    pub job: Name,
+    /// The life that serves. Once withdrawn it is never published again.
+    #[n(3)]
+    pub incarnation: Incarnation,
+    /// IP address or host name.
+    #[n(4)]
+    pub host: String,
+    /// Named ports.
+    #[n(5)]
+    pub ports: Vec<EndpointPort>,
+    /// What its probes say.
+    #[n(6)]
+    pub health: Health,
+    /// Share of traffic relative to its siblings.
+    #[n(7)]
+    pub weight: u32,
+    /// The node it is on.
+    #[n(8)]
+    pub node: Name,
+}
+
+/// A named port of an endpoint.
+pub type EndpointPort = PortAssignment;
+
+/// A unit: the members of a gang that are placed together.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct UnitRow {
+    /// The unit.
+    #[n(0)]
+    pub id: UnitId,
+    /// Its job.
+    #[n(1)]
+    pub job: JobId,
+    /// Members that must hold before any starts.
+    #[n(2)]
+    pub min_member: u32,
+    /// How far it is.
+    #[n(3)]
+    pub state: UnitState,
+    /// Fences holds: those of an older epoch are void.
+    #[n(4)]
+    pub epoch: u64,
+    /// Holds expire at this wall time, milliseconds since 1970.
+    #[n(5)]
+    pub expires_ms: i64,
+    /// Counts every change of this row.
+    #[n(6)]
+    pub revision: u64,
+}
+
+/// How far a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum UnitState {
+    /// Members collect holds; nothing starts.
+    #[n(0)]
+    Gathering,
+    /// At least `min_member` hold: their holds are placements.
+    #[n(1)]
+    Committed,
+    /// The holds have expired or were given up.
+    #[n(2)]
+    Released,
+}
