@@ -1,1 +1,16 @@
-//! The wire: borough/v1 .proto files, their generated Rust, and conversions to the model.
+//! The wire of Borough: `borough/v1` as generated Rust, its descriptors for reflection, and the conversions between
+//! messages and the model.
+
+/// `borough.v1`: messages, clients and servers, documented in the `.proto` files.
+#[expect(
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "generated from the .proto files"
+)]
+pub mod v1 {
+    tonic::include_proto!("borough.v1");
+}
+
+/// The encoded `FileDescriptorSet` of every `.proto` file, for gRPC reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borough.bin"));
