@@ -13,6 +13,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(&files, ["."])?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     fs::write(out.join("borough.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure().bytes(".").btree_map(".").compile_fds(descriptors)?;
     Ok(())
 }
