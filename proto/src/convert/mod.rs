@@ -1,0 +1,100 @@
+//! Between messages and the model. Towards the model everything is checked and every refusal names its field; from
+//! the model nothing can fail.
+
+mod job;
+mod node;
+mod task;
+
+pub use job::{
+    job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
+};
+pub use node::{capacity_from_message, node_state_to_message, node_to_message, resources_to_message};
+pub use task::{
+    TaskContext, end_reason_to_message, endpoint_to_message, exit_from_message, exit_to_message,
+    health_from_message, health_to_message, ports_to_message, stop_reason_from_message,
+    stop_reason_to_message, task_counts_add, task_spec_from_message, task_state_to_message, task_to_message,
+};
+
+use borough_model::id::NameError;
+use borough_model::{JobId, Name, NodeId, RequestId};
+
+/// A field of a message that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value:?}; accepted: {accepted}")]
+pub struct FieldRefused {
+    /// The field's path, such as `spec.task.ports[0].number`.
+    pub field: String,
+    /// What was given.
+    pub value: String,
+    /// What would be accepted.
+    pub accepted: String,
+}
+
+impl FieldRefused {
+    /// A refusal of `value` in `field`.
+    pub fn new(field: impl Into<String>, value: impl Into<String>, accepted: impl Into<String>) -> Self {
+        Self { field: field.into(), value: value.into(), accepted: accepted.into() }
+    }
+
+    /// The same refusal of a field within `outer`.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        Self { field: format!("{outer}.{}", self.field), ..self }
+    }
+}
+
+/// A name in `field`.
+pub fn name_from_text(field: &str, text: &str) -> Result<Name, FieldRefused> {
+    Name::new(text).map_err(|error: NameError| FieldRefused::new(field, text, error.to_string()))
+}
+
+/// A job id in `field`: `j` and 16 hexadecimal digits.
+pub fn job_id_from_text(field: &str, text: &str) -> Result<JobId, FieldRefused> {
+    let number = numbered_from_text(text, 'j');
+    number.map(JobId).ok_or_else(|| FieldRefused::new(field, text, "j and 16 hexadecimal digits"))
+}
+
+/// A node id in `field`: `n` and 16 hexadecimal digits.
+pub fn node_id_from_text(field: &str, text: &str) -> Result<NodeId, FieldRefused> {
+    let number = numbered_from_text(text, 'n');
+    number.map(NodeId).ok_or_else(|| FieldRefused::new(field, text, "n and 16 hexadecimal digits"))
+}
+
+/// A request id in `field`: 32 hexadecimal digits.
+pub fn request_id_from_text(field: &str, text: &str) -> Result<RequestId, FieldRefused> {
+    let number = match text.len() {
+        32 => u128::from_str_radix(text, 16).ok().filter(|_| !text.starts_with('+')),
+        _ => None,
+    };
+    number.map(RequestId).ok_or_else(|| FieldRefused::new(field, text, "32 hexadecimal digits"))
+}
+
+fn numbered_from_text(text: &str, prefix: char) -> Option<u64> {
+    let digits = text.strip_prefix(prefix).filter(|digits| digits.len() == 16 && !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_back_from_their_own_text() {
+        let job = JobId(0xfeed_0000_0000_0001);
+        assert_eq!(job_id_from_text("id", &job.to_string()), Ok(job));
+        let node = NodeId(7);
+        assert_eq!(node_id_from_text("id", &node.to_string()), Ok(node));
+        let request = RequestId(u128::MAX - 1);
+        assert_eq!(request_id_from_text("id", &request.to_string()), Ok(request));
+    }
+
+    #[test]
+    fn ids_of_another_shape_are_refused() {
+        for text in ["", "j", "j1", "n0000000000000007", "j+000000000000007", "j00000000000000070"] {
+            assert!(job_id_from_text("id", text).is_err(), "{text}");
+        }
+        for text in ["", "0", &"+".repeat(32), &"g".repeat(32), &"0".repeat(33)] {
+            assert!(request_id_from_text("id", text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Nodes and resources.
+
+use borough_model::node::{NodeAlloc, NodeRow, NodeState};
+use borough_model::{Name, Resources};
+
+use super::FieldRefused;
+use crate::v1;
+
+/// Resources as a message.
+pub fn resources_to_message(resources: &Resources) -> v1::Resources {
+    v1::Resources {
+        cpu_millis: resources.cpu_millis,
+        memory_bytes: resources.memory_bytes,
+        disk_bytes: resources.disk_bytes,
+        disk_bytes_per_s: resources.disk_bytes_per_s,
+        network_bytes_per_s: resources.network_bytes_per_s,
+        device_millis: resources.device_millis.clone(),
+    }
+}
+
+/// Resources from a message: no amount is out of range, an absent one is zero.
+pub fn capacity_from_message(message: Option<&v1::Resources>) -> Result<Resources, FieldRefused> {
+    let Some(message) = message else { return Ok(Resources::default()) };
+    Ok(Resources {
+        cpu_millis: message.cpu_millis,
+        memory_bytes: message.memory_bytes,
+        disk_bytes: message.disk_bytes,
+        disk_bytes_per_s: message.disk_bytes_per_s,
+        network_bytes_per_s: message.network_bytes_per_s,
+        device_millis: message.device_millis.clone(),
+    })
+}
+
+/// A node's state.
+pub fn node_state_to_message(state: NodeState) -> v1::NodeState {
+    match state {
+        NodeState::Ready => v1::NodeState::Ready,
+        NodeState::Recovering => v1::NodeState::Recovering,
+        NodeState::Lost => v1::NodeState::Lost,
+    }
+}
+
+/// A node with what is committed on it.
+pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, connected: bool) -> v1::Node {
+    v1::Node {
+        id: row.id.to_string(),
+        cell: cell.to_string(),
+        name: row.name.to_string(),
+        state: node_state_to_message(row.state).into(),
+        schedulable: row.schedulable,
+        draining: row.draining,
+        capacity: Some(resources_to_message(&row.capacity)),
+        used: Some(resources_to_message(&alloc.used)),
+        tasks: alloc.tasks,
+        port_first: u32::from(row.port_first),
+        port_last: u32::from(row.port_last),
+        ports_used: u32::try_from(alloc.ports.len()).unwrap_or(u32::MAX),
+        attributes: row.attributes.clone(),
+        labels: row.labels.clone(),
+        host: row.host.clone(),
+        boot_id: row.boot_id.clone(),
+        agent_version: row.agent_version.clone(),
+        revision: row.revision,
+        changed_ms: row.changed_ms,
+        connected,
+    }
+}

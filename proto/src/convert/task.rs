@@ -1,0 +1,257 @@
+//! Tasks, their exits and their endpoints.
+
+use borough_model::job::{HealthCheck, LogSpec, PortSpec, Probe, TaskSpec};
+use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, StopReason};
+use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
+
+use super::{FieldRefused, capacity_from_message, name_from_text};
+use crate::v1;
+
+/// What a task's row does not say itself.
+#[derive(Clone, Debug, Default)]
+pub struct TaskContext {
+    /// Name of the row's node.
+    pub node: String,
+    /// Host of the row's node.
+    pub host: String,
+    /// Name of the node the last life ended on.
+    pub exit_node: String,
+    /// The last sample.
+    pub usage: Option<v1::Usage>,
+}
+
+/// A task.
+pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1::Task {
+    v1::Task {
+        job_id: row.id.job.to_string(),
+        user: job.user.to_string(),
+        job: job.name.to_string(),
+        index: row.id.index,
+        state: task_state_to_message(row.state).into(),
+        node: context.node,
+        incarnation: row.incarnation.0,
+        ports: ports_to_message(&row.ports),
+        health: health_to_message(row.health).into(),
+        stop: row.stop.map_or(v1::StopReason::Unspecified, stop_reason_to_message).into(),
+        exit: row.exit.as_ref().map(|exit| exit_to_message(exit, context.exit_node)),
+        failures: row.failures,
+        not_before_ms: row.not_before_ms,
+        spec_version: row.spec_version,
+        revision: row.revision,
+        changed_ms: row.changed_ms,
+        started_ms: row.started_ms,
+        restarts: row.restarts,
+        pid: row.pid,
+        usage: context.usage,
+        host: context.host,
+    }
+}
+
+/// A task's state.
+pub fn task_state_to_message(state: TaskState) -> v1::TaskState {
+    match state {
+        TaskState::Pending => v1::TaskState::Pending,
+        TaskState::Held => v1::TaskState::Held,
+        TaskState::Assigned => v1::TaskState::Assigned,
+        TaskState::Starting => v1::TaskState::Starting,
+        TaskState::Running => v1::TaskState::Running,
+        TaskState::Stopping => v1::TaskState::Stopping,
+        TaskState::Releasing => v1::TaskState::Releasing,
+        TaskState::Lost => v1::TaskState::Lost,
+        TaskState::Dead => v1::TaskState::Dead,
+    }
+}
+
+/// Counts one task where it is in its life. Those that ended are counted by their job's row, not here.
+pub fn task_counts_add(counts: &mut v1::TaskCounts, row: &TaskRow) {
+    let count = match row.state {
+        TaskState::Pending => &mut counts.pending,
+        TaskState::Held => &mut counts.held,
+        TaskState::Assigned => &mut counts.assigned,
+        TaskState::Starting => &mut counts.starting,
+        TaskState::Running => &mut counts.running,
+        TaskState::Stopping => &mut counts.stopping,
+        TaskState::Releasing => &mut counts.releasing,
+        TaskState::Lost => &mut counts.lost,
+        TaskState::Dead => return,
+    };
+    *count = count.saturating_add(1);
+    if row.state == TaskState::Running && row.health == Health::Healthy {
+        counts.healthy = counts.healthy.saturating_add(1);
+    }
+}
+
+/// Named ports.
+pub fn ports_to_message(ports: &[PortAssignment]) -> Vec<v1::Port> {
+    let port =
+        |port: &PortAssignment| v1::Port { name: port.name.to_string(), number: u32::from(port.number) };
+    ports.iter().map(port).collect()
+}
+
+/// Health.
+pub fn health_to_message(health: Health) -> v1::Health {
+    match health {
+        Health::Unknown => v1::Health::Unknown,
+        Health::Healthy => v1::Health::Healthy,
+        Health::Unhealthy => v1::Health::Unhealthy,
+    }
+}
+
+/// Health; an unspecified one is unknown.
+pub fn health_from_message(health: i32) -> Health {
+    match v1::Health::try_from(health) {
+        Ok(v1::Health::Healthy) => Health::Healthy,
+        Ok(v1::Health::Unhealthy) => Health::Unhealthy,
+        Ok(v1::Health::Unknown | v1::Health::Unspecified) | Err(_) => Health::Unknown,
+    }
+}
+
+/// Why a task is stopped.
+pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
+    match reason {
+        StopReason::JobStopped => v1::StopReason::JobStopped,
+        StopReason::JobShrunk => v1::StopReason::JobShrunk,
+        StopReason::Restart => v1::StopReason::Restart,
+        StopReason::Unhealthy => v1::StopReason::Unhealthy,
+        StopReason::Drained => v1::StopReason::Drained,
+        StopReason::Preempted => v1::StopReason::Preempted,
+        StopReason::Updated => v1::StopReason::Updated,
+    }
+}
+
+/// Why a task is stopped; `None` where the message does not say.
+pub fn stop_reason_from_message(reason: i32) -> Option<StopReason> {
+    match v1::StopReason::try_from(reason).ok()? {
+        v1::StopReason::Unspecified => None,
+        v1::StopReason::JobStopped => Some(StopReason::JobStopped),
+        v1::StopReason::JobShrunk => Some(StopReason::JobShrunk),
+        v1::StopReason::Restart => Some(StopReason::Restart),
+        v1::StopReason::Unhealthy => Some(StopReason::Unhealthy),
+        v1::StopReason::Drained => Some(StopReason::Drained),
+        v1::StopReason::Preempted => Some(StopReason::Preempted),
+        v1::StopReason::Updated => Some(StopReason::Updated),
+    }
+}
+
+/// Why a life ended.
+pub fn end_reason_to_message(reason: EndReason) -> v1::EndReason {
+    match reason {
+        EndReason::Exited => v1::EndReason::Exited,
+        EndReason::Signaled => v1::EndReason::Signaled,
+        EndReason::OutOfMemory => v1::EndReason::OutOfMemory,
+        EndReason::StartFailed => v1::EndReason::StartFailed,
+        EndReason::Stopped => v1::EndReason::Stopped,
+        EndReason::NodeLost => v1::EndReason::NodeLost,
+        EndReason::NodeRebooted => v1::EndReason::NodeRebooted,
+    }
+}
+
+/// How a life ended; `node` is the name of the node it ended on.
+pub fn exit_to_message(exit: &Exit, node: String) -> v1::Exit {
+    v1::Exit {
+        reason: end_reason_to_message(exit.reason).into(),
+        code: exit.code,
+        signal: exit.signal,
+        message: exit.message.clone(),
+        at_ms: exit.at_ms,
+        incarnation: exit.incarnation.0,
+        node,
+    }
+}
+
+/// How a life ended, as the agent of `node` says.
+pub fn exit_from_message(message: &v1::Exit, node: NodeId) -> Result<Exit, FieldRefused> {
+    let reason = match v1::EndReason::try_from(message.reason) {
+        Ok(v1::EndReason::Exited) => EndReason::Exited,
+        Ok(v1::EndReason::Signaled) => EndReason::Signaled,
+        Ok(v1::EndReason::OutOfMemory) => EndReason::OutOfMemory,
+        Ok(v1::EndReason::StartFailed) => EndReason::StartFailed,
+        Ok(v1::EndReason::Stopped) => EndReason::Stopped,
+        Ok(v1::EndReason::NodeLost) => EndReason::NodeLost,
+        Ok(v1::EndReason::NodeRebooted) => EndReason::NodeRebooted,
+        Ok(v1::EndReason::Unspecified) | Err(_) => {
+            return Err(FieldRefused::new(
+                "exit.reason",
+                message.reason.to_string(),
+                "a reason from EndReason",
+            ));
+        }
+    };
+    Ok(Exit {
+        reason,
+        code: message.code,
+        signal: message.signal,
+        message: message.message.clone(),
+        at_ms: message.at_ms,
+        incarnation: Incarnation(message.incarnation),
+        node: Some(node),
+    })
+}
+
+/// An endpoint of `cell`.
+pub fn endpoint_to_message(cell: &Name, endpoint: &Endpoint) -> v1::Endpoint {
+    v1::Endpoint {
+        name: format!("{}.{}.{}.{cell}", endpoint.task.index, endpoint.job, endpoint.user),
+        user: endpoint.user.to_string(),
+        job: endpoint.job.to_string(),
+        index: endpoint.task.index,
+        incarnation: endpoint.incarnation.0,
+        host: endpoint.host.clone(),
+        ports: ports_to_message(&endpoint.ports),
+        health: health_to_message(endpoint.health).into(),
+        weight: endpoint.weight,
+        node: endpoint.node.to_string(),
+    }
+}
+
+/// What a task runs.
+pub fn task_spec_from_message(message: &v1::TaskSpec) -> Result<TaskSpec, FieldRefused> {
+    let ports = message.ports.iter().enumerate().map(port_from_message);
+    Ok(TaskSpec {
+        command: message.command.clone(),
+        environment: message.environment.clone(),
+        working_directory: message.working_directory.clone(),
+        resources: capacity_from_message(message.resources.as_ref())?,
+        ports: ports.collect::<Result<_, _>>()?,
+        health: message.health.as_ref().map(health_check_from_message).transpose()?,
+        grace_ms: message.grace_ms,
+        log: message
+            .log
+            .map(|log| LogSpec { file_bytes_max: log.file_bytes_max, files_max: log.files_max })
+            .ok_or_else(|| FieldRefused::new("log", "", "file_bytes_max and files_max"))?,
+        weight: message.weight,
+    })
+}
+
+fn port_from_message((index, port): (usize, &v1::PortSpec)) -> Result<PortSpec, FieldRefused> {
+    let number = port.number.map(|number| {
+        let field = format!("ports[{index}].number");
+        u16::try_from(number).map_err(|_| FieldRefused::new(field, number.to_string(), "1024 to 65535"))
+    });
+    Ok(PortSpec {
+        name: name_from_text(&format!("ports[{index}].name"), &port.name)?,
+        number: number.transpose()?,
+    })
+}
+
+fn health_check_from_message(message: &v1::HealthCheck) -> Result<HealthCheck, FieldRefused> {
+    let probe = match &message.probe {
+        Some(v1::health_check::Probe::Http(http)) => {
+            Probe::Http { port: name_from_text("health.http.port", &http.port)?, path: http.path.clone() }
+        }
+        Some(v1::health_check::Probe::Tcp(tcp)) => {
+            Probe::Tcp { port: name_from_text("health.tcp.port", &tcp.port)? }
+        }
+        Some(v1::health_check::Probe::Command(command)) => {
+            Probe::Command { command: command.command.clone() }
+        }
+        None => return Err(FieldRefused::new("health", "", "one of http, tcp, command")),
+    };
+    Ok(HealthCheck {
+        probe,
+        interval_ms: message.interval_ms,
+        timeout_ms: message.timeout_ms,
+        failures_max: message.failures_max,
+        initial_grace_ms: message.initial_grace_ms,
+    })
+}
