@@ -99,9 +99,110 @@ pub struct TaskRow {
     /// The process id on its node, for people.
     #[n(17)]
     pub pid: Option<u32>,
-    /// The node before this one and how often in a row it crashed there, so that the pair is not repeated.
+    /// The node the last failed life was on, so that the pair is not repeated for ever.
     #[n(18)]
     pub crashed_on: Option<NodeId>,
+    /// Failed lives in a row on `crashed_on`.
+    #[n(19)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub crashes_there: u32,
+    /// What follows the exit of this life, decided when its exit was reported. `Some` while releasing and when dead.
+    #[n(20)]
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// The unit's epoch at which this life took its hold; a hold of an older epoch is void.
+    #[n(21)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub unit_epoch: u64,
+}
+
+impl TaskRow {
+    /// The row of a task that has none yet: pending, never placed, charged to its job's unplaced remainder.
+    pub fn never_placed(id: TaskId) -> Self {
+        Self {
+            id,
+            state: TaskState::Pending,
+            node: None,
+            incarnation: Incarnation(0),
+            ports: Vec::new(),
+            charge: Charge::default(),
+            spec_version: 0,
+            health: Health::Unknown,
+            stop: None,
+            exit: None,
+            failures: 0,
+            not_before_ms: 0,
+            unit: None,
+            revision: 0,
+            changed_ms: 0,
+            started_ms: None,
+            restarts: 0,
+            pid: None,
+            crashed_on: None,
+            crashes_there: 0,
+            verdict: None,
+            unit_epoch: 0,
+        }
+    }
+
+    /// The node whose capacity and ports this row takes; `None` while it takes none.
+    pub fn charged_node(&self) -> Option<NodeId> {
+        if self.state.is_charged() { self.node } else { None }
+    }
+
+    /// The numbers of this life's ports.
+    pub fn port_numbers(&self) -> Vec<u16> {
+        self.ports.iter().map(|port| port.number).collect()
+    }
+}
+
+impl TaskState {
+    /// Every state, in the order of a life.
+    pub const ALL: [Self; 9] = [
+        Self::Pending,
+        Self::Held,
+        Self::Assigned,
+        Self::Starting,
+        Self::Running,
+        Self::Stopping,
+        Self::Releasing,
+        Self::Lost,
+        Self::Dead,
+    ];
+
+    /// Whether a task in this state takes capacity and ports of its node.
+    pub fn is_charged(self) -> bool {
+        match self {
+            Self::Held
+            | Self::Assigned
+            | Self::Starting
+            | Self::Running
+            | Self::Stopping
+            | Self::Releasing => true,
+            Self::Pending | Self::Lost | Self::Dead => false,
+        }
+    }
+}
+
+/// What follows the end of a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The task is placed again, after its pause.
+    #[n(0)]
+    Again,
+    /// It is over, and did what it was to do.
+    #[n(1)]
+    Succeeded,
+    /// It is over, and failed.
+    #[n(2)]
+    Failed,
+    /// It is over, since its job was stopped or shrank.
+    #[n(3)]
+    Stopped,
 }
 
 /// A port of a life.
@@ -188,6 +289,27 @@ pub enum StopReason {
     Updated,
 }
 
+impl StopReason {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::JobStopped,
+        Self::JobShrunk,
+        Self::Restart,
+        Self::Unhealthy,
+        Self::Drained,
+        Self::Preempted,
+        Self::Updated,
+    ];
+
+    /// Whether the task is dead after this stop; otherwise it is pending.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::JobStopped | Self::JobShrunk => true,
+            Self::Restart | Self::Unhealthy | Self::Drained | Self::Preempted | Self::Updated => false,
+        }
+    }
+}
+
 /// How a life ended.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Exit {
@@ -231,7 +353,7 @@ pub enum EndReason {
     /// It never started: the program is not there, or may not be run.
     #[n(3)]
     StartFailed,
-    /// Stopped by us, for the row's stop reason.
+    /// Stopped by us, for the row's stop reason: SIGTERM or SIGKILL was sent before it exited, whatever its code.
     #[n(4)]
     Stopped,
     /// Its node was declared lost.

@@ -1,0 +1,191 @@
+//! Events an agent reports. It reports its full state, so any of them may be the first that arrives of a life, and all
+//! of them repeat.
+
+use super::event::{EndpointEffect, TaskRules, TransitionRefused};
+use super::operate::running_stop;
+use super::step::{Decided, Step, illegal, stale, unchanged};
+use crate::task::{EndReason, Exit, Health, StopReason, TaskRow, TaskState};
+
+const HELD: &str = "nothing starts while held";
+
+pub(super) fn agent_accepted(row: &TaskRow, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Assigned => Step::new(row, now_ms).state(TaskState::Starting).done(),
+        TaskState::Starting | TaskState::Running | TaskState::Stopping | TaskState::Releasing => {
+            unchanged(row)
+        }
+        TaskState::Held => illegal(row, "agent_accepted", HELD),
+        TaskState::Lost => Err(TransitionRefused::NodeReturnFirst),
+        TaskState::Pending | TaskState::Dead => stale(row),
+    }
+}
+
+pub(super) fn process_started(row: &TaskRow, process: (u32, i64), health: Health, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Assigned | TaskState::Starting => running(Step::new(row, now_ms), process, health).done(),
+        TaskState::Running | TaskState::Stopping if process_known(row, process) => unchanged(row),
+        // It was started before the stop reached the agent.
+        TaskState::Stopping if row.pid.is_none() => {
+            Step::new(row, now_ms).with(|row| process_set(row, process)).done()
+        }
+        TaskState::Running | TaskState::Stopping => illegal(row, "process_started", "a life has one process"),
+        TaskState::Releasing => unchanged(row),
+        TaskState::Held => illegal(row, "process_started", HELD),
+        TaskState::Lost => Err(TransitionRefused::NodeReturnFirst),
+        TaskState::Pending | TaskState::Dead => stale(row),
+    }
+}
+
+fn process_known(row: &TaskRow, (pid, started_ms): (u32, i64)) -> bool {
+    row.pid == Some(pid) && row.started_ms == Some(started_ms)
+}
+
+fn process_set(row: &mut TaskRow, (pid, started_ms): (u32, i64)) {
+    row.pid = Some(pid);
+    row.started_ms = Some(started_ms);
+}
+
+/// The life runs, published where it is healthy.
+fn running(step: Step<'_>, process: (u32, i64), health: Health) -> Step<'_> {
+    let step = step.with(|row| process_set(row, process)).state(TaskState::Running);
+    match health {
+        Health::Unknown => step.with(|row| row.health = Health::Unknown),
+        Health::Healthy => step.with(|row| row.health = Health::Healthy).endpoint(EndpointEffect::Publish),
+        Health::Unhealthy => running_stop(step, StopReason::Unhealthy),
+    }
+}
+
+pub(super) fn health_changed(row: &TaskRow, health: Health, now_ms: i64) -> Decided {
+    let step = Step::new(row, now_ms);
+    match row.state {
+        TaskState::Running => match health {
+            Health::Healthy if row.health == Health::Healthy => unchanged(row),
+            Health::Healthy => {
+                step.with(|row| row.health = Health::Healthy).endpoint(EndpointEffect::Publish).done()
+            }
+            // A restarted agent has not probed yet: not knowing is no news.
+            Health::Unknown => unchanged(row),
+            Health::Unhealthy => running_stop(step, StopReason::Unhealthy).done(),
+        },
+        TaskState::Stopping | TaskState::Releasing => unchanged(row),
+        TaskState::Assigned | TaskState::Starting => {
+            illegal(row, "health_changed", "its process has not been reported yet")
+        }
+        TaskState::Held => illegal(row, "health_changed", HELD),
+        TaskState::Lost => Err(TransitionRefused::NodeReturnFirst),
+        TaskState::Pending | TaskState::Dead => stale(row),
+    }
+}
+
+pub(super) fn process_exited(
+    row: &TaskRow,
+    exit: &Exit,
+    released: bool,
+    rules: &TaskRules,
+    now_ms: i64,
+) -> Decided {
+    let step = Step::new(row, now_ms);
+    match row.state {
+        TaskState::Assigned | TaskState::Starting | TaskState::Stopping => {
+            exited(step.exit(exit.clone(), rules), released).done()
+        }
+        TaskState::Running => {
+            let step = step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw);
+            exited(step, released).done()
+        }
+        TaskState::Releasing if released => step.life_end().done(),
+        // It ended while its node was away: what it did counts, and it takes nothing any more.
+        TaskState::Lost => {
+            step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw).life_end().done()
+        }
+        TaskState::Pending | TaskState::Releasing | TaskState::Dead => unchanged(row),
+        TaskState::Held => illegal(row, "process_exited", HELD),
+    }
+}
+
+fn exited(step: Step<'_>, released: bool) -> Step<'_> {
+    if released { step.life_end() } else { step.state(TaskState::Releasing) }
+}
+
+pub(super) fn start_failed(row: &TaskRow, message: &str, rules: &TaskRules, now_ms: i64) -> Decided {
+    let step = Step::new(row, now_ms);
+    match row.state {
+        TaskState::Assigned | TaskState::Starting | TaskState::Stopping => {
+            step.exit(start_failure(row, message, now_ms), rules).life_end().done()
+        }
+        TaskState::Lost => step
+            .exit(start_failure(row, message, now_ms), rules)
+            .endpoint(EndpointEffect::Withdraw)
+            .life_end()
+            .done(),
+        TaskState::Pending | TaskState::Dead => unchanged(row),
+        TaskState::Running | TaskState::Releasing => {
+            illegal(row, "start_failed", "its process was reported as started")
+        }
+        TaskState::Held => illegal(row, "start_failed", HELD),
+    }
+}
+
+fn start_failure(row: &TaskRow, message: &str, now_ms: i64) -> Exit {
+    Exit {
+        reason: EndReason::StartFailed,
+        code: None,
+        signal: None,
+        message: message.to_owned(),
+        at_ms: now_ms,
+        incarnation: row.incarnation,
+        node: row.node,
+    }
+}
+
+pub(super) fn release_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
+    let step = Step::new(row, now_ms);
+    match row.state {
+        TaskState::Releasing => step.life_end().done(),
+        // It was stopped before it started, or its record is gone.
+        TaskState::Stopping => step.exit_unseen(EndReason::Stopped).life_end().done(),
+        TaskState::Lost => {
+            step.endpoint(EndpointEffect::Withdraw).exit_unseen(EndReason::NodeLost).life_end().done()
+        }
+        TaskState::Pending | TaskState::Dead => unchanged(row),
+        TaskState::Assigned | TaskState::Starting | TaskState::Running => {
+            illegal(row, "release_confirmed", "how it ended comes first")
+        }
+        TaskState::Held => illegal(row, "release_confirmed", HELD),
+    }
+}
+
+pub(super) fn node_returned(
+    row: &TaskRow,
+    process: Option<(u32, i64)>,
+    health: Health,
+    now_ms: i64,
+) -> Decided {
+    let step = Step::new(row, now_ms);
+    match row.state {
+        // Its endpoint may still be there, demoted: only the same process may go on under it.
+        TaskState::Lost
+            if row.pid.is_some() && !process.is_some_and(|process| process_known(row, process)) =>
+        {
+            illegal(row, "node_returned", "a life has one process; how it ended comes first")
+        }
+        TaskState::Lost => {
+            let step = step.state(TaskState::Assigned).take();
+            match (row.stop, process) {
+                (Some(_), Some(process)) => {
+                    step.with(|row| process_set(row, process)).state(TaskState::Stopping).done()
+                }
+                (Some(_), None) => step.state(TaskState::Stopping).done(),
+                (None, Some(process)) => running(step, process, health).done(),
+                (None, None) => step.done(),
+            }
+        }
+        TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing => unchanged(row),
+        TaskState::Held => illegal(row, "node_returned", HELD),
+        TaskState::Pending | TaskState::Dead => stale(row),
+    }
+}

@@ -1,0 +1,318 @@
+//! What can happen to a task, what a transition asks the store to do besides, and why a transition is refused.
+
+use crate::id::{Incarnation, NodeId, UnitId};
+use crate::job::{JobKind, JobSpec, RestartSpec};
+use crate::resource::Resources;
+use crate::task::{Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
+
+/// One life of a task on one node: what an agent speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The node it is on.
+    pub node: NodeId,
+    /// Its number.
+    pub incarnation: Incarnation,
+}
+
+/// Where and how a task is placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The node.
+    pub node: NodeId,
+    /// The new life: always the one after the row's.
+    pub incarnation: Incarnation,
+    /// A number for every port of the spec.
+    pub ports: Vec<PortAssignment>,
+    /// What the life takes of the node; exactly this is given back.
+    pub resources: Resources,
+    /// The spec version it runs.
+    pub spec_version: u32,
+    /// The unit it belongs to and the unit's epoch, where its job is a gang.
+    pub unit: Option<(UnitId, u64)>,
+}
+
+/// What of a job's spec decides what follows an exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskRules {
+    /// Until stopped, or until done.
+    pub kind: JobKind,
+    /// After which exits, how often, with which pauses.
+    pub restart: RestartSpec,
+}
+
+impl From<&JobSpec> for TaskRules {
+    fn from(spec: &JobSpec) -> Self {
+        Self { kind: spec.kind, restart: spec.restart }
+    }
+}
+
+/// Something that happened to a task or is asked of it.
+///
+/// Events that carry a [`Life`] come from an agent or speak of one life; they are refused where that life is not the
+/// row's. Agents repeat their reports, so an event whose result is already in the row changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// Capacity is taken, but nothing may start: victims still run there, or the unit is not complete.
+    Hold(Placement),
+    /// Capacity is taken and the agent may start it.
+    Place(Placement),
+    /// The victims are gone, or the unit was committed: the hold is a placement.
+    HoldConfirmed {
+        /// The life that holds.
+        life: Life,
+    },
+    /// The hold has expired or was given up.
+    HoldExpired {
+        /// The life that holds.
+        life: Life,
+    },
+    /// The agent has it on disk and prepares it.
+    AgentAccepted {
+        /// The life it accepted.
+        life: Life,
+    },
+    /// The process runs.
+    ProcessStarted {
+        /// The life it is of.
+        life: Life,
+        /// Its process id on the node.
+        pid: u32,
+        /// Wall time of its start, milliseconds since 1970.
+        started_ms: i64,
+        /// [`Health::Healthy`] where the task has no health check, otherwise what the probes say.
+        health: Health,
+    },
+    /// The probes say something. `Unhealthy` stops the life, to be placed again.
+    HealthChanged {
+        /// The life that was probed.
+        life: Life,
+        /// What they say.
+        health: Health,
+    },
+    /// Somebody wants the life, or the task, to end.
+    StopRequested {
+        /// Why, and so what follows.
+        reason: StopReason,
+    },
+    /// The process has exited.
+    ProcessExited {
+        /// The life it was of.
+        life: Life,
+        /// How.
+        exit: Exit,
+        /// Whether nothing of it is left on the node (cgroup empty and removed, ports closed).
+        released: bool,
+        /// What follows.
+        rules: TaskRules,
+    },
+    /// It could not be started; nothing of it is left on the node.
+    StartFailed {
+        /// The life that never ran.
+        life: Life,
+        /// For people: what could not be started, and why.
+        message: String,
+        /// What follows.
+        rules: TaskRules,
+    },
+    /// Nothing of the life is left on its node.
+    ReleaseConfirmed {
+        /// The life that is gone.
+        life: Life,
+    },
+    /// The node was silent for longer than its tolerance.
+    NodeDeclaredLost {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node is back and still runs this life.
+    NodeReturned {
+        /// The life it runs.
+        life: Life,
+        /// The process id and wall time of start (milliseconds since 1970), where the process runs already.
+        process: Option<(u32, i64)>,
+        /// As with [`TaskEvent::ProcessStarted`].
+        health: Health,
+    },
+    /// It is the lost task's turn to be placed elsewhere.
+    RescheduleLost,
+    /// The job has grown above the task's index again.
+    JobGrown,
+}
+
+impl TaskEvent {
+    /// The event's name, for refusals, histories and metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hold(_) => "hold",
+            Self::Place(_) => "place",
+            Self::HoldConfirmed { .. } => "hold_confirmed",
+            Self::HoldExpired { .. } => "hold_expired",
+            Self::AgentAccepted { .. } => "agent_accepted",
+            Self::ProcessStarted { .. } => "process_started",
+            Self::HealthChanged { .. } => "health_changed",
+            Self::StopRequested { .. } => "stop_requested",
+            Self::ProcessExited { .. } => "process_exited",
+            Self::StartFailed { .. } => "start_failed",
+            Self::ReleaseConfirmed { .. } => "release_confirmed",
+            Self::NodeDeclaredLost { .. } => "node_declared_lost",
+            Self::NodeReturned { .. } => "node_returned",
+            Self::RescheduleLost => "reschedule_lost",
+            Self::JobGrown => "job_grown",
+        }
+    }
+
+    /// The life it speaks of, where it speaks of one.
+    pub(super) fn life(&self) -> Option<Life> {
+        match self {
+            Self::HoldConfirmed { life }
+            | Self::HoldExpired { life }
+            | Self::AgentAccepted { life }
+            | Self::ProcessStarted { life, .. }
+            | Self::HealthChanged { life, .. }
+            | Self::ProcessExited { life, .. }
+            | Self::StartFailed { life, .. }
+            | Self::ReleaseConfirmed { life }
+            | Self::NodeReturned { life, .. } => Some(*life),
+            Self::Hold(_)
+            | Self::Place(_)
+            | Self::StopRequested { .. }
+            | Self::NodeDeclaredLost { .. }
+            | Self::RescheduleLost
+            | Self::JobGrown => None,
+        }
+    }
+}
+
+/// What a life takes of a node, or gives back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapacityShare {
+    /// The node.
+    pub node: NodeId,
+    /// How much of it.
+    pub resources: Resources,
+    /// The numbers of its ports.
+    pub ports: Vec<u16>,
+}
+
+/// What happens to the node's commitment.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum CapacityEffect {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// The life takes this of the node: see [`crate::node::NodeAlloc`].
+    Take(CapacityShare),
+    /// The life gives this back.
+    Release {
+        /// What.
+        share: CapacityShare,
+        /// Wall time (milliseconds since 1970) until which its ports cool down; absent: nothing ever used them.
+        ports_cool_until_ms: Option<i64>,
+    },
+}
+
+/// What happens to the task's endpoint key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum EndpointEffect {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// Write it from the new row (its node, incarnation, ports and health). Never follows a withdrawal of the same
+    /// incarnation.
+    Publish,
+    /// Set its health to unknown where it is there; never create it.
+    Demote,
+    /// Clear it where it is there.
+    Withdraw,
+}
+
+/// What happens to the owner of the task's charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OwnerEffect {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// From the job's unplaced remainder to the row: the job's remainder is one task smaller.
+    ToTask,
+    /// From nobody to the job's unplaced remainder: admission has charged it with the job's growth.
+    ToJob,
+    /// From its owner to nobody: give it back to the quota.
+    Release,
+}
+
+/// How a task ended for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskEnd {
+    /// It did what it was to do.
+    Succeeded,
+    /// It failed, and is not tried again.
+    Failed,
+    /// Its job was stopped or shrank.
+    Stopped,
+}
+
+impl Verdict {
+    /// How the task ends by it; `None` where it is placed again.
+    pub fn end(self) -> Option<TaskEnd> {
+        match self {
+            Self::Again => None,
+            Self::Succeeded => Some(TaskEnd::Succeeded),
+            Self::Failed => Some(TaskEnd::Failed),
+            Self::Stopped => Some(TaskEnd::Stopped),
+        }
+    }
+}
+
+/// What a transition asks for besides the new row. All of it commits in the row's transaction, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Effects {
+    /// Of the node's commitment.
+    pub capacity: CapacityEffect,
+    /// Of the endpoint key.
+    pub endpoint: EndpointEffect,
+    /// Of the charge's owner.
+    pub owner: OwnerEffect,
+    /// The task is over: count it in its job.
+    pub ended: Option<TaskEnd>,
+}
+
+/// Why an event does not apply to a row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransitionRefused {
+    /// The life is over. An agent that still runs it must stop it; one that reports its end may forget it.
+    #[error("life {reported} is over: the task is {state:?} in life {current}")]
+    Stale {
+        /// The life the event speaks of.
+        reported: Incarnation,
+        /// The row's.
+        current: Incarnation,
+        /// The row's state.
+        state: TaskState,
+    },
+    /// The store has never given that life to that node (it was restored from an older copy). Park the process for
+    /// adoption; do not end it.
+    #[error("life {reported} on {node} is not known: the task is {state:?} in life {current}")]
+    UnknownLife {
+        /// The life the event speaks of.
+        reported: Incarnation,
+        /// The node that speaks.
+        node: NodeId,
+        /// The row's.
+        current: Incarnation,
+        /// The row's state.
+        state: TaskState,
+    },
+    /// The node was declared lost in the meantime. Apply [`TaskEvent::NodeReturned`] first, then this one again.
+    #[error("the node was declared lost; its return comes first")]
+    NodeReturnFirst,
+    /// It cannot happen in this state: a defect of the caller, or a race its transaction should have caught.
+    #[error("{event} is not possible while {state:?}: {why}")]
+    Illegal {
+        /// The row's state.
+        state: TaskState,
+        /// The event's name.
+        event: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+}

@@ -1,0 +1,110 @@
+//! The one state machine of a task, used by every role.
+//!
+//! `pending → (held) → assigned → starting → running → stopping → releasing → dead | pending`, and `lost` from any
+//! state that has a node. [`task_transition`] is pure: a row, an event and the time give the new row and what the
+//! store must do in the same transaction ([`Effects`]), or a refusal that tells the caller what to do. Every pair of
+//! state and event is decided by name; the whole table is the golden file of the crate's tests.
+//!
+//! What holds over any sequence of events (tested as properties):
+//!
+//! - Capacity, ports and charge stay with a life until its release is confirmed or its node is declared lost; they
+//!   are given back exactly once.
+//! - Nothing starts while held.
+//! - A life whose endpoint was withdrawn is never published again. A lost life is therefore not withdrawn but demoted
+//!   (health unknown); it is withdrawn when the task is placed elsewhere. A node must not become ready again while
+//!   lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
+//! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
+//! - Dead is final, but for a task that died because its job shrank and is wanted again when it grows: it keeps its
+//!   incarnation, so that no life is numbered twice.
+
+mod agent;
+mod check;
+mod event;
+mod operate;
+mod restart;
+mod step;
+mod unit;
+
+pub use check::{TaskInvariantBroken, task_row_check};
+pub use event::{
+    CapacityEffect, CapacityShare, Effects, EndpointEffect, Life, OwnerEffect, Placement, TaskEnd, TaskEvent,
+    TaskRules, TransitionRefused,
+};
+pub use restart::{
+    CRASHES_BEFORE_AVOIDED, RestartDecision, StopTimeline, node_avoided, restart_decide, restart_pause_ms,
+    stop_timeline,
+};
+pub use unit::{
+    HoldStanding, UnitEvent, UnitRefused, UnitTransition, hold_standing, unit_gathering, unit_transition,
+};
+
+use crate::task::TaskRow;
+use step::Decided;
+
+/// Milliseconds for which a port is not given again after the life that used it is gone: longer than views and load
+/// balancers keep an endpoint they have seen withdrawn.
+pub const PORT_COOL_DOWN_MS: i64 = 10_000;
+
+/// What an event does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The new row; the old one where nothing has changed.
+    pub row: TaskRow,
+    /// Whether anything has changed. Otherwise there is nothing to write.
+    pub changed: bool,
+    /// What commits with the row.
+    pub effects: Effects,
+}
+
+/// What `event` does to `row` at wall time `now_ms` (milliseconds since 1970).
+///
+/// For a task without a row pass [`TaskRow::never_placed`].
+pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided {
+    if let Some(life) = event.life() {
+        life_check(row, life)?;
+    }
+    match event {
+        TaskEvent::Hold(placement) => operate::hold(row, placement, now_ms),
+        TaskEvent::Place(placement) => operate::place(row, placement, now_ms),
+        TaskEvent::HoldConfirmed { .. } => operate::hold_confirmed(row, now_ms),
+        TaskEvent::HoldExpired { .. } => operate::hold_expired(row, now_ms),
+        TaskEvent::StopRequested { reason } => operate::stop_requested(row, *reason, now_ms),
+        TaskEvent::NodeDeclaredLost { node } => operate::node_declared_lost(row, *node, now_ms),
+        TaskEvent::RescheduleLost => operate::reschedule_lost(row, now_ms),
+        TaskEvent::JobGrown => operate::job_grown(row, now_ms),
+        TaskEvent::AgentAccepted { .. } => agent::agent_accepted(row, now_ms),
+        TaskEvent::ProcessStarted { pid, started_ms, health, .. } => {
+            agent::process_started(row, (*pid, *started_ms), *health, now_ms)
+        }
+        TaskEvent::HealthChanged { health, .. } => agent::health_changed(row, *health, now_ms),
+        TaskEvent::ProcessExited { exit, released, rules, .. } => {
+            agent::process_exited(row, exit, *released, rules, now_ms)
+        }
+        TaskEvent::StartFailed { message, rules, .. } => agent::start_failed(row, message, rules, now_ms),
+        TaskEvent::ReleaseConfirmed { .. } => agent::release_confirmed(row, now_ms),
+        TaskEvent::NodeReturned { process, health, .. } => {
+            agent::node_returned(row, *process, *health, now_ms)
+        }
+    }
+}
+
+/// Refuses what speaks of another life than the row's.
+fn life_check(row: &TaskRow, life: Life) -> Result<(), TransitionRefused> {
+    if life.incarnation < row.incarnation {
+        return Err(TransitionRefused::Stale {
+            reported: life.incarnation,
+            current: row.incarnation,
+            state: row.state,
+        });
+    }
+    let elsewhere = row.node.is_some_and(|node| node != life.node);
+    if life.incarnation > row.incarnation || elsewhere {
+        return Err(TransitionRefused::UnknownLife {
+            reported: life.incarnation,
+            node: life.node,
+            current: row.incarnation,
+            state: row.state,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Events that come from the scheduler, the controllers and owners.
+
+use super::event::{EndpointEffect, Placement, TransitionRefused};
+use super::step::{Decided, Step, illegal, stale, unchanged};
+use crate::id::NodeId;
+use crate::task::{EndReason, Health, StopReason, TaskRow, TaskState, Verdict};
+
+const NOT_WANTED: &str = "only a pending task is placed";
+
+pub(super) fn hold(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Pending => life_begin(row, placement, TaskState::Held, now_ms),
+        TaskState::Held if placement_repeated(row, placement) => unchanged(row),
+        TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost
+        | TaskState::Dead => placement_refused(row, placement, "hold"),
+    }
+}
+
+pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Pending => life_begin(row, placement, TaskState::Assigned, now_ms),
+        TaskState::Assigned | TaskState::Starting | TaskState::Running
+            if placement_repeated(row, placement) =>
+        {
+            unchanged(row)
+        }
+        TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost
+        | TaskState::Dead => placement_refused(row, placement, "place"),
+    }
+}
+
+/// The next life, and no other: a placement decided before the last life is refused as stale.
+fn life_begin(row: &TaskRow, placement: &Placement, state: TaskState, now_ms: i64) -> Decided {
+    let event = if state == TaskState::Held { "hold" } else { "place" };
+    if placement.incarnation != row.incarnation.next() {
+        return placement_refused(row, placement, event);
+    }
+    Step::new(row, now_ms).life_begin(placement, state).done()
+}
+
+fn placement_repeated(row: &TaskRow, placement: &Placement) -> bool {
+    row.incarnation == placement.incarnation && row.node == Some(placement.node)
+}
+
+fn placement_refused(row: &TaskRow, placement: &Placement, event: &'static str) -> Decided {
+    if placement.incarnation <= row.incarnation {
+        return Err(TransitionRefused::Stale {
+            reported: placement.incarnation,
+            current: row.incarnation,
+            state: row.state,
+        });
+    }
+    match row.state {
+        TaskState::Pending => illegal(row, event, "a life has the number after the last one"),
+        TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost
+        | TaskState::Dead => illegal(row, event, NOT_WANTED),
+    }
+}
+
+pub(super) fn hold_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Held => Step::new(row, now_ms).state(TaskState::Assigned).done(),
+        TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing => unchanged(row),
+        TaskState::Pending | TaskState::Lost | TaskState::Dead => stale(row),
+    }
+}
+
+pub(super) fn hold_expired(row: &TaskRow, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Held => Step::new(row, now_ms).back_to_pending().done(),
+        TaskState::Pending | TaskState::Dead => unchanged(row),
+        TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost => illegal(row, "hold_expired", "the hold has become a placement"),
+    }
+}
+
+pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
+    let step = Step::new(row, now_ms);
+    match row.state {
+        TaskState::Pending => stop_pending(row, reason, now_ms),
+        TaskState::Held if reason.is_final() => {
+            step.with(|row| row.stop = Some(reason)).stopped_for_good().done()
+        }
+        TaskState::Held => step.back_to_pending().done(),
+        TaskState::Assigned | TaskState::Starting => {
+            step.with(|row| row.stop = Some(reason)).state(TaskState::Stopping).done()
+        }
+        TaskState::Running => running_stop(step, reason).done(),
+        TaskState::Stopping if reason.is_final() && !stop_is_final(row) => {
+            step.with(|row| row.stop = Some(reason)).done()
+        }
+        TaskState::Releasing if reason.is_final() && row.verdict == Some(Verdict::Again) => step
+            .with(|row| {
+                row.stop = Some(reason);
+                row.verdict = Some(Verdict::Stopped);
+            })
+            .done(),
+        TaskState::Lost if reason.is_final() => step
+            .with(|row| row.stop = Some(reason))
+            .endpoint(EndpointEffect::Withdraw)
+            .stopped_for_good()
+            .done(),
+        // The task leaves the lost node: by itself that is what every other stop asks for.
+        TaskState::Lost => reschedule_lost(row, now_ms),
+        TaskState::Stopping | TaskState::Releasing | TaskState::Dead => unchanged(row),
+    }
+}
+
+/// A pending task has nothing to stop: it is over, or its owner wants it tried again without the pause.
+fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
+    let step = Step::new(row, now_ms);
+    let paused = row.failures > 0 || row.not_before_ms > 0;
+    match reason {
+        StopReason::JobStopped | StopReason::JobShrunk => {
+            step.with(|row| row.stop = Some(reason)).stopped_for_good().done()
+        }
+        StopReason::Restart if paused => step
+            .with(|row| {
+                row.failures = 0;
+                row.not_before_ms = 0;
+            })
+            .done(),
+        StopReason::Restart
+        | StopReason::Unhealthy
+        | StopReason::Drained
+        | StopReason::Preempted
+        | StopReason::Updated => unchanged(row),
+    }
+}
+
+fn stop_is_final(row: &TaskRow) -> bool {
+    row.stop.is_some_and(StopReason::is_final)
+}
+
+/// A running life ends: its endpoint goes with the same commit.
+pub(super) fn running_stop(step: Step<'_>, reason: StopReason) -> Step<'_> {
+    step.with(|row| {
+        row.stop = Some(reason);
+        row.health = Health::Unknown;
+    })
+    .state(TaskState::Stopping)
+    .endpoint(EndpointEffect::Withdraw)
+}
+
+pub(super) fn node_declared_lost(row: &TaskRow, node: NodeId, now_ms: i64) -> Decided {
+    if row.state.is_charged() && row.node != Some(node) {
+        return stale(row);
+    }
+    let step = Step::new(row, now_ms);
+    match row.state {
+        TaskState::Pending | TaskState::Lost | TaskState::Dead => unchanged(row),
+        TaskState::Held => step.back_to_pending().done(),
+        TaskState::Assigned | TaskState::Starting => step.release().state(TaskState::Lost).done(),
+        TaskState::Running => step
+            .release()
+            .with(|row| row.health = Health::Unknown)
+            .state(TaskState::Lost)
+            .endpoint(EndpointEffect::Demote)
+            .done(),
+        TaskState::Stopping if stop_is_final(row) => step.exit_unseen(EndReason::NodeLost).life_end().done(),
+        TaskState::Stopping => step.release().state(TaskState::Lost).done(),
+        TaskState::Releasing => step.life_end().done(),
+    }
+}
+
+pub(super) fn reschedule_lost(row: &TaskRow, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Lost => Step::new(row, now_ms)
+            .endpoint(EndpointEffect::Withdraw)
+            .exit_unseen(EndReason::NodeLost)
+            .life_end()
+            .done(),
+        TaskState::Pending | TaskState::Dead => unchanged(row),
+        TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing => illegal(row, "reschedule_lost", "its node has come back"),
+    }
+}
+
+pub(super) fn job_grown(row: &TaskRow, now_ms: i64) -> Decided {
+    let step = Step::new(row, now_ms);
+    let shrunk = row.stop == Some(StopReason::JobShrunk);
+    let spared = shrunk && row.verdict == Some(Verdict::Stopped);
+    match row.state {
+        TaskState::Dead if spared => step.revived().done(),
+        TaskState::Releasing if spared => step.with(|row| row.verdict = Some(Verdict::Again)).done(),
+        TaskState::Stopping if shrunk => step.with(|row| row.stop = Some(StopReason::Restart)).done(),
+        TaskState::Pending
+        | TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost
+        | TaskState::Dead => unchanged(row),
+    }
+}

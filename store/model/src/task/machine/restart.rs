@@ -1,0 +1,121 @@
+//! What follows the end of a life: again (after which pause) or over; and the timeline of a stop.
+
+use super::event::TaskRules;
+use crate::id::NodeId;
+use crate::job::{JobKind, JobSpec, RestartMode};
+use crate::task::{EndReason, Exit, StopReason, TaskRow, Verdict};
+
+/// Failed lives in a row on one node after which [`node_avoided`] names it.
+pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
+
+/// What follows the end of a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartDecision {
+    /// Again, or over.
+    pub verdict: Verdict,
+    /// Whether the life counts as a failure of the task on its node.
+    pub crashed: bool,
+    /// Failures in a row, this one included.
+    pub failures: u32,
+    /// Not before this wall time (milliseconds since 1970) may it be placed again; 0: at once.
+    pub not_before_ms: i64,
+}
+
+/// Decides what follows the end `exit` of `row`'s life.
+///
+/// A task that is tried again is placed again through `Pending`, not restarted in place: the scheduler may choose the
+/// same node, and [`node_avoided`] tells it when it should not. A node that vanished or was rebooted, a stop that
+/// was asked for and a preemption are no failures of the task and cost it no pause.
+pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64) -> RestartDecision {
+    let done = exit.reason == EndReason::Exited && exit.code == Some(0);
+    if done && rules.kind == JobKind::Batch {
+        return decision_over(Verdict::Succeeded, row);
+    }
+    match row.stop {
+        Some(StopReason::JobStopped | StopReason::JobShrunk) => decision_over(Verdict::Stopped, row),
+        Some(StopReason::Restart | StopReason::Drained | StopReason::Preempted | StopReason::Updated) => {
+            decision_again(row)
+        }
+        Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, false, now_ms),
+        None => match exit.reason {
+            EndReason::Stopped | EndReason::NodeLost | EndReason::NodeRebooted => decision_again(row),
+            EndReason::Exited | EndReason::Signaled | EndReason::OutOfMemory | EndReason::StartFailed => {
+                decision_by_mode(rules, row, exit, done, now_ms)
+            }
+        },
+    }
+}
+
+fn decision_over(verdict: Verdict, row: &TaskRow) -> RestartDecision {
+    RestartDecision { verdict, crashed: false, failures: row.failures, not_before_ms: 0 }
+}
+
+fn decision_again(row: &TaskRow) -> RestartDecision {
+    decision_over(Verdict::Again, row)
+}
+
+/// An end by itself: the mode says whether it is tried again, the count of failures in a row how soon. A service that
+/// exits with 0 again and again is paused like one that crashes.
+fn decision_by_mode(
+    rules: &TaskRules,
+    row: &TaskRow,
+    exit: &Exit,
+    done: bool,
+    now_ms: i64,
+) -> RestartDecision {
+    let failures = failures_in_a_row(rules, row, exit);
+    let restarted = match rules.restart.mode {
+        RestartMode::Always => true,
+        RestartMode::OnFailure => !done,
+        RestartMode::Never => false,
+    };
+    let exhausted = rules.restart.attempts_max.is_some_and(|attempts_max| failures > attempts_max);
+    let verdict = match (restarted && !exhausted, done) {
+        (true, _) => Verdict::Again,
+        (false, true) => Verdict::Succeeded,
+        (false, false) => Verdict::Failed,
+    };
+    let pause_ms = if verdict == Verdict::Again { restart_pause_ms(rules, failures) } else { 0 };
+    let not_before_ms = if pause_ms == 0 { 0 } else { now_ms.saturating_add_unsigned(pause_ms) };
+    RestartDecision { verdict, crashed: !done, failures, not_before_ms }
+}
+
+/// Failures in a row with this one: 1 after a life that lasted long enough to be taken for a recovery.
+fn failures_in_a_row(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> u32 {
+    let lasted_ms = row.started_ms.map_or(0, |started_ms| exit.at_ms.saturating_sub(started_ms));
+    let recovered = u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= rules.restart.reset_after_ms);
+    if recovered && row.started_ms.is_some() { 1 } else { row.failures.saturating_add(1) }
+}
+
+/// The pause before the next life after so many failures in a row, in milliseconds: the initial one, doubled with
+/// each further failure, up to the longest.
+pub fn restart_pause_ms(rules: &TaskRules, failures: u32) -> u64 {
+    let doublings = failures.saturating_sub(1);
+    let factor = 1u64.checked_shl(doublings).unwrap_or(u64::MAX);
+    rules.restart.backoff_initial_ms.saturating_mul(factor).min(rules.restart.backoff_max_ms)
+}
+
+/// The node on which a pending task failed so often in a row that another should be preferred.
+pub fn node_avoided(row: &TaskRow) -> Option<NodeId> {
+    if row.crashes_there >= CRASHES_BEFORE_AVOIDED { row.crashed_on } else { None }
+}
+
+/// When the steps of a stop are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopTimeline {
+    /// The endpoint is withdrawn: with the commit of the stop. Wall time, milliseconds since 1970.
+    pub withdraw_at_ms: i64,
+    /// SIGTERM: the drain delay later. At once where nothing was published.
+    pub term_at_ms: i64,
+    /// SIGKILL: the grace later.
+    pub kill_at_ms: i64,
+}
+
+/// When the steps of a stop that was committed at `stopped_ms` are due. `published` is whether the life may have been
+/// published: only then does anybody need the drain delay.
+pub fn stop_timeline(spec: &JobSpec, published: bool, stopped_ms: i64) -> StopTimeline {
+    let drain_ms = if published { spec.drain_delay_ms } else { 0 };
+    let term_at_ms = stopped_ms.saturating_add_unsigned(drain_ms);
+    let kill_at_ms = term_at_ms.saturating_add_unsigned(spec.task.grace_ms);
+    StopTimeline { withdraw_at_ms: stopped_ms, term_at_ms, kill_at_ms }
+}

@@ -1,0 +1,204 @@
+//! A transition under construction: the row as it becomes, and what it asks for besides.
+
+use super::event::{
+    CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused,
+};
+use super::restart::{RestartDecision, restart_decide};
+use super::{PORT_COOL_DOWN_MS, TaskRules, Transition};
+use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, TaskRow, TaskState, Verdict};
+
+/// The answer of every handler.
+pub(super) type Decided = Result<Transition, TransitionRefused>;
+
+/// The event's result is already in the row.
+pub(super) fn unchanged(row: &TaskRow) -> Decided {
+    Ok(Transition { row: row.clone(), changed: false, effects: Effects::default() })
+}
+
+/// The life the event speaks of is over.
+pub(super) fn stale(row: &TaskRow) -> Decided {
+    Err(TransitionRefused::Stale { reported: row.incarnation, current: row.incarnation, state: row.state })
+}
+
+/// It cannot happen in this state.
+pub(super) fn illegal(row: &TaskRow, event: &'static str, why: &'static str) -> Decided {
+    Err(TransitionRefused::Illegal { state: row.state, event, why })
+}
+
+/// A transition under construction.
+pub(super) struct Step<'a> {
+    before: &'a TaskRow,
+    row: TaskRow,
+    effects: Effects,
+    now_ms: i64,
+}
+
+impl<'a> Step<'a> {
+    pub(super) fn new(before: &'a TaskRow, now_ms: i64) -> Self {
+        Self { before, row: before.clone(), effects: Effects::default(), now_ms }
+    }
+
+    /// Changes fields of the row that no other step names.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut TaskRow)) -> Self {
+        change(&mut self.row);
+        self
+    }
+
+    pub(super) fn state(mut self, state: TaskState) -> Self {
+        self.row.state = state;
+        self
+    }
+
+    pub(super) fn endpoint(mut self, effect: EndpointEffect) -> Self {
+        self.effects.endpoint = effect;
+        self
+    }
+
+    /// A new life begins: it takes its share of the node, and its row owns the charge.
+    pub(super) fn life_begin(mut self, placement: &Placement, state: TaskState) -> Self {
+        if self.row.charge.owner == ChargeOwner::Job {
+            self.effects.owner = OwnerEffect::ToTask;
+        }
+        self.row.state = state;
+        self.row.node = Some(placement.node);
+        self.row.incarnation = placement.incarnation;
+        self.row.ports.clone_from(&placement.ports);
+        self.row.charge = Charge { owner: ChargeOwner::Task, resources: placement.resources.clone() };
+        self.row.spec_version = placement.spec_version;
+        self.row.unit = placement.unit.map(|(unit, _)| unit);
+        self.row.unit_epoch = placement.unit.map_or(0, |(_, epoch)| epoch);
+        self.take()
+    }
+
+    /// The life takes its share of its node.
+    pub(super) fn take(mut self) -> Self {
+        if let Some(share) = share_of(&self.row) {
+            self.effects.capacity = CapacityEffect::Take(share);
+        }
+        self
+    }
+
+    /// The share is given back where the row was charged, its ports after the cool-down where they may have been used.
+    pub(super) fn release(mut self) -> Self {
+        if !self.before.state.is_charged() {
+            return self;
+        }
+        let used = self.before.state != TaskState::Held;
+        let ports_cool_until_ms = used.then(|| self.now_ms.saturating_add(PORT_COOL_DOWN_MS));
+        if let Some(share) = share_of(self.before) {
+            self.effects.capacity = CapacityEffect::Release { share, ports_cool_until_ms };
+        }
+        self
+    }
+
+    /// Records how the life ended and what follows.
+    pub(super) fn exit(mut self, mut exit: Exit, rules: &TaskRules) -> Self {
+        exit.incarnation = self.before.incarnation;
+        exit.node = self.before.node;
+        let decision = restart_decide(rules, self.before, &exit, self.now_ms);
+        self.decision(decision);
+        self.row.exit = Some(exit);
+        self.row.pid = None;
+        self.row.health = Health::Unknown;
+        self
+    }
+
+    /// Records an end that needs no rules: nobody knows of an exit, and it was no failure of the task.
+    pub(super) fn exit_unseen(mut self, reason: EndReason) -> Self {
+        let stopped = self.before.stop.is_some_and(|stop| stop.is_final());
+        self.row.exit = Some(Exit {
+            reason,
+            code: None,
+            signal: None,
+            message: String::new(),
+            at_ms: self.now_ms,
+            incarnation: self.before.incarnation,
+            node: self.before.node,
+        });
+        self.row.verdict = Some(if stopped { Verdict::Stopped } else { Verdict::Again });
+        self
+    }
+
+    fn decision(&mut self, decision: RestartDecision) {
+        self.row.verdict = Some(decision.verdict);
+        self.row.failures = decision.failures;
+        self.row.not_before_ms = decision.not_before_ms;
+        if decision.crashed {
+            let again_there = self.row.crashed_on == self.before.node;
+            self.row.crashes_there = if again_there { self.row.crashes_there.saturating_add(1) } else { 1 };
+            self.row.crashed_on = self.before.node;
+        }
+    }
+
+    /// Nothing of the life is left: the verdict is carried out.
+    pub(super) fn life_end(self) -> Self {
+        match self.row.verdict {
+            None | Some(Verdict::Again) => {
+                let step = self.with(|row| row.restarts = row.restarts.saturating_add(1));
+                step.back_to_pending()
+            }
+            Some(verdict @ (Verdict::Succeeded | Verdict::Failed | Verdict::Stopped)) => {
+                step_over(self, verdict)
+            }
+        }
+    }
+
+    /// The task wants a node again; its row keeps the charge.
+    pub(super) fn back_to_pending(self) -> Self {
+        let step = self.release().with(|row| {
+            row.node = None;
+            row.stop = None;
+            row.verdict = None;
+            row.started_ms = None;
+        });
+        step.life_clear().state(TaskState::Pending)
+    }
+
+    fn life_clear(self) -> Self {
+        self.with(|row| {
+            row.ports = Vec::new();
+            row.pid = None;
+            row.health = Health::Unknown;
+        })
+    }
+
+    /// The transition, with the next revision.
+    pub(super) fn done(mut self) -> Decided {
+        self.row.revision = self.before.revision.saturating_add(1);
+        if self.row.state != self.before.state {
+            self.row.changed_ms = self.now_ms;
+        }
+        Ok(Transition { row: self.row, changed: true, effects: self.effects })
+    }
+}
+
+/// The task is over for good.
+fn step_over(step: Step<'_>, verdict: Verdict) -> Step<'_> {
+    let mut step = step.release().life_clear().state(TaskState::Dead);
+    step.row.verdict = Some(verdict);
+    step.row.not_before_ms = 0;
+    step.row.charge.owner = ChargeOwner::Released;
+    step.effects.owner = OwnerEffect::Release;
+    step.effects.ended = verdict.end();
+    step
+}
+
+impl Step<'_> {
+    /// The task is over since its job was stopped or shrank.
+    pub(super) fn stopped_for_good(self) -> Self {
+        step_over(self, Verdict::Stopped)
+    }
+
+    /// A task that died when its job shrank is wanted again: the job's remainder owns its charge.
+    pub(super) fn revived(mut self) -> Self {
+        self.effects.owner = OwnerEffect::ToJob;
+        self.row.charge.owner = ChargeOwner::Job;
+        self.row.failures = 0;
+        self.back_to_pending()
+    }
+}
+
+fn share_of(row: &TaskRow) -> Option<CapacityShare> {
+    let node = row.node?;
+    Some(CapacityShare { node, resources: row.charge.resources.clone(), ports: row.port_numbers() })
+}
