@@ -1,1 +1,23 @@
-//! The keyspace: one folder per durable noun.
+//! The keyspace: one folder per durable noun, each with its rows, its transactions' steps and its rules.
+//!
+//! Layer functions take `&Transaction`, the cell's [`CellSpace`] and, where they change something, the
+//! [`ChangeSet`] of the transaction, which collects what the journal will say. They never open transactions: that
+//! is the caller's, by `Database::run` or `Database::commit_at`, so that several steps can be one commit. Ids and
+//! times are arguments, made outside the closure, so that every attempt is the same transaction.
+//!
+//! Nothing outside this crate builds a key.
+
+pub mod cell;
+pub mod error;
+pub mod federation;
+pub mod journal;
+pub mod keys;
+pub mod lease;
+pub mod name;
+pub mod quota;
+pub mod request;
+pub mod task;
+
+pub use error::{StoreError, StoreResult};
+pub use journal::{Change, ChangeSet, Cursor};
+pub use keys::{CellSpace, Key, KeyKind, Prefix};

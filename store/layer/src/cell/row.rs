@@ -1,0 +1,100 @@
+//! What is stored of a cell.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+/// Settings of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct CellMeta {
+    /// Milliseconds a silent node is waited for before it is declared lost, where a job does not say otherwise.
+    #[n(0)]
+    pub lost_after_ms: u64,
+    /// Milliseconds a port rests after its life before it is given again.
+    #[n(1)]
+    pub port_cool_down_ms: u64,
+    /// Milliseconds journal entries are kept at least.
+    #[n(2)]
+    pub journal_retention_ms: u64,
+    /// Milliseconds results of keyed requests are kept at least.
+    #[n(3)]
+    pub request_retention_ms: u64,
+    /// Milliseconds jobs are kept after their end.
+    #[n(4)]
+    pub job_retention_ms: u64,
+    /// Node attributes and labels that name failure domains, from the widest to the narrowest.
+    #[n(5)]
+    pub failure_domains: Vec<String>,
+    /// Name of the scheduling profile.
+    #[n(6)]
+    pub profile: String,
+    /// Nodes declared lost per minute at most, so that a fault of the network does not empty the cell.
+    #[n(7)]
+    pub lost_per_minute_max: u32,
+    /// Wall time of creation, milliseconds since 1970.
+    #[n(8)]
+    pub created_ms: i64,
+    /// Counts every change of this row.
+    #[n(9)]
+    pub revision: u64,
+}
+
+impl Default for CellMeta {
+    fn default() -> Self {
+        Self {
+            lost_after_ms: 30_000,
+            port_cool_down_ms: 60_000,
+            journal_retention_ms: 3_600_000,
+            request_retention_ms: 3_600_000,
+            job_retention_ms: 24 * 3_600_000,
+            failure_domains: vec!["zone".to_owned(), "rack".to_owned()],
+            profile: "best-fit".to_owned(),
+            lost_per_minute_max: 60,
+            created_ms: 0,
+            revision: 0,
+        }
+    }
+}
+
+/// The gate of a cell. Its change voids every mutating transaction in flight.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct CellGate {
+    /// Which life of the store this is: bumped by restore, import and move. Part of every stamp seen outside.
+    #[n(0)]
+    pub store_epoch: u64,
+    /// What the cell takes.
+    #[n(1)]
+    pub state: CellState,
+    /// Counts every change of this row.
+    #[n(2)]
+    pub revision: u64,
+    /// Wall time of the last change, milliseconds since 1970.
+    #[n(3)]
+    pub changed_ms: i64,
+}
+
+/// What a cell takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum CellState {
+    /// Everything.
+    #[n(0)]
+    Open,
+    /// No new jobs and no placements; what runs is looked after.
+    #[n(1)]
+    Draining,
+    /// Nothing: its keys are elsewhere.
+    #[n(2)]
+    Moved,
+}
+
+impl CellState {
+    /// The state as people read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Draining => "draining",
+            Self::Moved => "moved",
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The deltas of one transaction, appended as one entry.
+
+use borough_kv::{Transaction, Versionstamp};
+use borough_model::{Delta, JournalEntry, RequestId};
+
+use super::{Cursor, JournalPart, PART_BYTES_MAX};
+use crate::cell::{CellGate, CellState};
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellGateKey, CellSpace, JournalHeadKey, JournalKey, KeyKind};
+
+/// Who changes what, and when: made outside the transaction's closure, the same for every attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The request or batch.
+    pub request: RequestId,
+    /// Who: `user/<name>`, `scheduler/<shard>`, `controller`, `gateway`, `node/<name>`.
+    pub actor: String,
+    /// What is done, as the name of the transaction.
+    pub action: &'static str,
+    /// Wall time of the writer, milliseconds since 1970; for people only.
+    pub at_ms: i64,
+}
+
+/// What one transaction changes. Layer functions add to it; [`ChangeSet::append`] ends it.
+#[derive(Debug)]
+pub struct ChangeSet {
+    space: CellSpace,
+    store_epoch: u64,
+    change: Change,
+    deltas: Vec<Delta>,
+}
+
+impl ChangeSet {
+    /// Begins a change of `space`: reads the cell's gate, with a conflict, and refuses where the cell has moved.
+    pub async fn begin(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
+        let gate = gate_read(tx, space).await?;
+        if gate.state == CellState::Moved {
+            return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
+        }
+        Ok(Self::with_epoch(space, gate.store_epoch, change))
+    }
+
+    /// As [`ChangeSet::begin`], and refuses unless the cell is open: for new work, such as admission.
+    pub async fn begin_open(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
+        let gate = gate_read(tx, space).await?;
+        if gate.state != CellState::Open {
+            return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
+        }
+        Ok(Self::with_epoch(space, gate.store_epoch, change))
+    }
+
+    /// Begins a change that reads nothing, for `commit_at`: `store_epoch` is known as of the read version, and the
+    /// gate is guarded, so that the commit fails where it has changed since.
+    pub fn begin_at(
+        tx: &Transaction,
+        space: &CellSpace,
+        store_epoch: u64,
+        change: &Change,
+    ) -> StoreResult<Self> {
+        keys::guard(tx, space, &CellGateKey {})?;
+        Ok(Self::with_epoch(space, store_epoch, change))
+    }
+
+    fn with_epoch(space: &CellSpace, store_epoch: u64, change: &Change) -> Self {
+        Self { space: space.clone(), store_epoch, change: change.clone(), deltas: Vec::new() }
+    }
+
+    /// The cell that is changed.
+    pub fn space(&self) -> &CellSpace {
+        &self.space
+    }
+
+    /// The life of the store.
+    pub fn store_epoch(&self) -> u64 {
+        self.store_epoch
+    }
+
+    /// Wall time of the writer, milliseconds since 1970.
+    pub fn at_ms(&self) -> i64 {
+        self.change.at_ms
+    }
+
+    /// The request or batch.
+    pub fn request(&self) -> RequestId {
+        self.change.request
+    }
+
+    /// What was added so far.
+    pub fn deltas(&self) -> &[Delta] {
+        &self.deltas
+    }
+
+    /// Adds a delta; whoever writes a row does this in the same breath.
+    pub fn push(&mut self, delta: Delta) {
+        self.deltas.push(delta);
+    }
+
+    /// Appends the entry, in as many parts as it takes, and moves the head. Without deltas nothing is written.
+    ///
+    /// Blind: producers do not conflict with each other. The last step of the closure; the cursor of the entry is
+    /// known once the commit's stamp is (see [`Cursor`]).
+    pub fn append(self, tx: &Transaction) -> StoreResult<()> {
+        if self.deltas.is_empty() {
+            return Ok(());
+        }
+        let Change { request, actor, action, at_ms } = self.change;
+        let entry = JournalEntry { request, actor, action: action.to_owned(), at_ms, deltas: self.deltas };
+        let parts = entry_split(&entry, PART_BYTES_MAX)?;
+        for (part, value) in (0_u32..).zip(&parts) {
+            let key = JournalKey { store_epoch: self.store_epoch, stamp: Versionstamp::MAX, part };
+            keys::write_stamped_key(tx, &self.space, &key, value)?;
+        }
+        keys::write_stamped_value(tx, &self.space, &JournalHeadKey {})
+    }
+
+    /// The cursor of this change's entry, given the stamp of its commit.
+    pub fn cursor_at(store_epoch: u64, stamp: Versionstamp) -> Cursor {
+        Cursor { store_epoch, stamp }
+    }
+}
+
+/// The cell's gate, with a read conflict.
+async fn gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
+    let gate = keys::read(tx, space, &CellGateKey {}).await?;
+    gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
+}
+
+/// The entry's CBOR cut into parts of at most `bytes_max`.
+pub(super) fn entry_split(entry: &JournalEntry, bytes_max: usize) -> StoreResult<Vec<JournalPart>> {
+    let unencodable = |detail: String| StoreError::Unencodable { kind: KeyKind::Journal, detail };
+    let bytes = minicbor::to_vec(entry).map_err(|error| unencodable(error.to_string()))?;
+    let chunks: Vec<&[u8]> = bytes.chunks(bytes_max.max(1)).collect();
+    let parts = u32::try_from(chunks.len()).map_err(|_| unencodable("too many parts".to_owned()))?;
+    Ok(chunks.into_iter().map(|chunk| JournalPart { parts, bytes: chunk.to_vec() }).collect())
+}

@@ -1,0 +1,13 @@
+//! The journal: one entry per mutating transaction, in the order of commits.
+//!
+//! A [`ChangeSet`] collects the deltas of one transaction and appends them as one entry at a versionstamped key, in
+//! parts below the store's value limit. Deltas are absolute and carry their row's revision. Liveness and lease
+//! heartbeats are never in it.
+
+mod change;
+mod cursor;
+mod row;
+
+pub use change::{Change, ChangeSet};
+pub use cursor::{Cursor, CursorParseError};
+pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};

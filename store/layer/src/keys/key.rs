@@ -1,0 +1,147 @@
+//! A typed key, its bytes, and ranges as partly filled keys.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use foundationdb_tuple::{pack, pack_into, unpack};
+
+use super::{CellSpace, KeyField, KeyKind, Value};
+use crate::error::StoreError;
+
+/// A key of one kind, with the one type of value it has.
+pub trait Key: Sized + Clone + std::fmt::Debug + PartialEq + Ord + Send + Sync {
+    /// What is stored under it.
+    type Value: Value;
+    /// The first field; [`NoField`](super::NoField) where there is none.
+    type First: KeyField;
+    /// The second field.
+    type Second: KeyField;
+    /// The kind.
+    const KIND: KeyKind;
+
+    /// Appends the fields in their tuple encoding.
+    fn fields_pack(&self, bytes: &mut Vec<u8>);
+
+    /// The key of packed fields; the text says what is wrong with them.
+    fn fields_unpack(bytes: &[u8]) -> Result<Self, String>;
+
+    /// The key's bytes in `space`.
+    fn encode(&self, space: &CellSpace) -> Vec<u8> {
+        let mut bytes = kind_prefix(space, Self::KIND);
+        self.fields_pack(&mut bytes);
+        bytes
+    }
+
+    /// The key of bytes read from `space`.
+    fn decode(space: &CellSpace, bytes: &[u8]) -> Result<Self, StoreError> {
+        let damaged = |found: String| StoreError::DamagedKey { kind: Self::KIND, key: bytes.to_vec(), found };
+        let fields = bytes
+            .strip_prefix(kind_prefix(space, Self::KIND).as_slice())
+            .ok_or_else(|| damaged("a key of another kind or cell".to_owned()))?;
+        Self::fields_unpack(fields).map_err(damaged)
+    }
+}
+
+fn kind_prefix(space: &CellSpace, kind: KeyKind) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(space.prefix().len().saturating_add(32));
+    bytes.extend_from_slice(space.prefix());
+    pack_into(&(u16::from(kind.code()),), &mut bytes);
+    bytes
+}
+
+/// A partly filled key: all keys of a kind that begin with its fields.
+pub struct Prefix<K> {
+    fields: Vec<u8>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Key> Prefix<K> {
+    /// All keys of the kind.
+    pub fn all() -> Self {
+        Self { fields: Vec::new(), kind: PhantomData }
+    }
+
+    /// All keys with this first field.
+    pub fn of(first: &K::First) -> Self {
+        Self { fields: pack(&(first.packed(),)), kind: PhantomData }
+    }
+
+    /// All keys with these first two fields.
+    pub fn of_two(first: &K::First, second: &K::Second) -> Self {
+        Self { fields: pack(&(first.packed(), second.packed())), kind: PhantomData }
+    }
+
+    /// The keys' range in `space`: first inclusive, last exclusive.
+    pub fn range(&self, space: &CellSpace) -> Range<Vec<u8>> {
+        let mut begin = kind_prefix(space, K::KIND);
+        begin.extend_from_slice(&self.fields);
+        let mut end = begin.clone();
+        end.push(0xff);
+        begin..end
+    }
+}
+
+/// Fields from their tuple encoding, all of it.
+pub(super) fn fields_from<'a, T: foundationdb_tuple::TupleUnpack<'a>>(bytes: &'a [u8]) -> Result<T, String> {
+    unpack(bytes).map_err(|error| error.to_string())
+}
+
+/// Declares key types: `Type { field: FieldType, ... } = Kind => ValueType;`.
+macro_rules! keys {
+    (@first) => { $crate::keys::NoField };
+    (@first $first:ty $(, $rest:ty)*) => { $first };
+    (@second) => { $crate::keys::NoField };
+    (@second $first:ty) => { $crate::keys::NoField };
+    (@second $first:ty, $second:ty $(, $rest:ty)*) => { $second };
+    ($(
+        $(#[$doc:meta])*
+        $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? } = $kind:ident => $value:ty;
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            pub struct $name {
+                $($(#[$field_doc])* pub $field: $type,)*
+            }
+
+            impl $crate::keys::Key for $name {
+                type Value = $value;
+                type First = keys!(@first $($type),*);
+                type Second = keys!(@second $($type),*);
+                const KIND: $crate::keys::KeyKind = $crate::keys::KeyKind::$kind;
+
+                fn fields_pack(&self, bytes: &mut Vec<u8>) {
+                    let fields = ($($crate::keys::KeyField::packed(&self.$field),)*);
+                    foundationdb_tuple::pack_into(&fields, bytes);
+                }
+
+                fn fields_unpack(bytes: &[u8]) -> Result<Self, String> {
+                    let ($($field,)*): ($(<$type as $crate::keys::KeyField>::Packed,)*) =
+                        $crate::keys::key::fields_from(bytes)?;
+                    Ok(Self {
+                        $($field: $crate::keys::KeyField::unpacked($field)
+                            .ok_or_else(|| concat!("a bad ", stringify!($field)).to_owned())?,)*
+                    })
+                }
+            }
+
+            #[cfg(test)]
+            impl $crate::keys::tests::Sample for $name {
+                fn strategy() -> proptest::strategy::BoxedStrategy<Self> {
+                    use proptest::strategy::{Just, Strategy};
+                    (Just(()), $(<$type as $crate::keys::tests::Sample>::strategy(),)*)
+                        .prop_map(|((), $($field,)*)| Self { $($field),* })
+                        .boxed()
+                }
+            }
+        )*
+
+        /// Calls `visit` for every key type there is.
+        #[cfg(test)]
+        pub(crate) fn each_key_type(visitor: &mut impl $crate::keys::tests::KeyVisitor) {
+            $(visitor.visit::<$name>(stringify!($name));)*
+        }
+    };
+}
+
+pub(super) use keys;

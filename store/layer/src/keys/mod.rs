@@ -1,0 +1,26 @@
+//! The one place where keys and values become bytes.
+//!
+//! A key is a tuple: cell, kind, fields. The kinds are a closed registry ([`KeyKind`]); every kind has one key type
+//! ([`table`]) and that one value type. A value is `[kind][format]` and CBOR, and the kind is checked on decode, so
+//! that a value under the wrong key is an error and not a row. Nothing outside this crate builds a key.
+
+mod access;
+mod codec;
+mod field;
+mod key;
+mod kind;
+mod space;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+pub use access::{
+    RangeOptions, chunk_read, clear, clear_prefix, count_add, guard, guard_prefix, range, read,
+    read_snapshot, touch, watch, write, write_stamped_key, write_stamped_value,
+};
+pub use codec::{Counter, StampValue, Value, value_decode, value_encode};
+pub use field::{KeyField, NoField};
+pub use key::{Key, Prefix};
+pub use kind::KeyKind;
+pub use space::CellSpace;
+pub use table::*;
