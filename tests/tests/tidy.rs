@@ -1,0 +1,203 @@
+//! The house rules that the compiler does not know: sizes, depth, opening comments, shared lints. A rule with an
+//! exception has it here, with its reason.
+
+#![expect(clippy::expect_used, reason = "a test says what it expected")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use proc_macro2::Span;
+use syn::spanned::Spanned as _;
+use syn::visit::{self, Visit};
+
+/// Lines of a file above its tests.
+const FILE_LINES_MAX: usize = 500;
+/// Lines of a function.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Nested control flow within a function.
+const NESTING_MAX: usize = 4;
+/// Folders between a crate's `src` and a file.
+const FOLDERS_MAX: usize = 4;
+
+/// Files that may be longer, each with its reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+/// Functions that may be longer, each with its reason.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[];
+/// Manifests with lints of their own, each with its reason.
+const OWN_LINTS: &[(&str, &str)] =
+    &[("store/fdb/Cargo.toml", "starting the client's network is unsafe; nothing else of it is different")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn tracked(pattern: &str) -> Vec<String> {
+    let arguments = ["ls-files", "-co", "--exclude-standard", "--", pattern];
+    let output = Command::new("git").current_dir(root()).args(arguments).output().expect("git runs");
+    assert!(output.status.success(), "git ls-files failed: {}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).expect("paths are UTF-8");
+    listed.lines().filter(|path| root().join(path).exists()).map(str::to_owned).collect()
+}
+
+fn exempt(list: &[(&str, &str)], what: &str) -> bool {
+    list.iter().any(|(name, _)| *name == what)
+}
+
+fn assert_none(rule: &str, broken: &[String]) {
+    assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
+}
+
+/// The part of a source file above its unit tests.
+fn above_tests(text: &str) -> usize {
+    text.lines().position(|line| line.starts_with("#[cfg(test)]")).unwrap_or_else(|| text.lines().count())
+}
+
+fn is_test_file(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("_test.rs")
+}
+
+#[test]
+fn every_source_file_says_what_lives_there() {
+    let silent = |path: &String| !fs::read_to_string(root().join(path)).expect("readable").starts_with("//!");
+    let broken: Vec<String> = tracked("*.rs").into_iter().filter(silent).collect();
+    assert_none("these files do not open with `//!`", &broken);
+}
+
+#[test]
+fn files_are_short() {
+    let mut broken = Vec::new();
+    for path in tracked("*.rs") {
+        let lines = above_tests(&fs::read_to_string(root().join(&path)).expect("readable"));
+        if lines > FILE_LINES_MAX && !exempt(LONG_FILES, &path) {
+            broken.push(format!("{path}: {lines} lines"));
+        }
+    }
+    assert_none(&format!("files have at most {FILE_LINES_MAX} lines above their tests"), &broken);
+}
+
+#[test]
+fn folders_are_shallow() {
+    let deep = |path: &String| {
+        let inside = path.split_once("/src/").map(|(_, inside)| inside.matches('/').count());
+        inside.is_some_and(|folders| folders > FOLDERS_MAX)
+    };
+    let broken: Vec<String> = tracked("*.rs").into_iter().filter(deep).collect();
+    assert_none(&format!("at most {FOLDERS_MAX} folders below src"), &broken);
+}
+
+#[test]
+fn manifests_share_the_lints() {
+    let mut broken = Vec::new();
+    for path in tracked("**/Cargo.toml") {
+        let text = fs::read_to_string(root().join(&path)).expect("readable");
+        if !text.contains("[lints]\nworkspace = true") && !exempt(OWN_LINTS, &path) {
+            broken.push(path);
+        }
+    }
+    assert_none("these manifests lack `[lints] workspace = true`", &broken);
+}
+
+#[test]
+fn exemptions_are_of_things_that_exist() {
+    let files = tracked("*.rs");
+    let known = |name: &str| files.iter().any(|file| file == name || name.starts_with(&format!("{file}::")));
+    let lists = LONG_FILES.iter().chain(LONG_FUNCTIONS);
+    let broken: Vec<String> =
+        lists.filter(|(name, _)| !known(name)).map(|(name, _)| (*name).to_owned()).collect();
+    assert_none("exempt but not there", &broken);
+}
+
+#[derive(Default)]
+struct Functions {
+    path: String,
+    nesting: usize,
+    broken: Vec<String>,
+}
+
+impl Functions {
+    fn function(&mut self, name: &str, attributes: &[syn::Attribute], span: Span, block: &syn::Block) {
+        if attributes.iter().any(|attribute| attribute.path().is_ident("test")) {
+            return;
+        }
+        let lines = span.end().line.saturating_sub(span.start().line) + 1;
+        let place = format!("{}::{name}", self.path);
+        if lines > FUNCTION_LINES_MAX && !exempt(LONG_FUNCTIONS, &place) {
+            self.broken.push(format!("{place}: {lines} lines"));
+        }
+        let outer = std::mem::take(&mut self.nesting);
+        self.visit_block(block);
+        self.nesting = outer;
+    }
+
+    fn nested<T>(&mut self, span: Span, node: &T, walk: impl FnOnce(&mut Self, &T)) {
+        self.nesting += 1;
+        if self.nesting > NESTING_MAX {
+            self.broken.push(format!("{}:{}: nested {} deep", self.path, span.start().line, self.nesting));
+        }
+        walk(self, node);
+        self.nesting -= 1;
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        let is_test = |attribute: &syn::Attribute| {
+            attribute.path().is_ident("cfg")
+                && attribute.parse_args::<syn::Ident>().is_ok_and(|what| what == "test")
+        };
+        if !module.attrs.iter().any(is_test) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        let span = item.sig.span().join(item.block.span()).unwrap_or_else(|| item.block.span());
+        self.function(&item.sig.ident.to_string(), &item.attrs, span, &item.block);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        let span = item.sig.span().join(item.block.span()).unwrap_or_else(|| item.block.span());
+        self.function(&item.sig.ident.to_string(), &item.attrs, span, &item.block);
+    }
+
+    fn visit_expr_match(&mut self, node: &'ast syn::ExprMatch) {
+        self.nested(node.span(), node, |visitor, node| visit::visit_expr_match(visitor, node));
+    }
+
+    fn visit_expr_for_loop(&mut self, node: &'ast syn::ExprForLoop) {
+        self.nested(node.span(), node, |visitor, node| visit::visit_expr_for_loop(visitor, node));
+    }
+
+    fn visit_expr_while(&mut self, node: &'ast syn::ExprWhile) {
+        self.nested(node.span(), node, |visitor, node| visit::visit_expr_while(visitor, node));
+    }
+
+    fn visit_expr_loop(&mut self, node: &'ast syn::ExprLoop) {
+        self.nested(node.span(), node, |visitor, node| visit::visit_expr_loop(visitor, node));
+    }
+
+    fn visit_expr_if(&mut self, node: &'ast syn::ExprIf) {
+        self.nested(node.span(), node, |visitor, node| {
+            visitor.visit_expr(&node.cond);
+            visitor.visit_block(&node.then_branch);
+        });
+        // An `else if` stands beside its `if`, not inside it.
+        if let Some((_, otherwise)) = &node.else_branch {
+            self.visit_expr(otherwise);
+        }
+    }
+}
+
+#[test]
+fn functions_are_short_and_flat() {
+    let mut functions = Functions::default();
+    for path in tracked("*.rs").into_iter().filter(|path| !is_test_file(path)) {
+        let text = fs::read_to_string(root().join(&path)).expect("readable");
+        functions.path = path;
+        let file = syn::parse_file(&text).expect("parses");
+        functions.visit_file(&file);
+    }
+    let rule = format!("at most {FUNCTION_LINES_MAX} lines and {NESTING_MAX} nested blocks");
+    assert_none(&rule, &functions.broken);
+}
