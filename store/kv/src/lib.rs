@@ -6,6 +6,7 @@
 
 pub mod contract;
 pub mod database;
+pub mod embedded;
 pub mod env;
 
 pub use contract::{
@@ -13,3 +14,4 @@ pub use contract::{
     RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
 };
 pub use database::{Attempt, Database, Idempotency, Retryable, Transaction};
+pub use embedded::EmbeddedEngine;

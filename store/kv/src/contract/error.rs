@@ -79,8 +79,6 @@ error_codes! {
     TransactionRejectedRangeLocked = 1242, "transaction rejected because the range is locked";
     /// The disk or its bookkeeping failed; the engine has stopped.
     IoError = 1510, "disk i/o operation failed";
-    /// The disk is full: nothing more is accepted until there is room. Reads still work.
-    NoSpace = 1511, "no space left on the store's disk";
     /// The call is not legal in this state or with these words.
     ClientInvalidOperation = 2000, "invalid API call";
     /// An operation while the commit is in flight.
@@ -111,6 +109,9 @@ error_codes! {
     ReadVersionAlreadySet = 2010, "transaction already has a read version set";
     /// The version is not one a database can have.
     VersionInvalid = 2011, "version not valid";
+    /// The disk is full: nothing more is accepted until there is room; this commit did not happen. Reads still
+    /// work. Ours: FoundationDB uses no code from 9000 on.
+    NoSpace = 9001, "no space left on the store's disk";
 }
 
 impl ErrorCode {

@@ -1,0 +1,191 @@
+//! The resident image: every key with the versions of the last five seconds.
+//!
+//! The sequencer applies a batch under a version that no reader asks for yet, then publishes the version; until
+//! then the batch is invisible. So visibility needs no step of its own here, and readers never see half a batch.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+
+use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard};
+use smallvec::{SmallVec, smallvec};
+
+use super::atomic::atomic_apply;
+use super::mutation::Mutation;
+use crate::contract::Version;
+
+/// Mutations applied under one hold of the write lock, so that readers never wait for a whole large batch.
+const APPLY_CHUNK: usize = 256;
+
+/// The values of one key by version, oldest first. `None` is an absence.
+#[derive(Debug, Default)]
+struct Chain(SmallVec<[(Version, Option<Bytes>); 1]>);
+
+impl Chain {
+    fn at(&self, version: Version) -> Option<&Bytes> {
+        self.0.iter().rev().find(|(since, _)| *since <= version).and_then(|(_, value)| value.as_ref())
+    }
+
+    fn latest(&self) -> Option<&Bytes> {
+        self.0.last().and_then(|(_, value)| value.as_ref())
+    }
+
+    fn push(&mut self, version: Version, value: Option<Bytes>) {
+        match self.0.last_mut() {
+            Some((since, last)) if *since == version => *last = value,
+            _ => self.0.push((version, value)),
+        }
+    }
+
+    /// Drops what no read at or above `oldest` can see. True where the key is gone altogether.
+    fn trim(&mut self, oldest: Version) -> bool {
+        let visible = self.0.iter().rposition(|(since, _)| *since <= oldest).unwrap_or(0);
+        self.0.drain(..visible);
+        matches!(self.0.as_slice(), [(since, None)] if *since <= oldest)
+    }
+}
+
+/// The rows behind the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    chains: BTreeMap<Bytes, Chain>,
+    /// Reads below this version are no longer possible.
+    oldest: Version,
+    /// Keys with something to trim once the window has passed the version.
+    trims: VecDeque<(Version, Bytes)>,
+    /// Keys changed since the last checkpoint took the set; `None` where there are no checkpoints.
+    dirty: Option<BTreeSet<Bytes>>,
+}
+
+impl Rows {
+    /// The oldest version that can still be read.
+    pub(crate) fn oldest(&self) -> Version {
+        self.oldest
+    }
+
+    /// The value of `key` at `version`.
+    pub(crate) fn get(&self, key: &[u8], version: Version) -> Option<&Bytes> {
+        self.chains.get(key).and_then(|chain| chain.at(version))
+    }
+
+    /// The newest value of `key`, published or not.
+    fn latest(&self, key: &[u8]) -> Option<&Bytes> {
+        self.chains.get(key).and_then(Chain::latest)
+    }
+
+    /// Rows of `begin..end` at `version`.
+    pub(crate) fn range<'a>(
+        &'a self,
+        begin: &[u8],
+        end: &[u8],
+        version: Version,
+    ) -> impl DoubleEndedIterator<Item = (&'a Bytes, &'a Bytes)> + use<'a> {
+        // An inverted range would panic in the map; here it has no rows.
+        let whole = (Bound::Included(begin), Bound::Excluded(end));
+        let bounds = if begin < end { whole } else { (Bound::Excluded(begin), Bound::Included(begin)) };
+        let rows = self.chains.range::<[u8], _>(bounds);
+        rows.filter_map(move |(key, chain)| chain.at(version).map(|value| (key, value)))
+    }
+
+    fn put(&mut self, version: Version, key: &Bytes, value: Option<Bytes>) {
+        if let Some(dirty) = &mut self.dirty {
+            dirty.insert(key.clone());
+        }
+        match self.chains.get_mut(key) {
+            Some(chain) => {
+                chain.push(version, value);
+                self.trims.push_back((version, key.clone()));
+            }
+            None => {
+                if value.is_some() {
+                    self.chains.insert(key.clone(), Chain(smallvec![(version, value)]));
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, version: Version, mutation: &Mutation) {
+        match mutation {
+            // The two stamped forms are resolved before they come here; unresolved they set what they carry.
+            Mutation::Set(key, value)
+            | Mutation::StampedKey(key, value)
+            | Mutation::StampedValue(key, value) => {
+                self.put(version, key, Some(value.clone()));
+            }
+            Mutation::Clear(key) => {
+                if self.latest(key).is_some() {
+                    self.put(version, key, None);
+                }
+            }
+            Mutation::ClearRange(begin, end) => {
+                let live: Vec<Bytes> =
+                    self.range(begin, end, Version::MAX).map(|(key, _)| key.clone()).collect();
+                live.iter().for_each(|key| self.put(version, key, None));
+            }
+            Mutation::Atomic(operation, key, operand) => {
+                let existing = self.latest(key);
+                let value = atomic_apply(*operation, existing, operand);
+                if value.is_some() || existing.is_some() {
+                    self.put(version, key, value);
+                }
+            }
+        }
+    }
+
+    fn trim(&mut self, oldest: Version) {
+        self.oldest = self.oldest.max(oldest);
+        while let Some((version, _)) = self.trims.front()
+            && *version <= oldest
+            && let Some((_, key)) = self.trims.pop_front()
+        {
+            if self.chains.get_mut(&key).is_some_and(|chain| chain.trim(oldest)) {
+                self.chains.remove(&key);
+            }
+        }
+    }
+}
+
+/// The image and its lock.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    rows: RwLock<Rows>,
+}
+
+impl Memory {
+    /// An image of `rows`, all as of `version`. `tracked` keeps the set of keys for checkpoints.
+    pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
+        let chains = rows.map(|(key, value)| (key, Chain(smallvec![(version, Some(value))]))).collect();
+        let dirty = tracked.then(BTreeSet::new);
+        Self { rows: RwLock::new(Rows { chains, oldest: version, trims: VecDeque::new(), dirty }) }
+    }
+
+    /// The rows, to read at some version.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Rows> {
+        self.rows.read()
+    }
+
+    /// Applies `mutations` as `version`, which must be above every version a reader may hold.
+    pub(crate) fn apply(&self, version: Version, mutations: &[Mutation]) {
+        for chunk in mutations.chunks(APPLY_CHUNK) {
+            let mut rows = self.rows.write();
+            chunk.iter().for_each(|mutation| rows.apply(version, mutation));
+        }
+    }
+
+    /// Forgets what only reads below `oldest` could see.
+    pub(crate) fn trim(&self, oldest: Version) {
+        self.rows.write().trim(oldest);
+    }
+
+    /// Takes the set of keys changed since the last call.
+    pub(crate) fn dirty_take(&self) -> BTreeSet<Bytes> {
+        self.rows.write().dirty.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Gives back keys whose checkpoint failed.
+    pub(crate) fn dirty_return(&self, keys: BTreeSet<Bytes>) {
+        if let Some(dirty) = &mut self.rows.write().dirty {
+            dirty.extend(keys);
+        }
+    }
+}

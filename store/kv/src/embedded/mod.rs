@@ -1,0 +1,25 @@
+//! The embedded engine: FoundationDB's contract in one process.
+//!
+//! ```text
+//! transactions ──(read version, read and write ranges, mutations)──▶ sequencer
+//!      ▲                                                              │ checks, assigns versions and stamps,
+//!      │ reads at a version                                           │ appends one record, flushes once
+//! memory image ◀──────────── applies, then publishes the version ─────┘ then answers and fires watches
+//! ```
+//!
+//! The client side (`transaction/`) folds writes, resolves selectors and records conflict ranges exactly as
+//! FoundationDB's own client does. `memory` keeps every key with its versions of the last five seconds. `sequencer`
+//! is the one place that orders commits; `resolver` is its conflict check and `versions` its clock.
+
+mod atomic;
+mod engine;
+mod memory;
+mod mutation;
+mod ranges;
+mod resolver;
+mod sequencer;
+mod transaction;
+mod versions;
+mod watch;
+
+pub use engine::EmbeddedEngine;

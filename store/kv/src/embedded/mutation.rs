@@ -1,0 +1,68 @@
+//! What a commit changes, as the sequencer, the log and the memory image pass it on.
+
+use bytes::Bytes;
+
+use crate::contract::{AtomicOp, Versionstamp};
+
+/// One change. A transaction's changes are applied in the order of its list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// `key = value`.
+    Set(Bytes, Bytes),
+    /// Removes one key.
+    Clear(Bytes),
+    /// Removes `begin..end`.
+    ClearRange(Bytes, Bytes),
+    /// An operation evaluated at the commit version. Never one of the two versionstamp operations.
+    Atomic(AtomicOp, Bytes, Bytes),
+    /// A set whose key ends in the offset of its stamp.
+    StampedKey(Bytes, Bytes),
+    /// A set whose value ends in the offset of its stamp.
+    StampedValue(Bytes, Bytes),
+}
+
+/// What a mutation counts beside its bytes, as in FoundationDB.
+const MUTATION_OVERHEAD_BYTES: usize = 40;
+
+impl Mutation {
+    /// Bytes this mutation counts in a transaction.
+    pub(crate) fn size(&self) -> usize {
+        let bytes = match self {
+            Self::Clear(key) => key.len().saturating_mul(2).saturating_add(1),
+            Self::Set(key, value)
+            | Self::ClearRange(key, value)
+            | Self::Atomic(_, key, value)
+            | Self::StampedKey(key, value)
+            | Self::StampedValue(key, value) => key.len().saturating_add(value.len()),
+        };
+        bytes.saturating_add(MUTATION_OVERHEAD_BYTES)
+    }
+
+    /// The mutation with its stamp filled in: what is logged and applied.
+    pub(crate) fn stamped(self, stamp: Versionstamp) -> Self {
+        match self {
+            Self::StampedKey(key, value) => Self::Set(stamp_place(&key, stamp), value),
+            Self::StampedValue(key, value) => Self::Set(key, stamp_place(&value, stamp)),
+            other => other,
+        }
+    }
+}
+
+/// Where in `template` the stamp goes: the offset in its last four bytes, or `None` where ten bytes do not fit there.
+pub(crate) fn stamp_offset(template: &[u8]) -> Option<usize> {
+    let (body, offset) = template.split_last_chunk::<4>()?;
+    let offset = usize::try_from(i32::from_le_bytes(*offset)).ok()?;
+    (offset.checked_add(10)? <= body.len()).then_some(offset)
+}
+
+/// The template without its offset and with `stamp` in its place.
+pub(crate) fn stamp_place(template: &[u8], stamp: Versionstamp) -> Bytes {
+    let mut bytes = template.to_vec();
+    if let Some(offset) = stamp_offset(template)
+        && let Some(place) = bytes.get_mut(offset..offset.saturating_add(10))
+    {
+        place.copy_from_slice(&stamp.0);
+    }
+    bytes.truncate(template.len().saturating_sub(4));
+    bytes.into()
+}

@@ -1,0 +1,195 @@
+//! Sets of keys and key ranges: what a transaction has read, written, cleared or made unreadable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, Range};
+
+use bytes::Bytes;
+
+use crate::database::key_after;
+
+/// Disjoint, coalesced, half-open key ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RangeSet {
+    ends: BTreeMap<Bytes, Bytes>,
+}
+
+impl RangeSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ends.clear();
+    }
+
+    /// Adds `begin..end`, merging what it overlaps or touches. An empty range adds nothing.
+    pub(crate) fn insert(&mut self, begin: Bytes, end: Bytes) {
+        if begin >= end {
+            return;
+        }
+        let mut merged = (begin, end);
+        if let Some((before, before_end)) = self.ends.range(..=merged.0.clone()).next_back()
+            && *before_end >= merged.0
+        {
+            merged.0 = before.clone();
+            merged.1 = merged.1.max(before_end.clone());
+        }
+        while let Some((next, next_end)) = self.ends.range(merged.0.clone()..=merged.1.clone()).next() {
+            let next = next.clone();
+            merged.1 = merged.1.max(next_end.clone());
+            self.ends.remove(&next);
+        }
+        self.ends.insert(merged.0, merged.1);
+    }
+
+    /// Takes `begin..end` out of the set.
+    pub(crate) fn remove(&mut self, begin: &Bytes, end: &Bytes) {
+        if begin >= end || self.ends.is_empty() {
+            return;
+        }
+        if let Some((before, before_end)) = self.ends.range(..begin.clone()).next_back()
+            && before_end > begin
+        {
+            let (before, before_end) = (before.clone(), before_end.clone());
+            self.ends.insert(before, begin.clone());
+            if before_end > *end {
+                self.ends.insert(end.clone(), before_end);
+                return;
+            }
+        }
+        while let Some((next, next_end)) = self.ends.range(begin.clone()..end.clone()).next() {
+            let (next, next_end) = (next.clone(), next_end.clone());
+            self.ends.remove(&next);
+            if next_end > *end {
+                self.ends.insert(end.clone(), next_end);
+            }
+        }
+    }
+
+    /// The range that covers `key`.
+    pub(crate) fn covering(&self, key: &[u8]) -> Option<(&Bytes, &Bytes)> {
+        let bounds = (Bound::Unbounded, Bound::Included(key));
+        self.ends.range::<[u8], _>(bounds).next_back().filter(|(_, end)| end.as_ref() > key)
+    }
+
+    /// Whether a range covers `key`.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        !self.ends.is_empty() && self.covering(key).is_some()
+    }
+
+    /// The first position of the set at or after `from`, below `end`.
+    pub(crate) fn first_at_or_after(&self, from: &[u8], end: &[u8]) -> Option<Bytes> {
+        if self.ends.is_empty() || from >= end {
+            return None;
+        }
+        if self.contains(from) {
+            return Some(Bytes::copy_from_slice(from));
+        }
+        let bounds = (Bound::Included(from), Bound::Excluded(end));
+        self.ends.range::<[u8], _>(bounds).next().map(|(begin, _)| begin.clone())
+    }
+
+    /// The end of the last range that begins below `before`, cut at `before`, where it is above `floor`.
+    pub(crate) fn last_end_before(&self, before: &[u8], floor: &[u8]) -> Option<Bytes> {
+        if self.ends.is_empty() {
+            return None;
+        }
+        let bounds = (Bound::Unbounded, Bound::Excluded(before));
+        let (_, end) = self.ends.range::<[u8], _>(bounds).next_back()?;
+        let end = if end.as_ref() > before { Bytes::copy_from_slice(before) } else { end.clone() };
+        (end.as_ref() > floor).then_some(end)
+    }
+
+    /// Whether any range overlaps `begin..end`.
+    pub(crate) fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.first_at_or_after(begin, end).is_some()
+    }
+
+    /// Every range, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+        self.ends.iter()
+    }
+
+    /// The parts of the set inside `begin..end`.
+    pub(crate) fn within(&self, begin: &Bytes, end: &Bytes) -> Vec<(Bytes, Bytes)> {
+        let mut parts = Vec::new();
+        if let Some((_, covered_end)) = self.covering(begin) {
+            parts.push((begin.clone(), covered_end.min(end).clone()));
+        }
+        let bounds = (Bound::Excluded(begin.clone()), Bound::Excluded(end.clone()));
+        if begin < end {
+            parts.extend(self.ends.range(bounds).map(|(from, to)| (from.clone(), to.min(end).clone())));
+        }
+        parts
+    }
+}
+
+/// A key, or a half-open range of keys. A range of one key is always a point, so that equal sets compare equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    Point(Bytes),
+    Range(Bytes, Bytes),
+}
+
+impl Span {
+    /// The span `begin..end`, a point where it holds one key.
+    pub(crate) fn new(begin: Bytes, end: Bytes) -> Self {
+        if is_key_after(&begin, &end) { Self::Point(begin) } else { Self::Range(begin, end) }
+    }
+
+    /// Bytes of keys this span counts in a transaction.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Point(key) => key.len().saturating_mul(2).saturating_add(1),
+            Self::Range(begin, end) => begin.len().saturating_add(end.len()),
+        }
+    }
+
+    /// The span as a half-open range.
+    pub(crate) fn to_range(&self) -> Range<Bytes> {
+        match self {
+            Self::Point(key) => key.clone()..Bytes::from(key_after(key)),
+            Self::Range(begin, end) => begin.clone()..end.clone(),
+        }
+    }
+}
+
+/// Whether `end` is the first key after `begin`.
+pub(crate) fn is_key_after(begin: &[u8], end: &[u8]) -> bool {
+    end.len() == begin.len().saturating_add(1) && end.last() == Some(&0) && end.starts_with(begin)
+}
+
+/// A conflict set: points apart from ranges, because nearly all of them are points.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpanSet {
+    points: BTreeSet<Bytes>,
+    ranges: RangeSet,
+}
+
+impl SpanSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.ranges.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.points.clear();
+        self.ranges.clear();
+    }
+
+    pub(crate) fn insert(&mut self, span: Span) {
+        match span {
+            Span::Point(key) => {
+                if !self.ranges.contains(&key) {
+                    self.points.insert(key);
+                }
+            }
+            Span::Range(begin, end) => self.ranges.insert(begin, end),
+        }
+    }
+
+    /// Every span, points first.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        let points = self.points.iter().filter(|key| !self.ranges.contains(key)).cloned().map(Span::Point);
+        points.chain(self.ranges.iter().map(|(begin, end)| Span::new(begin.clone(), end.clone()))).collect()
+    }
+}

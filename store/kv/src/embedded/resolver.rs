@@ -1,0 +1,136 @@
+//! The conflict check: who wrote what in the last five seconds, and which commits that refuses.
+//!
+//! Writes are kept in generations of a fraction of the window. A check skips every generation that ended at or
+//! before the read version, which for a young transaction is nearly all of them; a generation leaves as a whole.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use super::ranges::Span;
+use crate::contract::Version;
+use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
+
+/// Versions of one generation: a sixteenth of the window.
+const GENERATION_VERSIONS: Version = TRANSACTION_LIFE_VERSIONS / 16;
+
+/// Writes of one stretch of versions.
+#[derive(Debug)]
+struct Generation {
+    first: Version,
+    last: Version,
+    points: BTreeMap<Bytes, Version>,
+    /// A step function: a range written at a version begins at its key and lasts to the next entry.
+    steps: BTreeMap<Bytes, Version>,
+}
+
+impl Generation {
+    fn new(first: Version) -> Self {
+        Self { first, last: first, points: BTreeMap::new(), steps: BTreeMap::new() }
+    }
+
+    fn write(&mut self, version: Version, span: &Span) {
+        self.last = self.last.max(version);
+        match span {
+            Span::Point(key) => {
+                self.points.insert(key.clone(), version);
+            }
+            Span::Range(begin, end) => {
+                let after = self.step_at(end);
+                while let Some((key, _)) = self.steps.range(begin.clone()..end.clone()).next() {
+                    let key = key.clone();
+                    self.steps.remove(&key);
+                }
+                self.steps.insert(begin.clone(), version);
+                self.steps.entry(end.clone()).or_insert(after);
+            }
+        }
+    }
+
+    /// The version at which `key` was last written by a range; 0 for never.
+    fn step_at(&self, key: &[u8]) -> Version {
+        let bounds = (Bound::Unbounded, Bound::Included(key));
+        self.steps.range::<[u8], _>(bounds).next_back().map_or(0, |(_, version)| *version)
+    }
+
+    fn written_after(&self, version: Version, span: &Span) -> bool {
+        if self.last <= version {
+            return false;
+        }
+        match span {
+            Span::Point(key) => {
+                self.points.get(key).is_some_and(|at| *at > version)
+                    || (!self.steps.is_empty() && self.step_at(key) > version)
+            }
+            Span::Range(begin, end) => {
+                let inside = || (Bound::Included(begin.as_ref()), Bound::Excluded(end.as_ref()));
+                self.points.range::<[u8], _>(inside()).any(|(_, at)| *at > version)
+                    || self.step_at(begin) > version
+                    || self.steps.range::<[u8], _>(inside()).any(|(_, at)| *at > version)
+            }
+        }
+    }
+}
+
+/// What the check says of one commit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing it read was written since.
+    Accepted,
+    /// Its read version is out of the window.
+    TooOld,
+    /// The indices of the read spans that were written since: all of them where asked for, else the first.
+    Conflict(Vec<usize>),
+}
+
+/// Writes of the last five seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Resolver {
+    generations: VecDeque<Generation>,
+    /// Transactions that read below this are too old.
+    oldest: Version,
+}
+
+impl Resolver {
+    /// A resolver that knows of no writes and so refuses every read version below `version`.
+    pub(crate) fn new(version: Version) -> Self {
+        Self { generations: VecDeque::new(), oldest: version }
+    }
+
+    /// Moves the window so that it ends at `version`.
+    pub(crate) fn advance(&mut self, version: Version) {
+        self.oldest = self.oldest.max(version.saturating_sub(TRANSACTION_LIFE_VERSIONS));
+        while self.generations.front().is_some_and(|generation| generation.last <= self.oldest) {
+            self.generations.pop_front();
+        }
+    }
+
+    /// Checks a commit that read `reads` at `read_version`.
+    pub(crate) fn check(&self, read_version: Version, reads: &[Span], report_all: bool) -> Verdict {
+        if reads.is_empty() {
+            return Verdict::Accepted;
+        }
+        if read_version < self.oldest {
+            return Verdict::TooOld;
+        }
+        let written =
+            |span: &Span| self.generations.iter().rev().any(|one| one.written_after(read_version, span));
+        let mut conflicts =
+            reads.iter().enumerate().filter(|(_, span)| written(span)).map(|(index, _)| index);
+        let conflicts: Vec<usize> =
+            if report_all { conflicts.collect() } else { conflicts.next().into_iter().collect() };
+        if conflicts.is_empty() { Verdict::Accepted } else { Verdict::Conflict(conflicts) }
+    }
+
+    /// Records what an accepted commit wrote. Later commits of the same batch see it at once.
+    pub(crate) fn write(&mut self, version: Version, writes: &[Span]) {
+        if self.generations.back().is_none_or(|last| version.saturating_sub(last.first) > GENERATION_VERSIONS)
+        {
+            self.generations.push_back(Generation::new(version));
+        }
+        if let Some(generation) = self.generations.back_mut() {
+            writes.iter().for_each(|span| generation.write(version, span));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The sequencer: the one place that decides which commits happen and in which order.
+//!
+//! It takes a batch of requests, checks each against the last five seconds of writes and the batch itself, gives all
+//! accepted ones a version and each a batch index, makes them durable with one append, applies them, publishes the
+//! version, answers, and then fires watches. No two of these steps ever overlap for two batches, so a reader that
+//! gets a version gets everything below it, and a watcher that reads after it fired sees the change.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::memory::Memory;
+use super::mutation::Mutation;
+use super::ranges::Span;
+use super::resolver::{Resolver, Verdict};
+use super::versions::Versions;
+use super::watch::Watches;
+use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
+use crate::contract::{ErrorCode, KvError, Version, Versionstamp};
+use crate::env::{Clock, Rng};
+
+/// How far ahead of use the ceiling is raised: an hour, so that an idle engine wakes for it twice an hour.
+pub(crate) const CEILING_AHEAD_VERSIONS: Version = 3_600_000_000;
+
+/// Why a commit was refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: KvError,
+    /// After a 1020: the read ranges that were written since.
+    pub(crate) conflicting: Vec<Range<Bytes>>,
+}
+
+impl From<KvError> for Refusal {
+    fn from(error: KvError) -> Self {
+        Self { error, conflicting: Vec::new() }
+    }
+}
+
+/// What became of a commit: its stamp, or why not.
+pub(crate) type Outcome = Result<Versionstamp, Refusal>;
+
+/// One transaction that wants to commit.
+#[derive(Debug)]
+pub(crate) struct CommitRequest {
+    pub(crate) read_version: Version,
+    pub(crate) reads: Vec<Span>,
+    pub(crate) writes: Vec<Span>,
+    pub(crate) mutations: Vec<Mutation>,
+    pub(crate) report_conflicts: bool,
+    pub(crate) reply: oneshot::Sender<Outcome>,
+}
+
+/// Why an append did not happen.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    /// There is no room; the log is as it was before.
+    NoSpace(String),
+    /// Anything else: what is on the disk is unknown.
+    Failed(String),
+}
+
+/// Where accepted batches become durable.
+pub(crate) trait Durable: Send {
+    /// Makes one batch durable, with a new ceiling where there is one. Returns after the flush.
+    fn append(
+        &mut self,
+        version: Version,
+        ceiling: Option<Version>,
+        mutations: &[Mutation],
+    ) -> Result<(), AppendError>;
+
+    /// Work that may be done between batches, after `version` was published.
+    fn maintain(&mut self, version: Version, memory: &Arc<Memory>);
+}
+
+/// What the sequencer and the transactions share.
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rng: Arc<dyn Rng>,
+    pub(crate) versions: Versions,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) watches: Watches,
+    /// Why the engine stopped, once it has.
+    stopped: OnceLock<KvError>,
+}
+
+impl Shared {
+    pub(crate) fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, versions: Versions, memory: Memory) -> Self {
+        let (watches, stopped) = (Watches::default(), OnceLock::new());
+        Self { clock, rng, versions, memory: Arc::new(memory), watches, stopped }
+    }
+
+    /// An error once the engine has stopped.
+    pub(crate) fn running(&self) -> Result<(), KvError> {
+        self.stopped.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Stops the engine for good: every later operation answers `error`, every watch ends with it.
+    pub(crate) fn stop(&self, error: KvError) {
+        let error = self.stopped.get_or_init(|| error);
+        self.watches.end_all(error);
+    }
+}
+
+/// An accepted commit that waits for its batch.
+struct Accepted {
+    stamp: Versionstamp,
+    reply: oneshot::Sender<Outcome>,
+}
+
+/// The sequencer's own state. Exactly one exists per engine.
+pub(crate) struct Sequencer {
+    shared: Arc<Shared>,
+    resolver: Resolver,
+    durable: Option<Box<dyn Durable>>,
+    trimmed: Version,
+}
+
+impl Sequencer {
+    /// A sequencer that knows of no writes before `first`. Without `durable` nothing outlives the process.
+    pub(crate) fn new(shared: Arc<Shared>, first: Version, durable: Option<Box<dyn Durable>>) -> Self {
+        Self { shared, resolver: Resolver::new(first), durable, trimmed: first }
+    }
+
+    /// Commits a batch: answers every request.
+    pub(crate) fn batch_commit(&mut self, batch: Vec<CommitRequest>) {
+        if let Err(error) = self.shared.running() {
+            batch.into_iter().for_each(|request| answer(request.reply, Err(error.clone().into())));
+            return;
+        }
+        let version = self.shared.versions.assign();
+        self.resolver.advance(version);
+        let mut accepted = Vec::with_capacity(batch.len());
+        let mut mutations = Vec::new();
+        for request in batch {
+            self.request_resolve(request, version, &mut accepted, &mut mutations);
+        }
+        if accepted.is_empty() {
+            self.shared.versions.abandon();
+            return;
+        }
+        match self.batch_append(version, &mutations) {
+            Ok(()) => self.batch_publish(version, accepted, &mutations),
+            Err(error) => self.batch_fail(accepted, error),
+        }
+    }
+
+    /// Whether the durable ceiling has room for the versions of the next while; extends it otherwise.
+    pub(crate) fn ceiling_extend(&mut self) {
+        if self.shared.running().is_err() || self.ceiling_next(self.shared.versions.read_version()).is_none()
+        {
+            return;
+        }
+        let version = self.shared.versions.assign();
+        match self.batch_append(version, &[]) {
+            Ok(()) => self.batch_publish(version, Vec::new(), &[]),
+            Err(error) => self.batch_fail(Vec::new(), error),
+        }
+    }
+
+    fn request_resolve(
+        &mut self,
+        request: CommitRequest,
+        version: Version,
+        accepted: &mut Vec<Accepted>,
+        mutations: &mut Vec<Mutation>,
+    ) {
+        let CommitRequest { read_version, reads, mut writes, mutations: own, report_conflicts, reply } =
+            request;
+        let refusal = match self.resolver.check(read_version, &reads, report_conflicts) {
+            Verdict::Accepted => None,
+            Verdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
+            Verdict::Conflict(indices) => {
+                let ranges = indices.iter().filter_map(|index| reads.get(*index)).map(Span::to_range);
+                let conflicting = if report_conflicts { ranges.collect() } else { Vec::new() };
+                Some(Refusal { error: KvError::new(ErrorCode::NotCommitted), conflicting })
+            }
+        };
+        if let Some(refusal) = refusal {
+            answer(reply, Err(refusal));
+            return;
+        }
+        let index = u16::try_from(accepted.len()).unwrap_or(u16::MAX);
+        let stamp = Versionstamp::new(version, index);
+        for mutation in own {
+            let stamps_key = matches!(mutation, Mutation::StampedKey(..));
+            let mutation = mutation.stamped(stamp);
+            if let (true, Mutation::Set(key, _)) = (stamps_key, &mutation) {
+                writes.push(Span::Point(key.clone()));
+            }
+            mutations.push(mutation);
+        }
+        self.resolver.write(version, &writes);
+        accepted.push(Accepted { stamp, reply });
+    }
+
+    /// The ceiling to persist with a batch of `version`, where the present one is near.
+    fn ceiling_next(&self, version: Version) -> Option<Version> {
+        self.durable.as_ref()?;
+        let near = version.saturating_add(CEILING_AHEAD_VERSIONS / 2) > self.shared.versions.ceiling();
+        near.then(|| version.saturating_add(CEILING_AHEAD_VERSIONS))
+    }
+
+    fn batch_append(&mut self, version: Version, mutations: &[Mutation]) -> Result<(), AppendError> {
+        let ceiling = self.ceiling_next(version);
+        let Some(durable) = &mut self.durable else { return Ok(()) };
+        durable.append(version, ceiling, mutations)?;
+        if let Some(ceiling) = ceiling {
+            self.shared.versions.ceiling_raise(ceiling);
+        }
+        Ok(())
+    }
+
+    fn batch_publish(&mut self, version: Version, accepted: Vec<Accepted>, mutations: &[Mutation]) {
+        self.shared.memory.apply(version, mutations);
+        self.shared.versions.publish(version);
+        for Accepted { stamp, reply } in accepted {
+            answer(reply, Ok(stamp));
+        }
+        for key in self.shared.watches.touched(mutations) {
+            let value = self.shared.memory.read().get(&key, version).cloned();
+            self.shared.watches.check(&key, value.as_ref());
+        }
+        // Trimming a sixteenth of the window at a time keeps the lock's share small and the work amortised.
+        let oldest = version.saturating_sub(TRANSACTION_LIFE_VERSIONS);
+        if oldest.saturating_sub(self.trimmed) > TRANSACTION_LIFE_VERSIONS / 16 {
+            self.trimmed = oldest;
+            self.shared.memory.trim(oldest);
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.maintain(version, &self.shared.memory);
+        }
+    }
+
+    fn batch_fail(&mut self, accepted: Vec<Accepted>, error: AppendError) {
+        self.shared.versions.abandon();
+        let error = match error {
+            AppendError::NoSpace(detail) => {
+                tracing::warn!(detail, "the store's disk is full: commits are refused until there is room");
+                KvError::with(ErrorCode::NoSpace, detail)
+            }
+            AppendError::Failed(detail) => {
+                tracing::error!(detail, "the store's disk failed: the engine stops");
+                let unknown = KvError::with(ErrorCode::CommitUnknownResult, detail.clone());
+                for Accepted { reply, .. } in accepted {
+                    answer(reply, Err(unknown.clone().into()));
+                }
+                self.shared.stop(KvError::with(ErrorCode::IoError, detail));
+                return;
+            }
+        };
+        for Accepted { reply, .. } in accepted {
+            answer(reply, Err(error.clone().into()));
+        }
+    }
+}
+
+/// Sends an outcome. Whoever asked may have stopped waiting; the outcome stands all the same.
+fn answer(reply: oneshot::Sender<Outcome>, outcome: Outcome) {
+    let _ = reply.send(outcome);
+}

@@ -1,0 +1,143 @@
+//! Committing: from the write map to a request of the sequencer, and from its answer to stamps and watches.
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::EmbeddedTransaction;
+use super::state::{Phase, State};
+use crate::contract::{Committed, ErrorCode, KvError, KvResult, Version, Versionstamp};
+use crate::embedded::mutation::Mutation;
+use crate::embedded::ranges::Span;
+use crate::embedded::sequencer::{CommitRequest, Outcome};
+
+/// What a conflict range counts beside its keys, as in FoundationDB.
+const SPAN_OVERHEAD_BYTES: usize = 32;
+
+/// What is left to do once the request is built.
+enum Prepared {
+    /// Nothing is written: the transaction is over.
+    ReadOnly,
+    /// Wait for the sequencer.
+    Sent(oneshot::Receiver<Outcome>),
+}
+
+impl EmbeddedTransaction {
+    pub(super) async fn commit_run(&self) -> KvResult<Committed> {
+        let (prepared, generation, time_left) = {
+            let mut state = self.state.lock();
+            let now = self.engine.shared.clock.monotonic();
+            state.open(now)?;
+            let prepared =
+                self.commit_prepare(&mut state).inspect_err(|error| commit_failed(&mut state, error));
+            (prepared?, state.generation, state.time_left(now))
+        };
+        let outcome = match prepared {
+            Prepared::ReadOnly => Ok(None),
+            Prepared::Sent(receiver) => {
+                let answer = async move {
+                    // The sequencer answers every request it takes; a lost answer is a commit nobody knows of.
+                    let lost = || Err(KvError::new(ErrorCode::CommitUnknownResult).into());
+                    receiver.await.unwrap_or_else(|_| lost()).map(Some)
+                };
+                match time_left {
+                    None => answer.await,
+                    Some(left) => match tokio::time::timeout(left, answer).await {
+                        Ok(outcome) => outcome,
+                        Err(_) => Err(KvError::new(ErrorCode::TransactionTimedOut).into()),
+                    },
+                }
+            }
+        };
+        let mut state = self.state.lock();
+        let current = state.generation == generation;
+        match outcome {
+            Ok(stamp) => {
+                if current {
+                    self.commit_succeeded(&mut state, stamp);
+                }
+                Ok(Committed { version: stamp.map(Versionstamp::version), stamp })
+            }
+            Err(refusal) => {
+                if current {
+                    state.conflicting = refusal.conflicting;
+                    commit_failed(&mut state, &refusal.error);
+                }
+                Err(refusal.error)
+            }
+        }
+    }
+
+    fn commit_prepare(&self, state: &mut State) -> KvResult<Prepared> {
+        state.phase = Phase::Committing;
+        state.conflicting.clear();
+        if state.writes.is_empty() {
+            return Ok(Prepared::ReadOnly);
+        }
+        let version = self.version_take_for_commit(state)?;
+        let (request, receiver) = request_build(state, version)?;
+        self.engine.commit_submit(request);
+        Ok(Prepared::Sent(receiver))
+    }
+
+    fn version_take_for_commit(&self, state: &mut State) -> KvResult<Version> {
+        let version = self.version_take(state)?;
+        if version > self.engine.shared.versions.read_version() {
+            return Err(ErrorCode::FutureVersion.into());
+        }
+        Ok(version)
+    }
+
+    fn commit_succeeded(&self, state: &mut State, stamp: Option<Versionstamp>) {
+        for sender in state.stamps.drain(..) {
+            // Whoever asked for the stamp may be gone.
+            let _ = sender.send(stamp.ok_or(KvError::new(ErrorCode::NoCommitVersion)));
+        }
+        let shared = &self.engine.shared;
+        let version = shared.versions.read_version();
+        for pending in state.watches.drain(..) {
+            shared.watches.arm(pending.key.clone(), pending.watcher);
+            // A change between the commit and the arming is seen here, a later one by the sequencer.
+            let value: Option<Bytes> = shared.memory.read().get(&pending.key, version).cloned();
+            shared.watches.check(&pending.key, value.as_ref());
+        }
+        if let Err(error) = shared.running() {
+            shared.watches.end_all(&error);
+        }
+    }
+}
+
+/// Ends what hung on the commit.
+fn commit_failed(state: &mut State, error: &KvError) {
+    state.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
+    for sender in state.stamps.drain(..) {
+        let _ = sender.send(Err(error.clone()));
+    }
+}
+
+fn request_build(
+    state: &State,
+    read_version: Version,
+) -> KvResult<(CommitRequest, oneshot::Receiver<Outcome>)> {
+    let (reads, writes) = (state.read_conflicts.spans(), state.writes.conflict_spans());
+    let mutations = state.writes.mutations();
+    let mutation_bytes: usize = mutations.iter().map(Mutation::size).sum();
+    let size = mutation_bytes.saturating_add(spans_size(&reads)).saturating_add(spans_size(&writes));
+    if size > state.options.size_limit_bytes {
+        let detail = format!("{size} bytes, the limit is {}", state.options.size_limit_bytes);
+        return Err(KvError::with(ErrorCode::TransactionTooLarge, detail));
+    }
+    let (reply, receiver) = oneshot::channel();
+    let report_conflicts = state.options.report_conflicts;
+    Ok((CommitRequest { read_version, reads, writes, mutations, report_conflicts, reply }, receiver))
+}
+
+fn spans_size(spans: &[Span]) -> usize {
+    spans.iter().map(|span| span.size().saturating_add(SPAN_OVERHEAD_BYTES)).sum()
+}
+
+/// Bytes a commit would count now.
+pub(super) fn size(state: &State) -> usize {
+    let mutations: usize = state.writes.mutations().iter().map(Mutation::size).sum();
+    let reads = spans_size(&state.read_conflicts.spans());
+    mutations.saturating_add(reads).saturating_add(spans_size(&state.writes.conflict_spans()))
+}

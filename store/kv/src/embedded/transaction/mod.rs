@@ -1,0 +1,330 @@
+//! One transaction of the embedded engine: FoundationDB's client side over the resident image.
+//!
+//! Reads never wait for anything but a lock, so their futures are ready at once. A transaction's state is behind one
+//! lock, which is never held across an await.
+
+mod commit;
+mod read;
+mod retry;
+mod state;
+#[cfg(test)]
+mod tests;
+mod view;
+mod writes;
+
+use std::future::ready;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::engine::Inner;
+use super::memory::Rows;
+use super::mutation::stamp_offset;
+use super::ranges::Span;
+use crate::contract::limits::{KEY_BYTES_MAX, TRANSACTION_LIFE_VERSIONS, VALUE_BYTES_MAX};
+use crate::contract::{
+    AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
+    RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+};
+use state::{PendingWatch, State};
+
+/// A transaction of the embedded engine.
+pub(crate) struct EmbeddedTransaction {
+    engine: Arc<Inner>,
+    state: Mutex<State>,
+}
+
+impl EmbeddedTransaction {
+    pub(crate) fn new(engine: Arc<Inner>) -> Self {
+        let state = Mutex::new(State::new(engine.shared.clock.monotonic()));
+        Self { engine, state }
+    }
+
+    /// Runs a read over the rows at the read version, which is taken now where there is none.
+    fn read<T>(&self, action: impl FnOnce(&mut State, &Rows) -> KvResult<T>) -> KvResult<T> {
+        let mut state = self.state.lock();
+        state.open(self.engine.shared.clock.monotonic())?;
+        let version = self.version_take(&mut state)?;
+        let newest = self.engine.shared.versions.read_version();
+        if version < newest.saturating_sub(TRANSACTION_LIFE_VERSIONS) {
+            return Err(ErrorCode::TransactionTooOld.into());
+        }
+        if version > newest {
+            return Err(ErrorCode::FutureVersion.into());
+        }
+        state.touched = true;
+        action(&mut state, &self.engine.shared.memory.read())
+    }
+
+    fn version_take(&self, state: &mut State) -> KvResult<Version> {
+        self.engine.shared.running()?;
+        Ok(*state.read_version.get_or_insert_with(|| self.engine.shared.versions.read_version()))
+    }
+
+    /// Runs a write.
+    fn write<T>(&self, action: impl FnOnce(&mut State, bool) -> KvResult<T>) -> KvResult<T> {
+        let mut state = self.state.lock();
+        let conflict = state.write_conflict_take();
+        state.open(self.engine.shared.clock.monotonic())?;
+        state.touched = true;
+        action(&mut state, conflict)
+    }
+
+    fn value_read(&self, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
+        self.read(|state, rows| {
+            if key >= state.max_key.as_ref() {
+                return Err(ErrorCode::KeyOutsideLegalRange.into());
+            }
+            // No key is that long, so nothing is there and nothing can come to be.
+            if key.len() > KEY_BYTES_MAX { Ok(None) } else { read::get(state, rows, key, snapshot) }
+        })
+    }
+
+    fn watch_open(&self, key: &[u8]) -> KvResult<Watch> {
+        if self.state.lock().options.read_your_writes_disabled {
+            return Err(ErrorCode::WatchesDisabled.into());
+        }
+        let baseline = self.value_read(key, false)?;
+        let (watcher, watch) = self.engine.shared.watches.open(baseline)?;
+        self.state.lock().watches.push(PendingWatch { key: Bytes::copy_from_slice(key), watcher });
+        Ok(watch)
+    }
+
+    fn stamped_write(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
+        self.write(|state, conflict| {
+            let template = if operation == AtomicOp::SetVersionstampedKey { key } else { operand };
+            stamp_offset(template).ok_or(ErrorCode::ClientInvalidOperation)?;
+            let (key, operand) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(operand));
+            if operation == AtomicOp::SetVersionstampedKey {
+                let max_key = state.max_key.clone();
+                state.writes.stamped_key(&key, operand, state.read_version, &max_key);
+            } else {
+                state.writes.stamped_value(key, operand, conflict);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Refuses what may not be written.
+fn write_check(key: &[u8], max_key: &[u8], value: &[u8]) -> KvResult<()> {
+    if key >= max_key {
+        return Err(ErrorCode::KeyOutsideLegalRange.into());
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(ErrorCode::KeyTooLarge.into());
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(ErrorCode::ValueTooLarge.into());
+    }
+    Ok(())
+}
+
+/// A bound as stored: keys over the limit do not exist, so a longer bound means the same as its beginning.
+fn bound_cut(key: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(key.get(..=KEY_BYTES_MAX).unwrap_or(key))
+}
+
+impl EngineTransaction for EmbeddedTransaction {
+    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
+        Box::pin(ready(self.value_read(key, snapshot)))
+    }
+
+    fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
+        Box::pin(ready(self.read(|state, rows| {
+            if selector.key > state.max_key {
+                return Err(ErrorCode::KeyOutsideLegalRange.into());
+            }
+            read::get_key(state, rows, selector, snapshot)
+        })))
+    }
+
+    fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>> {
+        Box::pin(ready(self.read(|state, rows| {
+            if request.begin.key > state.max_key || request.end.key > state.max_key {
+                return Err(ErrorCode::KeyOutsideLegalRange.into());
+            }
+            read::get_range(state, rows, request)
+        })))
+    }
+
+    fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()> {
+        self.write(|state, conflict| {
+            write_check(key, &state.max_key, value)?;
+            state.writes.set(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value), conflict);
+            Ok(())
+        })
+    }
+
+    fn clear(&self, key: &[u8]) -> KvResult<()> {
+        self.write(|state, conflict| {
+            if key >= state.max_key.as_ref() {
+                return Err(ErrorCode::KeyOutsideLegalRange.into());
+            }
+            if key.len() <= KEY_BYTES_MAX {
+                state.writes.clear(Span::Point(Bytes::copy_from_slice(key)), conflict);
+            }
+            Ok(())
+        })
+    }
+
+    fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()> {
+        self.write(|state, conflict| {
+            if begin > end {
+                return Err(ErrorCode::InvertedRange.into());
+            }
+            if end > state.max_key.as_ref() {
+                return Err(ErrorCode::KeyOutsideLegalRange.into());
+            }
+            let (begin, end) = (bound_cut(begin), bound_cut(end));
+            if begin < end {
+                state.writes.clear(Span::new(begin, end), conflict);
+            }
+            Ok(())
+        })
+    }
+
+    fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
+        write_check(key, &self.state.lock().max_key, operand)?;
+        if matches!(operation, AtomicOp::SetVersionstampedKey | AtomicOp::SetVersionstampedValue) {
+            return self.stamped_write(operation, key, operand);
+        }
+        self.write(|state, conflict| {
+            let (key, operand) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(operand));
+            state.writes.atomic(operation, key, operand, conflict);
+            Ok(())
+        })
+    }
+
+    fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
+        let mut state = self.state.lock();
+        state.open(self.engine.shared.clock.monotonic())?;
+        if range.start > range.end {
+            return Err(ErrorCode::InvertedRange.into());
+        }
+        if range.end > state.max_key.as_ref() {
+            return Err(ErrorCode::KeyOutsideLegalRange.into());
+        }
+        let (begin, end) = (bound_cut(range.start), bound_cut(range.end));
+        if begin == end {
+            return Ok(());
+        }
+        match kind {
+            ConflictKind::Read => read::conflict_add(&mut state, begin, end),
+            ConflictKind::Write => state.writes.conflict_add(Span::new(begin, end)),
+        }
+        Ok(())
+    }
+
+    fn watch<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, KvResult<Watch>> {
+        Box::pin(ready(self.watch_open(key)))
+    }
+
+    fn read_version(&self) -> BoxFuture<'_, KvResult<Version>> {
+        let mut state = self.state.lock();
+        let version =
+            state.open(self.engine.shared.clock.monotonic()).and_then(|()| self.version_take(&mut state));
+        Box::pin(ready(version))
+    }
+
+    fn set_read_version(&self, version: Version) -> KvResult<()> {
+        let mut state = self.state.lock();
+        state.open(self.engine.shared.clock.monotonic())?;
+        if version <= 0 {
+            return Err(ErrorCode::VersionInvalid.into());
+        }
+        if state.read_version.is_some() {
+            return Err(ErrorCode::ReadVersionAlreadySet.into());
+        }
+        state.read_version = Some(version);
+        Ok(())
+    }
+
+    fn commit(&self) -> BoxFuture<'_, KvResult<Committed>> {
+        Box::pin(self.commit_run())
+    }
+
+    fn versionstamp(&self) -> BoxFuture<'static, KvResult<Versionstamp>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state.lock();
+        if let Err(error) = state.open(self.engine.shared.clock.monotonic()) {
+            return Box::pin(ready(Err(error)));
+        }
+        state.stamps.push(sender);
+        Box::pin(async move { receiver.await.unwrap_or(Err(ErrorCode::TransactionCancelled.into())) })
+    }
+
+    fn on_error<'a>(&'a self, error: &'a KvError) -> BoxFuture<'a, KvResult<()>> {
+        Box::pin(self.retry(error))
+    }
+
+    fn set_option(&self, option: TransactionOption) -> KvResult<()> {
+        let mut state = self.state.lock();
+        state.open(self.engine.shared.clock.monotonic())?;
+        state.option_set(option)
+    }
+
+    fn conflicting_ranges(&self) -> BoxFuture<'_, KvResult<Vec<Range<Bytes>>>> {
+        Box::pin(ready(Ok(self.state.lock().conflicting.clone())))
+    }
+
+    fn approximate_size(&self) -> BoxFuture<'_, KvResult<usize>> {
+        let state = self.state.lock();
+        let size = state.open(self.engine.shared.clock.monotonic()).map(|()| commit::size(&state));
+        Box::pin(ready(size))
+    }
+
+    fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>> {
+        Box::pin(ready(self.read(|state, rows| {
+            let view = state.view(rows, true)?;
+            let sizes = view.rows.range(range.start, range.end, view.version);
+            let sizes =
+                sizes.map(|(key, value)| u64::try_from(key.len().saturating_add(value.len())).unwrap_or(0));
+            Ok(sizes.sum())
+        })))
+    }
+
+    fn range_split_points<'a>(
+        &'a self,
+        range: Range<&'a [u8]>,
+        chunk_bytes: u64,
+    ) -> BoxFuture<'a, KvResult<Vec<Bytes>>> {
+        Box::pin(ready(self.read(|state, rows| {
+            if range.start > range.end {
+                return Err(ErrorCode::InvertedRange.into());
+            }
+            let view = state.view(rows, true)?;
+            let mut points = vec![Bytes::copy_from_slice(range.start)];
+            let mut filled = 0u64;
+            for (key, value) in view.rows.range(range.start, range.end, view.version) {
+                if filled >= chunk_bytes.max(1) && key.as_ref() > range.start {
+                    points.push(key.clone());
+                    filled = 0;
+                }
+                let size = u64::try_from(key.len().saturating_add(value.len())).unwrap_or(0);
+                filled = filled.saturating_add(size);
+            }
+            points.push(Bytes::copy_from_slice(range.end));
+            Ok(points)
+        })))
+    }
+
+    fn cancel(&self) {
+        let mut state = self.state.lock();
+        let keep = state.options.clone();
+        state.restart(&ErrorCode::TransactionCancelled.into(), keep);
+        state.phase = state::Phase::Cancelled;
+    }
+
+    fn reset(&self) {
+        let mut state = self.state.lock();
+        state.restart(&ErrorCode::TransactionCancelled.into(), state::Options::default());
+        state.began = self.engine.shared.clock.monotonic();
+        state.retries = 0;
+        state.backoff = state::BACKOFF_FIRST;
+    }
+}

@@ -1,0 +1,234 @@
+//! Reads and the conflicts they add: exactly the ranges FoundationDB's client adds, no more and no fewer.
+
+use bytes::Bytes;
+
+use super::state::State;
+use super::view::{Place, Resolved, View};
+use super::writes::WriteMap;
+use crate::contract::{ErrorCode, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
+use crate::database::key_after;
+use crate::embedded::memory::Rows;
+use crate::embedded::ranges::{RangeSet, Span, SpanSet};
+
+/// Bytes of the first, second, … batch of an iterator read.
+const ITERATOR_BYTES: [usize; 10] = [4096, 6144, 9216, 13824, 20736, 31104, 46656, 69984, 80000, 120_000];
+
+/// What a row counts in a batch beside its key and value.
+const ROW_OVERHEAD_BYTES: usize = 8;
+
+/// How much one batch may bring. `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    rows: Option<usize>,
+    bytes: Option<usize>,
+}
+
+impl Limits {
+    fn of(request: &RangeRequest) -> KvResult<Self> {
+        let rows = (request.limit > 0).then_some(request.limit);
+        let asked = (request.target_bytes > 0).then_some(request.target_bytes);
+        let of_mode = match request.mode {
+            StreamingMode::Exact if rows.is_none() && asked.is_none() => {
+                return Err(ErrorCode::ExactModeWithoutLimits.into());
+            }
+            StreamingMode::Exact => None,
+            StreamingMode::Small => Some(256),
+            StreamingMode::Medium => Some(1000),
+            StreamingMode::Large => Some(4096),
+            StreamingMode::Serial | StreamingMode::WantAll => Some(120_000),
+            StreamingMode::Iterator => {
+                let index = request.iteration.checked_sub(1).ok_or(ErrorCode::ClientInvalidOperation)?;
+                ITERATOR_BYTES.get(index).or(ITERATOR_BYTES.last()).copied()
+            }
+        };
+        let bytes = match (asked, of_mode) {
+            (Some(asked), Some(of_mode)) => Some(asked.min(of_mode)),
+            (asked, of_mode) => asked.or(of_mode),
+        };
+        Ok(Self { rows, bytes })
+    }
+
+    /// Counts one row; true where it is the last one that fits.
+    fn reached_with(&mut self, key: &Bytes, value: &Bytes) -> bool {
+        let size = key.len().saturating_add(value.len()).saturating_add(ROW_OVERHEAD_BYTES);
+        let take = |left: &mut Option<usize>, by: usize| {
+            *left = left.map(|left| left.saturating_sub(by));
+            *left == Some(0)
+        };
+        let rows = take(&mut self.rows, 1);
+        take(&mut self.bytes, size) || rows
+    }
+}
+
+/// The value of `key`, with its conflict.
+pub(super) fn get(state: &mut State, rows: &Rows, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
+    let value = state.view(rows, snapshot)?.get(key)?;
+    if !snapshot {
+        let writes = &state.writes;
+        let untouched = match writes.key(key) {
+            Some(own) => own.is_dependent(),
+            None => !writes.cleared().contains(key),
+        };
+        if untouched || state.options.read_your_writes_disabled {
+            state.read_conflicts.insert(Span::Point(Bytes::copy_from_slice(key)));
+        }
+    }
+    Ok(value)
+}
+
+/// The key of `selector`, with the conflict of everything between it and the selector's own key.
+pub(super) fn get_key(
+    state: &mut State,
+    rows: &Rows,
+    selector: &KeySelector,
+    snapshot: bool,
+) -> KvResult<Bytes> {
+    let place = Place::of(selector);
+    let resolved = state.view(rows, snapshot)?.resolve(&place)?;
+    if !snapshot {
+        let (begin, end) = match place.offset {
+            ..=0 => (resolved.key.clone(), place.key),
+            _ => (place.key, key_after(&resolved.key).into()),
+        };
+        conflict_add(state, begin, end);
+    }
+    Ok(resolved.key)
+}
+
+/// One batch of a range, with its conflict.
+pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) -> KvResult<RangeBatch> {
+    let limits = Limits::of(request)?;
+    let (begin, end) = (Place::of(&request.begin), Place::of(&request.end));
+    if begin.offset >= end.offset && begin.key >= end.key {
+        return Ok(RangeBatch::default());
+    }
+    let view = state.view(rows, request.snapshot)?;
+    let from = bound(&view, &begin)?;
+    let to = bound(&view, &end)?;
+    let batch = batch_read(&view, &from.key, &to.key, limits, request.reverse)?;
+    if !request.snapshot {
+        let (first, last) = if request.reverse {
+            conflict_backward(&begin, &end, &batch)
+        } else {
+            conflict_forward(&begin, &end, &batch)
+        };
+        // The side a cut batch did not reach does not count.
+        let (cut_begin, cut_end) = (batch.more && request.reverse, batch.more && !request.reverse);
+        let to_begin = (from.to_begin || to.to_begin) && begin.offset <= 0 && !cut_begin;
+        let through_end = (from.through_end || to.through_end) && end.offset > 0 && !cut_end;
+        let first = if to_begin { Bytes::new() } else { first };
+        let last = if through_end { state.max_key.clone() } else { last };
+        conflict_add(state, first, last);
+    }
+    Ok(batch)
+}
+
+/// A selector as a bound: the plain form is its own key, unread, so that it adds no conflict of its own.
+fn bound(view: &View<'_>, place: &Place) -> KvResult<Resolved> {
+    if place.is_bound() {
+        let key = place.key.clone().min(view.max_key.clone());
+        return Ok(Resolved { key, to_begin: false, through_end: false });
+    }
+    view.resolve(place)
+}
+
+fn batch_read(
+    view: &View<'_>,
+    from: &Bytes,
+    to: &Bytes,
+    limits: Limits,
+    reverse: bool,
+) -> KvResult<RangeBatch> {
+    let mut limits = limits;
+    let mut batch = RangeBatch::default();
+    if view.is_plain(from, to) {
+        let mut rows = view.rows.range(from, to, view.version);
+        while let Some((key, value)) = if reverse { rows.next_back() } else { rows.next() } {
+            batch.more = limits.reached_with(key, value);
+            batch.rows.push((key.clone(), value.clone()));
+            if batch.more {
+                break;
+            }
+        }
+        return Ok(batch);
+    }
+    let (mut from, mut to) = (from.clone(), to.clone());
+    while let Some((key, value)) = if reverse { view.previous(&from, &to)? } else { view.next(&from, &to)? } {
+        batch.more = limits.reached_with(&key, &value);
+        if reverse {
+            to = key.clone();
+        } else {
+            from = key_after(&key).into();
+        }
+        batch.rows.push((key, value));
+        if batch.more {
+            break;
+        }
+    }
+    Ok(batch)
+}
+
+/// What a forward read depends on: a cut batch does not depend on anything after its last row.
+fn conflict_forward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, Bytes) {
+    let (mut first, mut last) = if begin.key < end.key {
+        let cut = end.offset > 0 && batch.more;
+        (begin.key.clone(), if cut { begin.key.clone() } else { end.key.clone() })
+    } else {
+        (end.key.clone(), begin.key.clone())
+    };
+    if let (Some((lowest, _)), Some((highest, _))) = (batch.rows.first(), batch.rows.last()) {
+        if begin.offset <= 0 {
+            first = first.min(lowest.clone());
+        }
+        if last <= *highest {
+            last = key_after(highest).into();
+        }
+    }
+    (first, last)
+}
+
+/// The mirror image: a cut batch does not depend on anything before its last row.
+fn conflict_backward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, Bytes) {
+    let (mut first, mut last) = if begin.key < end.key {
+        let cut = begin.offset <= 1 && batch.more;
+        (if cut { end.key.clone() } else { begin.key.clone() }, end.key.clone())
+    } else {
+        (end.key.clone(), begin.key.clone())
+    };
+    if let (Some((highest, _)), Some((lowest, _))) = (batch.rows.first(), batch.rows.last()) {
+        first = first.min(lowest.clone());
+        if end.offset > 0 && last <= *highest {
+            last = key_after(highest).into();
+        }
+    }
+    (first, last)
+}
+
+/// Adds the parts of `begin..end` that this transaction has not decided by its own writes.
+pub(super) fn conflict_add(state: &mut State, begin: Bytes, end: Bytes) {
+    let end = end.min(state.max_key.clone());
+    if begin >= end {
+        return;
+    }
+    if state.options.read_your_writes_disabled || state.writes.is_invisible() {
+        state.read_conflicts.insert(Span::new(begin, end));
+        return;
+    }
+    undecided_add(&mut state.read_conflicts, &state.writes, begin, end);
+}
+
+fn undecided_add(conflicts: &mut SpanSet, writes: &WriteMap, begin: Bytes, end: Bytes) {
+    let mut undecided = RangeSet::default();
+    undecided.insert(begin.clone(), end.clone());
+    for (from, to) in writes.cleared().within(&begin, &end) {
+        undecided.remove(&from, &to);
+    }
+    for (key, own) in writes.range(&begin, &end) {
+        if !own.is_dependent() {
+            undecided.remove(key, &key_after(key).into());
+        }
+    }
+    for (from, to) in undecided.iter() {
+        conflicts.insert(Span::new(from.clone(), to.clone()));
+    }
+}

@@ -1,0 +1,75 @@
+//! What follows an error: a pause and a fresh attempt, or the error again.
+
+use std::time::Duration;
+
+use super::EmbeddedTransaction;
+use super::state::Options;
+use crate::contract::{ErrorCode, KvError, KvResult};
+
+/// The pause where the cause is a version, not a crowd: it does not grow.
+const VERSION_PAUSE: Duration = Duration::from_millis(10);
+/// Longest pause where the store is short of something.
+const RESOURCE_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+impl EmbeddedTransaction {
+    pub(super) async fn retry(&self, error: &KvError) -> KvResult<()> {
+        let pause = {
+            let mut state = self.state.lock();
+            let now = self.engine.shared.clock.monotonic();
+            if state.phase == super::state::Phase::Cancelled {
+                return Err(ErrorCode::TransactionCancelled.into());
+            }
+            if !error.code.is_retryable() {
+                return Err(error.clone());
+            }
+            if state.time_left(now) == Some(Duration::ZERO) {
+                return Err(ErrorCode::TransactionTimedOut.into());
+            }
+            if state.options.retry_limit.is_some_and(|limit| state.retries >= limit) {
+                return Err(error.clone());
+            }
+            state.retries = state.retries.saturating_add(1);
+            let base = match error.code {
+                ErrorCode::TransactionTooOld | ErrorCode::FutureVersion => {
+                    VERSION_PAUSE.min(state.options.retry_delay_max)
+                }
+                code => {
+                    let base = state.backoff;
+                    let most = pause_max(code, &state.options);
+                    state.backoff = base.saturating_mul(2).min(most);
+                    base.min(most)
+                }
+            };
+            // Time-out, retry limit and longest pause survive an attempt; everything else is set again by it.
+            let keep = Options {
+                timeout: state.options.timeout,
+                retry_limit: state.options.retry_limit,
+                retry_delay_max: state.options.retry_delay_max,
+                ..Options::default()
+            };
+            let pause = base.mul_f64(unit(self.engine.shared.rng.next_u64()));
+            let pause = state.time_left(now).map_or(pause, |left| pause.min(left));
+            state.restart(error, keep);
+            pause
+        };
+        tokio::time::sleep(pause).await;
+        let state = self.state.lock();
+        if state.time_left(self.engine.shared.clock.monotonic()) == Some(Duration::ZERO) {
+            return Err(ErrorCode::TransactionTimedOut.into());
+        }
+        Ok(())
+    }
+}
+
+fn pause_max(code: ErrorCode, options: &Options) -> Duration {
+    match code {
+        ErrorCode::ProxyMemoryLimitExceeded | ErrorCode::GrvProxyMemoryLimitExceeded => RESOURCE_PAUSE_MAX,
+        _ => options.retry_delay_max,
+    }
+}
+
+/// A random number in [0, 1).
+fn unit(bits: u64) -> f64 {
+    let mantissa = u32::try_from(bits >> 32).unwrap_or(0);
+    f64::from(mantissa) / (f64::from(u32::MAX) + 1.0)
+}

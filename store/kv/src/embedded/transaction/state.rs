@@ -1,0 +1,224 @@
+//! The state of one transaction between its calls.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::view::View;
+use super::writes::WriteMap;
+use crate::contract::limits::{TRANSACTION_BYTES_MAX, USER_KEYS_END};
+use crate::contract::{ErrorCode, KvError, KvResult, TransactionOption, Version, Versionstamp};
+use crate::embedded::memory::Rows;
+use crate::embedded::ranges::SpanSet;
+use crate::embedded::watch::Watcher;
+
+/// Where a transaction is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Takes reads and writes.
+    Open,
+    /// A commit was started; every operation answers 2017 until a reset.
+    Committing,
+    /// Cancelled: every operation answers 1025 until a reset.
+    Cancelled,
+}
+
+/// Options as set.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Survive `on_error`.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry_limit: Option<u64>,
+    pub(crate) retry_delay_max: Duration,
+    /// Until the next attempt.
+    pub(crate) size_limit_bytes: usize,
+    pub(crate) read_your_writes_disabled: bool,
+    /// Snapshot reads see own writes while this is above zero.
+    pub(crate) snapshot_ryw: i64,
+    pub(crate) report_conflicts: bool,
+    pub(crate) bypass_unreadable: bool,
+    pub(crate) next_write_no_conflict: bool,
+}
+
+/// Longest pause between attempts unless an option says otherwise.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            retry_limit: None,
+            retry_delay_max: RETRY_DELAY_MAX,
+            size_limit_bytes: TRANSACTION_BYTES_MAX,
+            read_your_writes_disabled: false,
+            snapshot_ryw: 1,
+            report_conflicts: false,
+            bypass_unreadable: false,
+            next_write_no_conflict: false,
+        }
+    }
+}
+
+/// A watch that waits for its transaction's commit.
+#[derive(Debug)]
+pub(crate) struct PendingWatch {
+    pub(crate) key: Bytes,
+    pub(crate) watcher: Watcher,
+}
+
+/// Everything a transaction remembers.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) read_version: Option<Version>,
+    pub(crate) writes: WriteMap,
+    pub(crate) read_conflicts: SpanSet,
+    pub(crate) options: Options,
+    /// Whether anything was read or written, after which read-your-writes cannot be turned off.
+    pub(crate) touched: bool,
+    /// An error every later operation repeats, until a reset.
+    pub(crate) poison: Option<KvError>,
+    pub(crate) watches: Vec<PendingWatch>,
+    pub(crate) stamps: Vec<oneshot::Sender<KvResult<Versionstamp>>>,
+    pub(crate) conflicting: Vec<Range<Bytes>>,
+    /// When the transaction began, on the engine's clock; its time-out counts from here.
+    pub(crate) began: Duration,
+    pub(crate) retries: u64,
+    /// The next pause before a random factor.
+    pub(crate) backoff: Duration,
+    pub(crate) max_key: Bytes,
+    /// Grows with every reset, so that a commit that outlives its attempt does not touch the next one.
+    pub(crate) generation: u64,
+}
+
+/// The first pause between attempts, before its random factor.
+pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(10);
+
+impl State {
+    pub(crate) fn new(now: Duration) -> Self {
+        Self {
+            phase: Phase::Open,
+            read_version: None,
+            writes: WriteMap::default(),
+            read_conflicts: SpanSet::default(),
+            options: Options::default(),
+            touched: false,
+            poison: None,
+            watches: Vec::new(),
+            stamps: Vec::new(),
+            conflicting: Vec::new(),
+            began: now,
+            retries: 0,
+            backoff: BACKOFF_FIRST,
+            max_key: Bytes::from_static(USER_KEYS_END),
+            generation: 0,
+        }
+    }
+
+    /// Whether an operation may start, at `now`.
+    pub(crate) fn open(&self, now: Duration) -> KvResult<()> {
+        if let Some(error) = &self.poison {
+            return Err(error.clone());
+        }
+        match self.phase {
+            Phase::Cancelled => Err(ErrorCode::TransactionCancelled.into()),
+            Phase::Committing => Err(ErrorCode::UsedDuringCommit.into()),
+            Phase::Open if self.time_left(now) == Some(Duration::ZERO) => {
+                Err(ErrorCode::TransactionTimedOut.into())
+            }
+            Phase::Open => Ok(()),
+        }
+    }
+
+    /// Time until the transaction's own time-out; `None` is for ever.
+    pub(crate) fn time_left(&self, now: Duration) -> Option<Duration> {
+        self.options.timeout.map(|timeout| timeout.saturating_sub(now.saturating_sub(self.began)))
+    }
+
+    /// What a read sees.
+    pub(crate) fn view<'a>(&'a self, rows: &'a Rows, snapshot: bool) -> KvResult<View<'a>> {
+        let version = self.read_version.ok_or(ErrorCode::ClientInvalidOperation)?;
+        if version < rows.oldest() {
+            return Err(ErrorCode::TransactionTooOld.into());
+        }
+        let hidden = self.options.read_your_writes_disabled || (snapshot && self.options.snapshot_ryw <= 0);
+        Ok(View {
+            rows,
+            version,
+            writes: (!hidden && !self.writes.is_invisible()).then_some(&self.writes),
+            bypass_unreadable: self.options.bypass_unreadable,
+            max_key: &self.max_key,
+        })
+    }
+
+    /// Whether the next write adds a write conflict. Asking uses up the option that says it does not.
+    pub(crate) fn write_conflict_take(&mut self) -> bool {
+        !std::mem::take(&mut self.options.next_write_no_conflict)
+    }
+
+    /// Back to the beginning of an attempt. `keep` are the options that survive.
+    pub(crate) fn restart(&mut self, error: &KvError, keep: Options) {
+        self.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
+        self.stamps.drain(..).for_each(|sender| {
+            let _ = sender.send(Err(error.clone()));
+        });
+        self.phase = Phase::Open;
+        self.read_version = None;
+        self.writes = WriteMap::default();
+        self.read_conflicts.clear();
+        self.touched = false;
+        self.poison = None;
+        self.conflicting.clear();
+        self.options = keep;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Sets an option, or refuses it by name.
+    pub(crate) fn option_set(&mut self, option: TransactionOption) -> KvResult<()> {
+        use TransactionOption as Opt;
+        let options = &mut self.options;
+        match option {
+            Opt::TimeoutMs(ms) => options.timeout = (ms > 0).then(|| Duration::from_millis(ms)),
+            Opt::RetryLimit(limit) => options.retry_limit = u64::try_from(limit).ok(),
+            Opt::MaxRetryDelayMs(ms) => options.retry_delay_max = Duration::from_millis(ms),
+            Opt::SizeLimitBytes(bytes) => {
+                let limit =
+                    usize::try_from(bytes).ok().filter(|limit| (32..=TRANSACTION_BYTES_MAX).contains(limit));
+                options.size_limit_bytes = limit.ok_or(ErrorCode::InvalidOptionValue)?;
+            }
+            Opt::NextWriteNoWriteConflictRange => options.next_write_no_conflict = true,
+            Opt::ReadYourWritesDisable if self.touched => {
+                // FoundationDB poisons the transaction here; a caller that went on would read something else than
+                // it thinks.
+                let error =
+                    KvError::with(ErrorCode::ClientInvalidOperation, "read_your_writes_disable after use");
+                self.poison = Some(error.clone());
+                return Err(error);
+            }
+            Opt::ReadYourWritesDisable => options.read_your_writes_disabled = true,
+            Opt::SnapshotRywEnable => options.snapshot_ryw = options.snapshot_ryw.saturating_add(1),
+            Opt::SnapshotRywDisable => options.snapshot_ryw = options.snapshot_ryw.saturating_sub(1),
+            Opt::ReportConflictingKeys => options.report_conflicts = true,
+            Opt::BypassUnreadable => options.bypass_unreadable = true,
+            // One process, one sequencer: every read version is the strongest, every commit is certain, nobody
+            // queues, and the identifier shows in traces only.
+            Opt::PriorityBatch
+            | Opt::PrioritySystemImmediate
+            | Opt::CausalReadRisky
+            | Opt::CausalWriteRisky
+            | Opt::UseGrvCache
+            | Opt::DebugTransactionIdentifier(_) => {}
+            refused @ (Opt::Tag(_)
+            | Opt::ReadSystemKeys
+            | Opt::AccessSystemKeys
+            | Opt::LockAware
+            | Opt::AutomaticIdempotency) => {
+                let detail = format!("the embedded engine does not keep {}", refused.name());
+                return Err(KvError::with(ErrorCode::InvalidOption, detail));
+            }
+        }
+        Ok(())
+    }
+}
