@@ -10,6 +10,7 @@
 pub mod cell;
 pub mod error;
 pub mod federation;
+pub mod job;
 pub mod journal;
 pub mod keys;
 pub mod lease;

@@ -49,8 +49,10 @@ kinds! {
     JobName = 20, "job";
     /// A version of a job's spec.
     JobSpec = 21, "job_spec";
-    /// A job's row: its gate.
+    /// What fails placements in flight when a job is stopped, shrinks or changes its spec.
     JobGate = 22, "job_gate";
+    /// A job's row.
+    JobRow = 23, "job_row";
 
     /// A task's row.
     Task = 30, "task";

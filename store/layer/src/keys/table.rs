@@ -10,6 +10,7 @@ use super::key::keys;
 use super::{Counter, StampValue};
 use crate::cell::{CellGate, CellMeta};
 use crate::federation::FederationCell;
+use crate::job::JobGate;
 use crate::journal::{JournalFloor, JournalPart};
 use crate::lease::{LeaseBeat, LeaseRow};
 use crate::name::EndpointRow;
@@ -72,11 +73,16 @@ keys! {
         /// From 1.
         version: u32,
     } = JobSpec => JobSpec;
-    /// `job_gate/<job>`: the job's row, which every placement guards on.
+    /// `job_gate/<job>`: what every placement guards on.
     JobGateKey {
         /// The job.
         job: JobId,
-    } = JobGate => JobRow;
+    } = JobGate => JobGate;
+    /// `job_row/<job>`: desired state, count and outcome.
+    JobRowKey {
+        /// The job.
+        job: JobId,
+    } = JobRow => JobRow;
 
     /// `task/<job>/<index>`: absent is pending and never placed.
     TaskKey {

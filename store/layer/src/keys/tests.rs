@@ -179,6 +179,7 @@ fn bytes_are_golden() {
         JobNameKey { user: name("ada"), name: name("web") };
         JobSpecKey { job: JobId(2), version: 1 };
         JobGateKey { job: JobId(2) };
+        JobRowKey { job: JobId(2) };
         TaskKey { job: JobId(2), index: 0 };
         ConstraintKey { term: "one\0per".to_owned(), domain: String::new() };
         UnitKey { unit: UnitId(9) };
