@@ -8,6 +8,10 @@ use crate::job::{JobRow, JobSpec};
 use crate::node::{NodeAlloc, NodeRow};
 use crate::task::{Endpoint, TaskRow, UnitRow};
 
+mod delta;
+
+pub use delta::{DeltaKey, delta_supersedes};
+
 /// The entry of one transaction.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 pub struct JournalEntry {

@@ -8,6 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
+mod alloc;
+mod machine;
+mod port;
+
+pub use alloc::{
+    NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
+    node_alloc_release, node_alloc_retake, node_alloc_touch, node_free,
+};
+pub use machine::{
+    NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
+};
+pub use port::{PortsShort, ports_pick};
+
 /// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeRow {

@@ -5,6 +5,19 @@ use std::collections::BTreeMap;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+mod amount;
+mod arithmetic;
+mod dimension;
+
+pub use amount::{
+    AmountError, AmountProblem, bytes_display, bytes_parse, cpu_display, cpu_parse, device_display,
+    device_parse, rate_display, rate_parse,
+};
+pub use arithmetic::{
+    ResourceError, Shortfall, fits_in, resources_add, resources_multiply, resources_sub, shortfall,
+};
+pub use dimension::Dimension;
+
 /// An amount in every dimension. Arithmetic is saturating nowhere: it is checked, and answers what overflowed.
 #[derive(
     Clone, Debug, PartialEq, Eq, Default, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,

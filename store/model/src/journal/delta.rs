@@ -1,0 +1,77 @@
+//! Which row a delta is of, and which of two deltas of a row is the newer.
+
+use super::Delta;
+use crate::id::{JobId, NodeId, TaskId, UnitId};
+
+/// The row a delta is of. A cache keeps one value per key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeltaKey {
+    /// A node's row.
+    Node(NodeId),
+    /// What is committed on a node.
+    NodeAlloc(NodeId),
+    /// A job's row.
+    Job(JobId),
+    /// A task's row.
+    Task(TaskId),
+    /// A task's endpoint.
+    Endpoint(TaskId),
+    /// A unit's row.
+    Unit(UnitId),
+}
+
+impl Delta {
+    /// The row it is of.
+    pub fn key(&self) -> DeltaKey {
+        match self {
+            Self::Node { row } => DeltaKey::Node(row.id),
+            Self::NodeRemoved { node } => DeltaKey::Node(*node),
+            Self::NodeAlloc { node, .. } => DeltaKey::NodeAlloc(*node),
+            Self::Job { row, .. } => DeltaKey::Job(row.id),
+            Self::JobRemoved { job } => DeltaKey::Job(*job),
+            Self::Task { row } => DeltaKey::Task(row.id),
+            Self::TaskRemoved { task, .. } => DeltaKey::Task(*task),
+            Self::Endpoint { endpoint, .. } => DeltaKey::Endpoint(endpoint.task),
+            Self::EndpointWithdrawn { task, .. } => DeltaKey::Endpoint(*task),
+            Self::Unit { row } => DeltaKey::Unit(row.id),
+        }
+    }
+
+    /// The revision of its row. The removal of a node or a job is above every revision, since their ids are never
+    /// used again.
+    pub fn revision(&self) -> u64 {
+        match self {
+            Self::Node { row } => row.revision,
+            Self::NodeRemoved { .. } | Self::JobRemoved { .. } => u64::MAX,
+            Self::NodeAlloc { alloc, .. } => alloc.epoch,
+            Self::Job { row, .. } => row.revision,
+            Self::Task { row } => row.revision,
+            Self::TaskRemoved { revision, .. }
+            | Self::Endpoint { revision, .. }
+            | Self::EndpointWithdrawn { revision, .. } => *revision,
+            Self::Unit { row } => row.revision,
+        }
+    }
+
+    /// Whether it says that its row is gone.
+    pub fn is_removal(&self) -> bool {
+        match self {
+            Self::NodeRemoved { .. }
+            | Self::JobRemoved { .. }
+            | Self::TaskRemoved { .. }
+            | Self::EndpointWithdrawn { .. } => true,
+            Self::Node { .. }
+            | Self::NodeAlloc { .. }
+            | Self::Job { .. }
+            | Self::Task { .. }
+            | Self::Endpoint { .. }
+            | Self::Unit { .. } => false,
+        }
+    }
+}
+
+/// Whether `new` replaces `old` in a cache: it is of the same row and of a later revision. Of two deltas with one
+/// revision the one already applied stays: they say the same.
+pub fn delta_supersedes(old: &Delta, new: &Delta) -> bool {
+    old.key() == new.key() && new.revision() > old.revision()
+}

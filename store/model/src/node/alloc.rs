@@ -1,0 +1,208 @@
+//! What is committed on a node: adding, giving back, cooling ports, and what is true of it.
+
+use std::collections::BTreeSet;
+
+use super::{NodeAlloc, NodeRow};
+use crate::resource::{ResourceError, Resources, Shortfall, resources_add, resources_sub, shortfall};
+use crate::task::{CapacityEffect, CapacityShare};
+
+/// Why a commitment cannot change as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeAllocError {
+    /// It does not fit: choose another node.
+    #[error("it does not fit: {}", shortfalls_text(.shortfalls))]
+    DoesNotFit {
+        /// What is missing, per dimension.
+        shortfalls: Vec<Shortfall>,
+    },
+    /// The port is given to another task: choose another.
+    #[error("port {port} is in use")]
+    PortInUse {
+        /// Which.
+        port: u16,
+    },
+    /// The port was used until a moment ago: choose another, or wait.
+    #[error("port {port} cools down until {until_ms}")]
+    PortCooling {
+        /// Which.
+        port: u16,
+        /// Wall time from which it may be given, milliseconds since 1970.
+        until_ms: i64,
+    },
+    /// More is given back than was taken: the books are wrong, do not commit.
+    #[error("the node's commitment does not hold what is given back")]
+    NotHeld {
+        /// Where.
+        #[source]
+        source: ResourceError,
+    },
+    /// No task, or that port, is not on the books: they are wrong, do not commit.
+    #[error("the node's commitment does not know the task that is given back (port {port:?})")]
+    NotKnown {
+        /// The port that nobody had; absent: there was no task at all.
+        port: Option<u16>,
+    },
+    /// Amounts that cannot be counted.
+    #[error("the amounts cannot be added")]
+    Overflow {
+        /// Where.
+        #[source]
+        source: ResourceError,
+    },
+}
+
+fn shortfalls_text(shortfalls: &[Shortfall]) -> String {
+    shortfalls.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// What is still free: capacity less what is used; nothing in a dimension that is overcommitted (an agent registered
+/// with less than before).
+pub fn node_free(capacity: &Resources, alloc: &NodeAlloc) -> Resources {
+    let mut free = Resources::default();
+    for (dimension, amount) in capacity.amounts() {
+        let used = alloc.used.amount(&dimension);
+        free.amount_set(&dimension, amount.saturating_sub(used));
+    }
+    free
+}
+
+/// The commitment with a share more. Cooled ports are forgotten on the way.
+pub fn node_alloc_add(
+    alloc: &NodeAlloc,
+    capacity: &Resources,
+    resources: &Resources,
+    ports: &[u16],
+    now_ms: i64,
+) -> Result<NodeAlloc, NodeAllocError> {
+    let shortfalls = shortfall(resources, &node_free(capacity, alloc));
+    if !shortfalls.is_empty() {
+        return Err(NodeAllocError::DoesNotFit { shortfalls });
+    }
+    let mut next = node_alloc_cooled(alloc, now_ms);
+    for &port in ports {
+        if let Some(&until_ms) = next.ports_cooling.get(&port) {
+            return Err(NodeAllocError::PortCooling { port, until_ms });
+        }
+    }
+    share_add(&mut next, resources, ports)?;
+    Ok(node_alloc_touch(&next))
+}
+
+/// The commitment with a share that comes back after its node was declared lost. It is there already, so it is
+/// counted whether it fits or not, and its own ports are taken out of their cool-down.
+pub fn node_alloc_retake(
+    alloc: &NodeAlloc,
+    resources: &Resources,
+    ports: &[u16],
+    now_ms: i64,
+) -> Result<NodeAlloc, NodeAllocError> {
+    let mut next = node_alloc_cooled(alloc, now_ms);
+    for port in ports {
+        next.ports_cooling.remove(port);
+    }
+    share_add(&mut next, resources, ports)?;
+    Ok(node_alloc_touch(&next))
+}
+
+fn share_add(next: &mut NodeAlloc, resources: &Resources, ports: &[u16]) -> Result<(), NodeAllocError> {
+    for &port in ports {
+        if !next.ports.insert(port) {
+            return Err(NodeAllocError::PortInUse { port });
+        }
+    }
+    next.used = resources_add(&next.used, resources).map_err(|source| NodeAllocError::Overflow { source })?;
+    next.tasks = next.tasks.saturating_add(1);
+    Ok(())
+}
+
+/// The commitment with a share less. Its ports cool down until `ports_cool_until_ms`; absent, they are free at once.
+pub fn node_alloc_release(
+    alloc: &NodeAlloc,
+    resources: &Resources,
+    ports: &[u16],
+    ports_cool_until_ms: Option<i64>,
+) -> Result<NodeAlloc, NodeAllocError> {
+    let mut next = alloc.clone();
+    next.tasks = alloc.tasks.checked_sub(1).ok_or(NodeAllocError::NotKnown { port: None })?;
+    next.used = resources_sub(&alloc.used, resources).map_err(|source| NodeAllocError::NotHeld { source })?;
+    for &port in ports {
+        if !next.ports.remove(&port) {
+            return Err(NodeAllocError::NotKnown { port: Some(port) });
+        }
+        if let Some(until_ms) = ports_cool_until_ms {
+            next.ports_cooling.insert(port, until_ms);
+        }
+    }
+    Ok(node_alloc_touch(&next))
+}
+
+/// Carries out the capacity effect of a task's transition; `None` where it has none. A share is counted without
+/// asking whether it fits where `returning` (the node came back with it).
+pub fn node_alloc_apply(
+    alloc: &NodeAlloc,
+    capacity: &Resources,
+    effect: &CapacityEffect,
+    returning: bool,
+    now_ms: i64,
+) -> Result<Option<NodeAlloc>, NodeAllocError> {
+    match effect {
+        CapacityEffect::Keep => Ok(None),
+        CapacityEffect::Take(CapacityShare { resources, ports, .. }) if returning => {
+            node_alloc_retake(alloc, resources, ports, now_ms).map(Some)
+        }
+        CapacityEffect::Take(CapacityShare { resources, ports, .. }) => {
+            node_alloc_add(alloc, capacity, resources, ports, now_ms).map(Some)
+        }
+        CapacityEffect::Release { share, ports_cool_until_ms } => {
+            node_alloc_release(alloc, &share.resources, &share.ports, *ports_cool_until_ms).map(Some)
+        }
+    }
+}
+
+/// The next epoch of the same commitment: what every change of the node's row writes.
+pub fn node_alloc_touch(alloc: &NodeAlloc) -> NodeAlloc {
+    NodeAlloc { epoch: alloc.epoch.saturating_add(1), ..alloc.clone() }
+}
+
+/// The commitment without the ports whose cool-down is over. The same epoch: by itself it is no change.
+pub fn node_alloc_cooled(alloc: &NodeAlloc, now_ms: i64) -> NodeAlloc {
+    let mut next = alloc.clone();
+    next.ports_cooling.retain(|_, until_ms| *until_ms > now_ms);
+    next
+}
+
+/// A commitment that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeAllocBroken {
+    /// More is used than the node has.
+    #[error("over capacity: {}", shortfalls_text(.shortfalls))]
+    OverCapacity {
+        /// Per dimension: what is used (needed) and what the node has (free).
+        shortfalls: Vec<Shortfall>,
+    },
+    /// A port is given and cools down at the same time.
+    #[error("port {port} is in use and cools down")]
+    PortTwice {
+        /// Which.
+        port: u16,
+    },
+    /// Something is used by no task.
+    #[error("no task, but resources or ports are used")]
+    UsedByNobody,
+}
+
+/// Checks what is true of every commitment: never over capacity, no port twice, nothing used by nobody.
+pub fn node_alloc_check(row: &NodeRow, alloc: &NodeAlloc) -> Result<(), NodeAllocBroken> {
+    let shortfalls = shortfall(&alloc.used, &row.capacity);
+    if !shortfalls.is_empty() {
+        return Err(NodeAllocBroken::OverCapacity { shortfalls });
+    }
+    let cooling: BTreeSet<u16> = alloc.ports_cooling.keys().copied().collect();
+    if let Some(&port) = alloc.ports.intersection(&cooling).next() {
+        return Err(NodeAllocBroken::PortTwice { port });
+    }
+    if alloc.tasks == 0 && !(alloc.used.is_zero() && alloc.ports.is_empty()) {
+        return Err(NodeAllocBroken::UsedByNobody);
+    }
+    Ok(())
+}

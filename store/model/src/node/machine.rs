@@ -1,0 +1,171 @@
+//! A node's life: registered, ready, cordoned, drained, lost and back.
+
+use std::collections::BTreeMap;
+
+use super::{NodeRow, NodeState};
+use crate::id::{Name, NodeId};
+use crate::resource::Resources;
+
+/// What an agent says of its node when it registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// What it has for tasks, normalised.
+    pub capacity: Resources,
+    /// TCP ports it hands out: first, inclusive.
+    pub port_first: u16,
+    /// TCP ports it hands out: last, inclusive.
+    pub port_last: u16,
+    /// Facts found, and failure domains.
+    pub attributes: BTreeMap<String, String>,
+    /// Where its tasks are reached.
+    pub host: String,
+    /// The boot it runs in.
+    pub boot_id: String,
+    /// Its version.
+    pub agent_version: String,
+}
+
+/// What happens to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// Its agent has opened a session and said what the node is.
+    Registered(Box<NodeFacts>),
+    /// Its agent's full report was applied: lost tasks it still runs were taken back (`NodeReturned`), lost tasks it
+    /// does not run were given up (`ReleaseConfirmed`, or `ProcessExited` where it knows how they ended).
+    Reported {
+        /// Lost tasks whose row still names this node.
+        lost_tasks: u32,
+        /// Lives it runs that are over in the store, and that it was told to stop.
+        stale_lives: u32,
+    },
+    /// It was silent for longer than its tolerance.
+    DeclaredLost,
+    /// An operator wants no new tasks on it.
+    Cordon,
+    /// An operator lets it take tasks again; also ends a drain.
+    Uncordon,
+    /// An operator wants it empty.
+    Drain,
+    /// An operator sets its labels.
+    LabelsSet(BTreeMap<String, String>),
+}
+
+/// What an event does to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeTransition {
+    /// The new row; the old one where nothing has changed.
+    pub row: NodeRow,
+    /// Whether anything has changed. The same transaction then writes [`super::node_alloc_touch`] of its commitment.
+    pub changed: bool,
+    /// The node was booted anew: whatever ran there has ended.
+    pub rebooted: bool,
+}
+
+/// A node that registers for the first time. It takes tasks once its first full report was applied.
+pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRow {
+    NodeRow {
+        id,
+        name,
+        state: NodeState::Recovering,
+        schedulable: true,
+        draining: false,
+        capacity: facts.capacity,
+        port_first: facts.port_first,
+        port_last: facts.port_last,
+        attributes: facts.attributes,
+        labels: BTreeMap::new(),
+        host: facts.host,
+        boot_id: facts.boot_id,
+        agent_version: facts.agent_version,
+        revision: 1,
+        changed_ms: now_ms,
+    }
+}
+
+/// What `event` does to `row` at wall time `now_ms` (milliseconds since 1970). Every event is legal in every state.
+pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTransition {
+    let mut next = row.clone();
+    match event {
+        NodeEvent::Registered(facts) => registered(&mut next, facts),
+        NodeEvent::Reported { lost_tasks, stale_lives } => {
+            next.state = reported(row.state, *lost_tasks, *stale_lives);
+        }
+        NodeEvent::DeclaredLost => next.state = NodeState::Lost,
+        NodeEvent::Cordon => next.schedulable = false,
+        NodeEvent::Uncordon => {
+            next.schedulable = true;
+            next.draining = false;
+        }
+        NodeEvent::Drain => {
+            next.schedulable = false;
+            next.draining = true;
+        }
+        NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
+    }
+    let changed = next != *row;
+    if changed {
+        next.revision = row.revision.saturating_add(1);
+        next.changed_ms = now_ms;
+    }
+    NodeTransition { rebooted: next.boot_id != row.boot_id, row: next, changed }
+}
+
+fn registered(next: &mut NodeRow, facts: &NodeFacts) {
+    next.capacity.clone_from(&facts.capacity);
+    next.port_first = facts.port_first;
+    next.port_last = facts.port_last;
+    next.attributes.clone_from(&facts.attributes);
+    next.host.clone_from(&facts.host);
+    next.boot_id.clone_from(&facts.boot_id);
+    next.agent_version.clone_from(&facts.agent_version);
+    next.state = match next.state {
+        NodeState::Ready => NodeState::Ready,
+        NodeState::Recovering | NodeState::Lost => NodeState::Recovering,
+    };
+}
+
+/// A node that was lost is ready again only when nothing old is left: neither processes that are over in the store,
+/// nor lost tasks whose endpoints may still be published with this node's ports.
+fn reported(state: NodeState, lost_tasks: u32, stale_lives: u32) -> NodeState {
+    match state {
+        NodeState::Recovering if lost_tasks == 0 && stale_lives == 0 => NodeState::Ready,
+        NodeState::Ready | NodeState::Recovering | NodeState::Lost => state,
+    }
+}
+
+/// Why a node takes no new tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum NodeClosed {
+    /// Its agent is silent.
+    #[error("the node is lost")]
+    Lost,
+    /// It is back and still ends old tasks.
+    #[error("the node is recovering")]
+    Recovering,
+    /// An operator empties it.
+    #[error("the node is being drained")]
+    Draining,
+    /// An operator wants no new tasks on it.
+    #[error("the node is cordoned")]
+    Cordoned,
+}
+
+/// Whether a node takes new tasks, and if not, why.
+pub fn node_open(row: &NodeRow) -> Result<(), NodeClosed> {
+    match row.state {
+        NodeState::Lost => Err(NodeClosed::Lost),
+        NodeState::Recovering => Err(NodeClosed::Recovering),
+        NodeState::Ready if row.draining => Err(NodeClosed::Draining),
+        NodeState::Ready if !row.schedulable => Err(NodeClosed::Cordoned),
+        NodeState::Ready => Ok(()),
+    }
+}
+
+/// The value a constraint compares: `node.name`, else a label, else an attribute. Labels are an operator's word and
+/// go before what the agent found.
+pub fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
+    if key == "node.name" {
+        return Some(row.name.as_str());
+    }
+    row.labels.get(key).or_else(|| row.attributes.get(key)).map(String::as_str)
+}
