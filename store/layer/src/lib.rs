@@ -15,6 +15,7 @@ pub mod journal;
 pub mod keys;
 pub mod lease;
 pub mod name;
+pub mod node;
 pub mod quota;
 pub mod request;
 pub mod task;

@@ -1,5 +1,13 @@
 //! A cell: its settings, and the gate that every mutating transaction reads.
+//!
+//! The gate is the cell's fence. Whoever changes anything reads it with a conflict, so draining, moving or restoring
+//! a cell voids what is in flight. `store_epoch` names the life of the store: a restore, an import or a move begins
+//! a new one, and with it a new journal.
 
 mod row;
+mod step;
 
 pub use row::{CellGate, CellMeta, CellState};
+pub use step::{
+    Created, cell_create, cell_epoch_begin, cell_gate_read, cell_gate_set, cell_meta_change, cell_meta_read,
+};

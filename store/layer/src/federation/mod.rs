@@ -1,5 +1,51 @@
 //! The federation's directory: which cells there are, and where their keys live.
+//!
+//! Cells do not need it to work: it is read when a name is turned into a store, and cached.
 
 mod row;
 
 pub use row::FederationCell;
+
+use borough_kv::Transaction;
+use borough_model::Name;
+
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellSpace, FederationCellKey, Prefix, RangeOptions};
+
+/// Enters `cell` into the directory, or changes where it is. What is entered already is not written.
+pub async fn federation_cell_set(
+    tx: &Transaction,
+    cell: &Name,
+    store: &str,
+    at_ms: i64,
+) -> StoreResult<FederationCell> {
+    let space = CellSpace::federation();
+    let key = FederationCellKey { cell: cell.clone() };
+    let before = keys::read(tx, &space, &key).await?;
+    let revision = match before {
+        Some(row) if row.store == store => return Ok(row),
+        Some(row) => row.revision.saturating_add(1),
+        None => 1,
+    };
+    let row = FederationCell { store: store.to_owned(), revision, changed_ms: at_ms };
+    keys::write(tx, &space, &key, &row)?;
+    Ok(row)
+}
+
+/// Where `cell` is.
+pub async fn federation_cell_read(tx: &Transaction, cell: &Name) -> StoreResult<FederationCell> {
+    let row = keys::read(tx, &CellSpace::federation(), &FederationCellKey { cell: cell.clone() }).await?;
+    row.ok_or_else(|| StoreError::not_found(format!("cell {cell} in the federation's directory")))
+}
+
+/// Every cell, by name.
+pub async fn federation_cell_list(tx: &Transaction) -> StoreResult<Vec<(Name, FederationCell)>> {
+    let space = CellSpace::federation();
+    let rows = keys::range::<FederationCellKey>(tx, &space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    Ok(rows.into_iter().map(|(key, row)| (key.cell, row)).collect())
+}
+
+/// Takes `cell` out of the directory. Its keys stay where they are.
+pub fn federation_cell_remove(tx: &Transaction, cell: &Name) -> StoreResult<()> {
+    keys::clear(tx, &CellSpace::federation(), &FederationCellKey { cell: cell.clone() })
+}

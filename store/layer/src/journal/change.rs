@@ -120,7 +120,7 @@ impl ChangeSet {
 }
 
 /// The cell's gate, with a read conflict.
-async fn gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
+pub(crate) async fn gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
     let gate = keys::read(tx, space, &CellGateKey {}).await?;
     gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }

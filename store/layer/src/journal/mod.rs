@@ -7,7 +7,12 @@
 mod change;
 mod cursor;
 mod row;
+mod tail;
+mod trim;
 
+pub(crate) use change::gate_read;
 pub use change::{Change, ChangeSet};
 pub use cursor::{Cursor, CursorParseError};
 pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};
+pub use tail::{Page, journal_head, journal_tail, journal_watch};
+pub use trim::{journal_floor, journal_trim, trim_cutoff};

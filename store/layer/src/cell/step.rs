@@ -1,0 +1,108 @@
+//! Steps of transactions on a cell as a whole.
+
+use borough_kv::Transaction;
+
+use super::{CellGate, CellMeta, CellState};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::gate_read;
+use crate::keys::{
+    self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Prefix,
+};
+
+/// Whether a thing was created now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// Now.
+    Now,
+    /// It was there already, and is unchanged.
+    Before,
+}
+
+/// Creates the cell, open and in its first store epoch. An existing one stays as it is.
+pub async fn cell_create(
+    tx: &Transaction,
+    space: &CellSpace,
+    meta: &CellMeta,
+    at_ms: i64,
+) -> StoreResult<Created> {
+    if keys::read(tx, space, &CellGateKey {}).await?.is_some() {
+        return Ok(Created::Before);
+    }
+    let gate = CellGate { store_epoch: 1, state: CellState::Open, revision: 1, changed_ms: at_ms };
+    let meta = CellMeta { created_ms: at_ms, revision: 1, ..meta.clone() };
+    keys::write(tx, space, &CellGateKey {}, &gate)?;
+    keys::write(tx, space, &CellMetaKey {}, &meta)?;
+    Ok(Created::Now)
+}
+
+/// The cell's gate, with a read conflict. Refuses a cell that is not in this store.
+pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
+    gate_read(tx, space).await
+}
+
+/// The cell's settings, with a read conflict.
+pub async fn cell_meta_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellMeta> {
+    let meta = keys::read(tx, space, &CellMetaKey {}).await?;
+    meta.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
+}
+
+/// Changes the cell's settings; what `edit` leaves alike is not written.
+pub async fn cell_meta_change(
+    tx: &Transaction,
+    space: &CellSpace,
+    edit: impl FnOnce(&mut CellMeta),
+) -> StoreResult<CellMeta> {
+    let before = cell_meta_read(tx, space).await?;
+    let mut meta = before.clone();
+    edit(&mut meta);
+    meta.created_ms = before.created_ms;
+    meta.revision = before.revision;
+    if meta != before {
+        meta.revision = before.revision.saturating_add(1);
+        keys::write(tx, space, &CellMetaKey {}, &meta)?;
+    }
+    Ok(meta)
+}
+
+/// Opens, drains or closes the cell. Setting what is set already writes nothing.
+pub async fn cell_gate_set(
+    tx: &Transaction,
+    space: &CellSpace,
+    state: CellState,
+    at_ms: i64,
+) -> StoreResult<CellGate> {
+    let mut gate = gate_read(tx, space).await?;
+    if gate.state != state {
+        gate.state = state;
+        gate_write(tx, space, &mut gate, at_ms)?;
+    }
+    Ok(gate)
+}
+
+/// Begins a new life of the store, after a restore, an import or a move: the journal of the old one is removed
+/// (its stamps may be higher than any the store gives now), and cursors of it are refused.
+///
+/// `expected` is the epoch that ends: repeating the step after an unknown result changes nothing.
+pub async fn cell_epoch_begin(
+    tx: &Transaction,
+    space: &CellSpace,
+    expected: u64,
+    at_ms: i64,
+) -> StoreResult<CellGate> {
+    let mut gate = gate_read(tx, space).await?;
+    if gate.store_epoch != expected {
+        return Ok(gate);
+    }
+    keys::clear_prefix(tx, space, &Prefix::<JournalKey>::all())?;
+    keys::clear(tx, space, &JournalHeadKey {})?;
+    keys::clear(tx, space, &JournalFloorKey {})?;
+    gate.store_epoch = gate.store_epoch.saturating_add(1);
+    gate_write(tx, space, &mut gate, at_ms)?;
+    Ok(gate)
+}
+
+fn gate_write(tx: &Transaction, space: &CellSpace, gate: &mut CellGate, at_ms: i64) -> StoreResult<()> {
+    gate.revision = gate.revision.saturating_add(1);
+    gate.changed_ms = at_ms;
+    keys::write(tx, space, &CellGateKey {}, gate)
+}

@@ -1,0 +1,255 @@
+//! Reading the journal: whole entries after a cursor, in order, with the floor and the epoch checked.
+
+use borough_kv::{RangeRequest, Transaction, Watch};
+use borough_model::JournalEntry;
+
+use super::{Cursor, JournalFloor, JournalPart};
+use crate::cell::CellGate;
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{
+    self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, value_decode,
+};
+
+/// Bytes of entries in a page after which it ends, whatever its limit.
+const PAGE_BYTES_MAX: usize = 2_000_000;
+
+/// Some entries of the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// Whole entries, each with its position, in the order of commits.
+    pub entries: Vec<(Cursor, JournalEntry)>,
+    /// Where to go on: the last entry's position, or what was asked where there is none.
+    pub next: Cursor,
+    /// Whether there are more at this read version.
+    pub more: bool,
+    /// The cell's gate at this read version.
+    pub gate: CellGate,
+}
+
+/// Up to `limit` entries after `after` (at least one where there is one), as of the transaction's read version.
+///
+/// Stamps are in the order of visibility: at the end (`more` is false) the reader has seen every commit up to the
+/// read version. Refuses a cursor of another store epoch, and one before the floor: list again.
+pub async fn journal_tail(
+    tx: &Transaction,
+    space: &CellSpace,
+    after: Cursor,
+    limit: usize,
+) -> StoreResult<Page> {
+    let gate = gate_for(tx, space, after).await?;
+    let key = JournalKey { store_epoch: after.store_epoch, stamp: after.stamp, part: u32::MAX };
+    let begin = key.encode(space);
+    let end = Prefix::<JournalKey>::of(&after.store_epoch).range(space).end;
+    let mut request = RangeRequest::between(borough_kv::database::key_after(&begin), end).snapshot();
+    let mut assembly = Assembly::new(after, limit.max(1));
+    let more = loop {
+        let batch = tx.get_range(&request).await?;
+        let last = batch.rows.last().map(|(key, _)| key.clone());
+        for (bytes, value) in &batch.rows {
+            let key = JournalKey::decode(space, bytes)?;
+            let part = value_decode::<JournalPart>(JournalKey::KIND, bytes, value)?;
+            if !assembly.push(space, &key, part)? {
+                break;
+            }
+        }
+        let Some(last) = last.filter(|_| batch.more && !assembly.full) else {
+            break batch.more || assembly.full;
+        };
+        request.begin = borough_kv::KeySelector::first_greater_than(last);
+        request.iteration = request.iteration.saturating_add(1);
+    };
+    assembly.page(space, more, gate)
+}
+
+/// The cursor of the last entry, or the start of the epoch where there is none. A listing begins from it.
+pub async fn journal_head(tx: &Transaction, space: &CellSpace) -> StoreResult<Cursor> {
+    let gate = super::gate_read(tx, space).await?;
+    let head = keys::read(tx, space, &JournalHeadKey {}).await?;
+    let stamp = head.map_or(borough_kv::Versionstamp::ZERO, |head| head.0);
+    Ok(Cursor { store_epoch: gate.store_epoch, stamp })
+}
+
+/// A watch that ends when an entry may have been appended, or the cell's gate may have changed with one.
+/// Inert until the commit; pair it with a timer, then tail.
+pub async fn journal_watch(tx: &Transaction, space: &CellSpace) -> StoreResult<Watch> {
+    keys::watch(tx, space, &JournalHeadKey {}).await
+}
+
+/// The gate, after the epoch and the floor have been checked for a reader at `after`.
+async fn gate_for(tx: &Transaction, space: &CellSpace, after: Cursor) -> StoreResult<CellGate> {
+    let gate = keys::read(tx, space, &CellGateKey {}).await?;
+    let gate = gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })?;
+    let floor = keys::read(tx, space, &JournalFloorKey {}).await?;
+    cursor_check(gate.store_epoch, floor, after)?;
+    Ok(gate)
+}
+
+/// Whether a reader at `after` can go on.
+fn cursor_check(store_epoch: u64, floor: Option<JournalFloor>, after: Cursor) -> StoreResult<()> {
+    if after.store_epoch != store_epoch {
+        return Err(StoreError::ForeignEpoch { asked: after, current: store_epoch });
+    }
+    match floor {
+        Some(floor) if floor.trimmed_to.store_epoch == store_epoch && after < floor.trimmed_to => {
+            Err(StoreError::JournalTrimmed { asked: after, floor: floor.trimmed_to })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts the parts of entries together again.
+struct Assembly {
+    next: Cursor,
+    limit: usize,
+    entries: Vec<(Cursor, JournalEntry)>,
+    pending: Vec<u8>,
+    parts_seen: u32,
+    bytes: usize,
+    full: bool,
+}
+
+impl Assembly {
+    fn new(after: Cursor, limit: usize) -> Self {
+        Self {
+            next: after,
+            limit,
+            entries: Vec::new(),
+            pending: Vec::new(),
+            parts_seen: 0,
+            bytes: 0,
+            full: false,
+        }
+    }
+
+    /// Takes the next part; `false` where the page is full.
+    fn push(&mut self, space: &CellSpace, key: &JournalKey, part: JournalPart) -> StoreResult<bool> {
+        if self.full {
+            return Ok(false);
+        }
+        let at = Cursor { store_epoch: key.store_epoch, stamp: key.stamp };
+        if key.part != self.parts_seen || part.parts <= key.part || (key.part == 0) != self.pending.is_empty()
+        {
+            return Err(damaged(space, key, format!("part {} after {} parts", key.part, self.parts_seen)));
+        }
+        self.pending.extend_from_slice(&part.bytes);
+        self.parts_seen = self.parts_seen.saturating_add(1);
+        if self.parts_seen < part.parts {
+            return Ok(true);
+        }
+        let entry =
+            minicbor::decode(&self.pending).map_err(|error| damaged(space, key, error.to_string()))?;
+        self.bytes = self.bytes.saturating_add(self.pending.len());
+        self.pending.clear();
+        self.parts_seen = 0;
+        self.entries.push((at, entry));
+        self.next = at;
+        self.full = self.entries.len() >= self.limit || self.bytes >= PAGE_BYTES_MAX;
+        Ok(true)
+    }
+
+    fn page(self, space: &CellSpace, more: bool, gate: CellGate) -> StoreResult<Page> {
+        if !self.pending.is_empty() {
+            let key = JournalKey { store_epoch: self.next.store_epoch, stamp: self.next.stamp, part: 0 };
+            return Err(damaged(space, &key, "an entry after this one lacks its last parts".to_owned()));
+        }
+        Ok(Page { entries: self.entries, next: self.next, more, gate })
+    }
+}
+
+fn damaged(space: &CellSpace, key: &JournalKey, found: String) -> StoreError {
+    StoreError::DamagedValue { kind: JournalKey::KIND, key: key.encode(space), found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::change::entry_split;
+    use borough_kv::Versionstamp;
+    use borough_model::{Delta, JobId, RequestId};
+    use proptest::prelude::*;
+
+    fn space() -> CellSpace {
+        CellSpace::new(borough_model::Name::new("alpha").unwrap())
+    }
+
+    fn entry(request: u128, deltas: usize) -> JournalEntry {
+        JournalEntry {
+            request: RequestId(request),
+            actor: "user/ada".to_owned(),
+            action: "test".to_owned(),
+            at_ms: 7,
+            deltas: (0..deltas).map(|job| Delta::JobRemoved { job: JobId(job as u64) }).collect(),
+        }
+    }
+
+    fn stamp(at: u64) -> Versionstamp {
+        Versionstamp::new(at as i64, 0)
+    }
+
+    proptest! {
+        /// However entries are cut, pages give them back whole, in order, and go on where they ended.
+        #[test]
+        fn entries_survive_being_cut(
+            sizes in prop::collection::vec(0..40_usize, 1..12),
+            bytes_max in 1..200_usize,
+            limit in 1..5_usize,
+        ) {
+            let entries: Vec<_> = (1_u64..).zip(sizes).map(|(at, size)| (at, entry(u128::from(at), size))).collect();
+            let mut rows = Vec::new();
+            for (at, entry) in &entries {
+                for (part, value) in (0_u32..).zip(entry_split(entry, bytes_max).unwrap()) {
+                    prop_assert!(value.bytes.len() <= bytes_max);
+                    rows.push((JournalKey { store_epoch: 1, stamp: stamp(*at), part }, value));
+                }
+            }
+            let mut seen = Vec::new();
+            let mut after = Cursor::start(1);
+            loop {
+                let mut assembly = Assembly::new(after, limit);
+                let left = rows.iter().filter(|(key, _)| key.stamp > after.stamp);
+                for (key, part) in left {
+                    if !assembly.push(&space(), key, part.clone()).unwrap() {
+                        break;
+                    }
+                }
+                let full = assembly.full;
+                prop_assert!(assembly.entries.len() <= limit);
+                after = assembly.next;
+                seen.extend(assembly.entries);
+                if !full {
+                    break;
+                }
+            }
+            let expected: Vec<_> = entries
+                .into_iter()
+                .map(|(at, entry)| (Cursor { store_epoch: 1, stamp: stamp(at) }, entry))
+                .collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
+    fn a_missing_part_is_damage() {
+        let parts = entry_split(&entry(1, 30), 20).unwrap();
+        assert!(parts.len() > 2);
+        let key = |part| JournalKey { store_epoch: 1, stamp: stamp(1), part };
+        let mut assembly = Assembly::new(Cursor::start(1), 10);
+        assembly.push(&space(), &key(0), parts[0].clone()).unwrap();
+        let error = assembly.push(&space(), &key(2), parts[2].clone()).unwrap_err();
+        assert!(matches!(error, StoreError::DamagedValue { .. }), "{error}");
+    }
+
+    #[test]
+    fn cursors_are_checked_against_epoch_and_floor() {
+        let at = |store_epoch, version| Cursor { store_epoch, stamp: stamp(version) };
+        let floor = |cursor| Some(JournalFloor { trimmed_to: cursor, at_ms: 0 });
+        assert!(cursor_check(2, None, Cursor::start(2)).is_ok());
+        assert!(cursor_check(2, floor(at(2, 5)), at(2, 5)).is_ok(), "has seen the last trimmed entry");
+        let error = cursor_check(2, floor(at(2, 5)), at(2, 4)).unwrap_err();
+        assert!(matches!(error, StoreError::JournalTrimmed { .. }));
+        let error = cursor_check(2, None, at(1, 9)).unwrap_err();
+        assert!(matches!(error, StoreError::ForeignEpoch { current: 2, .. }));
+        let error = cursor_check(1, None, at(2, 9)).unwrap_err();
+        assert!(matches!(error, StoreError::ForeignEpoch { current: 1, .. }));
+    }
+}

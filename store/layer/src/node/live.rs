@@ -1,0 +1,58 @@
+//! Liveness: a coarse lease per node, renewed in batches, and the declaration of loss that a beat voids.
+
+use std::collections::BTreeMap;
+
+use borough_kv::Transaction;
+use borough_model::NodeId;
+use borough_model::node::{NodeLive, NodeRow, NodeState};
+
+use super::step::{node_change, node_read};
+use crate::error::StoreResult;
+use crate::journal::ChangeSet;
+use crate::keys::{self, CellSpace, NodeLiveKey, Prefix, RangeOptions};
+
+/// Renews leases, blind and in one batch. Never in the journal. A value must differ from the one before it.
+pub fn node_live_renew(
+    tx: &Transaction,
+    space: &CellSpace,
+    beats: &BTreeMap<NodeId, NodeLive>,
+) -> StoreResult<()> {
+    beats.iter().try_for_each(|(node, live)| keys::write(tx, space, &NodeLiveKey { node: *node }, live))
+}
+
+/// Every node's lease, without conflicts: what an observer of silence looks at.
+pub async fn node_live_list(tx: &Transaction, space: &CellSpace) -> StoreResult<BTreeMap<NodeId, NodeLive>> {
+    let rows = keys::range::<NodeLiveKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    Ok(rows.into_iter().map(|(key, live)| (key.node, live)).collect())
+}
+
+/// What a declaration of loss came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeclaredLost {
+    /// The node is lost from now on.
+    Lost(NodeRow),
+    /// It was already.
+    Before(NodeRow),
+    /// It has reported since it was observed.
+    Beaten,
+}
+
+/// Declares a node lost that was silent since `observed` was read of it. The lease is read with a conflict: a beat
+/// that commits first voids the declaration, and one that comes later finds it.
+pub async fn node_declare_lost(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    observed: Option<&NodeLive>,
+) -> StoreResult<DeclaredLost> {
+    let live = keys::read(tx, changes.space(), &NodeLiveKey { node }).await?;
+    if live.as_ref() != observed {
+        return Ok(DeclaredLost::Beaten);
+    }
+    let row = node_read(tx, changes.space(), node).await?;
+    if row.state == NodeState::Lost {
+        return Ok(DeclaredLost::Before(row));
+    }
+    let row = node_change(tx, changes, node, |row| row.state = NodeState::Lost).await?;
+    Ok(DeclaredLost::Lost(row))
+}
