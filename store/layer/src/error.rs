@@ -118,6 +118,18 @@ pub enum StoreError {
         /// The id.
         request: RequestId,
     },
+    /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan anew.
+    #[error("the placement batch contradicts itself")]
+    Placement(#[from] crate::placement::PlacementError),
+    /// What is given back was never taken: the store's books are wrong. Nothing is committed; have the store looked at.
+    #[error("the books of node {node} are wrong")]
+    NodeBooks {
+        /// The node.
+        node: borough_model::NodeId,
+        /// What does not hold.
+        #[source]
+        source: borough_model::node::NodeAllocError,
+    },
 }
 
 impl StoreError {

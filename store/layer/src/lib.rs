@@ -16,6 +16,7 @@ pub mod keys;
 pub mod lease;
 pub mod name;
 pub mod node;
+pub mod placement;
 pub mod quota;
 pub mod request;
 pub mod task;

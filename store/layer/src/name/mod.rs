@@ -1,5 +1,19 @@
 //! Names: the endpoint of each task, and a stamp per job that changes with any of them.
+//!
+//! The endpoint key is the truth; gRPC and HTTP watches, DNS and xDS are views of it. Its rules:
+//!
+//! - An endpoint is written, demoted and cleared only in the transaction that changes the task's row accordingly, from
+//!   that row: its node, incarnation, ports and health. So a publication can never be of a life that is over, and
+//!   whoever has seen a withdrawal never sees that incarnation published again.
+//! - An endpoint carries the revision of the row that it follows from: an older one never overwrites a newer one in a
+//!   view.
+//! - `name_rev` gets the commit's stamp with every change of any endpoint of the job: one key to watch, and a revision
+//!   for clients. It is a blind write, so the tasks of a job do not conflict over it.
 
+mod endpoint;
+mod list;
 mod row;
 
+pub use endpoint::{EndpointChange, endpoint_apply, endpoint_withdraw_blind, name_revision_stamp};
+pub use list::{EndpointPage, endpoint_get, endpoint_list, endpoint_list_user, name_revision};
 pub use row::EndpointRow;

@@ -1,0 +1,74 @@
+//! Reading endpoints.
+
+use borough_kv::{Transaction, Versionstamp};
+use borough_model::Name;
+
+use super::EndpointRow;
+use crate::error::StoreResult;
+use crate::keys::{self, CellSpace, EndpointKey, NameRevisionKey, Prefix};
+
+/// Some endpoints, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct EndpointPage {
+    /// Endpoints in the order of job and index.
+    pub rows: Vec<EndpointRow>,
+    /// The key to go on after; `None` where there is no more.
+    pub next: Option<EndpointKey>,
+}
+
+/// The endpoint of one task, where it is published.
+pub async fn endpoint_get(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    job: &Name,
+    index: u32,
+) -> StoreResult<Option<EndpointRow>> {
+    keys::read_snapshot(tx, space, &EndpointKey { user: user.clone(), job: job.clone(), index }).await
+}
+
+/// The endpoints of a job after a key, at most `limit`.
+pub async fn endpoint_list(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    job: &Name,
+    after: Option<EndpointKey>,
+    limit: usize,
+) -> StoreResult<EndpointPage> {
+    endpoint_page(tx, space, &Prefix::of_two(user, job), after, limit).await
+}
+
+/// The endpoints of all jobs of a user, or of everyone, after a key, at most `limit`.
+pub async fn endpoint_list_user(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: Option<&Name>,
+    after: Option<EndpointKey>,
+    limit: usize,
+) -> StoreResult<EndpointPage> {
+    endpoint_page(tx, space, &user.map_or_else(Prefix::all, Prefix::of), after, limit).await
+}
+
+async fn endpoint_page(
+    tx: &Transaction,
+    space: &CellSpace,
+    prefix: &Prefix<EndpointKey>,
+    after: Option<EndpointKey>,
+    limit: usize,
+) -> StoreResult<EndpointPage> {
+    let (rows, next) = keys::chunk_read(tx, space, prefix, after, limit).await?;
+    Ok(EndpointPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next })
+}
+
+/// The stamp of the last change of any endpoint of the job; zero where there was none.
+pub async fn name_revision(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    job: &Name,
+) -> StoreResult<Versionstamp> {
+    let key = NameRevisionKey { user: user.clone(), job: job.clone() };
+    let stamp = keys::read_snapshot(tx, space, &key).await?;
+    Ok(stamp.map_or(Versionstamp::ZERO, |stamp| stamp.0))
+}

@@ -1,0 +1,171 @@
+//! What a worker asks to have committed at one read version: placements, the evictions that make room for them, and
+//! the values of the touched nodes as the worker knew them at that version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::node::{NodeAlloc, NodeAllocError, node_alloc_add, node_alloc_apply};
+use borough_model::task::{CapacityEffect, Effects, TaskRow, UnitRow};
+use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
+
+use crate::keys::{ConstraintKey, LeaseKey};
+
+/// What one worker decided at one read version. Everything in it is as of that version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacementBatch {
+    /// The batch's id, in its journal entry; new for every commit, also for that of survivors.
+    pub id: RequestId,
+    /// The worker's lease, held at the read version.
+    pub lease: LeaseKey,
+    /// Wall time, milliseconds since 1970.
+    pub at_ms: i64,
+    /// Every node a placement or an eviction touches.
+    pub nodes: BTreeMap<NodeId, PlacementNode>,
+    /// The placements, in the order they are charged.
+    pub placements: Vec<Placement>,
+    /// The victims.
+    pub evictions: Vec<Eviction>,
+    /// Units whose row is new with this batch: gangs that are placed whole.
+    pub units: Vec<UnitRow>,
+}
+
+/// A node as the worker knew it at the read version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacementNode {
+    /// The revision of its row.
+    pub revision: u64,
+    /// What it has.
+    pub capacity: Resources,
+    /// What was committed on it.
+    pub alloc: NodeAlloc,
+}
+
+/// A task that gets a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The revision of the row before; 0 where there was none.
+    pub revision_before: u64,
+    /// The row after: assigned or held, with node, ports, incarnation and charge.
+    pub row: TaskRow,
+    /// The terms over several nodes that apply to it: guarded and written.
+    pub terms: Vec<ConstraintKey>,
+}
+
+/// A task that has to give way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Whose it is.
+    pub user: Name,
+    /// Its job's name.
+    pub job: Name,
+    /// The revision of the row before.
+    pub revision_before: u64,
+    /// The row after: stopping, or pending where it only held.
+    pub row: TaskRow,
+    /// What the transition asks for besides the row.
+    pub effects: Effects,
+    /// The task it gives way to.
+    pub preemptor: TaskId,
+}
+
+impl Eviction {
+    /// The node it gives way on.
+    pub fn node(&self) -> Option<NodeId> {
+        match &self.effects.capacity {
+            CapacityEffect::Keep => self.row.node,
+            CapacityEffect::Take(share) | CapacityEffect::Release { share, .. } => Some(share.node),
+        }
+    }
+}
+
+/// Why a batch cannot be what it says: a defect of the planner, not a conflict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// A task is placed on a node the batch does not have.
+    #[error("task {task} is placed on a node that the batch does not have")]
+    NodeUnknown {
+        /// The task.
+        task: TaskId,
+    },
+    /// A task does not fit the values the batch itself carries.
+    #[error("task {task} cannot be charged to node {node}")]
+    Unfit {
+        /// The task.
+        task: TaskId,
+        /// The node.
+        node: NodeId,
+        /// Why not.
+        #[source]
+        source: NodeAllocError,
+    },
+}
+
+impl PlacementError {
+    /// The task that is wrong.
+    pub fn task(&self) -> TaskId {
+        match self {
+            Self::NodeUnknown { task } | Self::Unfit { task, .. } => *task,
+        }
+    }
+}
+
+impl PlacementBatch {
+    /// The values of the batch's nodes after it: victims that only held given back, then placements charged in their
+    /// order. Nodes whose commitment does not change are not among them.
+    ///
+    /// A victim that has started is charged until it is gone.
+    pub fn allocs_after(&self) -> Result<BTreeMap<NodeId, NodeAlloc>, PlacementError> {
+        let mut allocs: BTreeMap<NodeId, NodeAlloc> = BTreeMap::new();
+        for eviction in &self.evictions {
+            let task = eviction.row.id;
+            let Some(node) = eviction.node() else { continue };
+            let (known, before) = self.alloc_before(&allocs, task, node)?;
+            let effect = &eviction.effects.capacity;
+            let after = node_alloc_apply(&before, &known.capacity, effect, false, self.at_ms)
+                .map_err(|source| PlacementError::Unfit { task, node, source })?;
+            allocs.extend(after.map(|after| (node, after)));
+        }
+        for placement in &self.placements {
+            let row = &placement.row;
+            let node = row.charged_node().ok_or(PlacementError::NodeUnknown { task: row.id })?;
+            let (known, before) = self.alloc_before(&allocs, row.id, node)?;
+            let (resources, ports) = (&row.charge.resources, row.port_numbers());
+            let after = node_alloc_add(&before, &known.capacity, resources, &ports, self.at_ms)
+                .map_err(|source| PlacementError::Unfit { task: row.id, node, source })?;
+            allocs.insert(node, after);
+        }
+        Ok(allocs)
+    }
+
+    /// The placement that falls with `task`: its preemptor's where it is a victim, otherwise its own.
+    pub(super) fn placement_for(&self, task: TaskId) -> TaskId {
+        let victim = self.evictions.iter().find(|eviction| eviction.row.id == task);
+        victim.map_or(task, |eviction| eviction.preemptor)
+    }
+
+    fn alloc_before(
+        &self,
+        allocs: &BTreeMap<NodeId, NodeAlloc>,
+        task: TaskId,
+        node: NodeId,
+    ) -> Result<(&PlacementNode, NodeAlloc), PlacementError> {
+        let known = self.nodes.get(&node).ok_or(PlacementError::NodeUnknown { task })?;
+        Ok((known, allocs.get(&node).unwrap_or(&known.alloc).clone()))
+    }
+
+    /// The jobs whose gates guard the batch: those of tasks placed. A victim's job is not among them, since no change
+    /// of it makes an eviction wrong that the victim's own row does not show.
+    pub fn jobs(&self) -> BTreeSet<JobId> {
+        self.placements.iter().map(|placement| placement.row.id.job).collect()
+    }
+
+    /// The tasks whose rows guard the batch.
+    pub fn tasks(&self) -> BTreeSet<TaskId> {
+        let placed = self.placements.iter().map(|placement| placement.row.id);
+        placed.chain(self.evictions.iter().map(|eviction| eviction.row.id)).collect()
+    }
+
+    /// The terms that guard the batch.
+    pub fn terms(&self) -> BTreeSet<&ConstraintKey> {
+        self.placements.iter().flat_map(|placement| &placement.terms).collect()
+    }
+}

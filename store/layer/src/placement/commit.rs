@@ -1,0 +1,106 @@
+//! The transaction: guards, blind writes, one journal entry.
+
+use std::collections::BTreeSet;
+
+use borough_kv::Transaction;
+use borough_model::task::{CapacityEffect, EndpointEffect, TaskRow};
+use borough_model::{Delta, Name};
+
+use super::PlacementBatch;
+use crate::error::StoreResult;
+use crate::journal::{Change, ChangeSet};
+use crate::keys::{self, CellSpace, ConstraintKey, JobGateKey, NodeAllocKey, NodeTaskKey, TaskKey, UnitKey};
+use crate::name::{endpoint_withdraw_blind, name_revision_stamp};
+use crate::task::ConstraintToken;
+
+/// Adds the guards and the writes of `batch` to a transaction whose read version is the batch's, in the life
+/// `store_epoch` of the store. Reads nothing; see the module's rules.
+///
+/// Refuses, before anything is added, what no snapshot can justify: a node that is not in the batch, a placement that
+/// does not fit the values the batch itself carries. That is a defect of the planner, not a conflict.
+pub fn placement_commit(
+    tx: &Transaction,
+    space: &CellSpace,
+    store_epoch: u64,
+    batch: &PlacementBatch,
+) -> StoreResult<()> {
+    let allocs = batch.allocs_after()?;
+    let change = Change {
+        request: batch.id,
+        actor: format!("{}/{}", batch.lease.role, batch.lease.shard),
+        action: "placement_commit",
+        at_ms: batch.at_ms,
+    };
+    let mut changes = ChangeSet::begin_at(tx, space, store_epoch, &change)?;
+    guards_add(tx, space, batch)?;
+    for (node, alloc) in allocs {
+        keys::write(tx, space, &NodeAllocKey { node }, &alloc)?;
+        changes.push(Delta::NodeAlloc { node, alloc });
+    }
+    for placement in &batch.placements {
+        task_write(tx, space, &mut changes, &placement.row)?;
+        if let Some(node) = placement.row.node {
+            keys::write(tx, space, &NodeTaskKey::of(node, placement.row.id), &())?;
+        }
+    }
+    evictions_write(tx, space, &mut changes, batch)?;
+    for unit in &batch.units {
+        keys::write(tx, space, &UnitKey { unit: unit.id }, unit)?;
+        changes.push(Delta::Unit { row: unit.clone() });
+    }
+    let token = ConstraintToken::of(batch.id);
+    for term in batch.terms() {
+        keys::write(tx, space, term, &token)?;
+    }
+    changes.append(tx)
+}
+
+fn guards_add(tx: &Transaction, space: &CellSpace, batch: &PlacementBatch) -> StoreResult<()> {
+    keys::guard(tx, space, &batch.lease)?;
+    for job in batch.jobs() {
+        keys::guard(tx, space, &JobGateKey { job })?;
+    }
+    for &node in batch.nodes.keys() {
+        keys::guard(tx, space, &NodeAllocKey { node })?;
+    }
+    for task in batch.tasks() {
+        keys::guard(tx, space, &TaskKey::of(task))?;
+    }
+    for unit in &batch.units {
+        keys::guard(tx, space, &UnitKey { unit: unit.id })?;
+    }
+    batch.terms().into_iter().try_for_each(|term: &ConstraintKey| keys::guard(tx, space, term))
+}
+
+fn task_write(
+    tx: &Transaction,
+    space: &CellSpace,
+    changes: &mut ChangeSet,
+    row: &TaskRow,
+) -> StoreResult<()> {
+    keys::write(tx, space, &TaskKey::of(row.id), row)?;
+    changes.push(Delta::Task { row: row.clone() });
+    Ok(())
+}
+
+/// Victims: the new row, and the withdrawal of what is published of it. One that only held has left its node.
+fn evictions_write(
+    tx: &Transaction,
+    space: &CellSpace,
+    changes: &mut ChangeSet,
+    batch: &PlacementBatch,
+) -> StoreResult<()> {
+    let mut jobs: BTreeSet<(&Name, &Name)> = BTreeSet::new();
+    for eviction in &batch.evictions {
+        let row = &eviction.row;
+        task_write(tx, space, changes, row)?;
+        if let CapacityEffect::Release { share, .. } = &eviction.effects.capacity {
+            keys::clear(tx, space, &NodeTaskKey::of(share.node, row.id))?;
+        }
+        if eviction.effects.endpoint == EndpointEffect::Withdraw {
+            endpoint_withdraw_blind(tx, changes, (&eviction.user, &eviction.job), row)?;
+            jobs.insert((&eviction.user, &eviction.job));
+        }
+    }
+    jobs.into_iter().try_for_each(|(user, job)| name_revision_stamp(tx, space, user, job))
+}

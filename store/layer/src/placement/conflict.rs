@@ -1,0 +1,87 @@
+//! From reported conflict ranges back to what the batch lost, and from there to what is left of it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use borough_model::{JobId, NodeId, TaskId, UnitId};
+use bytes::Bytes;
+
+use super::PlacementBatch;
+use crate::keys::{CellGateKey, CellSpace, ConstraintKey, JobGateKey, Key, NodeAllocKey, TaskKey, UnitKey};
+
+/// Which guards of a batch were overtaken: a lower bound, so an empty one only says to look again.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PlacementConflicts {
+    /// The cell was closed, or the store restored: nothing of the batch may be tried before the gate is read again.
+    pub cell: bool,
+    /// The lease has passed to another: drop the batch and stop.
+    pub lease: bool,
+    /// Jobs stopped, shrunk or changed.
+    pub jobs: BTreeSet<JobId>,
+    /// Nodes on which something was committed or released, or that changed themselves.
+    pub nodes: BTreeSet<NodeId>,
+    /// Tasks whose rows changed.
+    pub tasks: BTreeSet<TaskId>,
+    /// Terms that others matched.
+    pub terms: BTreeSet<ConstraintKey>,
+    /// Units that others changed.
+    pub units: BTreeSet<UnitId>,
+}
+
+/// The guards of `batch` within the ranges a 1020 reported.
+pub fn placement_conflicts(
+    space: &CellSpace,
+    conflicting: &[Range<Bytes>],
+    batch: &PlacementBatch,
+) -> PlacementConflicts {
+    let hit = |key: Vec<u8>| {
+        conflicting
+            .iter()
+            .any(|range| range.start.as_ref() <= key.as_slice() && key.as_slice() < range.end.as_ref())
+    };
+    PlacementConflicts {
+        cell: hit(CellGateKey {}.encode(space)),
+        lease: hit(batch.lease.encode(space)),
+        jobs: batch.jobs().into_iter().filter(|&job| hit(JobGateKey { job }.encode(space))).collect(),
+        nodes: batch.nodes.keys().copied().filter(|&node| hit(NodeAllocKey { node }.encode(space))).collect(),
+        tasks: batch.tasks().into_iter().filter(|&task| hit(TaskKey::of(task).encode(space))).collect(),
+        terms: batch.terms().into_iter().filter(|term| hit(term.encode(space))).cloned().collect(),
+        units: batch
+            .units
+            .iter()
+            .map(|unit| unit.id)
+            .filter(|&unit| hit(UnitKey { unit }.encode(space)))
+            .collect(),
+    }
+}
+
+/// The placements that fall with the overtaken guards, whole units together, and each preemptor with its victims.
+pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) -> BTreeSet<TaskId> {
+    let all = conflicts.cell || conflicts.lease;
+    let direct = batch.placements.iter().filter(|placement| {
+        let row = &placement.row;
+        all || conflicts.jobs.contains(&row.id.job)
+            || conflicts.tasks.contains(&row.id)
+            || row.node.is_some_and(|node| conflicts.nodes.contains(&node))
+            || row.unit.is_some_and(|unit| conflicts.units.contains(&unit))
+            || placement.terms.iter().any(|term| conflicts.terms.contains(term))
+    });
+    let mut losers: BTreeSet<TaskId> = direct.map(|placement| placement.row.id).collect();
+    let evictions = batch.evictions.iter();
+    losers.extend(
+        evictions
+            .filter(|eviction| conflicts.tasks.contains(&eviction.row.id))
+            .map(|eviction| eviction.preemptor),
+    );
+    losers_with_units(batch, losers)
+}
+
+/// The losers with every other placement of their units: a gang is placed whole or not at all.
+pub(super) fn losers_with_units(batch: &PlacementBatch, losers: BTreeSet<TaskId>) -> BTreeSet<TaskId> {
+    let rows = || batch.placements.iter().map(|placement| &placement.row);
+    let units: BTreeSet<UnitId> =
+        rows().filter(|row| losers.contains(&row.id)).filter_map(|row| row.unit).collect();
+    let members = rows().filter(|row| row.unit.is_some_and(|unit| units.contains(&unit)));
+    let members: Vec<TaskId> = members.map(|row| row.id).collect();
+    losers.into_iter().chain(members).collect()
+}

@@ -1,0 +1,40 @@
+//! Whether a batch whose commit had an unknown result has happened.
+
+use borough_kv::{Transaction, Version, Versionstamp};
+use borough_model::RequestId;
+
+use crate::error::StoreResult;
+use crate::journal::{Cursor, journal_tail};
+use crate::keys::CellSpace;
+
+/// How far the read version must have passed a batch's before a commit that timed out (1031) can no longer happen: the
+/// five seconds a transaction can live, at a million versions per second, and one more for the clocks between.
+pub const TRANSACTION_LIFE_VERSIONS: Version = 6_000_000;
+
+/// Journal entries looked at per page.
+const PAGE_ENTRIES: usize = 512;
+
+/// The stamp of the commit of batch `id`, decided at read version `decided_at`, or `None` where it is not in the
+/// journal as of this transaction's read version.
+///
+/// Call it in a transaction begun after the commit's unknown result (1021, 1039), or at a read version more than
+/// [`TRANSACTION_LIFE_VERSIONS`] past `decided_at` after a 1031: only then is `None` the answer that it never happened.
+pub async fn placement_find(
+    tx: &Transaction,
+    space: &CellSpace,
+    store_epoch: u64,
+    decided_at: Version,
+    id: RequestId,
+) -> StoreResult<Option<Versionstamp>> {
+    let mut after = Cursor { store_epoch, stamp: Versionstamp::new(decided_at, u16::MAX) };
+    loop {
+        let page = journal_tail(tx, space, after, PAGE_ENTRIES).await?;
+        if let Some((cursor, _)) = page.entries.iter().find(|(_, entry)| entry.request == id) {
+            return Ok(Some(cursor.stamp));
+        }
+        if !page.more {
+            return Ok(None);
+        }
+        after = page.next;
+    }
+}

@@ -1,0 +1,108 @@
+//! What is left of a batch after a conflict, over the values of a fresh tail.
+
+use std::collections::BTreeSet;
+
+use borough_model::job::{JobRow, JobState};
+use borough_model::node::{NodeAlloc, NodeRow};
+use borough_model::task::TaskRow;
+use borough_model::{JobId, NodeId, RequestId, TaskId};
+
+use super::conflict::losers_with_units;
+use super::{Eviction, Placement, PlacementBatch, PlacementNode};
+
+/// What a worker knows after a fresh tail.
+pub trait PlacementView {
+    /// A node's row and what is committed on it.
+    fn node(&self, node: NodeId) -> Option<(&NodeRow, &NodeAlloc)>;
+    /// A task's row; `None` where there is none.
+    fn task(&self, task: TaskId) -> Option<&TaskRow>;
+    /// A job's row.
+    fn job(&self, job: JobId) -> Option<&JobRow>;
+}
+
+/// What is left of `batch` without `losers` and without whatever `view` shows to be overtaken as well: the same
+/// decisions over fresh values, as a batch of its own (`id`, `at_ms`), to be committed at the version `view` is complete
+/// at. Empty where nothing is left.
+///
+/// A survivor keeps its node only where the node's row is the one it was planned on and what is committed there by now
+/// leaves room for it; everything else is planned anew.
+pub fn placement_survivors(
+    batch: &PlacementBatch,
+    losers: &BTreeSet<TaskId>,
+    view: &impl PlacementView,
+    id: RequestId,
+    at_ms: i64,
+) -> PlacementBatch {
+    let mut losers = losers.clone();
+    let overtaken = batch.placements.iter().filter(|placement| is_overtaken(batch, placement, view));
+    losers.extend(overtaken.map(|placement| placement.row.id));
+    let moved = batch.evictions.iter().filter(|eviction| is_moved(batch, eviction, view));
+    losers.extend(moved.map(|eviction| eviction.preemptor));
+    loop {
+        losers = losers_with_units(batch, losers);
+        let left = without(batch, &losers, view, id, at_ms);
+        match left.allocs_after() {
+            Ok(_) => return left,
+            Err(unfit) => losers.insert(left.placement_for(unfit.task())),
+        };
+    }
+}
+
+/// Whether the task, its job or its node is no longer what the placement was planned on.
+fn is_overtaken(batch: &PlacementBatch, placement: &Placement, view: &impl PlacementView) -> bool {
+    let row = &placement.row;
+    let job_wants = view.job(row.id.job).is_some_and(|job| {
+        job.state == JobState::Running && row.id.index < job.count && row.spec_version == job.spec_version
+    });
+    let node_same = row.node.is_some_and(|node| is_node_same(batch, node, view));
+    !job_wants || !node_same || revision_of(view.task(row.id)) != placement.revision_before
+}
+
+/// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait.
+fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl PlacementView) -> bool {
+    let node_same = eviction.node().is_none_or(|node| is_node_same(batch, node, view));
+    !node_same || revision_of(view.task(eviction.row.id)) != eviction.revision_before
+}
+
+fn is_node_same(batch: &PlacementBatch, node: NodeId, view: &impl PlacementView) -> bool {
+    let known = batch.nodes.get(&node).map(|known| known.revision);
+    known.is_some() && known == view.node(node).map(|(row, _)| row.revision)
+}
+
+fn revision_of(row: Option<&TaskRow>) -> u64 {
+    row.map_or(0, |row| row.revision)
+}
+
+/// `batch` without the placements in `losers` and their victims, over fresh values.
+fn without(
+    batch: &PlacementBatch,
+    losers: &BTreeSet<TaskId>,
+    view: &impl PlacementView,
+    id: RequestId,
+    at_ms: i64,
+) -> PlacementBatch {
+    let placements: Vec<Placement> =
+        batch.placements.iter().filter(|placement| !losers.contains(&placement.row.id)).cloned().collect();
+    let evictions: Vec<Eviction> =
+        batch.evictions.iter().filter(|eviction| !losers.contains(&eviction.preemptor)).cloned().collect();
+    let touched = placements.iter().filter_map(|placement| placement.row.node);
+    let touched: BTreeSet<NodeId> = touched.chain(evictions.iter().filter_map(Eviction::node)).collect();
+    let fresh = |node: NodeId| {
+        let (row, alloc) = view.node(node)?;
+        let capacity = row.capacity.clone();
+        Some((node, PlacementNode { revision: row.revision, capacity, alloc: alloc.clone() }))
+    };
+    let units = batch
+        .units
+        .iter()
+        .filter(|unit| placements.iter().any(|placement| placement.row.unit == Some(unit.id)));
+    PlacementBatch {
+        id,
+        lease: batch.lease.clone(),
+        at_ms,
+        nodes: touched.into_iter().filter_map(fresh).collect(),
+        units: units.cloned().collect(),
+        placements,
+        evictions,
+    }
+}
