@@ -1,10 +1,21 @@
 //! A job: what its owner wrote (the spec, cold) and what became of it (the row, hot).
 
+pub mod defaults;
+mod diff;
+mod effective;
+mod machine;
 mod row;
 mod spec;
+mod validate;
 
+pub use defaults::band;
+pub use diff::{ChangeClass, FieldChange, change_class, spec_diff, spec_value};
+pub use machine::{
+    AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
+};
 pub use row::{JobOutcome, JobRow, JobState};
 pub use spec::{
     After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, LogSpec,
     PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
 };
+pub use validate::{COUNT_MAX, FieldError, Note, SPEC_BYTES_MAX, count_check, priority_check};

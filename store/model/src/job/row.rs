@@ -1,12 +1,12 @@
-//! The hot row of a job: the gate every placement guards on, and the counts people ask for first.
+//! The hot row of a job: what is wanted of it, and the counts people ask for first.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, Name, RequestId};
 
-/// What a job is now. Stored as its gate: every stop, shrink and spec change writes it, growth does too but guards of
-/// placements of lower indexes stay right, since a gate only has to fail those whose task may no longer be wanted.
+/// What a job is now. The gate that placements guard on is a key of its own: only what can make a placement in flight
+/// wrong writes it ([`super::JobTransition::gate`]).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct JobRow {
     /// The job.

@@ -1,0 +1,122 @@
+//! What a job has where its file says nothing.
+
+use crate::id::Name;
+use crate::job::{Band, HealthCheck, JobKind, JobSpec, LogSpec, Probe, RestartMode, RestartSpec, TaskSpec};
+use crate::resource::Resources;
+
+/// Milliseconds between SIGTERM and SIGKILL: 5 s.
+pub const GRACE_MS: u64 = 5_000;
+/// Milliseconds between the withdrawal of an endpoint and SIGTERM: none. Jobs behind load balancers set it.
+pub const DRAIN_DELAY_MS: u64 = 0;
+/// Bytes of a log file: 10 MiB.
+pub const LOG_FILE_BYTES_MAX: u64 = 10 << 20;
+/// Log files kept per stream.
+pub const LOG_FILES_MAX: u32 = 3;
+/// Share of traffic.
+pub const WEIGHT: u32 = 1;
+/// Thousandths of a core.
+pub const CPU_MILLIS: u64 = 100;
+/// Bytes of memory: 64 MiB.
+pub const MEMORY_BYTES: u64 = 64 << 20;
+/// Priority of a service: production.
+pub const PRIORITY_SERVICE: u32 = 200;
+/// Priority of a batch job: batch.
+pub const PRIORITY_BATCH: u32 = 100;
+/// Milliseconds between probes.
+pub const PROBE_INTERVAL_MS: u64 = 5_000;
+/// Milliseconds a probe may take.
+pub const PROBE_TIMEOUT_MS: u64 = 2_000;
+/// Failures in a row that restart a task.
+pub const PROBE_FAILURES_MAX: u32 = 3;
+/// Milliseconds after the start in which failures are not counted.
+pub const PROBE_INITIAL_GRACE_MS: u64 = 10_000;
+
+impl Default for LogSpec {
+    /// 10 MiB × 3 files per stream.
+    fn default() -> Self {
+        Self { file_bytes_max: LOG_FILE_BYTES_MAX, files_max: LOG_FILES_MAX }
+    }
+}
+
+impl RestartSpec {
+    /// A service starts again after every exit, without end; a batch task after failures, three times. Both pause
+    /// half a second first, then twice as long each time up to a minute, and begin anew after two minutes of life.
+    pub fn for_kind(kind: JobKind) -> Self {
+        let (mode, attempts_max) = match kind {
+            JobKind::Service => (RestartMode::Always, None),
+            JobKind::Batch => (RestartMode::OnFailure, Some(3)),
+        };
+        Self { mode, attempts_max, backoff_initial_ms: 500, backoff_max_ms: 60_000, reset_after_ms: 120_000 }
+    }
+}
+
+impl HealthCheck {
+    /// The check with the default timing.
+    pub fn of(probe: Probe) -> Self {
+        Self {
+            probe,
+            interval_ms: PROBE_INTERVAL_MS,
+            timeout_ms: PROBE_TIMEOUT_MS,
+            failures_max: PROBE_FAILURES_MAX,
+            initial_grace_ms: PROBE_INITIAL_GRACE_MS,
+        }
+    }
+}
+
+impl TaskSpec {
+    /// A task that runs `command` with every default: a tenth of a core, 64 MiB, no ports, no health check.
+    pub fn of(command: Vec<String>) -> Self {
+        let resources =
+            Resources { cpu_millis: CPU_MILLIS, memory_bytes: MEMORY_BYTES, ..Resources::default() };
+        Self {
+            command,
+            environment: Default::default(),
+            working_directory: None,
+            resources,
+            ports: Vec::new(),
+            health: None,
+            grace_ms: GRACE_MS,
+            log: LogSpec::default(),
+            weight: WEIGHT,
+        }
+    }
+}
+
+impl JobSpec {
+    /// A job of one task that runs `command`, with every default.
+    pub fn defaults(user: Name, name: Name, kind: JobKind, command: Vec<String>) -> Self {
+        Self {
+            user,
+            name,
+            kind,
+            priority: match kind {
+                JobKind::Service => PRIORITY_SERVICE,
+                JobKind::Batch => PRIORITY_BATCH,
+            },
+            count: 1,
+            min_member: 1,
+            after: Vec::new(),
+            constraints: Vec::new(),
+            spread: Vec::new(),
+            task: TaskSpec::of(command),
+            overrides: Default::default(),
+            restart: RestartSpec::for_kind(kind),
+            drain_delay_ms: DRAIN_DELAY_MS,
+            lost_after_ms: None,
+            labels: Default::default(),
+        }
+    }
+}
+
+/// The highest priority.
+pub const PRIORITY_MAX: u32 = 399;
+
+/// The band of a priority; those above the highest count as monitoring.
+pub fn band(priority: u32) -> Band {
+    match priority {
+        0..=99 => Band::BestEffort,
+        100..=199 => Band::Batch,
+        200..=299 => Band::Production,
+        300.. => Band::Monitoring,
+    }
+}

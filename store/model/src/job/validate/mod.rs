@@ -1,0 +1,161 @@
+//! Whether a spec can be admitted. Every field that cannot is named, with what it has and what would be accepted, all
+//! at once: nobody should mend a job file one error at a time.
+
+mod field;
+mod placement;
+mod task;
+
+use std::fmt;
+
+use super::defaults::PRIORITY_MAX;
+use super::{JobSpec, RestartMode, RestartSpec};
+use crate::resource::resources_multiply;
+use field::Fields;
+
+/// Most tasks of a job. A job's rows are listed, stopped and counted together; ten transactions of ten thousand rows
+/// still do that. Larger work is several jobs.
+pub const COUNT_MAX: u32 = 100_000;
+/// Most bytes of a spec as it is stored: it fits into one value of the store (100 kB) with room for what is added.
+pub const SPEC_BYTES_MAX: usize = 90_000;
+/// Most milliseconds of any delay, pause or grace: an hour.
+pub const DELAY_MS_MAX: u64 = 3_600_000;
+/// Most jobs a job waits for.
+pub const AFTER_MAX: usize = 32;
+/// Most labels.
+pub const LABELS_MAX: usize = 64;
+
+/// A field that cannot be admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {value}; accepted: {accepted}")]
+pub struct FieldError {
+    /// Where: `task.ports[1].name`.
+    pub path: String,
+    /// What it has, cut where it is long.
+    pub value: String,
+    /// What would be accepted.
+    pub accepted: String,
+}
+
+/// Something that is accepted but may surprise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The field.
+    pub path: String,
+    /// What follows from it.
+    pub message: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl JobSpec {
+    /// Checks everything an admission needs that follows from the spec alone.
+    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+        let mut fields = Fields::default();
+        job_check(&mut fields, self);
+        count_fields(&mut fields, self.count, self.min_member);
+        restart_check(&mut fields, &self.restart);
+        placement::after_check(&mut fields, self);
+        placement::constraints_check(&mut fields, &self.constraints);
+        placement::spread_check(&mut fields, &self.spread);
+        task::task_check(&mut fields, &self.task);
+        task::overrides_check(&mut fields, self);
+        size_check(&mut fields, self);
+        fields.done()
+    }
+
+    /// What is accepted but may surprise.
+    pub fn notes(&self) -> Vec<Note> {
+        let fixed = self.task.ports.iter().enumerate().filter(|(_, port)| port.number.is_some());
+        let note = |(at, _)| Note {
+            path: format!("task.ports[{at}].number"),
+            message: format!(
+                "a fixed port: at most one of the {} tasks fits on a node, and none while it cools down",
+                self.count
+            ),
+        };
+        if self.count > 1 { fixed.map(note).collect() } else { Vec::new() }
+    }
+}
+
+/// Checks a count alone, as scaling does: `min_member` is that of the spec in force.
+pub fn count_check(count: u32, min_member: u32) -> Result<(), Vec<FieldError>> {
+    let mut fields = Fields::default();
+    count_fields(&mut fields, count, min_member);
+    fields.done()
+}
+
+/// Checks a priority alone.
+pub fn priority_check(priority: u32) -> Result<(), Vec<FieldError>> {
+    let mut fields = Fields::default();
+    priority_field(&mut fields, priority);
+    fields.done()
+}
+
+fn count_fields(fields: &mut Fields, count: u32, min_member: u32) {
+    let accepted = format!("0 to {COUNT_MAX} tasks; larger work is several jobs");
+    fields.require(count <= COUNT_MAX, "count", count, accepted);
+    let fits = count == 0 || min_member <= count.max(1);
+    fields.require(fits, "min_member", min_member, format!("at most the count, {count}; 0 or 1 is no gang"));
+}
+
+fn priority_field(fields: &mut Fields, priority: u32) {
+    let accepted = "0 to 399 (best effort 0–99, batch 100–199, production 200–299, monitoring 300–399)";
+    fields.require(priority <= PRIORITY_MAX, "priority", priority, accepted);
+}
+
+fn job_check(fields: &mut Fields, spec: &JobSpec) {
+    priority_field(fields, spec.priority);
+    fields.delay("drain_delay_ms", spec.drain_delay_ms, 0);
+    if let Some(lost_after_ms) = spec.lost_after_ms {
+        fields.require(
+            (1_000..=24 * DELAY_MS_MAX).contains(&lost_after_ms),
+            "lost_after_ms",
+            lost_after_ms,
+            "1,000 to 86,400,000 milliseconds",
+        );
+    }
+    fields.require(
+        spec.labels.len() <= LABELS_MAX,
+        "labels",
+        format!("{} labels", spec.labels.len()),
+        format!("at most {LABELS_MAX}"),
+    );
+    for (key, value) in &spec.labels {
+        fields.key(&format!("labels[{key:?}]"), key);
+        fields.line(&format!("labels[{key:?}]"), value);
+    }
+}
+
+fn restart_check(fields: &mut Fields, restart: &RestartSpec) {
+    if restart.mode == RestartMode::Never {
+        return;
+    }
+    fields.delay("restart.backoff_initial_ms", restart.backoff_initial_ms, 10);
+    fields.delay("restart.backoff_max_ms", restart.backoff_max_ms, 10);
+    fields.require(
+        restart.backoff_initial_ms <= restart.backoff_max_ms,
+        "restart.backoff_max_ms",
+        restart.backoff_max_ms,
+        format!("at least backoff_initial_ms, {}", restart.backoff_initial_ms),
+    );
+}
+
+fn size_check(fields: &mut Fields, spec: &JobSpec) {
+    match minicbor::to_vec(spec) {
+        Ok(bytes) => fields.require(
+            bytes.len() <= SPEC_BYTES_MAX,
+            "(the whole spec)",
+            format!("{} bytes", bytes.len()),
+            format!("at most {SPEC_BYTES_MAX} bytes as stored; give large data to tasks as files"),
+        ),
+        Err(error) => fields.refuse("(the whole spec)", error, "what can be stored"),
+    }
+    let tasks = spec.count.min(COUNT_MAX);
+    if let Err(error) = resources_multiply(&spec.task.resources, tasks) {
+        fields.refuse("task.resources", error, "amounts whose sum over all tasks can be counted");
+    }
+}

@@ -1,0 +1,144 @@
+//! What a task runs and needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::field::Fields;
+use crate::id::Name;
+use crate::job::{HealthCheck, JobSpec, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
+use crate::resource::Resources;
+
+/// Lowest fixed port: those below need privileges.
+pub(super) const FIXED_PORT_MIN: u16 = 1024;
+/// Most ports of a task.
+const PORTS_MAX: usize = 32;
+/// Least memory of a task, in bytes: with less, the kernel ends a process before it has begun.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
+pub(super) fn task_check(fields: &mut Fields, task: &TaskSpec) {
+    command_check(fields, "task.command", &task.command);
+    environment_check(fields, "task.environment", &task.environment);
+    if let Some(directory) = &task.working_directory {
+        let fine = directory.starts_with('/') && !directory.contains('\0');
+        fields.require(fine, "task.working_directory", format!("{directory:?}"), "an absolute path");
+    }
+    resources_check(fields, "task.resources", &task.resources);
+    ports_check(fields, &task.ports);
+    if let Some(health) = &task.health {
+        health_check(fields, health, &task.ports);
+    }
+    fields.delay("task.grace_ms", task.grace_ms, 0);
+    log_check(fields, &task.log);
+    weight_check(fields, "task.weight", task.weight);
+}
+
+pub(super) fn overrides_check(fields: &mut Fields, spec: &JobSpec) {
+    for (&index, own) in &spec.overrides {
+        let path = format!("overrides[{index}]");
+        let accepted = format!("indexes below the count, {}", spec.count);
+        fields.require(index < spec.count, &path, index, accepted);
+        override_check(fields, &path, own);
+    }
+}
+
+fn override_check(fields: &mut Fields, path: &str, own: &TaskOverride) {
+    if let Some(command) = &own.command {
+        command_check(fields, &format!("{path}.command"), command);
+    }
+    for (at, argument) in own.arguments.iter().enumerate() {
+        fields.argument(&format!("{path}.arguments[{at}]"), argument);
+    }
+    environment_check(fields, &format!("{path}.environment"), &own.environment);
+    if let Some(resources) = &own.resources {
+        resources_check(fields, &format!("{path}.resources"), resources);
+    }
+    if let Some(weight) = own.weight {
+        weight_check(fields, &format!("{path}.weight"), weight);
+    }
+}
+
+fn command_check(fields: &mut Fields, path: &str, command: &[String]) {
+    let program = command.first().map_or("", String::as_str);
+    fields.require(!program.is_empty(), path, format!("{command:?}"), "a program and its arguments");
+    for (at, argument) in command.iter().enumerate() {
+        fields.argument(&format!("{path}[{at}]"), argument);
+    }
+}
+
+fn environment_check(fields: &mut Fields, path: &str, environment: &BTreeMap<String, String>) {
+    for (name, value) in environment {
+        let path = format!("{path}[{name:?}]");
+        fields.variable(&path, name);
+        fields.argument(&path, value);
+    }
+}
+
+fn resources_check(fields: &mut Fields, path: &str, resources: &Resources) {
+    // What takes nothing could be placed on one node without end.
+    fields.require(resources.cpu_millis > 0, &format!("{path}.cpu"), 0, "at least one thousandth of a core");
+    let memory = resources.memory_bytes;
+    fields.require(memory >= MEMORY_BYTES_MIN, &format!("{path}.memory"), memory, "at least 1MiB");
+    for (kind, &millis) in &resources.device_millis {
+        let path = format!("{path}.devices[{kind:?}]");
+        fields.key(&path, kind);
+        let whole_or_share = millis > 0 && (millis <= 1000 || millis % 1000 == 0);
+        let accepted = "whole devices, or a share of one such as 0.5";
+        fields.require(whole_or_share, &path, crate::resource::device_display(millis), accepted);
+    }
+}
+
+fn ports_check(fields: &mut Fields, ports: &[PortSpec]) {
+    let count = format!("{} ports", ports.len());
+    fields.require(ports.len() <= PORTS_MAX, "task.ports", count, format!("at most {PORTS_MAX}"));
+    let mut names = BTreeSet::new();
+    let mut numbers = BTreeSet::new();
+    for (at, port) in ports.iter().enumerate() {
+        let name_path = format!("task.ports[{at}].name");
+        fields.require(names.insert(&port.name), &name_path, &port.name, "each name once");
+        let Some(number) = port.number else { continue };
+        let number_path = format!("task.ports[{at}].number");
+        let accepted = "1024 to 65535 (lower ones are reserved), or none: the scheduler hands one out";
+        fields.require(number >= FIXED_PORT_MIN, &number_path, number, accepted);
+        fields.require(numbers.insert(number), &number_path, number, "each number once");
+    }
+}
+
+fn health_check(fields: &mut Fields, health: &HealthCheck, ports: &[PortSpec]) {
+    match &health.probe {
+        Probe::Http { port, path } => {
+            probe_port_check(fields, port, ports);
+            let fine = path.starts_with('/') && path.chars().all(|each| each.is_ascii_graphic());
+            let accepted = "a path such as /healthz, in printable ASCII without spaces";
+            fields.require(fine, "task.health.http.path", format!("{path:?}"), accepted);
+        }
+        Probe::Tcp { port } => probe_port_check(fields, port, ports),
+        Probe::Command { command } => command_check(fields, "task.health.command", command),
+    }
+    fields.delay("task.health.interval_ms", health.interval_ms, 100);
+    let fine = (1..=health.interval_ms).contains(&health.timeout_ms);
+    let accepted = format!("1 to the interval, {} milliseconds", health.interval_ms);
+    fields.require(fine, "task.health.timeout_ms", health.timeout_ms, accepted);
+    let failures = health.failures_max;
+    fields.require((1..=1000).contains(&failures), "task.health.failures_max", failures, "1 to 1000");
+    fields.delay("task.health.initial_grace_ms", health.initial_grace_ms, 0);
+}
+
+fn probe_port_check(fields: &mut Fields, port: &Name, ports: &[PortSpec]) {
+    let declared: Vec<&str> = ports.iter().map(|each| each.name.as_str()).collect();
+    let accepted = match declared.is_empty() {
+        true => "a port of the task, which has none".to_owned(),
+        false => format!("one of the task's ports: {}", declared.join(", ")),
+    };
+    fields.require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
+}
+
+fn log_check(fields: &mut Fields, log: &LogSpec) {
+    let bytes = log.file_bytes_max;
+    let fine = (4 << 10..=1 << 30).contains(&bytes);
+    fields.require(fine, "task.log.file_bytes_max", bytes, "4KiB to 1GiB");
+    let files = log.files_max;
+    fields.require((1..=100).contains(&files), "task.log.files_max", files, "1 to 100");
+}
+
+fn weight_check(fields: &mut Fields, path: &str, weight: u32) {
+    fields.require((1..=255).contains(&weight), path, weight, "1 to 255");
+}
