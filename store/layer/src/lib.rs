@@ -21,6 +21,9 @@ pub mod quota;
 pub mod request;
 pub mod task;
 
+#[cfg(test)]
+mod testing;
+
 pub use error::{StoreError, StoreResult};
 pub use journal::{Change, ChangeSet, Cursor};
 pub use keys::{CellSpace, Key, KeyKind, Prefix};

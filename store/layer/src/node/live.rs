@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::NodeId;
-use borough_model::node::{NodeLive, NodeRow, NodeState};
+use borough_model::node::{NodeEvent, NodeLive, NodeRow, NodeState};
 
-use super::step::{node_change, node_read};
+use super::step::{node_event, node_read};
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeLiveKey, Prefix, RangeOptions};
@@ -53,6 +53,6 @@ pub async fn node_declare_lost(
     if row.state == NodeState::Lost {
         return Ok(DeclaredLost::Before(row));
     }
-    let row = node_change(tx, changes, node, |row| row.state = NodeState::Lost).await?;
-    Ok(DeclaredLost::Lost(row))
+    let transition = node_event(tx, changes, node, &NodeEvent::DeclaredLost).await?;
+    Ok(DeclaredLost::Lost(transition.row))
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
-use borough_model::node::{NodeAlloc, NodeRow, NodeState};
-use borough_model::{Delta, Name, NodeId};
+use borough_model::node::{
+    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, node_alloc_touch, node_new,
+    node_transition,
+};
+use borough_model::{Delta, Name, NodeId, TaskId};
 
-use super::decide::{NodeRegistration, Registered, registration_decide};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
@@ -14,38 +16,57 @@ use crate::keys::{
     RangeOptions,
 };
 
+/// What a registration came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// The row in force. While it is `Recovering` the node takes no tasks: apply the agent's full report first.
+    pub row: NodeRow,
+    /// Whether the node is new to the store.
+    pub created: bool,
+    /// Whether it was declared lost: its old tasks may be placed elsewhere and it must be told which to stop.
+    pub returning: bool,
+    /// Whether it runs in another boot than when it last registered: no process of before lives.
+    pub rebooted: bool,
+    /// Whether anything was written.
+    pub changed: bool,
+}
+
 /// Registers a node: by its name it keeps its id, what operators set, and what is committed on it. Repeating a
-/// registration writes nothing. `id` is a new one, used where the name is new; a random one that was used already
-/// is refused.
+/// registration writes nothing. `id` is a new one, used where the name is new; one that is in use is refused.
 pub async fn node_register(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    registration: &NodeRegistration,
+    name: &Name,
+    facts: &NodeFacts,
     id: NodeId,
 ) -> StoreResult<Registered> {
     let space = changes.space().clone();
-    let name_key = NodeNameKey { name: registration.name.clone() };
-    let before = match keys::read(tx, &space, &name_key).await? {
-        Some(known) => Some(node_read(tx, &space, known).await?),
-        None => None,
-    };
-    let registered = registration_decide(before.as_ref(), registration, id, changes.at_ms());
-    if registered.created {
-        if keys::read(tx, &space, &NodeKey { node: id }).await?.is_some() {
-            return Err(StoreError::AlreadyExists { what: format!("node {id}") });
-        }
-        keys::write(tx, &space, &name_key, &id)?;
+    let name_key = NodeNameKey { name: name.clone() };
+    if let Some(known) = keys::read(tx, &space, &name_key).await? {
+        let before = node_read(tx, &space, known).await?;
+        let event = NodeEvent::Registered(Box::new(facts.clone()));
+        let NodeTransition { row, changed, rebooted } = node_event(tx, changes, known, &event).await?;
+        let returning = before.state == NodeState::Lost;
+        return Ok(Registered { row, created: false, returning, rebooted, changed });
     }
-    if registered.changed {
-        node_write(tx, changes, &registered.row).await?;
+    if keys::read(tx, &space, &NodeKey { node: id }).await?.is_some() {
+        return Err(StoreError::AlreadyExists { what: format!("node {id}") });
     }
-    Ok(registered)
+    let row = node_new(id, name.clone(), facts.clone(), changes.at_ms());
+    keys::write(tx, &space, &name_key, &id)?;
+    node_write(tx, changes, &row).await?;
+    Ok(Registered { row, created: true, returning: false, rebooted: false, changed: true })
 }
 
 /// The row of `node`, with a read conflict.
 pub async fn node_read(tx: &Transaction, space: &CellSpace, node: NodeId) -> StoreResult<NodeRow> {
     let row = keys::read(tx, space, &NodeKey { node }).await?;
     row.ok_or_else(|| StoreError::not_found(format!("node {node}")))
+}
+
+/// What is committed on `node`, with a read conflict; nothing where it has no key yet.
+pub async fn node_alloc_read(tx: &Transaction, space: &CellSpace, node: NodeId) -> StoreResult<NodeAlloc> {
+    Ok(keys::read(tx, space, &NodeAllocKey { node }).await?.unwrap_or_default())
 }
 
 /// The row of the node called `name`, with read conflicts.
@@ -61,46 +82,41 @@ pub async fn node_list(tx: &Transaction, space: &CellSpace) -> StoreResult<Vec<N
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Changes a node's row: counts its revision, and bumps the node's token. What `edit` leaves alike writes nothing.
-pub async fn node_change(
+/// Tasks charged to `node`, with read conflicts.
+pub async fn node_tasks(tx: &Transaction, space: &CellSpace, node: NodeId) -> StoreResult<Vec<TaskId>> {
+    let prefix = Prefix::<NodeTaskKey>::of(&node);
+    let rows = keys::range(tx, space, &prefix, RangeOptions::default()).await?;
+    Ok(rows.into_iter().map(|(key, ())| key.task()).collect())
+}
+
+/// Applies an event to a node's row; where it changes, its token is bumped too. Otherwise nothing is written.
+pub async fn node_event(
     tx: &Transaction,
     changes: &mut ChangeSet,
     node: NodeId,
-    edit: impl FnOnce(&mut NodeRow),
-) -> StoreResult<NodeRow> {
+    event: &NodeEvent,
+) -> StoreResult<NodeTransition> {
     let before = node_read(tx, changes.space(), node).await?;
-    let mut row = before.clone();
-    edit(&mut row);
-    if row == before {
-        return Ok(before);
+    let transition = node_transition(&before, event, changes.at_ms());
+    if transition.changed {
+        node_write(tx, changes, &transition.row).await?;
     }
-    row.revision = before.revision.saturating_add(1);
-    row.changed_ms = changes.at_ms();
-    node_write(tx, changes, &row).await?;
-    Ok(row)
+    Ok(transition)
 }
 
 /// Takes no new tasks from now on; those that run stay.
 pub async fn node_cordon(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
-    node_change(tx, changes, node, |row| row.schedulable = false).await
+    Ok(node_event(tx, changes, node, &NodeEvent::Cordon).await?.row)
 }
 
 /// Takes tasks again: ends a cordon and a drain.
 pub async fn node_uncordon(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
-    let edit = |row: &mut NodeRow| {
-        row.schedulable = true;
-        row.draining = false;
-    };
-    node_change(tx, changes, node, edit).await
+    Ok(node_event(tx, changes, node, &NodeEvent::Uncordon).await?.row)
 }
 
 /// Is to be emptied: takes no new tasks, and those that run are moved by the cell's controller.
 pub async fn node_drain(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
-    let edit = |row: &mut NodeRow| {
-        row.schedulable = false;
-        row.draining = true;
-    };
-    node_change(tx, changes, node, edit).await
+    Ok(node_event(tx, changes, node, &NodeEvent::Drain).await?.row)
 }
 
 /// Sets labels, and removes those given without a value.
@@ -110,25 +126,25 @@ pub async fn node_labels_set(
     node: NodeId,
     labels: &BTreeMap<String, Option<String>>,
 ) -> StoreResult<NodeRow> {
-    let edit = |row: &mut NodeRow| {
-        for (key, value) in labels {
-            match value {
-                Some(value) => row.labels.insert(key.clone(), value.clone()),
-                None => row.labels.remove(key),
-            };
-        }
-    };
-    node_change(tx, changes, node, edit).await
+    let mut all = node_read(tx, changes.space(), node).await?.labels;
+    for (key, value) in labels {
+        match value {
+            Some(value) => all.insert(key.clone(), value.clone()),
+            None => all.remove(key),
+        };
+    }
+    Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(all)).await?.row)
 }
 
-/// A recovering node has ended what it must: it takes tasks again. Others stay as they are.
-pub async fn node_recovered(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
-    let edit = |row: &mut NodeRow| {
-        if row.state == NodeState::Recovering {
-            row.state = NodeState::Ready;
-        }
-    };
-    node_change(tx, changes, node, edit).await
+/// The agent's full report was applied: a recovering node with nothing old left takes tasks again.
+pub async fn node_reported(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    lost_tasks: u32,
+    stale_lives: u32,
+) -> StoreResult<NodeRow> {
+    Ok(node_event(tx, changes, node, &NodeEvent::Reported { lost_tasks, stale_lives }).await?.row)
 }
 
 /// Forgets a node, for good: a node of its name that comes later is another one. Refused while tasks are charged
@@ -136,9 +152,8 @@ pub async fn node_recovered(tx: &Transaction, changes: &mut ChangeSet, node: Nod
 pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
     let space = changes.space().clone();
     let row = node_read(tx, &space, node).await?;
-    if row.schedulable && row.state == NodeState::Ready {
-        let reason = format!("node {} takes tasks: drain it first", row.name);
-        return Err(StoreError::refused(reason));
+    if row.schedulable && row.state != NodeState::Lost {
+        return Err(StoreError::refused(format!("node {} takes tasks: drain it first", row.name)));
     }
     let options = RangeOptions { limit: 1, ..RangeOptions::default() };
     let charged = keys::range::<NodeTaskKey>(tx, &space, &Prefix::of(&node), options).await?;
@@ -170,9 +185,7 @@ pub fn node_alloc_write(
 
 /// Writes a row and bumps the node's token.
 async fn node_write(tx: &Transaction, changes: &mut ChangeSet, row: &NodeRow) -> StoreResult<()> {
-    let alloc = keys::read(tx, changes.space(), &NodeAllocKey { node: row.id }).await?;
-    let mut alloc = alloc.unwrap_or_default();
-    alloc.epoch = alloc.epoch.saturating_add(1);
+    let alloc = node_alloc_touch(&node_alloc_read(tx, changes.space(), row.id).await?);
     keys::write(tx, changes.space(), &NodeKey { node: row.id }, row)?;
     changes.push(Delta::Node { row: row.clone() });
     node_alloc_write(tx, changes, row.id, &alloc)

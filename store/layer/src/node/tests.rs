@@ -1,0 +1,169 @@
+//! Nodes against a store: identity, tokens, loss and beats, removal.
+
+use std::collections::BTreeMap;
+
+use borough_model::node::{NodeFacts, NodeLive, NodeState};
+use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
+
+use super::*;
+use crate::error::StoreError;
+use crate::journal::{Cursor, journal_tail};
+use crate::keys::{self, NodeTaskKey};
+use crate::testing::{TestCell, change, name};
+
+fn facts() -> NodeFacts {
+    NodeFacts {
+        capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_999,
+        attributes: BTreeMap::from([("rack".to_owned(), "r1".to_owned())]),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+    }
+}
+
+async fn register(cell: &TestCell, text: &str, facts: &NodeFacts, id: u64) -> Registered {
+    let change = change(u128::from(id), "node_register");
+    let registering = cell
+        .change(change, async |tx, changes| node_register(tx, changes, &name(text), facts, NodeId(id)).await);
+    registering.await.unwrap()
+}
+
+async fn epoch(cell: &TestCell, node: NodeId) -> u64 {
+    cell.run(async |tx| node_alloc_read(&tx, &cell.space, node).await).await.unwrap().epoch
+}
+
+#[tokio::test]
+async fn a_node_is_known_again_by_its_name() {
+    let cell = TestCell::new().await;
+    let first = register(&cell, "n1", &facts(), 7).await;
+    assert!(first.created && first.changed && first.row.state == NodeState::Recovering);
+    assert_eq!(epoch(&cell, NodeId(7)).await, 1);
+    let again = register(&cell, "n1", &facts(), 8).await;
+    assert!(!again.created && !again.changed && again.row == first.row);
+    assert_eq!(epoch(&cell, NodeId(7)).await, 1, "nothing was written");
+    let booted = NodeFacts { boot_id: "boot-2".to_owned(), ..facts() };
+    let booted = register(&cell, "n1", &booted, 9).await;
+    assert!(booted.rebooted && booted.row.id == NodeId(7));
+    assert_eq!(epoch(&cell, NodeId(7)).await, 2);
+}
+
+#[tokio::test]
+async fn an_id_in_use_is_refused_for_another_name() {
+    let cell = TestCell::new().await;
+    register(&cell, "n1", &facts(), 7).await;
+    let clash = cell.change(change(2, "node_register"), async |tx, changes| {
+        node_register(tx, changes, &name("n2"), &facts(), NodeId(7)).await
+    });
+    assert!(matches!(clash.await, Err(StoreError::AlreadyExists { .. })));
+}
+
+#[tokio::test]
+async fn every_change_of_the_row_moves_the_token_and_the_journal() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    cell.change(change(2, "node_reported"), async |tx, changes| node_reported(tx, changes, node, 0, 0).await)
+        .await
+        .unwrap();
+    let cordon = async |tx: &borough_kv::Transaction, changes: &mut crate::ChangeSet| {
+        node_cordon(tx, changes, node).await
+    };
+    let row = cell.change(change(3, "node_cordon"), cordon).await.unwrap();
+    assert!(!row.schedulable && row.state == NodeState::Ready);
+    assert_eq!(epoch(&cell, node).await, 3);
+    cell.change(change(4, "node_cordon"), cordon).await.unwrap();
+    assert_eq!(epoch(&cell, node).await, 3, "cordoning twice is cordoning once");
+    let page =
+        cell.run(async |tx| journal_tail(&tx, &cell.space, Cursor::start(1), 100).await).await.unwrap();
+    let actions: Vec<_> = page.entries.iter().map(|(_, entry)| entry.action.as_str()).collect();
+    assert_eq!(actions, ["node_register", "node_reported", "node_cordon"]);
+    let last = &page.entries[2].1.deltas;
+    assert!(matches!(&last[..], [Delta::Node { row }, Delta::NodeAlloc { alloc, .. }]
+        if row.revision == 3 && alloc.epoch == 3));
+}
+
+#[tokio::test]
+async fn a_beat_voids_a_declaration_of_loss() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let live = |beat| NodeLive { beat, gateway: "g1".to_owned(), session: 1, report_revision: 0 };
+    let renew = async |beat| {
+        let beats = BTreeMap::from([(node, live(beat))]);
+        cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
+    };
+    let declare = async |observed: NodeLive| {
+        let declaring = cell.change(change(9, "node_declare_lost"), async |tx, changes| {
+            node_declare_lost(tx, changes, node, Some(&observed)).await
+        });
+        declaring.await.unwrap()
+    };
+    renew(1).await;
+    renew(2).await;
+    assert_eq!(declare(live(1)).await, DeclaredLost::Beaten);
+    let DeclaredLost::Lost(row) = declare(live(2)).await else { panic!("silent since beat 2") };
+    assert_eq!(row.state, NodeState::Lost);
+    assert!(matches!(declare(live(2)).await, DeclaredLost::Before(_)));
+    let back = register(&cell, "n1", &facts(), 8).await;
+    assert!(back.returning && back.row.state == NodeState::Recovering && back.row.id == node);
+    let list = cell.run(async |tx| node_live_list(&tx, &cell.space).await).await.unwrap();
+    assert_eq!(list, BTreeMap::from([(node, live(2))]));
+}
+
+/// The declaration reads the lease; a beat that commits in between makes it fail and decide again.
+#[tokio::test]
+async fn a_beat_in_between_fails_the_declaration() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let beats = BTreeMap::from([(node, NodeLive { beat: 5, ..NodeLive::default() })]);
+    let attempts = std::sync::atomic::AtomicU32::new(0);
+    let declaring = cell.change(change(9, "node_declare_lost"), async |tx, changes| {
+        let outcome = node_declare_lost(tx, changes, node, None).await?;
+        if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
+            cell.run(async |other| node_live_renew(&other, &cell.space, &beats)).await?;
+        }
+        Ok(outcome)
+    });
+    assert_eq!(declaring.await.unwrap(), DeclaredLost::Beaten);
+    assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_node_is_removed_only_when_empty_and_closed() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let remove = async || {
+        cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await).await
+    };
+    assert!(matches!(remove().await, Err(StoreError::Refused { .. })), "it takes tasks");
+    cell.change(change(2, "node_drain"), async |tx, changes| node_drain(tx, changes, node).await)
+        .await
+        .unwrap();
+    let task = TaskId { job: JobId(1), index: 0 };
+    cell.run(async |tx| keys::write(&tx, &cell.space, &NodeTaskKey::of(node, task), &())).await.unwrap();
+    let error = remove().await.unwrap_err();
+    assert!(error.to_string().contains("still charged"), "{error}");
+    cell.run(async |tx| keys::clear(&tx, &cell.space, &NodeTaskKey::of(node, task))).await.unwrap();
+    remove().await.unwrap();
+    let gone = cell.run(async |tx| node_by_name(&tx, &cell.space, &name("n1")).await).await;
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })));
+    let again = register(&cell, "n1", &facts(), 8).await;
+    assert!(again.created && again.row.id == NodeId(8), "a new node, with a new id");
+}
+
+#[tokio::test]
+async fn labels_are_set_and_removed() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let set = async |labels: &[(&str, Option<&str>)]| {
+        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), v.map(str::to_owned))).collect();
+        let setting = cell.change(change(3, "node_labels"), async |tx, changes| {
+            node_labels_set(tx, changes, node, &labels).await
+        });
+        setting.await.unwrap().labels
+    };
+    set(&[("a", Some("1")), ("b", Some("2"))]).await;
+    let labels = set(&[("a", None), ("c", Some("3"))]).await;
+    let expected = [("b", "2"), ("c", "3")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert_eq!(labels, BTreeMap::from(expected));
+}

@@ -1,0 +1,71 @@
+//! A store in memory for the crate's own tests, and short forms of what every test needs.
+
+use std::sync::Arc;
+
+use borough_kv::env::{Clock, ManualClock, SeededRng};
+use borough_kv::{Database, EmbeddedEngine, Idempotency, Transaction};
+use borough_model::{Name, RequestId};
+
+use crate::cell::{CellMeta, cell_create};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::{Change, ChangeSet};
+use crate::keys::CellSpace;
+
+/// A store with one open cell, and the clock it runs by.
+pub(crate) struct TestCell {
+    /// The store.
+    pub(crate) db: Database,
+    /// The cell.
+    pub(crate) space: CellSpace,
+    /// The store's clock.
+    #[expect(dead_code, reason = "moved on by the tests of leases and mirrors")]
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+/// A name that is known to be one.
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A change by a test.
+pub(crate) fn change(request: u128, action: &'static str) -> Change {
+    Change { request: RequestId(request), actor: "user/test".to_owned(), action, at_ms: 1_000 }
+}
+
+impl TestCell {
+    /// An open cell called `alpha` in a store of its own.
+    pub(crate) async fn new() -> Self {
+        let clock = ManualClock::at(1_000);
+        let engine = EmbeddedEngine::ephemeral(
+            Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>,
+            SeededRng::shared(7),
+        );
+        let cell = Self { db: Database::new(Arc::new(engine)), space: CellSpace::new(name("alpha")), clock };
+        cell.run(async |tx| cell_create(&tx, &cell.space, &CellMeta::default(), 1_000).await).await.unwrap();
+        cell
+    }
+
+    /// Runs a transaction.
+    pub(crate) async fn run<T>(
+        &self,
+        closure: impl AsyncFn(Transaction) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let closure = &closure;
+        self.db.run("test", Idempotency::Natural, |tx, _| closure(tx)).await
+    }
+
+    /// Runs a transaction that changes something, and appends its entry.
+    pub(crate) async fn change<T>(
+        &self,
+        change: Change,
+        closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        self.run(async |tx| {
+            let mut changes = ChangeSet::begin(&tx, &self.space, &change).await?;
+            let value = closure(&tx, &mut changes).await?;
+            changes.append(&tx)?;
+            Ok::<T, StoreError>(value)
+        })
+        .await
+    }
+}
