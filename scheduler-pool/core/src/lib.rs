@@ -1,1 +1,22 @@
 //! Deciding: snapshot, filters, scores, plans, explanations. Pure.
+//!
+//! A worker applies the journal to a [`Snapshot`], asks [`pending`] what wants a node, lets [`plan`] choose, and commits
+//! what came out. A gateway asks the same code what it would do ([`dry_run`]) and why it does not ([`explain`]). Nothing
+//! here reads a clock, a random source or the network: the same snapshot, time and seed give the same plan.
+
+mod dry_run;
+mod explain;
+mod filter;
+mod pending;
+mod plan;
+mod seed;
+mod settings;
+mod snapshot;
+
+pub use dry_run::{DryRun, DryRunNode, dry_run};
+pub use explain::{Dimension, Explanation, Filter, FilterLoss, NearestFit, Wait, explain};
+pub use pending::{PendingClass, PendingQueue, PendingTask, pending};
+pub use plan::{NodeChange, Placement, Plan, PlanCounters, Recheck, Unplaced, plan, recheck};
+pub use seed::{PLAN_SEED, shard_of};
+pub use settings::{CellSettings, Overcommit, ScoringProfile};
+pub use snapshot::{Applied, NodeView, Snapshot, TaskView};

@@ -1,0 +1,357 @@
+//! Why a task has no node: per filter how many nodes it lost, and what would fit. The filters are those of the plan.
+
+mod nearest;
+mod text;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use borough_model::job::{AfterCondition, Constraint, JobOutcome, JobState};
+use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::filter::{Refusal, Requirement, refusals};
+use crate::pending::gang_queue;
+use crate::plan::{Work, plan};
+use crate::seed::PLAN_SEED;
+use crate::snapshot::{JobEntry, NodeTable, Shape, Snapshot};
+
+/// Why a task has no node.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Reasons that lie in no node. Where there are any but [`Wait::Gang`] and [`Wait::Turn`], nodes were not asked.
+    pub waits: Vec<Wait>,
+    /// How many nodes were asked.
+    pub nodes: u32,
+    /// How many of them would take the task now.
+    pub nodes_fit: u32,
+    /// The others, each counted at the first filter that refuses it, in filter order.
+    pub lost: Vec<FilterLoss>,
+    /// Small changes that would let nodes in, the one that lets in most first.
+    pub nearest: Vec<NearestFit>,
+}
+
+/// A reason to wait that lies in no node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Wait {
+    /// There is no such job here.
+    JobUnknown,
+    /// The job's spec in force has not been seen yet.
+    SpecUnknown,
+    /// It starts after another job of the same user, which has not ended as it must.
+    After {
+        /// That job.
+        job: Name,
+        /// How it must have ended.
+        condition: AfterCondition,
+        /// Whether that job exists.
+        known: bool,
+    },
+    /// All jobs it starts after have ended; it is about to be let go.
+    AfterMet,
+    /// The job is being stopped.
+    JobStopping,
+    /// The job is over.
+    JobEnded {
+        /// How.
+        outcome: JobOutcome,
+    },
+    /// The job has fewer tasks than that.
+    IndexBeyondCount {
+        /// Its desired number of tasks.
+        count: u32,
+    },
+    /// The task failed and is not started again before a moment.
+    BackOff {
+        /// Wall time, milliseconds since 1970.
+        until_ms: i64,
+        /// Failures in a row.
+        failures: u32,
+    },
+    /// The task does not want a node now.
+    State {
+        /// Where it is in its life.
+        state: TaskState,
+        /// The node it is or was on.
+        node: Option<NodeId>,
+    },
+    /// So many members must be placed together.
+    Gang {
+        /// Members that still need a node.
+        needed: u32,
+        /// Members that found one before the first that did not.
+        fitted: u32,
+    },
+    /// So many members must be placed together, and not as many want a node now.
+    GangMembers {
+        /// Members that still need a node.
+        needed: u32,
+    },
+    /// It fits and waits for its turn.
+    Turn,
+}
+
+/// How many nodes a filter lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterLoss {
+    /// The filter.
+    pub filter: Filter,
+    /// Nodes that it was the first to refuse.
+    pub nodes: u32,
+}
+
+/// A filter, with what was asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Filter {
+    /// The node is back after a loss and first ends what it still runs.
+    Recovering,
+    /// The node is lost.
+    Lost,
+    /// An operator keeps new tasks away from the node.
+    Cordoned,
+    /// An operator empties the node.
+    Draining,
+    /// A hard constraint is not met.
+    Constraint {
+        /// It.
+        constraint: Constraint,
+    },
+    /// A fixed port is taken or cools down.
+    PortFixed {
+        /// Its number.
+        number: u16,
+    },
+    /// The node's range has too few free ports.
+    PortsDynamic {
+        /// How many are asked for.
+        asked: u16,
+    },
+    /// The node is too small even when empty.
+    Capacity {
+        /// In this dimension.
+        dimension: Dimension,
+        /// How much is asked for, in the dimension's unit.
+        asked: u64,
+    },
+    /// Too little is free on the node now.
+    Free {
+        /// In this dimension.
+        dimension: Dimension,
+        /// How much is asked for, in the dimension's unit.
+        asked: u64,
+    },
+}
+
+/// A dimension of resources.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dimension {
+    /// In thousandths of a core.
+    Cpu,
+    /// In bytes.
+    Memory,
+    /// In bytes.
+    Disk,
+    /// In bytes per second.
+    DiskRate,
+    /// In bytes per second.
+    NetworkRate,
+    /// In thousandths of a device of this kind.
+    Device(String),
+}
+
+/// A small change that would let nodes in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum NearestFit {
+    /// Asking for less of one dimension: the smallest reduction that fits anywhere.
+    Resource {
+        /// The dimension.
+        dimension: Dimension,
+        /// The most that fits, in the dimension's unit; 0: only without it.
+        at_most: u64,
+        /// How many nodes it then fits.
+        nodes: u32,
+    },
+    /// Asking for fewer ports.
+    Ports {
+        /// The most that a node has free.
+        at_most: u16,
+        /// How many nodes it then fits.
+        nodes: u32,
+    },
+    /// Doing without one filter: dropping the constraint or the fixed port, opening the nodes.
+    Without {
+        /// The filter.
+        filter: Filter,
+        /// How many nodes it then fits.
+        nodes: u32,
+    },
+}
+
+impl Explanation {
+    fn of_wait(wait: Wait) -> Self {
+        Self { waits: vec![wait], ..Self::default() }
+    }
+
+    /// The same for a gang, of which so many members found a node.
+    pub(crate) fn of_gang(mut self, needed: u32, fitted: u32) -> Self {
+        self.waits.push(Wait::Gang { needed, fitted });
+        self
+    }
+}
+
+/// Why task `index` of a job has no node as of `now_ms`, or that it only waits for its turn.
+pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
+    let Some((entry, row)) = snapshot.jobs.get(&job).and_then(|entry| Some((entry, entry.row.as_ref()?)))
+    else {
+        return Explanation::of_wait(Wait::JobUnknown);
+    };
+    let waits = waits(snapshot, entry, row, index, now_ms);
+    if !waits.is_empty() {
+        return Explanation { waits, ..Explanation::default() };
+    }
+    let needed = entry.gang_need();
+    if needed > 0 {
+        return gang_explanation(snapshot, job, needed, now_ms);
+    }
+    let shape = entry.shape_of(index).and_then(|shape| snapshot.shapes.get(shape));
+    let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
+    let explanation = explanation_of_nodes(&Work::new(&snapshot.nodes), shape, now_ms);
+    turn_added(explanation)
+}
+
+fn turn_added(mut explanation: Explanation) -> Explanation {
+    if explanation.nodes_fit > 0 {
+        explanation.waits.push(Wait::Turn);
+    }
+    explanation
+}
+
+/// What keeps a task waiting whatever the nodes.
+fn waits(snapshot: &Snapshot, entry: &JobEntry, row: &JobRow, index: u32, now_ms: i64) -> Vec<Wait> {
+    match row.state {
+        JobState::Stopping => return vec![Wait::JobStopping],
+        JobState::Ended { outcome } => return vec![Wait::JobEnded { outcome }],
+        JobState::Waiting => {
+            let unmet = entry.spec_current().map(|spec| after_unmet(snapshot, spec)).unwrap_or_default();
+            return if unmet.is_empty() { vec![Wait::AfterMet] } else { unmet };
+        }
+        JobState::Running => {}
+    }
+    if index >= row.count {
+        return vec![Wait::IndexBeyondCount { count: row.count }];
+    }
+    if entry.spec_current().is_none() {
+        return vec![Wait::SpecUnknown];
+    }
+    let Some(slot) = entry.task(index) else { return Vec::new() };
+    match slot.state {
+        Some(state) if !slot.open() => vec![Wait::State { state, node: slot.node }],
+        Some(_) if slot.not_before_ms > now_ms => {
+            vec![Wait::BackOff { until_ms: slot.not_before_ms, failures: slot.failures }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The jobs that a spec's job starts after and that have not ended as they must.
+pub(crate) fn after_unmet(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Wait> {
+    let unmet = |after: &borough_model::job::After| {
+        let known = snapshot.job_named(&spec.user, &after.job);
+        let met = known.is_some_and(|row| match (row.state, after.condition) {
+            (JobState::Ended { .. }, AfterCondition::Finished) => true,
+            (JobState::Ended { outcome }, AfterCondition::Succeeded) => outcome == JobOutcome::Succeeded,
+            _ => false,
+        });
+        let wait = Wait::After { job: after.job.clone(), condition: after.condition, known: known.is_some() };
+        (!met).then_some(wait)
+    };
+    spec.after.iter().filter_map(unmet).collect()
+}
+
+/// Plans the gang alone, as the scheduler would, and tells what became of it.
+fn gang_explanation(snapshot: &Snapshot, job: JobId, needed: u32, now_ms: i64) -> Explanation {
+    let Some(queue) = gang_queue(snapshot, job, now_ms) else {
+        return Explanation::of_wait(Wait::GangMembers { needed });
+    };
+    let outcome = plan(snapshot, &queue, now_ms, PLAN_SEED);
+    match outcome.unplaced.into_iter().next() {
+        Some(unplaced) => unplaced.reason,
+        None => Explanation::of_wait(Wait::Turn),
+    }
+}
+
+/// Holds a shape against every node.
+pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) -> Explanation {
+    let requirement = Requirement::of(shape, work.nodes);
+    let mut lost: BTreeMap<Refusal, u32> = BTreeMap::new();
+    let mut nearest = nearest::Search::default();
+    let mut nodes_fit = 0;
+    for &node in &work.nodes.order {
+        let mut heard: SmallVec<[Refusal; 8]> = SmallVec::new();
+        let _ = refusals(work, &requirement, node, now_ms, |refusal| -> ControlFlow<()> {
+            heard.push(refusal);
+            ControlFlow::Continue(())
+        });
+        match heard.first() {
+            Some(first) => *lost.entry(*first).or_default() += 1,
+            None => nodes_fit += 1,
+        }
+        nearest.node_heard(work, &requirement, node, now_ms, &heard);
+    }
+    let loss =
+        |(refusal, nodes)| FilterLoss { filter: filter(refusal, &requirement, shape, work.nodes), nodes };
+    Explanation {
+        waits: Vec::new(),
+        nodes: u32::try_from(work.nodes.count()).unwrap_or(u32::MAX),
+        nodes_fit,
+        lost: lost.into_iter().map(loss).collect(),
+        nearest: nearest.found(&requirement, shape, work.nodes),
+    }
+}
+
+/// The dimension of a column.
+fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
+    match number {
+        0 => Dimension::Cpu,
+        1 => Dimension::Memory,
+        2 => Dimension::Disk,
+        3 => Dimension::DiskRate,
+        4 => Dimension::NetworkRate,
+        _ => Dimension::Device(nodes.kind(usize::from(number)).unwrap_or_default().to_owned()),
+    }
+}
+
+/// A refusal in words that stand without the snapshot.
+fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, nodes: &NodeTable) -> Filter {
+    match refusal {
+        Refusal::Recovering => Filter::Recovering,
+        Refusal::Lost => Filter::Lost,
+        Refusal::Cordoned => Filter::Cordoned,
+        Refusal::Draining => Filter::Draining,
+        Refusal::Constraint(number) => {
+            let ready = requirement.hard.get(usize::from(number));
+            let constraint = ready.and_then(|ready| shape.constraints.get(ready.position));
+            constraint
+                .map_or(Filter::Lost, |constraint| Filter::Constraint { constraint: constraint.clone() })
+        }
+        Refusal::PortFixed(number) => Filter::PortFixed { number },
+        Refusal::PortsDynamic => Filter::PortsDynamic { asked: requirement.ports_dynamic },
+        Refusal::Capacity(number) => Filter::Capacity {
+            dimension: dimension(nodes, number),
+            asked: requirement.amount(usize::from(number)),
+        },
+        Refusal::Missing(number) => {
+            let missing = requirement.missing.get(usize::from(number)).cloned().unwrap_or_default();
+            Filter::Capacity { dimension: Dimension::Device(missing.0), asked: missing.1 }
+        }
+        Refusal::Free(number) => Filter::Free {
+            dimension: dimension(nodes, number),
+            asked: requirement.amount(usize::from(number)),
+        },
+    }
+}

@@ -1,0 +1,214 @@
+//! An explanation as one paragraph for people.
+
+use std::fmt;
+
+use borough_model::job::{AfterCondition, Constraint, ConstraintOperator};
+
+use super::{Dimension, Explanation, Filter, FilterLoss, NearestFit, Wait};
+
+/// Bytes in the largest binary unit that leaves at least one, cut to two digits: what is shown is never more than is.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u32); 5] = [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        match UNITS.into_iter().find(|&(_, shift)| self.0 >> shift > 0) {
+            Some((unit, shift)) => {
+                let hundredths = (u128::from(self.0) * 100) >> shift;
+                hundredths_written(f, hundredths)?;
+                write!(f, " {unit}")
+            }
+            None => write!(f, "{} B", self.0),
+        }
+    }
+}
+
+fn hundredths_written(f: &mut fmt::Formatter<'_>, hundredths: u128) -> fmt::Result {
+    let (whole, part) = (hundredths / 100, hundredths % 100);
+    match part {
+        0 => write!(f, "{whole}"),
+        _ if part.is_multiple_of(10) => write!(f, "{whole}.{}", part / 10),
+        _ => write!(f, "{whole}.{part:02}"),
+    }
+}
+
+/// Thousandths as a decimal number.
+struct Millis(u64);
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// An amount of a dimension in its unit.
+struct Amount<'a>(&'a Dimension, u64);
+
+impl fmt::Display for Amount<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Dimension::Cpu => write!(f, "{} cores", Millis(self.1)),
+            Dimension::Memory | Dimension::Disk => write!(f, "{}", Bytes(self.1)),
+            Dimension::DiskRate | Dimension::NetworkRate => write!(f, "{}/s", Bytes(self.1)),
+            Dimension::Device(_) => write!(f, "{}", Millis(self.1)),
+        }
+    }
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Memory => f.write_str("memory"),
+            Self::Disk => f.write_str("disk"),
+            Self::DiskRate => f.write_str("disk rate"),
+            Self::NetworkRate => f.write_str("network rate"),
+            Self::Device(kind) => write!(f, "device {kind}"),
+        }
+    }
+}
+
+/// A constraint as its owner would say it.
+struct Said<'a>(&'a Constraint);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Constraint { attribute, operator, values, .. } = self.0;
+        let values = values.join(", ");
+        match operator {
+            ConstraintOperator::In => write!(f, "{attribute} in [{values}]"),
+            ConstraintOperator::NotIn => write!(f, "{attribute} not in [{values}]"),
+            ConstraintOperator::Exists => write!(f, "{attribute} exists"),
+            ConstraintOperator::Absent => write!(f, "{attribute} absent"),
+            ConstraintOperator::GreaterThan => write!(f, "{attribute} > {values}"),
+            ConstraintOperator::LessThan => write!(f, "{attribute} < {values}"),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recovering => f.write_str("recovering"),
+            Self::Lost => f.write_str("lost"),
+            Self::Cordoned => f.write_str("cordoned"),
+            Self::Draining => f.write_str("draining"),
+            Self::Constraint { constraint } => write!(f, "constraint {}", Said(constraint)),
+            Self::PortFixed { number } => write!(f, "port {number} taken"),
+            Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
+            Self::Capacity { dimension, asked } => {
+                write!(f, "too small for {dimension} {}", Amount(dimension, *asked))
+            }
+            Self::Free { dimension, asked } => {
+                write!(f, "less than {dimension} {} free", Amount(dimension, *asked))
+            }
+        }
+    }
+}
+
+impl fmt::Display for FilterLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.nodes, self.filter)
+    }
+}
+
+fn nodes_said(nodes: u32) -> &'static str {
+    if nodes == 1 { "node" } else { "nodes" }
+}
+
+impl fmt::Display for NearestFit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resource { dimension, at_most: 0, nodes } => {
+                write!(f, "on {nodes} {} without {dimension}", nodes_said(*nodes))
+            }
+            Self::Resource { dimension, at_most, nodes } => {
+                let amount = Amount(dimension, *at_most);
+                write!(f, "on {nodes} {} with {dimension} <= {amount}", nodes_said(*nodes))
+            }
+            Self::Ports { at_most, nodes } => {
+                write!(f, "on {nodes} {} with at most {at_most} ports", nodes_said(*nodes))
+            }
+            Self::Without { filter: Filter::Constraint { constraint }, nodes } => {
+                write!(f, "on {nodes} {} without constraint {}", nodes_said(*nodes), Said(constraint))
+            }
+            Self::Without { filter: Filter::PortFixed { number }, nodes } => {
+                write!(f, "on {nodes} {} without port {number}", nodes_said(*nodes))
+            }
+            Self::Without { filter, nodes } => {
+                write!(f, "on {nodes} {} once not {filter}", nodes_said(*nodes))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JobUnknown => f.write_str("there is no such job"),
+            Self::SpecUnknown => f.write_str("its spec has not been seen yet"),
+            Self::After { job, known: false, .. } => write!(f, "waits for job {job}, which does not exist"),
+            Self::After { job, condition: AfterCondition::Finished, .. } => {
+                write!(f, "waits for job {job} to end")
+            }
+            Self::After { job, condition: AfterCondition::Succeeded, .. } => {
+                write!(f, "waits for job {job} to succeed")
+            }
+            Self::AfterMet => f.write_str("the jobs it waited for have ended; it is about to start"),
+            Self::JobStopping => f.write_str("its job is being stopped"),
+            Self::JobEnded { .. } => f.write_str("its job has ended"),
+            Self::IndexBeyondCount { count } => write!(f, "its job has {count} tasks"),
+            Self::BackOff { until_ms, failures } => {
+                write!(f, "backs off until {until_ms} ms since 1970 after {failures} failures in a row")
+            }
+            Self::State { state, .. } => {
+                write!(f, "wants no node: it is {}", format!("{state:?}").to_lowercase())
+            }
+            Self::Gang { needed, fitted } => {
+                write!(f, "{needed} tasks must be placed together and {fitted} fit")
+            }
+            Self::GangMembers { needed } => {
+                write!(f, "{needed} tasks must be placed together and fewer are ready")
+            }
+            Self::Turn => f.write_str("waits for its turn"),
+        }
+    }
+}
+
+fn listed(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display], between: &str) -> fmt::Result {
+    for (number, item) in items.iter().enumerate() {
+        if number > 0 {
+            f.write_str(between)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        listed(f, &self.waits, "; ")?;
+        let asked = self.nodes > 0 || self.waits.is_empty();
+        if !asked {
+            return Ok(());
+        }
+        if !self.waits.is_empty() {
+            f.write_str("; ")?;
+        }
+        match (self.nodes, self.nodes_fit) {
+            (0, _) => f.write_str("there are no nodes")?,
+            (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_said(nodes))?,
+            (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_said(nodes))?,
+        }
+        if !self.lost.is_empty() {
+            f.write_str(": ")?;
+            listed(f, &self.lost, ", ")?;
+        }
+        if self.nodes_fit == 0 && !self.nearest.is_empty() {
+            f.write_str("; would fit ")?;
+            listed(f, &self.nearest, ", or ")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Constraints on attributes and labels.
+
+use std::cmp::Ordering;
+
+use borough_model::job::{Constraint, ConstraintOperator};
+use smallvec::SmallVec;
+
+use crate::snapshot::{NodeTable, Number, Texts};
+
+/// A constraint in the numbers of one snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct ConstraintReady {
+    /// Its place among the constraints its owner wrote.
+    pub position: usize,
+    /// `None`: no node bears the attribute.
+    key: Option<u32>,
+    operator: ConstraintOperator,
+    /// Values that any node bears in any attribute.
+    values: SmallVec<[u32; 4]>,
+    number: Option<Number>,
+}
+
+impl ConstraintReady {
+    pub fn of(constraint: &Constraint, position: usize, texts: &Texts) -> Self {
+        Self {
+            position,
+            key: texts.known(&constraint.attribute),
+            operator: constraint.operator,
+            values: constraint.values.iter().filter_map(|value| texts.known(value)).collect(),
+            number: constraint.values.first().and_then(|value| Number::parsed(value)),
+        }
+    }
+
+    /// Whether a node meets it.
+    pub fn met(&self, nodes: &NodeTable, node: u32) -> bool {
+        let value = self.key.and_then(|key| nodes.attribute(node, key));
+        match self.operator {
+            ConstraintOperator::In => value.is_some_and(|value| self.values.contains(&value)),
+            ConstraintOperator::NotIn => value.is_none_or(|value| !self.values.contains(&value)),
+            ConstraintOperator::Exists => value.is_some(),
+            ConstraintOperator::Absent => value.is_none(),
+            ConstraintOperator::GreaterThan => self.compares(nodes, value, Ordering::Greater),
+            ConstraintOperator::LessThan => self.compares(nodes, value, Ordering::Less),
+        }
+    }
+
+    fn compares(&self, nodes: &NodeTable, value: Option<u32>, ordering: Ordering) -> bool {
+        let number = value.and_then(|value| nodes.texts.number(value));
+        number.zip(self.number).is_some_and(|(number, bound)| number.compared(bound) == ordering)
+    }
+}

@@ -1,0 +1,104 @@
+//! Filters: why a node is refused to a task. A plan stops at the first refusal, an explanation hears them all, a check
+//! before a commit asks again; all three run this code.
+
+mod constraint;
+mod port;
+mod requirement;
+
+use std::ops::ControlFlow;
+
+pub(crate) use port::{ports_dynamic_free, ports_given};
+pub(crate) use requirement::Requirement;
+
+use crate::plan::Work;
+use crate::snapshot::{NodeGate, NodeTable};
+
+/// One reason against a node, in the order in which filters run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    Recovering,
+    Lost,
+    Cordoned,
+    Draining,
+    /// The n-th hard constraint.
+    Constraint(u16),
+    PortFixed(u16),
+    PortsDynamic,
+    /// More of a dimension than the node has, even empty.
+    Capacity(u16),
+    /// A device of the n-th kind that no node has.
+    Missing(u16),
+    /// More of a dimension than is free now.
+    Free(u16),
+}
+
+/// Filters that no placement changes: whether the node takes tasks at all, and its attributes.
+pub(crate) fn refusals_fixed<B>(
+    nodes: &NodeTable,
+    requirement: &Requirement,
+    node: u32,
+    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    match nodes.gate(node) {
+        NodeGate::Open => {}
+        NodeGate::Unknown | NodeGate::Recovering => hear(Refusal::Recovering)?,
+        NodeGate::Lost => hear(Refusal::Lost)?,
+        NodeGate::Cordoned => hear(Refusal::Cordoned)?,
+        NodeGate::Draining => hear(Refusal::Draining)?,
+    }
+    for (constraint, number) in requirement.hard.iter().zip(0u16..) {
+        if !constraint.met(nodes, node) {
+            hear(Refusal::Constraint(number))?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Filters that placements change: ports and resources.
+pub(crate) fn refusals_moving<B>(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    port::refusals(work, requirement, node, now_ms, &mut hear)?;
+    let dimension_number = |dimension: usize| u16::try_from(dimension).unwrap_or(u16::MAX);
+    for &(dimension, amount) in &requirement.demand {
+        if amount > work.nodes.limit(dimension, node) {
+            hear(Refusal::Capacity(dimension_number(dimension)))?;
+        }
+    }
+    for (_, number) in requirement.missing.iter().zip(0u16..) {
+        hear(Refusal::Missing(number))?;
+    }
+    for &(dimension, amount) in &requirement.demand {
+        let limit = work.nodes.limit(dimension, node);
+        if amount <= limit && amount > limit.saturating_sub(work.used(dimension, node)) {
+            hear(Refusal::Free(dimension_number(dimension)))?;
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Every reason against a node, in filter order.
+pub(crate) fn refusals<B>(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    refusals_fixed(work.nodes, requirement, node, &mut hear)?;
+    refusals_moving(work, requirement, node, now_ms, &mut hear)
+}
+
+/// Whether nothing speaks against a node.
+pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    refusals(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
+}
+
+/// Whether ports and resources are there, on a node whose other filters have passed.
+pub(crate) fn fits_moving(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    refusals_moving(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
+}

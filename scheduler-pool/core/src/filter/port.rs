@@ -1,0 +1,72 @@
+//! TCP ports: fixed numbers that must be free, and numbers handed out from the node's range.
+
+use std::ops::ControlFlow;
+
+use smallvec::SmallVec;
+
+use super::{Refusal, Requirement};
+use crate::plan::Work;
+
+/// Whether a port may be given now: not given, and not cooling down.
+fn port_free(work: &Work<'_>, node: u32, port: u16, now_ms: i64) -> bool {
+    let Some(ports) = work.nodes.ports(node) else { return false };
+    let cooling = || {
+        let position = ports.cooling.binary_search_by_key(&port, |&(port, _)| port).ok();
+        position.and_then(|position| ports.cooling.get(position)).is_some_and(|&(_, until)| until > now_ms)
+    };
+    ports.used.binary_search(&port).is_err() && !work.ports_taken(node).contains(&port) && !cooling()
+}
+
+/// How many numbers of the node's range may be given now, besides the fixed ones that this task takes itself.
+pub(crate) fn ports_dynamic_free(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+) -> usize {
+    let Some(ports) = work.nodes.ports(node) else { return 0 };
+    if ports.last < ports.first || ports.last == 0 {
+        return 0;
+    }
+    let range = ports.first.max(1)..=ports.last;
+    let taken = work.ports_taken(node).iter().chain(&requirement.ports_fixed).chain(&ports.used);
+    let cooling = ports.cooling.iter().filter(|&&(_, until)| until > now_ms).map(|(port, _)| port);
+    let mut busy: SmallVec<[u16; 64]> =
+        taken.chain(cooling).copied().filter(|port| range.contains(port)).collect();
+    busy.sort_unstable();
+    busy.dedup();
+    range.len() - busy.len()
+}
+
+/// Reasons of ports against a node.
+pub(super) fn refusals<B>(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+    hear: &mut impl FnMut(Refusal) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    for &port in &requirement.ports_fixed {
+        if !port_free(work, node, port, now_ms) {
+            hear(Refusal::PortFixed(port))?;
+        }
+    }
+    let dynamic = usize::from(requirement.ports_dynamic);
+    if dynamic > 0 && dynamic > ports_dynamic_free(work, requirement, node, now_ms) {
+        hear(Refusal::PortsDynamic)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The numbers handed out on a node: the lowest that are free. Fewer than asked for where the range has no more.
+pub(crate) fn ports_given(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+) -> SmallVec<[u16; 4]> {
+    let Some(ports) = work.nodes.ports(node) else { return SmallVec::new() };
+    let free = |port: &u16| !requirement.ports_fixed.contains(port) && port_free(work, node, *port, now_ms);
+    let wanted = usize::from(requirement.ports_dynamic);
+    (ports.first.max(1)..=ports.last).filter(free).take(wanted).collect()
+}

@@ -1,0 +1,65 @@
+//! A shape made ready to be held against nodes: dimensions and attribute texts as numbers.
+
+use borough_model::Resources;
+use smallvec::SmallVec;
+
+use super::constraint::ConstraintReady;
+use crate::snapshot::{NodeTable, Shape, fixed_amounts};
+
+/// What a task asks of a node, in the numbers of one snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Requirement {
+    /// Amounts above zero, by dimension.
+    pub demand: SmallVec<[(usize, u64); 6]>,
+    /// Device kinds asked for that no node has, with the amounts.
+    pub missing: Vec<(String, u64)>,
+    /// Hard constraints, each with its position among the owner's.
+    pub hard: Vec<ConstraintReady>,
+    /// Soft constraints with their weights.
+    pub soft: Vec<(ConstraintReady, u32)>,
+    pub ports_fixed: SmallVec<[u16; 4]>,
+    pub ports_dynamic: u16,
+}
+
+impl Requirement {
+    pub fn of(shape: &Shape, nodes: &NodeTable) -> Self {
+        let mut requirement = Self::of_resources(&shape.resources, nodes);
+        requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
+        requirement.ports_dynamic = shape.ports_dynamic;
+        for (position, constraint) in shape.constraints.iter().enumerate() {
+            let ready = ConstraintReady::of(constraint, position, &nodes.texts);
+            match constraint.preference {
+                None => requirement.hard.push(ready),
+                Some(weight) => requirement.soft.push((ready, weight)),
+            }
+        }
+        requirement
+    }
+
+    /// A demand of resources alone.
+    pub fn of_resources(resources: &Resources, nodes: &NodeTable) -> Self {
+        let fixed = fixed_amounts(resources);
+        let mut demand: SmallVec<[(usize, u64); 6]> =
+            fixed.into_iter().enumerate().filter(|&(_, amount)| amount > 0).collect();
+        let mut missing = Vec::new();
+        for (kind, &amount) in resources.device_millis.iter().filter(|&(_, &amount)| amount > 0) {
+            match nodes.kind_dimension(kind) {
+                Some(dimension) => demand.push((dimension, amount)),
+                None => missing.push((kind.clone(), amount)),
+            }
+        }
+        Self {
+            demand,
+            missing,
+            hard: Vec::new(),
+            soft: Vec::new(),
+            ports_fixed: SmallVec::new(),
+            ports_dynamic: 0,
+        }
+    }
+
+    /// How much of a dimension it asks for.
+    pub fn amount(&self, dimension: usize) -> u64 {
+        self.demand.iter().find(|&&(asked, _)| asked == dimension).map_or(0, |&(_, amount)| amount)
+    }
+}

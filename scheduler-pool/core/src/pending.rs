@@ -1,0 +1,248 @@
+//! What wants placing, and in which order: high to low priority, inside a priority round-robin over users, and for one
+//! user in the order of submission.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::{JobId, Name, TaskId};
+
+use crate::snapshot::{JobEntry, OpenKey, ShapeId, Snapshot};
+
+/// A task that wants a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingTask {
+    /// The task.
+    pub task: TaskId,
+    /// Its class, an index into [`PendingQueue::classes`].
+    pub class: u32,
+    /// Neighbouring tasks with the same number here are placed together or not at all.
+    pub gang: Option<u32>,
+}
+
+/// Tasks of one job that ask the same: what fits one fits all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingClass {
+    /// The job.
+    pub job: JobId,
+    pub(crate) shape: ShapeId,
+}
+
+/// What wants placing, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PendingQueue {
+    /// The tasks.
+    pub tasks: Vec<PendingTask>,
+    /// Their classes.
+    pub classes: Vec<PendingClass>,
+    /// The first time at which a task in back-off may be placed, milliseconds since 1970: look again then. Only known
+    /// for tasks that were looked at, that is of as many jobs as the limit reached.
+    pub later_ms: Option<i64>,
+    /// Whether the limit cut it short.
+    pub more: bool,
+}
+
+/// What wants placing among the jobs that are `wanted` (a worker's shard; all jobs for a dry run): tasks of running jobs
+/// that have no row, or whose row is pending and past its back-off. At most `limit` tasks, except that a gang is never
+/// cut. Shapes and gangs that were remembered to fit nowhere are left out until something happens that could help them.
+pub fn pending(
+    snapshot: &mut Snapshot,
+    wanted: &dyn Fn(JobId) -> bool,
+    now_ms: i64,
+    limit: usize,
+) -> PendingQueue {
+    snapshot.wake(now_ms);
+    let mut collector = Collector::new(snapshot, now_ms, limit, false);
+    let mut keys = collector.snapshot.open.iter().filter(|key| wanted(key.job)).peekable();
+    while let Some(first) = keys.peek().copied() {
+        let mut lanes: Vec<Lane<'_>> = Vec::new();
+        while let Some(key) = keys.next_if(|key| key.priority == first.priority) {
+            lane_add(&mut lanes, collector.snapshot, key);
+        }
+        if !collector.round_robin(lanes) {
+            collector.queue.more = true;
+            break;
+        }
+    }
+    let Collector { queue, asleep, .. } = collector;
+    for (job, shapes) in asleep {
+        snapshot.park(job, shapes.into_iter());
+    }
+    queue
+}
+
+/// The members of a job's gang that still need a node, as a queue of their own, blocked or not. `None` where too few of
+/// them want one now.
+pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option<PendingQueue> {
+    let mut collector = Collector::new(snapshot, now_ms, usize::MAX, true);
+    let mut cursor = Cursor::new(job, snapshot.jobs.get(&job)?);
+    let item = collector.gang_item(&mut cursor);
+    matches!(item, Item::Taken).then_some(collector.queue)
+}
+
+/// Jobs are in order, so those of one user are neighbours.
+fn lane_add<'a>(lanes: &mut Vec<Lane<'a>>, snapshot: &'a Snapshot, key: &'a OpenKey) {
+    let Some(entry) = snapshot.jobs.get(&key.job) else { return };
+    let cursor = Cursor::new(key.job, entry);
+    match lanes.last_mut() {
+        Some(lane) if *lane.user == key.user => lane.jobs.push(cursor),
+        _ => lanes.push(Lane { user: &key.user, jobs: vec![cursor], at: 0 }),
+    }
+}
+
+/// The jobs of one user at one priority.
+struct Lane<'a> {
+    user: &'a Name,
+    jobs: Vec<Cursor<'a>>,
+    at: usize,
+}
+
+/// How far a job has been looked at.
+struct Cursor<'a> {
+    job: JobId,
+    entry: &'a JobEntry,
+    index: u32,
+    gang_need: u32,
+    found_any: bool,
+    /// A task in back-off: the job cannot be put to sleep.
+    later_any: bool,
+    blocked: BTreeSet<ShapeId>,
+    classes: BTreeMap<ShapeId, u32>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(job: JobId, entry: &'a JobEntry) -> Self {
+        Self {
+            job,
+            entry,
+            index: 0,
+            gang_need: entry.gang_need(),
+            found_any: false,
+            later_any: false,
+            blocked: BTreeSet::new(),
+            classes: BTreeMap::new(),
+        }
+    }
+}
+
+struct Collector<'a> {
+    snapshot: &'a Snapshot,
+    now_ms: i64,
+    limit: usize,
+    /// Whether what is known to fit nowhere is taken too.
+    blocked_too: bool,
+    queue: PendingQueue,
+    /// Jobs that want only what is blocked.
+    asleep: Vec<(JobId, BTreeSet<ShapeId>)>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(snapshot: &'a Snapshot, now_ms: i64, limit: usize, blocked_too: bool) -> Self {
+        Self { snapshot, now_ms, limit, blocked_too, queue: PendingQueue::default(), asleep: Vec::new() }
+    }
+
+    /// Takes one item from each user in turn until all are done. Answers false when the limit was reached. Where it
+    /// begins turns with the number of tasks placed, so that batch after batch goes on where the last one ended.
+    fn round_robin(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
+        let turn = self.snapshot.closed_total % (lanes.len().max(1) as u64);
+        lanes.rotate_left(usize::try_from(turn).unwrap_or(0));
+        while !lanes.is_empty() {
+            let mut done = Vec::new();
+            for (number, lane) in lanes.iter_mut().enumerate() {
+                if self.queue.tasks.len() >= self.limit {
+                    return false;
+                }
+                match self.lane_item(lane) {
+                    Item::Taken => {}
+                    Item::Full => return false,
+                    Item::None => done.push(number),
+                }
+            }
+            for number in done.into_iter().rev() {
+                lanes.remove(number);
+            }
+        }
+        true
+    }
+
+    fn lane_item(&mut self, lane: &mut Lane<'_>) -> Item {
+        while let Some(cursor) = lane.jobs.get_mut(lane.at) {
+            let item = if cursor.gang_need > 0 { self.gang_item(cursor) } else { self.single_item(cursor) };
+            if !matches!(item, Item::None) {
+                return item;
+            }
+            if !cursor.found_any && !cursor.later_any {
+                self.asleep.push((cursor.job, std::mem::take(&mut cursor.blocked)));
+            }
+            lane.at += 1;
+        }
+        Item::None
+    }
+
+    /// The next task of a job that may be placed now.
+    fn task_next(&mut self, cursor: &mut Cursor<'_>) -> Option<(u32, ShapeId)> {
+        while let Some(index) = cursor.entry.open_next(cursor.index) {
+            cursor.index = index + 1;
+            let not_before_ms = cursor.entry.task(index).map_or(i64::MIN, |slot| slot.not_before_ms);
+            if not_before_ms > self.now_ms {
+                cursor.later_any = true;
+                let later_ms = self.queue.later_ms.unwrap_or(i64::MAX);
+                self.queue.later_ms = Some(later_ms.min(not_before_ms));
+                continue;
+            }
+            let Some(shape) = cursor.entry.shape_of(index) else { continue };
+            if !self.blocked_too && self.snapshot.blocked.shape_blocked(shape) {
+                cursor.blocked.insert(shape);
+                if cursor.entry.shapes_own.is_empty() {
+                    cursor.index = u32::MAX;
+                }
+                continue;
+            }
+            return Some((index, shape));
+        }
+        None
+    }
+
+    fn single_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
+        let Some((index, shape)) = self.task_next(cursor) else { return Item::None };
+        self.task_push(cursor, index, shape, None);
+        Item::Taken
+    }
+
+    /// The members that a gang lacks, all at once; what the job wants beyond them follows task by task.
+    fn gang_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
+        if !self.blocked_too && self.snapshot.blocked.gang_blocked(cursor.job) {
+            return Item::None;
+        }
+        let need = cursor.gang_need as usize;
+        if !self.queue.tasks.is_empty() && self.queue.tasks.len().saturating_add(need) > self.limit {
+            return Item::Full;
+        }
+        let mut members = Vec::new();
+        while members.len() < need {
+            let Some(member) = self.task_next(cursor) else { return Item::None };
+            members.push(member);
+        }
+        cursor.gang_need = 0;
+        let gang = u32::try_from(self.queue.tasks.len()).ok();
+        for (index, shape) in members {
+            self.task_push(cursor, index, shape, gang);
+        }
+        Item::Taken
+    }
+
+    fn task_push(&mut self, cursor: &mut Cursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {
+        cursor.found_any = true;
+        let classes = &mut self.queue.classes;
+        let class = *cursor.classes.entry(shape).or_insert_with(|| {
+            classes.push(PendingClass { job: cursor.job, shape });
+            u32::try_from(classes.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.queue.tasks.push(PendingTask { task: TaskId { job: cursor.job, index }, class, gang });
+    }
+}
+
+enum Item {
+    Taken,
+    /// The next item would go past the limit.
+    Full,
+    None,
+}

@@ -1,0 +1,252 @@
+//! A class under a plan: its candidates, found once, in an order that follows what the plan takes.
+
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::score::{Score, preference, score};
+use super::spread::{Domains, JobPlan};
+use super::{PlanCounters, Work};
+use crate::filter::{Requirement, fits, fits_moving};
+use crate::settings::ScoringProfile;
+
+/// In a cell of up to so many nodes every node is scored.
+pub(crate) const NODES_ALL_MAX: usize = 1000;
+
+/// In a larger one, scoring stops at so many nodes that fit, found from a place chosen by the job's seed (relaxed
+/// randomization). When most of them are full, the search goes on where it stopped.
+pub(crate) const NODES_ENOUGH: usize = 500;
+
+/// In a larger cell a class follows at most so many of the latest changes that other classes made; what it misses is
+/// found when a node comes to be chosen.
+const CHANGES_MAX: usize = 64;
+
+/// A node that fitted when it was last looked at.
+#[derive(Clone, Debug)]
+struct Candidate {
+    node: u32,
+    /// How many nodes the search had passed: candidates ascend by it.
+    rank: u32,
+    /// The node's version when it was scored.
+    version: u32,
+    alive: bool,
+    group: u32,
+    preference: i64,
+}
+
+/// A candidate in the order of its group; outdated once the candidate has another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    score: Score,
+    candidate: u32,
+    version: u32,
+}
+
+/// Candidates in the same failure domains: placing one moves them all together.
+#[derive(Clone, Debug)]
+struct Group {
+    domains: Domains,
+    heap: BinaryHeap<Ranked>,
+}
+
+/// What a class is held against.
+pub(crate) struct Ground<'w, 'a> {
+    pub work: &'w Work<'a>,
+    pub now_ms: i64,
+    pub profile: ScoringProfile,
+    pub counters: &'w mut PlanCounters,
+}
+
+/// The search of one class.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassPlan {
+    pub requirement: Requirement,
+    start: usize,
+    scanned: usize,
+    candidates: Vec<Candidate>,
+    groups: Vec<Group>,
+    group_of: BTreeMap<Domains, u32>,
+    alive: usize,
+    log_at: usize,
+    generation: u32,
+}
+
+impl ClassPlan {
+    pub fn new(requirement: Requirement, seed: u64, work: &Work<'_>) -> Self {
+        let nodes = work.nodes.count().max(1) as u64;
+        Self {
+            requirement,
+            start: usize::try_from(seed % nodes).unwrap_or(0),
+            scanned: 0,
+            candidates: Vec::new(),
+            groups: Vec::new(),
+            group_of: BTreeMap::new(),
+            alive: 0,
+            log_at: work.log.len(),
+            generation: work.generation,
+        }
+    }
+
+    /// The best node now, other than the one to avoid unless it is the only one.
+    pub fn chosen(
+        &mut self,
+        ground: &mut Ground<'_, '_>,
+        job: &mut JobPlan,
+        avoid: Option<u32>,
+    ) -> Option<u32> {
+        self.changes_follow(ground, job.seed);
+        self.candidates_refill(ground, job);
+        let mut aside = None;
+        let chosen = loop {
+            match self.best(ground, job) {
+                Some(best) if avoid == Some(self.node(best)) => {
+                    self.alive_set(best, false);
+                    aside = Some(best);
+                }
+                Some(best) => break Some(best),
+                None if self.scanned < ground.work.nodes.count() => self.candidates_refill(ground, job),
+                None => break None,
+            }
+        };
+        if let Some(aside) = aside {
+            self.alive_set(aside, true);
+            self.rank(ground, aside, job.seed);
+        }
+        chosen.or(aside).map(|candidate| self.node(candidate))
+    }
+
+    fn node(&self, candidate: u32) -> u32 {
+        self.candidates.get(candidate as usize).map_or(u32::MAX, |candidate| candidate.node)
+    }
+
+    fn alive_set(&mut self, candidate: u32, alive: bool) {
+        let Some(candidate) = self.candidates.get_mut(candidate as usize) else { return };
+        if candidate.alive != alive {
+            candidate.alive = alive;
+            self.alive = if alive { self.alive + 1 } else { self.alive - 1 };
+        }
+    }
+
+    /// Scores anew the candidates that have changed since the last choice.
+    fn changes_follow(&mut self, ground: &mut Ground<'_, '_>, seed: u64) {
+        if self.generation != ground.work.generation {
+            *self = Self { start: self.start, ..Self::new(self.requirement.clone(), seed, ground.work) };
+            return;
+        }
+        let log = &ground.work.log;
+        let mut from = self.log_at;
+        if ground.work.nodes.count() > NODES_ALL_MAX {
+            from = from.max(log.len().saturating_sub(CHANGES_MAX));
+        }
+        self.log_at = log.len();
+        for position in from..log.len() {
+            let Some(&node) = ground.work.log.get(position) else { break };
+            let Some(candidate) = self.candidate_of(ground.work, node) else { continue };
+            self.candidate_renewed(ground, candidate, seed);
+        }
+    }
+
+    fn candidate_of(&self, work: &Work<'_>, node: u32) -> Option<u32> {
+        let position = work.nodes.order_position(work.nodes.id(node)).ok()?;
+        let count = work.nodes.count();
+        let rank = u32::try_from((position + count - self.start) % count).ok()?;
+        let found = self.candidates.binary_search_by_key(&rank, |candidate| candidate.rank).ok()?;
+        u32::try_from(found).ok()
+    }
+
+    /// Looks at a candidate again if its node has changed.
+    fn candidate_renewed(&mut self, ground: &mut Ground<'_, '_>, candidate: u32, seed: u64) {
+        let Some(known) = self.candidates.get(candidate as usize) else { return };
+        if !known.alive || known.version == ground.work.version(known.node) {
+            return;
+        }
+        if fits_moving(ground.work, &self.requirement, known.node, ground.now_ms) {
+            self.rank(ground, candidate, seed);
+        } else {
+            self.alive_set(candidate, false);
+        }
+    }
+
+    /// Scores a candidate and puts it in its group's order.
+    fn rank(&mut self, ground: &mut Ground<'_, '_>, candidate: u32, seed: u64) {
+        let Some(known) = self.candidates.get_mut(candidate as usize) else { return };
+        known.version = ground.work.version(known.node);
+        ground.counters.nodes_scored += 1;
+        let chance = (known.preference, seed);
+        let score = score(ground.work, &self.requirement, known.node, ground.profile, chance);
+        if let Some(group) = self.groups.get_mut(known.group as usize) {
+            group.heap.push(Ranked { score, candidate, version: known.version });
+        }
+    }
+
+    /// Goes on searching for nodes that fit, while there are too few candidates.
+    fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan) {
+        let count = ground.work.nodes.count();
+        let all = count <= NODES_ALL_MAX;
+        if self.scanned >= count || (!all && self.alive > NODES_ENOUGH / 4) {
+            return;
+        }
+        while self.scanned < count && (all || self.alive < NODES_ENOUGH) {
+            let rank = self.scanned;
+            self.scanned += 1;
+            ground.counters.nodes_examined += 1;
+            let Some(&node) = ground.work.nodes.order.get((self.start + rank) % count) else { continue };
+            if fits(ground.work, &self.requirement, node, ground.now_ms) {
+                self.candidate_add(ground, job, node, rank);
+            }
+        }
+    }
+
+    fn candidate_add(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, node: u32, rank: usize) {
+        let domains = job.domains(ground.work.nodes, node);
+        let groups = &mut self.groups;
+        let group = match self.group_of.get(&domains) {
+            Some(&group) => group,
+            None => {
+                groups.push(Group { domains: domains.clone(), heap: BinaryHeap::new() });
+                let group = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
+                self.group_of.insert(domains, group);
+                group
+            }
+        };
+        let candidate = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        self.candidates.push(Candidate {
+            node,
+            rank: u32::try_from(rank).unwrap_or(u32::MAX),
+            version: 0,
+            alive: true,
+            group,
+            preference: preference(ground.work, &self.requirement, node),
+        });
+        self.alive += 1;
+        self.rank(ground, candidate, job.seed);
+    }
+
+    /// The best candidate over all groups: each group's best, less what counts against the group.
+    fn best(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<u32> {
+        let mut best: Option<(Score, u32)> = None;
+        for group in 0..self.groups.len() {
+            let Some(mut ranked) = self.group_best(ground, group, job.seed) else { continue };
+            if let Some(group) = self.groups.get(group) {
+                ranked.score.preference -= job.crowding(&group.domains);
+            }
+            if best.is_none_or(|(score, _)| ranked.score > score) {
+                best = Some((ranked.score, ranked.candidate));
+            }
+        }
+        best.map(|(_, candidate)| candidate)
+    }
+
+    fn group_best(&mut self, ground: &mut Ground<'_, '_>, group: usize, seed: u64) -> Option<Ranked> {
+        loop {
+            let ranked = *self.groups.get(group)?.heap.peek()?;
+            let known = self.candidates.get(ranked.candidate as usize)?;
+            let outdated = !known.alive || known.version != ranked.version;
+            if !outdated && known.version == ground.work.version(known.node) {
+                return Some(ranked);
+            }
+            self.groups.get_mut(group)?.heap.pop();
+            if !outdated {
+                self.candidate_renewed(ground, ranked.candidate, seed);
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Planning: what wants a node, in order, onto the nodes of a snapshot.
+//!
+//! The plan takes from the snapshot as it goes, so that its placements never promise more of a node than it has, and
+//! leaves the snapshot itself as it is: what became of the plan is told by the journal.
+
+mod class;
+mod recheck;
+mod score;
+mod spread;
+mod work;
+
+use std::collections::BTreeMap;
+
+use borough_model::task::PortAssignment;
+use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
+
+use crate::explain::{Explanation, explanation_of_nodes};
+use crate::filter::{Requirement, ports_given};
+use crate::pending::{PendingQueue, PendingTask};
+use crate::snapshot::{ShapeId, Snapshot};
+use class::{ClassPlan, Ground};
+pub use recheck::{Recheck, recheck};
+use recheck::{changes_of, task_wanted};
+use spread::JobPlan;
+pub(crate) use work::Work;
+
+/// A task given a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The task.
+    pub task: TaskId,
+    /// Its node.
+    pub node: NodeId,
+    /// The life that begins.
+    pub incarnation: Incarnation,
+    /// Its ports, in the order of the spec.
+    pub ports: Vec<PortAssignment>,
+    /// What it takes of the node.
+    pub charge: Resources,
+    /// The spec version it runs.
+    pub spec_version: u32,
+    /// Placements with the same number here hold together or not at all.
+    pub gang: Option<u32>,
+}
+
+/// What is to be committed on a node after a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeChange {
+    /// The node.
+    pub node: NodeId,
+    /// The new value; its epoch is one more than in the snapshot. Ports that have cooled down are left out of it.
+    pub alloc: NodeAlloc,
+}
+
+/// Tasks of a class that found no node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unplaced {
+    /// Their job.
+    pub job: JobId,
+    /// Their indexes.
+    pub tasks: Vec<u32>,
+    /// Whether they were to be placed together, and some of them would have fitted.
+    pub gang: bool,
+    /// Why.
+    pub reason: Explanation,
+    pub(crate) shape: ShapeId,
+}
+
+/// What deciding cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PlanCounters {
+    /// Nodes held against the filters.
+    pub nodes_examined: u64,
+    /// Nodes scored; divided by the placements, the nodes scored per decision.
+    pub nodes_scored: u64,
+    /// Classes planned.
+    pub classes: u64,
+}
+
+/// Who goes where, and who nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// In the order of the queue.
+    pub placements: Vec<Placement>,
+    /// The new value of each node that the placements touch, by node.
+    pub changes: Vec<NodeChange>,
+    /// What found no node.
+    pub unplaced: Vec<Unplaced>,
+    /// What deciding cost.
+    pub counters: PlanCounters,
+}
+
+/// Plans a queue on a snapshot. Tasks that are no longer wanted (the snapshot has moved on since the queue was made) are
+/// left out. The same snapshot, queue, time and seed give the same plan, whatever order the snapshot was filled in.
+pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
+    let mut planner = Planner {
+        snapshot,
+        queue,
+        now_ms,
+        seed,
+        work: Work::new(&snapshot.nodes),
+        jobs: BTreeMap::new(),
+        classes: queue.classes.iter().map(|_| None).collect(),
+        exhausted: BTreeMap::new(),
+        unplaced_of: BTreeMap::new(),
+        out: Plan::default(),
+    };
+    let same_item = |left: &PendingTask, right: &PendingTask| left.gang.is_some() && left.gang == right.gang;
+    for item in queue.tasks.chunk_by(same_item) {
+        match item {
+            [single] if single.gang.is_none() => planner.single(*single),
+            gang => planner.gang(gang),
+        }
+    }
+    let mut out = planner.out;
+    out.changes = changes_of(&snapshot.nodes, &out.placements, now_ms);
+    out
+}
+
+struct Planner<'a> {
+    snapshot: &'a Snapshot,
+    queue: &'a PendingQueue,
+    now_ms: i64,
+    seed: u64,
+    work: Work<'a>,
+    jobs: BTreeMap<JobId, JobPlan>,
+    classes: Vec<Option<ClassPlan>>,
+    /// Shapes that fit nowhere any more, with the reason.
+    exhausted: BTreeMap<ShapeId, Explanation>,
+    /// Where in the plan a class's unplaced tasks are.
+    unplaced_of: BTreeMap<u32, usize>,
+    out: Plan,
+}
+
+impl Planner<'_> {
+    fn single(&mut self, pending: PendingTask) {
+        if !task_wanted(self.snapshot, pending.task) {
+            return;
+        }
+        match self.placed(pending) {
+            Some(placement) => self.out.placements.push(placement),
+            None => self.unplaced(pending),
+        }
+    }
+
+    fn unplaced(&mut self, pending: PendingTask) {
+        if let Some(position) = self.unplaced_of.get(&pending.class) {
+            if let Some(unplaced) = self.out.unplaced.get_mut(*position) {
+                unplaced.tasks.push(pending.task.index);
+            }
+            return;
+        }
+        let Some(reason) = self.reason(pending.class) else { return };
+        let Some(class) = self.queue.classes.get(pending.class as usize) else { return };
+        self.unplaced_of.insert(pending.class, self.out.unplaced.len());
+        self.out.unplaced.push(Unplaced {
+            job: class.job,
+            tasks: vec![pending.task.index],
+            gang: false,
+            reason,
+            shape: class.shape,
+        });
+    }
+
+    /// Why a class's next task fits nowhere as the plan stands.
+    fn reason(&mut self, class: u32) -> Option<Explanation> {
+        let class = self.queue.classes.get(class as usize)?;
+        if let Some(known) = self.exhausted.get(&class.shape) {
+            return Some(known.clone());
+        }
+        let shape = self.snapshot.shapes.get(class.shape)?;
+        let reason = explanation_of_nodes(&self.work, shape, self.now_ms);
+        self.exhausted.insert(class.shape, reason.clone());
+        Some(reason)
+    }
+
+    /// Places the members of a gang, or none of them.
+    fn gang(&mut self, members: &[PendingTask]) {
+        if !members.iter().all(|member| task_wanted(self.snapshot, member.task)) {
+            return;
+        }
+        let mut placed = Vec::new();
+        let failed = members.iter().find(|member| match self.placed(**member) {
+            Some(placement) => {
+                placed.push((**member, placement));
+                false
+            }
+            None => true,
+        });
+        let Some(failed) = failed else {
+            self.out.placements.extend(placed.into_iter().map(|(_, placement)| placement));
+            return;
+        };
+        let reason = self.reason(failed.class);
+        let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
+        for (member, placement) in placed.iter().rev() {
+            self.returned(*member, placement);
+        }
+        let class = self.queue.classes.get(failed.class as usize);
+        if let (Some(class), Some(reason)) = (class, reason) {
+            let needed = u32::try_from(members.len()).unwrap_or(u32::MAX);
+            self.out.unplaced.push(Unplaced {
+                job: class.job,
+                tasks: members.iter().map(|member| member.task.index).collect(),
+                gang: fitted > 0,
+                reason: reason.of_gang(needed, fitted),
+                shape: class.shape,
+            });
+        }
+        if fitted > 0 {
+            self.work.generation += 1;
+            self.exhausted.clear();
+        }
+    }
+
+    /// Gives one task its node, ports and charge, or nothing.
+    fn placed(&mut self, pending: PendingTask) -> Option<Placement> {
+        let class = self.queue.classes.get(pending.class as usize)?;
+        if self.exhausted.contains_key(&class.shape) {
+            return None;
+        }
+        let entry = self.snapshot.jobs.get(&class.job)?;
+        let slot = entry.task(pending.task.index);
+        let avoid = slot.and_then(|slot| slot.crashed_on).and_then(|node| self.snapshot.nodes.ordinal(node));
+        let node = self.chosen(pending.class, avoid)?;
+        let plan = self.classes.get(pending.class as usize)?.as_ref()?;
+        let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
+        let mut dynamic = ports_given(&self.work, &plan.requirement, node, self.now_ms).into_iter();
+        let ports: Option<Vec<PortAssignment>> = spec
+            .task
+            .ports
+            .iter()
+            .map(|port| {
+                let number = port.number.or_else(|| dynamic.next())?;
+                Some(PortAssignment { name: port.name.clone(), number })
+            })
+            .collect();
+        let ports = ports?;
+        let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
+        self.work.taken(node, &plan.requirement.demand, &numbers);
+        let job = self.jobs.get_mut(&class.job)?;
+        let domains = job.domains(&self.snapshot.nodes, node);
+        job.counted(&domains, |count| count.saturating_add(1));
+        Some(Placement {
+            task: pending.task,
+            node: self.snapshot.nodes.id(node),
+            incarnation: slot.map(|slot| slot.incarnation).unwrap_or_default().next(),
+            ports,
+            charge: self.snapshot.shapes.get(class.shape)?.resources.clone(),
+            spec_version: row.spec_version,
+            gang: pending.gang,
+        })
+    }
+
+    /// The best node of a class, whose search begins here when it is met first.
+    fn chosen(&mut self, class: u32, avoid: Option<u32>) -> Option<u32> {
+        let pending = self.queue.classes.get(class as usize)?;
+        let slot = self.classes.get_mut(class as usize)?;
+        if !self.jobs.contains_key(&pending.job) {
+            self.jobs.insert(pending.job, JobPlan::new(self.snapshot, pending.job, self.seed)?);
+        }
+        let job = self.jobs.get_mut(&pending.job)?;
+        if slot.is_none() {
+            let shape = self.snapshot.shapes.get(pending.shape)?;
+            let requirement = Requirement::of(shape, &self.snapshot.nodes);
+            self.out.counters.classes += 1;
+            *slot = Some(ClassPlan::new(requirement, job.seed, &self.work));
+        }
+        let mut ground = Ground {
+            work: &self.work,
+            now_ms: self.now_ms,
+            profile: self.snapshot.settings.profile,
+            counters: &mut self.out.counters,
+        };
+        slot.as_mut()?.chosen(&mut ground, job, avoid)
+    }
+
+    fn returned(&mut self, pending: PendingTask, placement: &Placement) {
+        let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
+        let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
+        if let Some(Some(plan)) = self.classes.get(pending.class as usize) {
+            self.work.returned(node, &plan.requirement.demand, &numbers);
+        }
+        if let Some(job) = self.jobs.get_mut(&placement.task.job) {
+            let domains = job.domains(&self.snapshot.nodes, node);
+            job.counted(&domains, |count| count.saturating_sub(1));
+        }
+    }
+}

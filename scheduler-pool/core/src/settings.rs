@@ -1,0 +1,59 @@
+//! What an operator sets for a cell that changes how it is filled.
+
+use serde::{Deserialize, Serialize};
+
+/// The settings of a cell that deciding depends on. A snapshot keeps those it was made with: after a change a new one
+/// is built.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CellSettings {
+    /// How much of each dimension may be promised.
+    pub overcommit: Overcommit,
+    /// Node attributes that name failure domains, such as `node.name`, `rack`, `power`. A service that says nothing of
+    /// spread is spread over each of them with weight 1.
+    pub failure_domains: Vec<String>,
+    /// Which of the nodes that fit is best.
+    pub profile: ScoringProfile,
+}
+
+/// How much of a node's capacity may be promised, per dimension, in thousandths: 1000 is all of it and no more, 1500
+/// half as much again. Devices are never promised twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overcommit {
+    /// Of processor time.
+    pub cpu_per_mille: u32,
+    /// Of memory.
+    pub memory_per_mille: u32,
+    /// Of local disk.
+    pub disk_per_mille: u32,
+    /// Of disk access.
+    pub disk_rate_per_mille: u32,
+    /// Of network.
+    pub network_rate_per_mille: u32,
+}
+
+impl Default for Overcommit {
+    fn default() -> Self {
+        Self {
+            cpu_per_mille: 1000,
+            memory_per_mille: 1000,
+            disk_per_mille: 1000,
+            disk_rate_per_mille: 1000,
+            network_rate_per_mille: 1000,
+        }
+    }
+}
+
+/// Which of the nodes that fit is best, when preferences and spread leave a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScoringProfile {
+    /// The fullest: large tasks keep finding room.
+    #[default]
+    BestFit,
+    /// The emptiest: load is even.
+    WorstFit,
+    /// The one with the fewest tasks.
+    Spread,
+}

@@ -1,0 +1,178 @@
+//! Work that fits nowhere: remembered per shape (and per gang), so that it costs next to nothing while it waits, and woken
+//! by the events that could help it: a node that came, opened, changed or gave something back, or a port that cooled down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_model::JobId;
+
+use super::{Shape, ShapeId, Snapshot};
+use crate::filter::{Requirement, fits};
+use crate::plan::{Plan, Work};
+
+/// Above so many checks of a woken node against a blocked shape everything is woken instead.
+const CHECKS_MAX: usize = 100_000;
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// A port that is cooling now may help from this time on, milliseconds since 1970.
+    retry_at_ms: Option<i64>,
+}
+
+/// What fits nowhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocked {
+    shapes: BTreeMap<ShapeId, Block>,
+    gangs: BTreeMap<JobId, Block>,
+    /// Jobs taken out of the open ones, since all they want is blocked.
+    parked: BTreeSet<JobId>,
+    parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
+    /// Nodes that may help since the last look.
+    helped: BTreeSet<u32>,
+}
+
+impl Blocked {
+    /// Notes a node that may help.
+    pub fn helped(&mut self, node: u32) {
+        if !self.shapes.is_empty() || !self.gangs.is_empty() {
+            self.helped.insert(node);
+        }
+    }
+
+    /// How many shapes and gangs are known to fit nowhere.
+    pub fn count(&self) -> usize {
+        self.shapes.len() + self.gangs.len()
+    }
+
+    pub fn shape_blocked(&self, shape: ShapeId) -> bool {
+        self.shapes.contains_key(&shape)
+    }
+
+    pub fn gang_blocked(&self, job: JobId) -> bool {
+        self.gangs.contains_key(&job)
+    }
+
+    pub fn parked(&self, job: JobId) -> bool {
+        self.parked.contains(&job)
+    }
+
+    /// A job has changed: whatever was found out about it is void.
+    pub fn job_woken(&mut self, job: JobId) {
+        self.gangs.remove(&job);
+        if self.parked.remove(&job) {
+            self.parked_under.values_mut().for_each(|jobs| {
+                jobs.remove(&job);
+            });
+        }
+    }
+
+    /// A shape's number is free for another one.
+    pub fn shape_forgotten(&mut self, shape: ShapeId) {
+        self.shapes.remove(&shape);
+        self.parked_under.remove(&shape);
+    }
+
+    fn wake_all(&mut self) -> BTreeSet<JobId> {
+        self.shapes.clear();
+        self.gangs.clear();
+        self.helped.clear();
+        self.parked_under.clear();
+        std::mem::take(&mut self.parked)
+    }
+
+    fn shape_woken(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
+        self.shapes.remove(&shape);
+        let jobs = self.parked_under.remove(&shape).unwrap_or_default();
+        for job in &jobs {
+            self.parked.remove(job);
+        }
+        jobs
+    }
+}
+
+/// The first time after `now_ms` at which a port of any node has cooled down.
+fn cooled_next(snapshot: &Snapshot, shape: &Shape, now_ms: i64) -> Option<i64> {
+    let cooling = snapshot.nodes.ports.iter().flat_map(|ports| ports.cooling.iter().map(|&(_, until)| until));
+    if shape.ports_any() { cooling.filter(|&until| until > now_ms).min() } else { None }
+}
+
+impl Snapshot {
+    /// Remembers what a plan found to fit nowhere. To be called after each plan, once what became of its placements has
+    /// been applied. What the plan could not place is looked at once more, since its own placements may have failed.
+    pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
+        for unplaced in &plan.unplaced {
+            let Some(shape) = self.shapes.get(unplaced.shape).cloned() else { continue };
+            let block = Block { retry_at_ms: cooled_next(self, &shape, now_ms) };
+            if self.shape_fits_none(&shape, now_ms) {
+                self.blocked.shapes.insert(unplaced.shape, block);
+            } else if unplaced.gang && plan.placements.is_empty() {
+                self.blocked.gangs.insert(unplaced.job, block);
+            }
+        }
+    }
+
+    fn shape_fits_none(&self, shape: &Shape, now_ms: i64) -> bool {
+        let work = Work::new(&self.nodes);
+        let requirement = Requirement::of(shape, &self.nodes);
+        !self.nodes.order.iter().any(|&node| fits(&work, &requirement, node, now_ms))
+    }
+
+    /// Takes a job out of the open ones, since all it wants is blocked under these shapes.
+    pub(crate) fn park(&mut self, job: JobId, shapes: impl Iterator<Item = ShapeId>) {
+        for shape in shapes {
+            self.blocked.parked_under.entry(shape).or_default().insert(job);
+        }
+        self.blocked.parked.insert(job);
+        self.open_update(job);
+    }
+
+    /// Wakes what the events since the last call may have helped.
+    pub(crate) fn wake(&mut self, now_ms: i64) {
+        let helped = std::mem::take(&mut self.blocked.helped);
+        let blocks = self.blocked.count();
+        if blocks == 0 {
+            return;
+        }
+        let woken = if helped.len().saturating_mul(blocks) > CHECKS_MAX {
+            self.blocked.wake_all()
+        } else {
+            self.woken_by(&helped, now_ms)
+        };
+        for job in woken {
+            self.open_update(job);
+        }
+    }
+
+    fn woken_by(&mut self, helped: &BTreeSet<u32>, now_ms: i64) -> BTreeSet<JobId> {
+        let work = Work::new(&self.nodes);
+        let helps = |shape: Option<&Arc<Shape>>| {
+            let requirement = shape.map(|shape| Requirement::of(shape, &self.nodes));
+            requirement
+                .is_some_and(|requirement| helped.iter().any(|&node| fits(&work, &requirement, node, now_ms)))
+        };
+        let due = |block: &Block| block.retry_at_ms.is_some_and(|at| at <= now_ms);
+        let shapes = self.blocked.shapes.iter();
+        let shapes: Vec<ShapeId> = shapes
+            .filter(|(shape, block)| due(block) || helps(self.shapes.get(**shape)))
+            .map(|(&shape, _)| shape)
+            .collect();
+        let gang_helped = |job: &JobId| {
+            let entry = self.jobs.get(job);
+            let shapes =
+                entry.into_iter().flat_map(|entry| entry.shape.iter().chain(entry.shapes_own.values()));
+            shapes.into_iter().any(|&shape| helps(self.shapes.get(shape)))
+        };
+        let gangs = self.blocked.gangs.iter();
+        let gangs: Vec<JobId> =
+            gangs.filter(|(job, block)| due(block) || gang_helped(job)).map(|(&job, _)| job).collect();
+        let mut woken = BTreeSet::new();
+        for shape in shapes {
+            woken.extend(self.blocked.shape_woken(shape));
+        }
+        for job in gangs {
+            self.blocked.job_woken(job);
+            woken.insert(job);
+        }
+        woken
+    }
+}

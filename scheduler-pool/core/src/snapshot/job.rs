@@ -1,0 +1,259 @@
+//! A job as deciding sees it: its row and spec, a slot per task, and which tasks want a node.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::job::{JobKind, JobState};
+use borough_model::{Incarnation, JobId, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
+
+use super::shape::ShapeId;
+
+/// Tasks of a job have an index below this; admission allows far fewer.
+pub(crate) const TASKS_MAX: u32 = 1 << 24;
+
+/// What is kept of one task. The whole row is kept only while the task is pending, since the next life builds on it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskSlot {
+    pub revision: u64,
+    pub incarnation: Incarnation,
+    pub node: Option<NodeId>,
+    pub crashed_on: Option<NodeId>,
+    pub not_before_ms: i64,
+    pub spec_version: u32,
+    pub failures: u32,
+    /// `None`: no row, which is a task that is pending and was never placed.
+    pub state: Option<TaskState>,
+    /// Placed by a plan that is not committed yet; `revision` is still that of the row it was placed from.
+    pub assumed: bool,
+    pub row: Option<Box<TaskRow>>,
+}
+
+impl TaskSlot {
+    pub fn of(row: &TaskRow) -> Self {
+        Self {
+            revision: row.revision,
+            incarnation: row.incarnation,
+            node: row.node,
+            crashed_on: row.crashed_on,
+            not_before_ms: row.not_before_ms,
+            spec_version: row.spec_version,
+            failures: row.failures,
+            state: Some(row.state),
+            assumed: false,
+            row: (row.state == TaskState::Pending).then(|| Box::new(row.clone())),
+        }
+    }
+
+    /// Whether it wants a node, now or after its back-off.
+    pub fn open(&self) -> bool {
+        matches!(self.state, None | Some(TaskState::Pending))
+    }
+
+    /// Whether it stands on its node for its siblings to keep away from, and for its gang to count.
+    pub fn placed(&self) -> bool {
+        use TaskState::{Assigned, Held, Running, Starting};
+        matches!(self.state, Some(Held | Assigned | Starting | Running))
+    }
+}
+
+/// Where a job with open tasks stands among the others: high to low priority, then by user, then as submitted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenKey {
+    pub priority: Reverse<u32>,
+    pub user: Name,
+    pub submitted_ms: i64,
+    pub name: Name,
+    pub job: JobId,
+}
+
+impl OpenKey {
+    pub fn of(row: &JobRow) -> Self {
+        Self {
+            priority: Reverse(row.priority),
+            user: row.user.clone(),
+            submitted_ms: row.submitted_ms,
+            name: row.name.clone(),
+            job: row.id,
+        }
+    }
+
+    /// Whether it is still the place of that row; a job keeps its user, name and time of submission.
+    pub fn current(&self, row: &JobRow) -> bool {
+        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms
+    }
+}
+
+/// One job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobEntry {
+    pub row: Option<JobRow>,
+    /// The spec of the version beside it.
+    pub spec: Option<(u32, Arc<JobSpec>)>,
+    pub tasks: Vec<TaskSlot>,
+    /// A bit per task that does not want a node. Tasks past its end do.
+    closed: Vec<u64>,
+    /// The bits set below the job's count.
+    closed_wanted: u32,
+    /// Placed tasks per node, kept only for a job that spreads.
+    pub placed: BTreeMap<NodeId, u32>,
+    pub spreads: bool,
+    /// The shape of tasks without one of their own.
+    pub shape: Option<ShapeId>,
+    pub shapes_own: BTreeMap<u32, ShapeId>,
+    /// Its place among jobs with open tasks, while it has one.
+    pub open_key: Option<OpenKey>,
+}
+
+impl JobEntry {
+    /// Desired number of tasks.
+    pub fn count(&self) -> u32 {
+        self.row.as_ref().map_or(0, |row| row.count).min(TASKS_MAX)
+    }
+
+    /// The spec in force, if it is known.
+    pub fn spec_current(&self) -> Option<&Arc<JobSpec>> {
+        let row = self.row.as_ref()?;
+        self.spec.as_ref().filter(|(version, _)| *version == row.spec_version).map(|(_, spec)| spec)
+    }
+
+    /// Whether tasks of it may be placed at all.
+    pub fn runs(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.state == JobState::Running) && self.spec_current().is_some()
+    }
+
+    pub fn task(&self, index: u32) -> Option<&TaskSlot> {
+        self.tasks.get(index as usize).filter(|slot| slot.state.is_some())
+    }
+
+    /// Tasks that want a node, now or later.
+    pub fn open_count(&self) -> u32 {
+        self.count().saturating_sub(self.closed_wanted)
+    }
+
+    /// Wanted tasks that do not want a node.
+    pub fn closed_total(&self) -> u64 {
+        u64::from(self.closed_wanted)
+    }
+
+    /// The first task at or after `index` that wants a node.
+    pub fn open_next(&self, index: u32) -> Option<u32> {
+        let count = self.count();
+        let mut index = index;
+        while index < count {
+            let word = self.closed.get((index / 64) as usize).copied().unwrap_or(0);
+            let open = !word >> (index % 64);
+            if open != 0 {
+                let found = index + open.trailing_zeros();
+                return (found < count).then_some(found);
+            }
+            index = (index / 64 + 1) * 64;
+        }
+        None
+    }
+
+    fn closed_set(&mut self, index: u32, closed: bool) {
+        let word = (index / 64) as usize;
+        if word >= self.closed.len() {
+            if !closed {
+                return;
+            }
+            self.closed.resize(word + 1, 0);
+        }
+        let wanted = index < self.count();
+        let Some(word) = self.closed.get_mut(word) else { return };
+        let bit = 1u64 << (index % 64);
+        let before = *word & bit != 0;
+        if closed {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+        match (wanted, before, closed) {
+            (true, false, true) => self.closed_wanted += 1,
+            (true, true, false) => self.closed_wanted -= 1,
+            _ => {}
+        }
+    }
+
+    /// Counts anew after the desired count has changed.
+    pub fn closed_recount(&mut self) {
+        let count = self.count();
+        let words = self.closed.iter().zip((0u32..).step_by(64));
+        self.closed_wanted = words
+            .take_while(|&(_, first)| first < count)
+            .map(|(&word, first)| {
+                let wanted = count - first;
+                let mask = if wanted >= 64 { u64::MAX } else { (1u64 << wanted) - 1 };
+                (word & mask).count_ones()
+            })
+            .sum();
+    }
+
+    /// Puts a task's slot in the place of the one before, which it answers. The index is below [`TASKS_MAX`].
+    pub fn slot_set(&mut self, index: u32, slot: TaskSlot) -> TaskSlot {
+        let position = index as usize;
+        if self.tasks.len() <= position {
+            self.tasks.resize_with(position + 1, TaskSlot::default);
+        }
+        let closed = !slot.open();
+        let node_after = slot.placed().then_some(slot.node).flatten();
+        let Some(entry) = self.tasks.get_mut(position) else { return TaskSlot::default() };
+        let before = std::mem::replace(entry, slot);
+        let node_before = before.placed().then_some(before.node).flatten();
+        self.closed_set(index, closed);
+        if self.spreads && node_before != node_after {
+            self.placed_moved(node_before, node_after);
+        }
+        before
+    }
+
+    fn placed_moved(&mut self, from: Option<NodeId>, to: Option<NodeId>) {
+        if let Some(node) = to {
+            *self.placed.entry(node).or_default() += 1;
+        }
+        let Some(node) = from else { return };
+        let Some(count) = self.placed.get_mut(&node) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.placed.remove(&node);
+        }
+    }
+
+    /// Counts placed tasks anew after the job began or ceased to spread.
+    pub fn placed_recount(&mut self) {
+        self.placed.clear();
+        if !self.spreads {
+            return;
+        }
+        for node in self.tasks.iter().filter(|slot| slot.placed()).filter_map(|slot| slot.node) {
+            *self.placed.entry(node).or_default() += 1;
+        }
+    }
+
+    /// The shape of a task.
+    pub fn shape_of(&self, index: u32) -> Option<ShapeId> {
+        self.shapes_own.get(&index).copied().or(self.shape)
+    }
+
+    /// How many members of a gang must still be placed together: 0 where the job is none, or its gang stands. Members
+    /// that have ended have had their time and count.
+    pub fn gang_need(&self) -> u32 {
+        let Some(spec) = self.spec_current() else { return 0 };
+        if spec.min_member <= 1 {
+            return 0;
+        }
+        let stands = |slot: &&TaskSlot| slot.placed() || slot.state == Some(TaskState::Dead);
+        let wanted = self.tasks.iter().take(self.count() as usize);
+        let standing = u32::try_from(wanted.filter(stands).count()).unwrap_or(u32::MAX);
+        spec.min_member.saturating_sub(standing)
+    }
+
+    /// The attributes it spreads over, with weights: its own, else for a service the cell's failure domains.
+    pub fn spread_of(spec: &JobSpec, failure_domains: &[String]) -> Vec<(String, u32)> {
+        if spec.spread.is_empty() && spec.kind == JobKind::Service {
+            return failure_domains.iter().map(|domain| (domain.clone(), 1)).collect();
+        }
+        spec.spread.iter().map(|spread| (spread.attribute.clone(), spread.weight)).collect()
+    }
+}

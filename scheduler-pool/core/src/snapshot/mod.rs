@@ -1,0 +1,229 @@
+//! What a worker or gateway knows of a cell, kept from the journal: nodes as columns, jobs with their specs, a slot per
+//! task, and which jobs want nodes. Deltas are absolute and carry revisions; an older one changes nothing.
+
+mod assume;
+mod blocked;
+mod job;
+mod node;
+mod shape;
+mod text;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
+
+pub(crate) use blocked::Blocked;
+pub(crate) use job::{JobEntry, OpenKey, TASKS_MAX, TaskSlot};
+pub(crate) use node::{NodeGate, NodeTable, fixed_amounts};
+pub(crate) use shape::{Shape, ShapeId, Shapes};
+pub(crate) use text::{Number, Texts};
+pub use view::{NodeView, TaskView};
+
+use crate::settings::CellSettings;
+
+/// What became of a delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is known now.
+    Changed,
+    /// A newer one was known already, or deciding has no use for it.
+    Ignored,
+    /// It breaks an invariant of the store (a task index beyond every limit) and was left out.
+    Refused,
+}
+
+/// A cell as of one moment of its journal.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub(crate) settings: CellSettings,
+    pub(crate) nodes: NodeTable,
+    pub(crate) jobs: BTreeMap<JobId, JobEntry>,
+    pub(crate) shapes: Shapes,
+    pub(crate) open: BTreeSet<OpenKey>,
+    pub(crate) blocked: Blocked,
+    /// Tasks that do not want a node: turns the round-robin on from batch to batch.
+    pub(crate) closed_total: u64,
+}
+
+impl Snapshot {
+    /// An empty cell.
+    pub fn new(settings: CellSettings) -> Self {
+        Self {
+            settings,
+            nodes: NodeTable::new(),
+            jobs: BTreeMap::new(),
+            shapes: Shapes::default(),
+            open: BTreeSet::new(),
+            blocked: Blocked::default(),
+            closed_total: 0,
+        }
+    }
+
+    /// The settings it was made with.
+    pub fn settings(&self) -> &CellSettings {
+        &self.settings
+    }
+
+    /// Applies a delta of the journal.
+    pub fn apply(&mut self, delta: &Delta) -> Applied {
+        match delta {
+            Delta::Node { row } => self.node_upsert(row),
+            Delta::NodeRemoved { node } => self.node_remove(*node),
+            Delta::NodeAlloc { node, alloc } => self.alloc_upsert(*node, alloc),
+            Delta::Job { row, spec } => {
+                self.job_upsert(row, spec.as_deref().map(|spec| Arc::new(spec.clone())))
+            }
+            Delta::JobRemoved { job } => self.job_remove(*job),
+            Delta::Task { row } => self.task_upsert(row),
+            Delta::TaskRemoved { task, revision } => self.task_remove(*task, *revision),
+            Delta::Endpoint { .. } | Delta::EndpointWithdrawn { .. } | Delta::Unit { .. } => Applied::Ignored,
+        }
+    }
+
+    /// A node's row, new or changed.
+    pub fn node_upsert(&mut self, row: &NodeRow) -> Applied {
+        match self.nodes.row_set(row, &self.settings.overcommit) {
+            Some(node) => {
+                self.blocked.helped(node);
+                Applied::Changed
+            }
+            None => Applied::Ignored,
+        }
+    }
+
+    /// Forgets a node.
+    pub fn node_remove(&mut self, node: NodeId) -> Applied {
+        if self.nodes.removed(node) { Applied::Changed } else { Applied::Ignored }
+    }
+
+    /// What is committed on a node, new or changed.
+    pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> Applied {
+        match self.nodes.alloc_set(node, alloc) {
+            Some((node, freed)) => {
+                if freed {
+                    self.blocked.helped(node);
+                }
+                Applied::Changed
+            }
+            None => Applied::Ignored,
+        }
+    }
+
+    /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays, and
+    /// nothing of the job is placed while that is of another version.
+    pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> Applied {
+        let entry = self.jobs.entry(row.id).or_default();
+        let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
+        let spec_newer = entry.spec.as_ref().is_none_or(|(version, _)| *version < row.spec_version);
+        let spec = spec.filter(|_| spec_newer);
+        if older && spec.is_none() {
+            return Applied::Ignored;
+        }
+        let closed_before = entry.closed_total();
+        if !older {
+            entry.row = Some(row.clone());
+            entry.closed_recount();
+        }
+        self.closed_total = self.closed_total + entry.closed_total() - closed_before;
+        if let Some(spec) = spec {
+            self.spec_set(row.id, row.spec_version, spec);
+        }
+        self.blocked.job_woken(row.id);
+        self.open_update(row.id);
+        Applied::Changed
+    }
+
+    fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let shape = self.shapes.acquired(Shape::of(&spec, u32::MAX));
+        let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
+        let shapes_own =
+            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(&spec, index)))).collect();
+        let shape_before = entry.shape.replace(shape);
+        let own_before = std::mem::replace(&mut entry.shapes_own, shapes_own);
+        entry.spreads = !JobEntry::spread_of(&spec, &self.settings.failure_domains).is_empty();
+        entry.spec = Some((version, spec));
+        entry.placed_recount();
+        self.shapes_release(shape_before.into_iter().chain(own_before.into_values()));
+    }
+
+    fn shapes_release(&mut self, shapes: impl Iterator<Item = ShapeId>) {
+        for shape in shapes {
+            if self.shapes.released(shape) {
+                self.blocked.shape_forgotten(shape);
+            }
+        }
+    }
+
+    /// Forgets a job with its tasks.
+    pub fn job_remove(&mut self, job: JobId) -> Applied {
+        let Some(entry) = self.jobs.remove(&job) else { return Applied::Ignored };
+        if let Some(key) = &entry.open_key {
+            self.open.remove(key);
+        }
+        self.closed_total -= entry.closed_total();
+        self.blocked.job_woken(job);
+        self.shapes_release(entry.shape.into_iter().chain(entry.shapes_own.into_values()));
+        Applied::Changed
+    }
+
+    /// A task's row, new or changed.
+    pub fn task_upsert(&mut self, row: &TaskRow) -> Applied {
+        if row.id.index >= TASKS_MAX {
+            return Applied::Refused;
+        }
+        let entry = self.jobs.entry(row.id.job).or_default();
+        if entry.task(row.id.index).is_some_and(|slot| slot.revision > row.revision) {
+            return Applied::Ignored;
+        }
+        self.slot_set(row.id, TaskSlot::of(row));
+        Applied::Changed
+    }
+
+    /// Forgets a task's row: while its job wants the task, that is a task that was never placed.
+    pub fn task_remove(&mut self, task: TaskId, revision: u64) -> Applied {
+        let slot = self.jobs.get(&task.job).and_then(|entry| entry.task(task.index));
+        if slot.is_none_or(|slot| slot.revision > revision) {
+            return Applied::Ignored;
+        }
+        self.slot_set(task, TaskSlot::default());
+        Applied::Changed
+    }
+
+    /// Puts a slot in its place and keeps what is counted over slots. Answers the slot before.
+    pub(crate) fn slot_set(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
+        let entry = self.jobs.get_mut(&task.job)?;
+        let closed_before = entry.closed_total();
+        let before = entry.slot_set(task.index, slot);
+        self.closed_total = self.closed_total + entry.closed_total() - closed_before;
+        if self.blocked.parked(task.job) {
+            self.blocked.job_woken(task.job);
+        }
+        self.open_update(task.job);
+        Some(before)
+    }
+
+    /// Brings a job's place among the open ones up to date.
+    pub(crate) fn open_update(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let wants = entry.runs() && entry.open_count() > 0;
+        let parked = self.blocked.parked(job);
+        let in_place = match (&entry.open_key, &entry.row) {
+            (Some(key), Some(row)) => wants && !parked && key.current(row),
+            _ => !wants || parked,
+        };
+        if in_place {
+            return;
+        }
+        if let Some(key) = entry.open_key.take() {
+            self.open.remove(&key);
+        }
+        if let (true, false, Some(row)) = (wants, parked, &entry.row) {
+            let key = OpenKey::of(row);
+            entry.open_key = Some(key.clone());
+            self.open.insert(key);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The nodes of a cell as a structure of arrays: one column per resource dimension, one entry per node, found by a dense
+//! ordinal. What a filter reads for node after node lies side by side.
+
+use std::collections::BTreeMap;
+
+use borough_model::node::NodeState;
+use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
+
+use super::text::Texts;
+use crate::settings::Overcommit;
+
+/// Processor, memory, disk, disk rate, network rate; devices follow, one column per kind.
+pub(crate) const DIMENSIONS_FIXED: usize = 5;
+
+/// The attribute that is a node's own name.
+pub(crate) const NODE_NAME: &str = "node.name";
+
+/// Whether a node takes tasks, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NodeGate {
+    /// Only what is committed on it is known yet.
+    Unknown,
+    Open,
+    Recovering,
+    Lost,
+    Cordoned,
+    Draining,
+}
+
+/// The ports of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodePorts {
+    pub first: u16,
+    pub last: u16,
+    /// Given to tasks, ascending.
+    pub used: Vec<u16>,
+    /// Cooling down, ascending, each with the time from which it may be given again.
+    pub cooling: Vec<(u16, i64)>,
+}
+
+/// The nodes. Columns are indexed by ordinal; ordinals of removed nodes are used again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeTable {
+    ordinals: BTreeMap<NodeId, u32>,
+    /// Known nodes by id: the one order in which nodes are looked at, whatever order they came in.
+    pub order: Vec<u32>,
+    vacant: Vec<u32>,
+    pub ids: Vec<NodeId>,
+    names: Vec<Option<Name>>,
+    pub gates: Vec<NodeGate>,
+    revisions: Vec<u64>,
+    pub epochs: Vec<u64>,
+    pub tasks: Vec<u32>,
+    /// Attributes and labels as (key, value), ascending by key.
+    pub attributes: Vec<Box<[(u32, u32)]>>,
+    pub ports: Vec<NodePorts>,
+    /// What may be promised, per dimension and node.
+    limits: Vec<Vec<u64>>,
+    /// What is promised, per dimension and node.
+    used: Vec<Vec<u64>>,
+    kinds: Vec<String>,
+    pub texts: Texts,
+}
+
+/// An amount of a dimension per node; devices that most nodes lack have short columns.
+fn amount(columns: &[Vec<u64>], dimension: usize, node: u32) -> u64 {
+    columns.get(dimension).and_then(|column| column.get(node as usize)).copied().unwrap_or(0)
+}
+
+fn amount_set(columns: &mut [Vec<u64>], dimension: usize, node: u32, amount: u64) {
+    let Some(column) = columns.get_mut(dimension) else { return };
+    let index = node as usize;
+    if column.len() <= index {
+        if amount == 0 {
+            return;
+        }
+        column.resize(index + 1, 0);
+    }
+    if let Some(entry) = column.get_mut(index) {
+        *entry = amount;
+    }
+}
+
+/// The fixed dimensions of an amount, in column order.
+pub(crate) fn fixed_amounts(resources: &Resources) -> [u64; DIMENSIONS_FIXED] {
+    [
+        resources.cpu_millis,
+        resources.memory_bytes,
+        resources.disk_bytes,
+        resources.disk_bytes_per_s,
+        resources.network_bytes_per_s,
+    ]
+}
+
+fn per_mille(amount: u64, factor: u32) -> u64 {
+    let promised = u128::from(amount) * u128::from(factor) / 1000;
+    u64::try_from(promised).unwrap_or(u64::MAX)
+}
+
+fn limit_amounts(capacity: &Resources, overcommit: &Overcommit) -> [u64; DIMENSIONS_FIXED] {
+    let [cpu, memory, disk, disk_rate, network_rate] = fixed_amounts(capacity);
+    [
+        per_mille(cpu, overcommit.cpu_per_mille),
+        per_mille(memory, overcommit.memory_per_mille),
+        per_mille(disk, overcommit.disk_per_mille),
+        per_mille(disk_rate, overcommit.disk_rate_per_mille),
+        per_mille(network_rate, overcommit.network_rate_per_mille),
+    ]
+}
+
+fn gate(row: &NodeRow) -> NodeGate {
+    match row.state {
+        NodeState::Recovering => NodeGate::Recovering,
+        NodeState::Lost => NodeGate::Lost,
+        NodeState::Ready if row.draining => NodeGate::Draining,
+        NodeState::Ready if !row.schedulable => NodeGate::Cordoned,
+        NodeState::Ready => NodeGate::Open,
+    }
+}
+
+impl NodeTable {
+    pub fn new() -> Self {
+        let columns = vec![Vec::new(); DIMENSIONS_FIXED];
+        Self { limits: columns.clone(), used: columns, ..Self::default() }
+    }
+
+    pub fn ordinal(&self, id: NodeId) -> Option<u32> {
+        self.ordinals.get(&id).copied()
+    }
+
+    /// How many nodes are known, in whatever state.
+    pub fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Ordinals in use are below this.
+    pub fn ordinals_end(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub fn id(&self, node: u32) -> NodeId {
+        self.ids.get(node as usize).copied().unwrap_or_default()
+    }
+
+    pub fn name(&self, node: u32) -> Option<&Name> {
+        self.names.get(node as usize).and_then(Option::as_ref)
+    }
+
+    pub fn gate(&self, node: u32) -> NodeGate {
+        self.gates.get(node as usize).copied().unwrap_or(NodeGate::Unknown)
+    }
+
+    pub fn ports(&self, node: u32) -> Option<&NodePorts> {
+        self.ports.get(node as usize)
+    }
+
+    pub fn limit(&self, dimension: usize, node: u32) -> u64 {
+        amount(&self.limits, dimension, node)
+    }
+
+    pub fn used(&self, dimension: usize, node: u32) -> u64 {
+        amount(&self.used, dimension, node)
+    }
+
+    pub fn dimensions(&self) -> usize {
+        self.limits.len()
+    }
+
+    /// The device kind of a dimension past the fixed ones.
+    pub fn kind(&self, dimension: usize) -> Option<&str> {
+        dimension.checked_sub(DIMENSIONS_FIXED).and_then(|kind| self.kinds.get(kind)).map(String::as_str)
+    }
+
+    /// The dimension of a device kind, if any node has it. There are few kinds: a scan is fastest.
+    pub fn kind_dimension(&self, kind: &str) -> Option<usize> {
+        self.kinds.iter().position(|known| known == kind).map(|position| position + DIMENSIONS_FIXED)
+    }
+
+    fn kind_interned(&mut self, kind: &str) -> usize {
+        self.kind_dimension(kind).unwrap_or_else(|| {
+            self.kinds.push(kind.to_owned());
+            self.limits.push(Vec::new());
+            self.used.push(Vec::new());
+            self.limits.len() - 1
+        })
+    }
+
+    /// The value of an attribute of a node.
+    pub fn attribute(&self, node: u32, key: u32) -> Option<u32> {
+        let attributes = self.attributes.get(node as usize)?;
+        let position = attributes.binary_search_by_key(&key, |&(key, _)| key).ok()?;
+        attributes.get(position).map(|&(_, value)| value)
+    }
+
+    /// Where a node stands in the order, or where it would.
+    pub fn order_position(&self, id: NodeId) -> Result<usize, usize> {
+        self.order.binary_search_by_key(&id, |&node| self.id(node))
+    }
+
+    fn ordinal_made(&mut self, id: NodeId) -> u32 {
+        if let Some(node) = self.ordinal(id) {
+            return node;
+        }
+        let node = self.vacant.pop().unwrap_or_else(|| {
+            let node = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
+            self.ids.push(id);
+            self.names.push(None);
+            self.gates.push(NodeGate::Unknown);
+            self.revisions.push(0);
+            self.epochs.push(0);
+            self.tasks.push(0);
+            self.attributes.push(Box::default());
+            self.ports.push(NodePorts::default());
+            node
+        });
+        if let Some(entry) = self.ids.get_mut(node as usize) {
+            *entry = id;
+        }
+        self.ordinals.insert(id, node);
+        node
+    }
+
+    /// The newer row of a node. `None` where it is older than what is known.
+    pub fn row_set(&mut self, row: &NodeRow, overcommit: &Overcommit) -> Option<u32> {
+        let node = self.ordinal_made(row.id);
+        let index = node as usize;
+        if self.gate(node) != NodeGate::Unknown && row.revision < *self.revisions.get(index)? {
+            return None;
+        }
+        if let Err(position) = self.order_position(row.id) {
+            self.order.insert(position, node);
+        }
+        *self.revisions.get_mut(index)? = row.revision;
+        *self.gates.get_mut(index)? = gate(row);
+        if self.name(node) != Some(&row.name) {
+            *self.names.get_mut(index)? = Some(row.name.clone());
+        }
+        let ports = self.ports.get_mut(index)?;
+        (ports.first, ports.last) = (row.port_first, row.port_last);
+        let attributes = self.attributes_interned(row);
+        *self.attributes.get_mut(index)? = attributes;
+        self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
+        Some(node)
+    }
+
+    /// What an operator adds (labels) goes over what the agent found (attributes), and both over the node's name.
+    fn attributes_interned(&mut self, row: &NodeRow) -> Box<[(u32, u32)]> {
+        let mut merged: BTreeMap<&str, &str> = BTreeMap::from([(NODE_NAME, row.name.as_str())]);
+        merged.extend(row.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        merged.extend(row.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        let mut interned: Vec<(u32, u32)> = merged
+            .into_iter()
+            .map(|(key, value)| (self.texts.interned(key), self.texts.interned(value)))
+            .collect();
+        interned.sort_unstable();
+        interned.into_boxed_slice()
+    }
+
+    fn amounts_set(&mut self, node: u32, fixed: [u64; DIMENSIONS_FIXED], devices: &Resources, limits: bool) {
+        for kind in devices.device_millis.keys() {
+            self.kind_interned(kind);
+        }
+        let kinds = &self.kinds;
+        let columns = if limits { &mut self.limits } else { &mut self.used };
+        for (dimension, &amount) in fixed.iter().enumerate() {
+            amount_set(columns, dimension, node, amount);
+        }
+        for (kind, name) in kinds.iter().enumerate() {
+            let amount = devices.device_millis.get(name).copied().unwrap_or(0);
+            amount_set(columns, DIMENSIONS_FIXED + kind, node, amount);
+        }
+    }
+
+    /// Whether a new value gives back anything of what is committed.
+    fn freed(&self, node: u32, alloc: &NodeAlloc) -> bool {
+        let fixed = fixed_amounts(&alloc.used);
+        let device = |(kind, name): (usize, &String)| {
+            let now = alloc.used.device_millis.get(name).copied().unwrap_or(0);
+            now < self.used(DIMENSIONS_FIXED + kind, node)
+        };
+        fixed.iter().enumerate().any(|(dimension, &now)| now < self.used(dimension, node))
+            || self.kinds.iter().enumerate().any(device)
+            || self.ports(node).is_some_and(|ports| ports.used.iter().any(|port| !alloc.ports.contains(port)))
+    }
+
+    /// The newer value of what is committed on a node, and whether it gives anything back. `None` where it is older than
+    /// what is known.
+    pub fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, bool)> {
+        let node = self.ordinal_made(id);
+        let index = node as usize;
+        if alloc.epoch < *self.epochs.get(index)? {
+            return None;
+        }
+        let freed = self.freed(node, alloc);
+        *self.epochs.get_mut(index)? = alloc.epoch;
+        *self.tasks.get_mut(index)? = alloc.tasks;
+        let ports = self.ports.get_mut(index)?;
+        ports.used.clear();
+        ports.used.extend(alloc.ports.iter().copied());
+        ports.cooling.clear();
+        ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
+        self.amounts_set(node, fixed_amounts(&alloc.used), &alloc.used, false);
+        Some((node, freed))
+    }
+
+    /// What is committed on a node, as it is stored.
+    pub fn alloc(&self, node: u32) -> Option<NodeAlloc> {
+        let index = node as usize;
+        let ports = self.ports(node)?;
+        Some(NodeAlloc {
+            epoch: *self.epochs.get(index)?,
+            used: self.resources(&self.used, node),
+            tasks: *self.tasks.get(index)?,
+            ports: ports.used.iter().copied().collect(),
+            ports_cooling: ports.cooling.iter().copied().collect(),
+        })
+    }
+
+    /// Adds what a task takes to what is committed on a node, or takes it back, leaving the epoch as it is.
+    pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], taken: bool) {
+        let index = node as usize;
+        for &(dimension, amount) in demand {
+            let used = self.used(dimension, node);
+            let used = if taken { used.saturating_add(amount) } else { used.saturating_sub(amount) };
+            amount_set(&mut self.used, dimension, node, used);
+        }
+        if let Some(tasks) = self.tasks.get_mut(index) {
+            *tasks = if taken { tasks.saturating_add(1) } else { tasks.saturating_sub(1) };
+        }
+        let Some(known) = self.ports.get_mut(index) else { return };
+        for &port in ports {
+            match (known.used.binary_search(&port), taken) {
+                (Err(position), true) => known.used.insert(position, port),
+                (Ok(position), false) => drop(known.used.remove(position)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What may be promised of a node.
+    pub fn limits(&self, node: u32) -> Resources {
+        self.resources(&self.limits, node)
+    }
+
+    fn resources(&self, columns: &[Vec<u64>], node: u32) -> Resources {
+        let device = |(kind, name): (usize, &String)| {
+            let amount = amount(columns, DIMENSIONS_FIXED + kind, node);
+            (amount > 0).then(|| (name.clone(), amount))
+        };
+        Resources {
+            cpu_millis: amount(columns, 0, node),
+            memory_bytes: amount(columns, 1, node),
+            disk_bytes: amount(columns, 2, node),
+            disk_bytes_per_s: amount(columns, 3, node),
+            network_bytes_per_s: amount(columns, 4, node),
+            device_millis: self.kinds.iter().enumerate().filter_map(device).collect(),
+        }
+    }
+
+    /// Forgets a node; its ordinal is used again.
+    pub fn removed(&mut self, id: NodeId) -> bool {
+        let Some(node) = self.ordinals.remove(&id) else { return false };
+        if let Some(position) = self.order.iter().position(|&known| known == node) {
+            self.order.remove(position);
+        }
+        let index = node as usize;
+        let columns = self.limits.iter_mut().chain(self.used.iter_mut());
+        for entry in columns.filter_map(|column| column.get_mut(index)) {
+            *entry = 0;
+        }
+        self.entry_cleared(index);
+        self.vacant.push(node);
+        true
+    }
+
+    fn entry_cleared(&mut self, index: usize) {
+        if let Some(entry) = self.names.get_mut(index) {
+            *entry = None;
+        }
+        if let Some(entry) = self.gates.get_mut(index) {
+            *entry = NodeGate::Unknown;
+        }
+        for column in [&mut self.revisions, &mut self.epochs] {
+            if let Some(entry) = column.get_mut(index) {
+                *entry = 0;
+            }
+        }
+        if let Some(entry) = self.tasks.get_mut(index) {
+            *entry = 0;
+        }
+        if let Some(entry) = self.attributes.get_mut(index) {
+            *entry = Box::default();
+        }
+        if let Some(entry) = self.ports.get_mut(index) {
+            *entry = NodePorts::default();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Shapes: what a task asks of a node. Tasks that ask the same share one shape, whatever job they belong to, and what is
+//! found out about a shape (that it fits nowhere, say) is found out once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::job::Constraint;
+use borough_model::{JobSpec, Resources};
+
+/// The number of a shape.
+pub(crate) type ShapeId = u32;
+
+/// Everything a task asks of a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Shape {
+    pub resources: Resources,
+    /// Fixed port numbers, ascending.
+    pub ports_fixed: Vec<u16>,
+    /// How many ports the scheduler hands out.
+    pub ports_dynamic: u16,
+    /// Hard and soft, as the owner wrote them.
+    pub constraints: Vec<Constraint>,
+}
+
+impl Shape {
+    /// The shape of one task of a job.
+    pub fn of(spec: &JobSpec, index: u32) -> Self {
+        let own = spec.overrides.get(&index).and_then(|task| task.resources.as_ref());
+        let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
+        ports_fixed.sort_unstable();
+        let ports_dynamic = spec.task.ports.len() - ports_fixed.len();
+        Self {
+            resources: own.unwrap_or(&spec.task.resources).clone(),
+            ports_fixed,
+            ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
+            constraints: spec.constraints.clone(),
+        }
+    }
+
+    /// Whether it needs any port, so that a port that has cooled down could help it.
+    pub fn ports_any(&self) -> bool {
+        self.ports_dynamic > 0 || !self.ports_fixed.is_empty()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    shape: Arc<Shape>,
+    jobs: u32,
+}
+
+/// The shapes in use, counted by the jobs that use them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shapes {
+    numbers: BTreeMap<Arc<Shape>, ShapeId>,
+    entries: Vec<Option<Entry>>,
+    vacant: Vec<ShapeId>,
+}
+
+impl Shapes {
+    pub fn get(&self, id: ShapeId) -> Option<&Arc<Shape>> {
+        self.entries.get(id as usize)?.as_ref().map(|entry| &entry.shape)
+    }
+
+    /// The number of a shape, with one more user.
+    pub fn acquired(&mut self, shape: Shape) -> ShapeId {
+        if let Some(&id) = self.numbers.get(&shape) {
+            if let Some(Some(entry)) = self.entries.get_mut(id as usize) {
+                entry.jobs += 1;
+            }
+            return id;
+        }
+        let shape = Arc::new(shape);
+        let entry = Some(Entry { shape: Arc::clone(&shape), jobs: 1 });
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                if let Some(slot) = self.entries.get_mut(id as usize) {
+                    *slot = entry;
+                }
+                id
+            }
+            None => {
+                self.entries.push(entry);
+                u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.numbers.insert(shape, id);
+        id
+    }
+
+    /// One user less. Answers whether that was the last and the number is free again.
+    pub fn released(&mut self, id: ShapeId) -> bool {
+        let Some(slot) = self.entries.get_mut(id as usize) else { return false };
+        let Some(entry) = slot else { return false };
+        entry.jobs = entry.jobs.saturating_sub(1);
+        if entry.jobs > 0 {
+            return false;
+        }
+        if let Some(entry) = slot.take() {
+            self.numbers.remove(&entry.shape);
+        }
+        self.vacant.push(id);
+        true
+    }
+}

@@ -1,0 +1,59 @@
+//! Attribute keys and values as small numbers, so that a node's facts are a few bytes and a constraint compares numbers.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// Texts that nodes bear, each with a number. Texts are not forgotten: there are as many as operators and agents use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Texts {
+    numbers: BTreeMap<Box<str>, u32>,
+    /// Each read as a number, for those that compare as numbers.
+    parsed: Vec<Option<Number>>,
+}
+
+/// A text read as a number. Whole numbers compare exactly, others as floating point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number {
+    whole: Option<i64>,
+    float: f64,
+}
+
+impl Number {
+    /// The number a text is, if it is a finite one.
+    pub fn parsed(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let float: f64 = text.parse().ok().filter(|float: &f64| float.is_finite())?;
+        Some(Self { whole: text.parse().ok(), float })
+    }
+
+    /// How two numbers compare.
+    pub fn compared(self, other: Self) -> Ordering {
+        match (self.whole, other.whole) {
+            (Some(left), Some(right)) => left.cmp(&right),
+            _ => self.float.partial_cmp(&other.float).unwrap_or(Ordering::Equal),
+        }
+    }
+}
+
+impl Texts {
+    /// The number of a text, given one if it has none.
+    pub fn interned(&mut self, text: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let number = u32::try_from(self.parsed.len()).unwrap_or(u32::MAX);
+        self.numbers.insert(text.into(), number);
+        self.parsed.push(Number::parsed(text));
+        number
+    }
+
+    /// The number of a text, if any node bears it.
+    pub fn known(&self, text: &str) -> Option<u32> {
+        self.numbers.get(text).copied()
+    }
+
+    /// The text of a number, read as a number.
+    pub fn number(&self, number: u32) -> Option<Number> {
+        self.parsed.get(number as usize).copied().flatten()
+    }
+}

@@ -1,0 +1,142 @@
+//! Looking things up by id, for whoever commits plans or shows them.
+
+use std::sync::Arc;
+
+use borough_model::{
+    Incarnation, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, Resources, TaskId, TaskRow, TaskState,
+};
+
+use super::{NodeGate, Snapshot, TaskSlot};
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// The node.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// Whether new tasks may be placed on it.
+    pub open: bool,
+    /// What may be promised of it, overcommit included.
+    pub limits: Resources,
+    /// What is committed on it.
+    pub alloc: NodeAlloc,
+}
+
+/// What is known of a task that has a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskView {
+    /// The task.
+    pub id: TaskId,
+    /// Where it is in its life.
+    pub state: TaskState,
+    /// Its node, or its last one.
+    pub node: Option<NodeId>,
+    /// Its life, or its last one.
+    pub incarnation: Incarnation,
+    /// The spec version of that life.
+    pub spec_version: u32,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Not to be placed before this wall time, milliseconds since 1970.
+    pub not_before_ms: i64,
+    /// The row's revision.
+    pub revision: u64,
+    /// Whether this is assumed of a plan that is not known to be committed.
+    pub assumed: bool,
+}
+
+impl TaskView {
+    /// Whether it wants a node, now or after its back-off.
+    pub fn state_open(&self) -> bool {
+        self.state == TaskState::Pending
+    }
+}
+
+fn task_view(id: TaskId, slot: &TaskSlot) -> Option<TaskView> {
+    Some(TaskView {
+        id,
+        state: slot.state?,
+        node: slot.node,
+        incarnation: slot.incarnation,
+        spec_version: slot.spec_version,
+        failures: slot.failures,
+        not_before_ms: slot.not_before_ms,
+        revision: slot.revision,
+        assumed: slot.assumed,
+    })
+}
+
+impl Snapshot {
+    /// How many nodes are known, in whatever state.
+    pub fn node_count(&self) -> usize {
+        self.nodes.count()
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> Option<NodeView> {
+        self.node_view(self.nodes.ordinal(id)?)
+    }
+
+    fn node_view(&self, node: u32) -> Option<NodeView> {
+        Some(NodeView {
+            id: self.nodes.id(node),
+            name: self.nodes.name(node)?.clone(),
+            open: self.nodes.gate(node) == NodeGate::Open,
+            limits: self.nodes.limits(node),
+            alloc: self.nodes.alloc(node)?,
+        })
+    }
+
+    /// A node's name.
+    pub fn node_name(&self, id: NodeId) -> Option<&Name> {
+        self.nodes.name(self.nodes.ordinal(id)?)
+    }
+
+    /// What is committed on a node: what the next commit's value is computed from.
+    pub fn node_alloc(&self, id: NodeId) -> Option<NodeAlloc> {
+        self.nodes.alloc(self.nodes.ordinal(id)?)
+    }
+
+    /// Every node, by id.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeView> {
+        self.nodes.order.iter().filter_map(|&node| self.node_view(node))
+    }
+
+    /// A job's row.
+    pub fn job(&self, id: JobId) -> Option<&JobRow> {
+        self.jobs.get(&id)?.row.as_ref()
+    }
+
+    /// The newest job of that name.
+    pub fn job_named(&self, user: &Name, name: &Name) -> Option<&JobRow> {
+        let named = self.jobs().filter(|row| row.user == *user && row.name == *name);
+        named.max_by_key(|row| (row.submitted_ms, row.id))
+    }
+
+    /// The spec in force of a job.
+    pub fn job_spec(&self, id: JobId) -> Option<&Arc<JobSpec>> {
+        self.jobs.get(&id)?.spec_current()
+    }
+
+    /// Every job's row, by id.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobRow> {
+        self.jobs.values().filter_map(|entry| entry.row.as_ref())
+    }
+
+    /// A task that has a row.
+    pub fn task(&self, id: TaskId) -> Option<TaskView> {
+        task_view(id, self.jobs.get(&id.job)?.task(id.index)?)
+    }
+
+    /// The whole row of a task that is pending: what its next life is written over. Absent for tasks never placed.
+    pub fn task_row(&self, id: TaskId) -> Option<&TaskRow> {
+        self.jobs.get(&id.job)?.task(id.index)?.row.as_deref()
+    }
+
+    /// Every task of a job that has a row, by index.
+    pub fn tasks(&self, job: JobId) -> impl Iterator<Item = TaskView> {
+        let slots = self.jobs.get(&job).into_iter().flat_map(|entry| entry.tasks.iter().zip(0u32..));
+        slots.filter_map(move |(slot, index)| task_view(TaskId { job, index }, slot))
+    }
+}
