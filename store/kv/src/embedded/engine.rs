@@ -1,69 +1,72 @@
 //! The engine as callers see it: opening, transactions, closing.
 
+use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
+use super::durable::{OpenError, OpenOptions, Opened, store_open};
 use super::memory::Memory;
+use super::queue::{Queue, closed_error, sequencer_run};
 use super::sequencer::{CommitRequest, Sequencer, Shared};
 use super::transaction::EmbeddedTransaction;
 use super::versions::Versions;
-use crate::contract::limits::{BATCH_TRANSACTIONS_MAX, RECOVERY_VERSION_JUMP};
+use crate::contract::limits::RECOVERY_VERSION_JUMP;
 use crate::contract::{Engine, EngineInfo, EngineTransaction, Version};
 use crate::env::{Clock, Rng};
 
-/// What waits for the sequencer.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    pub(crate) waiting: Mutex<Vec<CommitRequest>>,
-    /// Signalled when something waits.
-    pub(crate) ready: Condvar,
-}
-
-impl Queue {
-    /// The next batch: everything that waits, up to the batch's limit.
-    pub(crate) fn batch_take(waiting: &mut Vec<CommitRequest>) -> Vec<CommitRequest> {
-        let left = waiting.split_off(waiting.len().min(BATCH_TRANSACTIONS_MAX));
-        std::mem::replace(waiting, left)
-    }
-}
-
 /// Who drives the sequencer.
-pub(crate) enum Driver {
+enum Driver {
     /// Whoever commits, one at a time: no thread, so that a test has no hidden concurrency.
     Caller(Mutex<Sequencer>),
     /// A thread that owns it, because it waits for the disk.
-    Thread,
+    Thread {
+        thread: Mutex<Option<JoinHandle<()>>>,
+        /// Turns true when the thread is done and the directory is free.
+        finished: watch::Receiver<bool>,
+    },
 }
 
 /// An engine and what its transactions need of it.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) driver: Driver,
+    queue: Arc<Queue>,
+    driver: Driver,
     info: EngineInfo,
 }
 
 impl Inner {
     /// Hands a request to the sequencer. The answer comes over the request's channel.
     pub(crate) fn commit_submit(&self, request: CommitRequest) {
-        self.queue.waiting.lock().push(request);
-        match &self.driver {
-            Driver::Caller(sequencer) => {
-                let mut sequencer = sequencer.lock();
-                let batch = Queue::batch_take(&mut self.queue.waiting.lock());
-                if !batch.is_empty() {
-                    sequencer.batch_commit(batch);
-                }
-            }
-            Driver::Thread => {
-                self.queue.ready.notify_one();
+        self.queue.push(request);
+        if let Driver::Caller(sequencer) = &self.driver {
+            let mut sequencer = sequencer.lock();
+            let batch = self.queue.batch_now();
+            if !batch.is_empty() {
+                sequencer.batch_commit(batch);
             }
         }
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Driver::Thread { thread, .. } = &self.driver
+            && let Some(thread) = thread.lock().take()
+        {
+            // So that the directory is free when the last handle is gone. A panic of the thread was reported by it.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// The embedded engine: one process, all data in memory, durable through a log where it has a directory.
+///
+/// Clones are handles on the same engine. When the last one (and the last transaction) is gone, the engine commits
+/// what waits and gives its directory back.
 #[derive(Clone)]
 pub struct EmbeddedEngine {
     inner: Arc<Inner>,
@@ -80,6 +83,48 @@ impl EmbeddedEngine {
         let info = EngineInfo { name: "embedded", location: "memory".to_owned() };
         let driver = Driver::Caller(Mutex::new(sequencer));
         Self { inner: Arc::new(Inner { shared, queue: Arc::default(), driver, info }) }
+    }
+
+    /// Opens the store in a directory, for this process alone. Reads all of it; blocks while it does.
+    ///
+    /// Versions continue far above every version an earlier opening used, so whatever was leased or watched under one
+    /// of those is over.
+    pub fn open(options: OpenOptions) -> Result<Self, OpenError> {
+        let Opened { memory, first, ceiling, durable, lock, location } = store_open(&options)?;
+        let OpenOptions { clock, rng, .. } = options;
+        let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, ceiling);
+        let shared = Arc::new(Shared::new(clock, rng, versions, memory));
+        let sequencer = Sequencer::new(Arc::clone(&shared), first, Some(durable));
+        let queue = Arc::<Queue>::default();
+        let (finish, finished) = watch::channel(false);
+        let run = {
+            let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
+            move || {
+                sequencer_run(&queue, &shared, sequencer);
+                drop(lock);
+                // Nobody need be waiting for the end.
+                let _ = finish.send(true);
+            }
+        };
+        let thread = std::thread::Builder::new().name("kv-sequencer".to_owned()).spawn(run);
+        let thread =
+            thread.map_err(|source: io::Error| OpenError::Io { location: location.clone(), source })?;
+        let driver = Driver::Thread { thread: Mutex::new(Some(thread)), finished };
+        let info = EngineInfo { name: "embedded", location };
+        Ok(Self { inner: Arc::new(Inner { shared, queue, driver, info }) })
+    }
+
+    /// Commits what waits, stops the engine and gives the directory back. Every later operation, on any handle,
+    /// answers 1101.
+    pub async fn close(&self) {
+        self.inner.queue.close();
+        match &self.inner.driver {
+            Driver::Caller(_) => self.inner.shared.stop(closed_error()),
+            Driver::Thread { finished, .. } => {
+                // An error says that the thread is gone, which is what is waited for.
+                let _ = finished.clone().wait_for(|finished| *finished).await;
+            }
+        }
     }
 }
 

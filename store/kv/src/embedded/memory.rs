@@ -55,6 +55,8 @@ pub(crate) struct Rows {
     trims: VecDeque<(Version, Bytes)>,
     /// Keys changed since the last checkpoint took the set; `None` where there are no checkpoints.
     dirty: Option<BTreeSet<Bytes>>,
+    /// A checkpoint reads at this version: nothing it can see is trimmed.
+    pinned: Option<Version>,
 }
 
 impl Rows {
@@ -133,6 +135,7 @@ impl Rows {
     }
 
     fn trim(&mut self, oldest: Version) {
+        let oldest = self.pinned.map_or(oldest, |pinned| pinned.min(oldest));
         self.oldest = self.oldest.max(oldest);
         while let Some((version, _)) = self.trims.front()
             && *version <= oldest
@@ -156,7 +159,9 @@ impl Memory {
     pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
         let chains = rows.map(|(key, value)| (key, Chain(smallvec![(version, Some(value))]))).collect();
         let dirty = tracked.then(BTreeSet::new);
-        Self { rows: RwLock::new(Rows { chains, oldest: version, trims: VecDeque::new(), dirty }) }
+        Self {
+            rows: RwLock::new(Rows { chains, oldest: version, trims: VecDeque::new(), dirty, pinned: None }),
+        }
     }
 
     /// The rows, to read at some version.
@@ -175,6 +180,16 @@ impl Memory {
     /// Forgets what only reads below `oldest` could see.
     pub(crate) fn trim(&self, oldest: Version) {
         self.rows.write().trim(oldest);
+    }
+
+    /// Keeps what a read at `version` sees until [`Memory::unpin`].
+    pub(crate) fn pin(&self, version: Version) {
+        self.rows.write().pinned = Some(version);
+    }
+
+    /// Ends [`Memory::pin`].
+    pub(crate) fn unpin(&self) {
+        self.rows.write().pinned = None;
     }
 
     /// Takes the set of keys changed since the last call.

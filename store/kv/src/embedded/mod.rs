@@ -9,12 +9,15 @@
 //!
 //! The client side (`transaction/`) folds writes, resolves selectors and records conflict ranges exactly as
 //! FoundationDB's own client does. `memory` keeps every key with its versions of the last five seconds. `sequencer`
-//! is the one place that orders commits; `resolver` is its conflict check and `versions` its clock.
+//! is the one place that orders commits; `resolver` is its conflict check and `versions` its clock. `durable/` is the
+//! commit log and the checkpoint behind it.
 
 mod atomic;
+pub mod durable;
 mod engine;
 mod memory;
 mod mutation;
+mod queue;
 mod ranges;
 mod resolver;
 mod sequencer;
@@ -22,4 +25,5 @@ mod transaction;
 mod versions;
 mod watch;
 
+pub use durable::{OpenError, OpenOptions};
 pub use engine::EmbeddedEngine;

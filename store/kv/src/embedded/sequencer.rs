@@ -49,6 +49,8 @@ pub(crate) struct CommitRequest {
     pub(crate) writes: Vec<Span>,
     pub(crate) mutations: Vec<Mutation>,
     pub(crate) report_conflicts: bool,
+    /// What the transaction counts against the size limit.
+    pub(crate) bytes: usize,
     pub(crate) reply: oneshot::Sender<Outcome>,
 }
 
@@ -167,8 +169,9 @@ impl Sequencer {
         accepted: &mut Vec<Accepted>,
         mutations: &mut Vec<Mutation>,
     ) {
-        let CommitRequest { read_version, reads, mut writes, mutations: own, report_conflicts, reply } =
-            request;
+        let CommitRequest {
+            read_version, reads, mut writes, mutations: own, report_conflicts, reply, ..
+        } = request;
         let refusal = match self.resolver.check(read_version, &reads, report_conflicts) {
             Verdict::Accepted => None,
             Verdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
@@ -258,6 +261,6 @@ impl Sequencer {
 }
 
 /// Sends an outcome. Whoever asked may have stopped waiting; the outcome stands all the same.
-fn answer(reply: oneshot::Sender<Outcome>, outcome: Outcome) {
+pub(crate) fn answer(reply: oneshot::Sender<Outcome>, outcome: Outcome) {
     let _ = reply.send(outcome);
 }

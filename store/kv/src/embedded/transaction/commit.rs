@@ -128,7 +128,9 @@ fn request_build(
     }
     let (reply, receiver) = oneshot::channel();
     let report_conflicts = state.options.report_conflicts;
-    Ok((CommitRequest { read_version, reads, writes, mutations, report_conflicts, reply }, receiver))
+    let request =
+        CommitRequest { read_version, reads, writes, mutations, report_conflicts, bytes: size, reply };
+    Ok((request, receiver))
 }
 
 fn spans_size(spans: &[Span]) -> usize {

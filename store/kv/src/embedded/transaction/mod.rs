@@ -255,7 +255,9 @@ impl EngineTransaction for EmbeddedTransaction {
             return Box::pin(ready(Err(error)));
         }
         state.stamps.push(sender);
-        Box::pin(async move { receiver.await.unwrap_or(Err(ErrorCode::TransactionCancelled.into())) })
+        Box::pin(
+            async move { receiver.await.unwrap_or_else(|_| Err(ErrorCode::TransactionCancelled.into())) },
+        )
     }
 
     fn on_error<'a>(&'a self, error: &'a KvError) -> BoxFuture<'a, KvResult<()>> {

@@ -74,7 +74,7 @@ impl<'a> View<'a> {
             let own = writes.range(&from, end).next();
             let key = match (&base, own) {
                 (Some((base, _)), Some((own, _))) => Some(base.min(own)),
-                (base, own) => base.as_ref().map(|(key, _)| key).or(own.map(|(key, _)| key)),
+                (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
             };
             let unreadable = writes.unreadable().first_at_or_after(&from, end);
             self.readable(unreadable.is_some_and(|at| key.is_none_or(|key| at <= *key)))?;
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
             let own = writes.range(begin, &before).next_back();
             let key = match (&base, own) {
                 (Some((base, _)), Some((own, _))) => Some(base.max(own)),
-                (base, own) => base.as_ref().map(|(key, _)| key).or(own.map(|(key, _)| key)),
+                (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
             };
             let unreadable = writes.unreadable().last_end_before(&before, begin);
             self.readable(unreadable.is_some_and(|end| key.is_none_or(|key| end > *key)))?;

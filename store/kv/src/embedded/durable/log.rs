@@ -1,0 +1,166 @@
+//! The writing end of the commit log: segments of one size, one record per batch, one flush per record.
+//!
+//! A segment's room is taken when it is made, so a full disk shows there, before anything is written. Where a write
+//! finds no room all the same (a file system without reservations), the record is cut off again; only when that fails
+//! too is the state of the disk unknown, which stops the engine.
+
+use std::io;
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskFile, is_no_space};
+use super::record::{SEGMENT_HEADER_BYTES, SegmentHeader, record_encode};
+use crate::contract::Version;
+use crate::embedded::mutation::Mutation;
+use crate::embedded::sequencer::AppendError;
+
+/// The buffer is given back above this, so that one large batch does not hold its size for ever.
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// The name of a segment.
+pub(super) fn segment_name(sequence: u64) -> String {
+    format!("log-{sequence:016x}")
+}
+
+/// The sequence in a segment's name.
+pub(super) fn segment_sequence(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix("log-")?, 16)
+        .ok()
+        .filter(|sequence| segment_name(*sequence) == name)
+}
+
+/// The segment being written.
+struct Segment {
+    file: Arc<dyn DiskFile>,
+    sequence: u64,
+    /// Where the next record goes.
+    offset: u64,
+    /// How far room was taken.
+    reserved: u64,
+}
+
+/// The writing end of the log.
+pub(super) struct Log {
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    segment: Segment,
+    /// Segments before the one being written that are still there.
+    sealed: Vec<u64>,
+    last_version: Version,
+    /// Bytes of records since the last checkpoint began.
+    bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl Log {
+    /// A log that continues after `last_version` in a new segment.
+    pub(super) fn start(
+        disk: Arc<dyn Disk>,
+        segment_bytes: u64,
+        sealed: Vec<u64>,
+        last_version: Version,
+        bytes: u64,
+    ) -> io::Result<Self> {
+        let sequence = sealed.last().map_or(1, |last| last.saturating_add(1));
+        let segment = segment_create(disk.as_ref(), segment_bytes, sequence, last_version)?;
+        Ok(Self { disk, segment_bytes, segment, sealed, last_version, bytes, buffer: Vec::new() })
+    }
+
+    /// Bytes of records since the last [`Log::roll`] for a checkpoint.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Makes a batch durable.
+    pub(super) fn append(
+        &mut self,
+        version: Version,
+        ceiling: Option<Version>,
+        mutations: &[Mutation],
+    ) -> Result<(), AppendError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        record_encode(&mut buffer, self.last_version, version, ceiling, mutations);
+        let result = self.record_append(version, &buffer);
+        if buffer.capacity() <= BUFFER_KEPT_BYTES {
+            self.buffer = buffer;
+        }
+        result
+    }
+
+    fn record_append(&mut self, version: Version, record: &[u8]) -> Result<(), AppendError> {
+        let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
+        if self.segment.offset.saturating_add(size) > self.segment.reserved {
+            self.segment_next(size).map_err(|error| append_error(&error))?;
+        }
+        let (file, offset) = (&self.segment.file, self.segment.offset);
+        if let Err(error) = file.write_at(offset, record) {
+            if !is_no_space(&error) {
+                return Err(append_error(&error));
+            }
+            let undone = file.length_set(offset).and_then(|()| file.sync_data());
+            self.segment.reserved = offset;
+            return Err(undone.map_or_else(|undo| append_error(&undo), |()| append_error(&error)));
+        }
+        // After a failed flush nobody knows what is on the disk, whatever the error says.
+        file.sync_data().map_err(|error| AppendError::Failed(format!("flush of the commit log: {error}")))?;
+        self.segment.offset = offset.saturating_add(size);
+        self.bytes = self.bytes.saturating_add(size);
+        self.last_version = version;
+        Ok(())
+    }
+
+    /// Goes to a new segment with room for a record of `record_bytes`.
+    fn segment_next(&mut self, record_bytes: u64) -> io::Result<()> {
+        let header = u64::try_from(SEGMENT_HEADER_BYTES).unwrap_or(u64::MAX);
+        let bytes = self.segment_bytes.max(record_bytes.saturating_add(header));
+        // A second segment's worth stays free for the checkpoint, without which the log could never shrink.
+        if self.disk.available_bytes()? < bytes.saturating_mul(2) {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        let sequence = self.segment.sequence.saturating_add(1);
+        let next = segment_create(self.disk.as_ref(), bytes, sequence, self.last_version)?;
+        self.sealed.push(self.segment.sequence);
+        self.segment = next;
+        Ok(())
+    }
+
+    /// Begins a checkpoint: later records go to a new segment. Gives the segments that the checkpoint replaces.
+    pub(super) fn roll(&mut self) -> io::Result<Vec<u64>> {
+        self.segment_next(0)?;
+        self.bytes = 0;
+        Ok(std::mem::take(&mut self.sealed))
+    }
+
+    /// Takes back segments whose checkpoint failed.
+    pub(super) fn unroll(&mut self, segments: Vec<u64>) {
+        self.sealed.splice(0..0, segments);
+    }
+}
+
+fn append_error(error: &io::Error) -> AppendError {
+    if is_no_space(error) {
+        AppendError::NoSpace(format!("commit log: {error}"))
+    } else {
+        AppendError::Failed(format!("commit log: {error}"))
+    }
+}
+
+/// Makes a segment, durably: its room, its header, its name.
+fn segment_create(disk: &dyn Disk, bytes: u64, sequence: u64, previous: Version) -> io::Result<Segment> {
+    let name = segment_name(sequence);
+    let create = || {
+        let file = disk.create(&name)?;
+        file.reserve(bytes)?;
+        file.write_at(0, &SegmentHeader { sequence, previous }.encode())?;
+        file.sync_data()?;
+        disk.directory_sync()?;
+        Ok(file)
+    };
+    let file = create().inspect_err(|error: &io::Error| {
+        tracing::warn!(%name, %error, "no new segment of the commit log");
+        // Nothing is in it; left behind it would be recognised as unfinished.
+        let _ = disk.remove(&name);
+    })?;
+    let offset = u64::try_from(SEGMENT_HEADER_BYTES).unwrap_or(u64::MAX);
+    Ok(Segment { file, sequence, offset, reserved: bytes })
+}

@@ -1,0 +1,18 @@
+//! What the embedded engine keeps on a disk: a commit log, and a checkpoint behind it.
+//!
+//! Every batch is one record of the log, durable before it is seen. When the log has grown, the rows it changed go
+//! into the checkpoint in the background and the log's old segments go away. Opening reads the checkpoint, then the
+//! log after it.
+
+mod checkpoint;
+pub mod disk;
+mod log;
+mod open;
+mod record;
+mod recover;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use open::{OpenError, OpenOptions};
+pub(super) use open::{Opened, store_open};

@@ -1,0 +1,298 @@
+//! Opening a directory: take it for this process, verify everything, and only then write.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::checkpoint::{self, Meta, checkpoint_load};
+use super::disk::{DirectoryDisk, Disk};
+use super::log::{Log, segment_name, segment_sequence};
+use super::recover::{LogEnd, LogError, log_read};
+use super::worker::DurableLog;
+use crate::contract::Version;
+use crate::contract::limits::RECOVERY_VERSION_JUMP;
+use crate::embedded::memory::Memory;
+use crate::embedded::sequencer::{CEILING_AHEAD_VERSIONS, Durable};
+use crate::env::{Clock, Rng};
+
+/// The format this build writes.
+const FORMAT: u32 = 1;
+const FORMAT_NAME: &str = "FORMAT";
+const FORMAT_NEW: &str = "FORMAT.new";
+const FORMAT_PREFIX: &str = "borough-kv format ";
+/// Marks a directory whose first opening was cut short: what is in it may be thrown away.
+const INITIALISING: &str = "INITIALISING";
+/// Says which process has the directory.
+const OWNER: &str = "OWNER";
+
+/// How to open a durable engine.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Where the bytes are. Made where it is missing.
+    pub directory: PathBuf,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness for version steps and retry pauses.
+    pub rng: Arc<dyn Rng>,
+    /// Whether commits wait for the disk. Without, a crash of the machine (not of the process) loses commits.
+    pub fsync: bool,
+    /// Bytes of one segment of the commit log.
+    pub segment_bytes: u64,
+    /// Bytes of log after which a checkpoint is written.
+    pub checkpoint_bytes: u64,
+    /// Another disk than the machine's, for tests; `directory` is then only a name.
+    pub disk: Option<Arc<dyn Disk>>,
+}
+
+impl OpenOptions {
+    /// The usual options for `directory`: everything durable.
+    pub fn new(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+        let (segment_bytes, checkpoint_bytes) = (16 << 20, 64 << 20);
+        Self {
+            directory: directory.into(),
+            clock,
+            rng,
+            fsync: true,
+            segment_bytes,
+            checkpoint_bytes,
+            disk: None,
+        }
+    }
+}
+
+/// Why a directory was not opened. All but [`OpenError::Io`] have changed nothing in it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it. Stop that one, or use another directory.
+    #[error("the store in {location} is in use by {}", owner(*pid))]
+    Locked {
+        /// The directory.
+        location: String,
+        /// Who has it, where that is known.
+        pid: Option<u32>,
+    },
+    /// A newer build wrote it. Use that build, or a later one.
+    #[error("the store in {location} has format {found}, this build reads up to {supported}")]
+    Newer {
+        /// The directory.
+        location: String,
+        /// Its format.
+        found: u32,
+        /// The newest format this build knows.
+        supported: u32,
+    },
+    /// What is there contradicts itself, in a way no crash explains. Restore it from a backup.
+    #[error("the store in {location} is damaged: {detail}")]
+    Damaged {
+        /// The directory.
+        location: String,
+        /// What was found.
+        detail: String,
+    },
+    /// It could not be read or written (a full disk, for one). Nothing that was acknowledged is lost.
+    #[error("the store in {location} cannot be opened")]
+    Io {
+        /// The directory.
+        location: String,
+        /// What the machine said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// A failure before the directory's name is added to it.
+enum Failure {
+    Newer(u32),
+    Damaged(String),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Damaged(detail) => Self::Damaged(detail),
+            LogError::Io(error) => Self::Io(error),
+        }
+    }
+}
+
+impl From<redb::Error> for Failure {
+    fn from(error: redb::Error) -> Self {
+        match error {
+            redb::Error::Io(error) if error.kind() != io::ErrorKind::InvalidData => Self::Io(error),
+            other => Self::Damaged(format!("checkpoint: {other}")),
+        }
+    }
+}
+
+/// Everything an engine needs to start.
+pub(in crate::embedded) struct Opened {
+    pub(in crate::embedded) memory: Memory,
+    /// The first version of this opening: above every version ever used.
+    pub(in crate::embedded) first: Version,
+    pub(in crate::embedded) ceiling: Version,
+    pub(in crate::embedded) durable: Box<dyn Durable>,
+    /// The directory is this process's while this lives.
+    pub(in crate::embedded) lock: Box<dyn Send + Sync>,
+    pub(in crate::embedded) location: String,
+}
+
+/// Opens the store of `options`.
+pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<Opened, OpenError> {
+    let machine = || Arc::new(DirectoryDisk::new(&options.directory, options.fsync)) as Arc<dyn Disk>;
+    let disk = options.disk.clone().unwrap_or_else(machine);
+    let location = disk.location();
+    let io = |source| OpenError::Io { location: location.clone(), source };
+    disk.directory_create().map_err(io)?;
+    let Some(lock) = disk.lock().map_err(io)? else {
+        return Err(OpenError::Locked { pid: owner_read(disk.as_ref()), location });
+    };
+    let opened = store_verify(disk.as_ref()).and_then(|found| store_start(&disk, options, found));
+    match opened {
+        Ok((memory, first, ceiling, durable)) => {
+            Ok(Opened { memory, first, ceiling, durable, lock, location })
+        }
+        Err(Failure::Newer(found)) => Err(OpenError::Newer { location, found, supported: FORMAT }),
+        Err(Failure::Damaged(detail)) => Err(OpenError::Damaged { location, detail }),
+        Err(Failure::Io(source)) => Err(OpenError::Io { location, source }),
+    }
+}
+
+/// What a directory holds, read and found sound.
+#[derive(Default)]
+struct Found {
+    names: Vec<String>,
+    /// Whether this is the first opening (or the first one that gets to its end).
+    fresh: bool,
+    memory: Memory,
+    log: LogEnd,
+    ceiling: Version,
+}
+
+/// Reads everything and changes nothing.
+fn store_verify(disk: &dyn Disk) -> Result<Found, Failure> {
+    let names = disk.names()?;
+    let has = |name: &str| names.iter().any(|one| one == name);
+    if !has(FORMAT_NAME) {
+        if names.is_empty() || has(INITIALISING) {
+            let memory = Memory::new(std::iter::empty(), 0, true);
+            return Ok(Found { names, fresh: true, memory, ..Found::default() });
+        }
+        return Err(Failure::Damaged("there are files, but none says which format they have".to_owned()));
+    }
+    format_check(disk)?;
+    let (rows, meta) =
+        if has(checkpoint::NAME) { checkpoint_load(disk)? } else { (Vec::new(), Meta::default()) };
+    let memory = Memory::new(rows.into_iter(), meta.version, true);
+    let mut ceiling = meta.ceiling;
+    let log = log_read(disk, &names, meta.version, |record| {
+        ceiling = record.ceiling.unwrap_or(ceiling);
+        memory.apply(record.version, &record.mutations);
+        // Nobody reads old versions here; without this the chains would grow with the log.
+        memory.trim(record.version);
+    })?;
+    if log.tail.is_none() {
+        return Err(Failure::Damaged("the commit log is missing".to_owned()));
+    }
+    Ok(Found { names, fresh: false, memory, log, ceiling })
+}
+
+fn format_check(disk: &dyn Disk) -> Result<(), Failure> {
+    let text = text_read(disk, FORMAT_NAME)?;
+    let format = text.strip_prefix(FORMAT_PREFIX).and_then(|format| format.trim_end().parse::<u32>().ok());
+    match format {
+        Some(FORMAT) => Ok(()),
+        Some(newer) if newer > FORMAT => Err(Failure::Newer(newer)),
+        _ => Err(Failure::Damaged(format!("{FORMAT_NAME} reads {text:?}"))),
+    }
+}
+
+fn text_read(disk: &dyn Disk, name: &str) -> io::Result<String> {
+    let file = disk.open(name)?;
+    let length = usize::try_from(file.length()?.min(1024)).unwrap_or(0);
+    let mut bytes = vec![0; length];
+    file.read_at(0, &mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn owner_read(disk: &dyn Disk) -> Option<u32> {
+    text_read(disk, OWNER).ok()?.trim().parse().ok()
+}
+
+type Started = (Memory, Version, Version, Box<dyn Durable>);
+
+/// Writes what an opening writes: the owner, the end of the log cut clean, a new segment with a new ceiling.
+fn store_start(disk: &Arc<dyn Disk>, options: &OpenOptions, found: Found) -> Result<Started, Failure> {
+    let Found { names, fresh, memory, log: end, ceiling } = found;
+    if fresh {
+        fresh_begin(disk.as_ref(), &names)?;
+    }
+    disk.create(OWNER)?.write_at(0, format!("{}\n", std::process::id()).as_bytes())?;
+    leftovers_remove(disk.as_ref(), &names, &end)?;
+    if let Some((last, length)) = end.tail {
+        // What this opening read must be durable before anything is built on it.
+        let file = disk.open(&segment_name(last))?;
+        file.length_set(length)?;
+        file.sync_data()?;
+    }
+    let first = end.version.max(ceiling).saturating_add(RECOVERY_VERSION_JUMP);
+    let ceiling = first.saturating_add(CEILING_AHEAD_VERSIONS);
+    let log = Log::start(Arc::clone(disk), options.segment_bytes, end.segments, end.version, end.bytes)?;
+    let mut durable = DurableLog::start(log, Arc::clone(disk), ceiling, options.checkpoint_bytes)?;
+    durable
+        .append(first, Some(ceiling), &[])
+        .map_err(|error| Failure::Io(io::Error::other(format!("{error:?}"))))?;
+    if fresh {
+        fresh_end(disk.as_ref())?;
+    }
+    memory.trim(first);
+    Ok((memory, first, ceiling, Box::new(durable)))
+}
+
+/// Marks the directory as unfinished and empties it of an earlier unfinished opening.
+fn fresh_begin(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
+    disk.create(INITIALISING)?.sync_data()?;
+    disk.directory_sync()?;
+    for name in names {
+        if segment_sequence(name).is_some() || name == FORMAT_NEW {
+            disk.remove(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// From here on the directory is a store.
+fn fresh_end(disk: &dyn Disk) -> io::Result<()> {
+    let file = disk.create(FORMAT_NEW)?;
+    file.write_at(0, format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())?;
+    file.sync_data()?;
+    disk.rename(FORMAT_NEW, FORMAT_NAME)?;
+    disk.directory_sync()?;
+    disk.remove(INITIALISING)?;
+    disk.directory_sync()
+}
+
+/// Removes what an interrupted opening, segment or first checkpoint left.
+fn leftovers_remove(disk: &dyn Disk, names: &[String], end: &LogEnd) -> io::Result<()> {
+    if let Some(sequence) = end.unfinished {
+        disk.remove(&segment_name(sequence))?;
+    }
+    for name in names {
+        if name == checkpoint::NAME_NEW
+            || (name == INITIALISING && names.iter().any(|one| one == FORMAT_NAME))
+        {
+            disk.remove(name)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! The log's bytes: segment headers and records, each under a checksum, each naming its predecessor's version.
+//!
+//! Integers are little-endian. A segment starts with a header; records follow without gaps; a header of zeros is the
+//! end of what was written.
+//!
+//! ```text
+//! segment  magic 8 │ sequence u64 │ version of the record before u64 │ checksum u32 of all that
+//! record   length u32 of the body │ checksum u32 of all but itself │ version before i64 │ version i64 │ body
+//! body     new ceiling i64, 0 for none │ mutations
+//! mutation tag u8 │ length u32 │ length u32 │ bytes │ bytes
+//! ```
+
+use bytes::Bytes;
+
+use crate::contract::{AtomicOp, Version};
+use crate::embedded::mutation::Mutation;
+
+/// Opens every segment; the last byte is the format.
+const MAGIC: [u8; 8] = *b"borolog\x01";
+/// Bytes of a segment's header.
+pub(super) const SEGMENT_HEADER_BYTES: usize = 28;
+/// Bytes of a record before its body.
+pub(super) const RECORD_HEADER_BYTES: usize = 24;
+/// Longer bodies are not written, so a longer one is damage and needs no reading.
+const BODY_BYTES_MAX: usize = 1 << 30;
+
+const TAG_SET: u8 = 128;
+const TAG_CLEAR: u8 = 129;
+const TAG_CLEAR_RANGE: u8 = 130;
+
+/// Who a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    pub(super) sequence: u64,
+    /// The version of the last record before this segment; 0 for none.
+    pub(super) previous: Version,
+}
+
+impl SegmentHeader {
+    pub(super) fn encode(self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.previous.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes.get(..SEGMENT_HEADER_BYTES)?);
+        let whole = (reader.take(8)? == MAGIC) && crc32c::crc32c(bytes.get(..24)?) == checksum_at(bytes, 24)?;
+        let (sequence, previous) = (reader.u64()?, reader.i64()?);
+        whole.then_some(Self { sequence, previous })
+    }
+}
+
+/// One batch as the log keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) previous: Version,
+    pub(super) version: Version,
+    pub(super) ceiling: Option<Version>,
+    pub(super) mutations: Vec<Mutation>,
+}
+
+/// Appends one record to `buffer`.
+pub(super) fn record_encode(
+    buffer: &mut Vec<u8>,
+    previous: Version,
+    version: Version,
+    ceiling: Option<Version>,
+    mutations: &[Mutation],
+) {
+    let start = buffer.len();
+    buffer.extend_from_slice(&[0; 8]);
+    buffer.extend_from_slice(&previous.to_le_bytes());
+    buffer.extend_from_slice(&version.to_le_bytes());
+    buffer.extend_from_slice(&ceiling.unwrap_or(0).to_le_bytes());
+    for mutation in mutations {
+        let (tag, key, value): (u8, &[u8], &[u8]) = match mutation {
+            Mutation::Set(key, value)
+            | Mutation::StampedKey(key, value)
+            | Mutation::StampedValue(key, value) => (TAG_SET, key, value),
+            Mutation::Clear(key) => (TAG_CLEAR, key, &[]),
+            Mutation::ClearRange(begin, end) => (TAG_CLEAR_RANGE, begin, end),
+            Mutation::Atomic(operation, key, operand) => {
+                (u8::try_from(operation.code()).unwrap_or(u8::MAX), key, operand)
+            }
+        };
+        buffer.push(tag);
+        buffer.extend_from_slice(&length(key).to_le_bytes());
+        buffer.extend_from_slice(&length(value).to_le_bytes());
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(value);
+    }
+    let body = buffer.len().saturating_sub(start).saturating_sub(RECORD_HEADER_BYTES);
+    let body = u32::try_from(body).unwrap_or(u32::MAX).to_le_bytes();
+    if let Some(record) = buffer.get_mut(start..)
+        && let Some((header, rest)) = record.split_at_mut_checked(8)
+    {
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&body), rest);
+        header[..4].copy_from_slice(&body);
+        header[4..].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+fn length(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+}
+
+/// The record at the start of `bytes` and its length, or `None` where there is no whole and sound one.
+pub(super) fn record_decode(bytes: &Bytes) -> Option<(Record, usize)> {
+    let header = bytes.get(..RECORD_HEADER_BYTES)?;
+    let mut reader = Reader(header);
+    let body = usize::try_from(reader.u32()?).ok().filter(|body| *body >= 8 && *body <= BODY_BYTES_MAX)?;
+    let checksum = reader.u32()?;
+    let (previous, version) = (reader.i64()?, reader.i64()?);
+    let end = RECORD_HEADER_BYTES.checked_add(body)?;
+    let rest = bytes.get(8..end)?;
+    if version <= previous || crc32c::crc32c_append(crc32c::crc32c(header.get(..4)?), rest) != checksum {
+        return None;
+    }
+    let body = bytes.slice(RECORD_HEADER_BYTES..end);
+    let ceiling = Reader(&body).i64()?;
+    let mutations = mutations_decode(&body.slice(8..))?;
+    let ceiling = (ceiling > 0).then_some(ceiling);
+    Some((Record { previous, version, ceiling, mutations }, end))
+}
+
+fn mutations_decode(body: &Bytes) -> Option<Vec<Mutation>> {
+    let mut mutations = Vec::new();
+    let mut reader = Reader(body);
+    while !reader.0.is_empty() {
+        let tag = reader.take(1)?.first().copied()?;
+        let (first, second) = (usize::try_from(reader.u32()?).ok()?, usize::try_from(reader.u32()?).ok()?);
+        // Copies, so that a row in memory does not hold on to a whole segment.
+        let (key, value) =
+            (Bytes::copy_from_slice(reader.take(first)?), Bytes::copy_from_slice(reader.take(second)?));
+        mutations.push(match tag {
+            TAG_SET => Mutation::Set(key, value),
+            TAG_CLEAR => Mutation::Clear(key),
+            TAG_CLEAR_RANGE => Mutation::ClearRange(key, value),
+            code => {
+                let operation =
+                    AtomicOp::ALL.into_iter().find(|operation| operation.code() == i32::from(code))?;
+                Mutation::Atomic(operation, key, value)
+            }
+        });
+    }
+    Some(mutations)
+}
+
+fn checksum_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Reader(bytes.get(at..)?).u32()
+}
+
+/// Takes integers off the front of a slice.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<Version> {
+        self.array().map(Version::from_le_bytes)
+    }
+}

@@ -1,0 +1,181 @@
+//! The reading end of the commit log, and what tells a torn tail from damage.
+//!
+//! A record is written only after the one before it was flushed. So after a crash at most the last record of the
+//! last segment is not whole, and that one was never acknowledged: it is cut off. A bad record with a sound later one
+//! behind it, a segment that does not continue the one before it, or a gap in the numbering cannot come from a
+//! crash: that is damage, and the store refuses to start rather than lose what it acknowledged.
+
+use std::io;
+
+use bytes::Bytes;
+
+use super::disk::Disk;
+use super::log::{segment_name, segment_sequence};
+use super::record::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, record_decode};
+use crate::contract::Version;
+
+/// Why a log cannot be read.
+#[derive(Debug)]
+pub(super) enum LogError {
+    /// What is there contradicts itself.
+    Damaged(String),
+    /// It could not be read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for LogError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Where the log ends, for the writing end to continue.
+#[derive(Debug, Default)]
+pub(super) struct LogEnd {
+    /// Segments to keep, in order.
+    pub(super) segments: Vec<u64>,
+    /// The last segment where its creation was cut short: it is removed.
+    pub(super) unfinished: Option<u64>,
+    /// The last segment that was read, and the length to cut it to.
+    pub(super) tail: Option<(u64, u64)>,
+    /// The version of the last record; that of the checkpoint where there is none.
+    pub(super) version: Version,
+    /// Bytes of records.
+    pub(super) bytes: u64,
+}
+
+/// One segment as read.
+struct Segment {
+    sequence: u64,
+    header: SegmentHeader,
+    bytes: Bytes,
+}
+
+/// Reads every record after `checkpoint` in order. Changes nothing.
+pub(super) fn log_read(
+    disk: &dyn Disk,
+    names: &[String],
+    checkpoint: Version,
+    mut each: impl FnMut(Record),
+) -> Result<LogEnd, LogError> {
+    let mut sequences: Vec<u64> = names.iter().filter_map(|name| segment_sequence(name)).collect();
+    sequences.sort_unstable();
+    let obsolete = obsolete_count(disk, &sequences, checkpoint)?;
+    let mut end = LogEnd { version: checkpoint, ..LogEnd::default() };
+    end.segments.extend(sequences.drain(..obsolete));
+    let mut previous: Option<Version> = None;
+    for (index, sequence) in sequences.iter().copied().enumerate() {
+        let last = index.saturating_add(1) == sequences.len();
+        let Some(segment) = segment_read(disk, sequence, last, checkpoint)? else {
+            end.unfinished = Some(sequence);
+            break;
+        };
+        segment_follows(&segment, &end, previous, checkpoint)?;
+        let (length, version) = records_read(&segment, last, &mut each, checkpoint)?;
+        end.segments.push(sequence);
+        end.tail = Some((sequence, length));
+        end.bytes = end.bytes.saturating_add(length);
+        end.version = end.version.max(version);
+        previous = Some(version);
+    }
+    Ok(end)
+}
+
+/// How many segments the checkpoint has made obsolete: all before the last one that begins within it. They were
+/// being removed, in no certain order, when the process ended; gaps among them mean nothing.
+fn obsolete_count(disk: &dyn Disk, sequences: &[u64], checkpoint: Version) -> Result<usize, LogError> {
+    for (index, sequence) in sequences.iter().enumerate().skip(1).rev() {
+        let file = disk.open(&segment_name(*sequence))?;
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        // A header too short or not sound is looked at when its turn comes.
+        let sound = file.read_at(0, &mut header).ok().and_then(|()| SegmentHeader::decode(&header));
+        if sound.is_some_and(|header| header.sequence == *sequence && header.previous <= checkpoint) {
+            return Ok(index);
+        }
+    }
+    Ok(0)
+}
+
+/// A segment with a sound header; `None` for a last one whose creation was cut short.
+fn segment_read(
+    disk: &dyn Disk,
+    sequence: u64,
+    last: bool,
+    after: Version,
+) -> Result<Option<Segment>, LogError> {
+    let name = segment_name(sequence);
+    let file = disk.open(&name)?;
+    let length =
+        usize::try_from(file.length()?).map_err(|_| LogError::Damaged(format!("{name} is too long")))?;
+    let mut bytes = vec![0; length];
+    file.read_at(0, &mut bytes)?;
+    let bytes = Bytes::from(bytes);
+    match SegmentHeader::decode(&bytes) {
+        Some(header) if header.sequence == sequence => Ok(Some(Segment { sequence, header, bytes })),
+        None if last && !record_behind(&bytes, 0, after) => Ok(None),
+        _ => Err(LogError::Damaged(format!("{name} has no sound header"))),
+    }
+}
+
+fn segment_follows(
+    segment: &Segment,
+    end: &LogEnd,
+    previous: Option<Version>,
+    checkpoint: Version,
+) -> Result<(), LogError> {
+    let name = segment_name(segment.sequence);
+    let gap = || Err(LogError::Damaged(format!("the segment of the commit log before {name} is missing")));
+    match (previous, end.segments.last()) {
+        (Some(_), Some(before)) if before.saturating_add(1) != segment.sequence => gap(),
+        (Some(version), _) if segment.header.previous != version => {
+            let detail = format!(
+                "{name} continues version {}, the log before it ends at {version}",
+                segment.header.previous
+            );
+            Err(LogError::Damaged(detail))
+        }
+        // The first one left must begin within the checkpoint.
+        (None, _) if segment.header.previous > checkpoint => gap(),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a segment's records. Gives the length that is sound and the version of the last one.
+fn records_read(
+    segment: &Segment,
+    last: bool,
+    each: &mut impl FnMut(Record),
+    checkpoint: Version,
+) -> Result<(u64, Version), LogError> {
+    let mut at = SEGMENT_HEADER_BYTES;
+    let mut version = segment.header.previous;
+    while let Some((record, length)) =
+        record_decode(&segment.bytes.slice(at..)).filter(|(one, _)| one.previous == version)
+    {
+        version = record.version;
+        at = at.saturating_add(length);
+        if version > checkpoint {
+            each(record);
+        }
+    }
+    // In an earlier segment the next header decides whether anything is missing.
+    if last && record_behind(&segment.bytes, at, version) {
+        let name = segment_name(segment.sequence);
+        return Err(LogError::Damaged(format!(
+            "{name} is damaged at byte {at}, with sound records behind it"
+        )));
+    }
+    Ok((u64::try_from(at).unwrap_or(u64::MAX), version))
+}
+
+/// Whether any sound record later than `after` lies behind `from`.
+fn record_behind(bytes: &Bytes, from: usize, after: Version) -> bool {
+    let tail = bytes.get(from..).unwrap_or_default();
+    // What was reserved and never written is zero; records end well before the last of it.
+    let used = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+    (from..from.saturating_add(used)).any(|at| {
+        let version = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
+        let plausible = version.is_some_and(|previous| Version::from_le_bytes(*previous) >= after);
+        plausible && record_decode(&bytes.slice(at..)).is_some()
+    })
+}

@@ -1,0 +1,221 @@
+//! The directory: what comes back after a restart, a torn tail, damage, a newer format, a second process.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{OpenError, OpenOptions};
+use crate::contract::{AtomicOp, ErrorCode, KvError, Version};
+use crate::database::{Database, Idempotency};
+use crate::embedded::EmbeddedEngine;
+use crate::env::{SeededRng, SystemClock};
+use crate::{KvResult, RangeRequest};
+
+fn options(directory: &Path) -> OpenOptions {
+    let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
+    OpenOptions { fsync: false, segment_bytes: 1 << 16, checkpoint_bytes: 1 << 18, ..options }
+}
+
+fn open(directory: &Path) -> Result<(EmbeddedEngine, Database), OpenError> {
+    let engine = EmbeddedEngine::open(options(directory))?;
+    let database = Database::new(Arc::new(engine.clone()));
+    Ok((engine, database))
+}
+
+async fn put(database: &Database, key: &str, value: &[u8]) -> KvResult<Version> {
+    let (key, value) = (key.to_owned(), value.to_vec());
+    let put = |transaction: crate::Transaction, _| {
+        let (key, value) = (key.clone(), value.clone());
+        async move {
+            transaction.set(key.as_bytes(), &value)?;
+            transaction.atomic(AtomicOp::Add, b"count", &1u64.to_le_bytes())
+        }
+    };
+    let ((), committed) = database.run_committed("put", Idempotency::Natural, put).await?;
+    Ok(committed.version.unwrap())
+}
+
+async fn rows(database: &Database) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let read = |transaction: crate::Transaction, _| async move {
+        transaction.range_all(RangeRequest::between("", "\u{7f}")).await
+    };
+    let rows = database.run::<_, KvError, _, _>("rows", Idempotency::ReadOnly, read).await.unwrap();
+    rows.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn copy(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+fn image(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut image: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    image.sort();
+    image
+}
+
+fn last_segment(directory: &Path) -> std::path::PathBuf {
+    let mut segments: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("log-"));
+    segments.sort();
+    segments.pop().unwrap()
+}
+
+fn used(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+#[tokio::test]
+async fn everything_acknowledged_is_there_after_a_copy_at_any_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, database) = open(directory.path()).unwrap();
+    let mut last = 0;
+    // Large enough for many segments and several checkpoints.
+    for round in 0..3000u32 {
+        last = put(&database, &format!("key-{:03}", round % 500), &[b'v'; 300]).await.unwrap();
+        if round % 500 == 250 {
+            // The files as they are under the running engine: what a kill leaves.
+            let image = copy(directory.path());
+            let (_, recovered) = open(image.path()).unwrap();
+            assert_eq!(rows(&recovered).await, rows(&database).await, "round {round}");
+        }
+    }
+    let before = rows(&database).await;
+    engine.close().await;
+    assert_eq!(put(&database, "late", b"").await.unwrap_err().code, ErrorCode::OperationCancelled);
+    drop((engine, database));
+    assert!(directory.path().join("checkpoint").exists(), "this many bytes must have made a checkpoint");
+    let (_, database) = open(directory.path()).unwrap();
+    assert_eq!(rows(&database).await, before);
+    let version = put(&database, "next", b"1").await.unwrap();
+    assert!(version > last + 100_000_000, "versions must jump over a restart");
+}
+
+#[tokio::test]
+async fn a_torn_tail_is_cut_off_and_the_rest_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, database) = open(directory.path()).unwrap();
+    put(&database, "a", b"1").await.unwrap();
+    let before = rows(&database).await;
+    put(&database, "b", b"2").await.unwrap();
+    let whole = fs::read(last_segment(directory.path())).unwrap();
+    engine.close().await;
+    drop((engine, database));
+    let end = used(&whole);
+    let record = 24 + 8 + (9 + 1 + 1) + (9 + 5 + 8);
+    for cut in [1, 2, 5, 20, record - 1] {
+        let image = copy(directory.path());
+        let segment = last_segment(image.path());
+        let mut bytes = whole.clone();
+        bytes[end - cut..end].fill(0);
+        fs::write(&segment, &bytes).unwrap();
+        let (engine, database) = open(image.path()).unwrap();
+        assert_eq!(rows(&database).await, before, "{cut} bytes torn off");
+        put(&database, "c", b"3").await.unwrap();
+        engine.close().await;
+        drop((engine, database));
+        let (_, database) = open(image.path()).unwrap();
+        assert_eq!(rows(&database).await.len(), before.len() + 1, "after a second restart");
+    }
+}
+
+#[tokio::test]
+async fn damage_refuses_to_start_and_touches_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, database) = open(directory.path()).unwrap();
+    for round in 0..1500u32 {
+        put(&database, &format!("key-{round:04}"), &[b'v'; 300]).await.unwrap();
+    }
+    engine.close().await;
+    drop((engine, database));
+    let sound = image(directory.path());
+    let mut refused = 0;
+    for (name, bytes) in &sound {
+        let used = used(bytes);
+        let last = directory.path().join(name) == last_segment(directory.path());
+        for part in 1..8 {
+            // The last record of the last segment may be torn by a crash; everything before it may not.
+            let at = used * part / 9;
+            if !(name.starts_with("log-") || name == "checkpoint") || (last && part == 7) {
+                continue;
+            }
+            let image_directory = copy(directory.path());
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x55;
+            fs::write(image_directory.path().join(name), &damaged).unwrap();
+            let before = image(image_directory.path());
+            match open(image_directory.path()) {
+                Err(OpenError::Damaged { .. }) => {
+                    refused += 1;
+                    assert_eq!(
+                        image(image_directory.path()),
+                        before,
+                        "{name} at {at}: refusing must touch nothing"
+                    );
+                }
+                Err(other) => panic!("{name} at {at}: {other:?}"),
+                // Bytes that nothing refers to (free pages, obsolete segments) may differ.
+                Ok((_, database)) => assert_eq!(rows(&database).await.len(), 1501, "{name} at {at}"),
+            }
+        }
+    }
+    assert!(refused >= 8, "only {refused} damages were noticed");
+}
+
+#[tokio::test]
+async fn a_missing_part_refuses_to_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, database) = open(directory.path()).unwrap();
+    for round in 0..400u32 {
+        put(&database, &format!("key-{round:04}"), &[b'v'; 300]).await.unwrap();
+    }
+    engine.close().await;
+    drop((engine, database));
+    for (name, _) in image(directory.path()) {
+        let image_directory = copy(directory.path());
+        fs::remove_file(image_directory.path().join(&name)).unwrap();
+        let before = image(image_directory.path());
+        let last = directory.path().join(&name) == last_segment(directory.path());
+        if name == "OWNER" || last {
+            continue;
+        }
+        assert!(matches!(open(image_directory.path()), Err(OpenError::Damaged { .. })), "without {name}");
+        assert_eq!(image(image_directory.path()), before, "without {name}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_opening_a_newer_format_and_a_stranger_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, database) = open(directory.path()).unwrap();
+    match open(directory.path()) {
+        Err(OpenError::Locked { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
+        other => panic!("{:?}", other.err()),
+    }
+    engine.close().await;
+    drop((engine, database));
+    fs::write(directory.path().join("FORMAT"), "borough-kv format 7\n").unwrap();
+    let before = image(directory.path());
+    assert!(matches!(open(directory.path()), Err(OpenError::Newer { found: 7, supported: 1, .. })));
+    assert_eq!(image(directory.path()), before);
+    let stranger = tempfile::tempdir().unwrap();
+    fs::write(stranger.path().join("notes.txt"), "mine").unwrap();
+    assert!(matches!(open(stranger.path()), Err(OpenError::Damaged { .. })));
+    assert_eq!(image(stranger.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_first_opening_that_was_cut_short_is_done_again() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("INITIALISING"), "").unwrap();
+    fs::write(directory.path().join("log-0000000000000001"), "half a hea").unwrap();
+    let (_, database) = open(directory.path()).unwrap();
+    put(&database, "a", b"1").await.unwrap();
+}

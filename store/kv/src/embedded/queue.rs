@@ -1,0 +1,120 @@
+//! Between the transactions and the sequencer: a queue that is drained in batches, and the thread that drains it.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::sequencer::{CommitRequest, Sequencer, Shared, answer};
+use crate::contract::limits::BATCH_TRANSACTIONS_MAX;
+use crate::contract::{ErrorCode, KvError};
+
+/// Bytes of transactions in one batch: about what a disk writes in the time of a flush.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// How often an idle sequencer looks whether the version ceiling is near: well within the hour it is ahead.
+const CEILING_INTERVAL: Duration = Duration::from_secs(20 * 60);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: Vec<CommitRequest>,
+    closing: bool,
+}
+
+impl Waiting {
+    /// The next batch: what waits, up to the batch's limits.
+    fn batch_take(&mut self) -> Vec<CommitRequest> {
+        let mut bytes = 0usize;
+        let fits = self.requests.iter().take(BATCH_TRANSACTIONS_MAX).take_while(|request| {
+            let first = bytes == 0;
+            bytes = bytes.saturating_add(request.bytes);
+            first || bytes <= BATCH_BYTES_MAX
+        });
+        let count = fits.count();
+        let left = self.requests.split_off(count);
+        std::mem::replace(&mut self.requests, left)
+    }
+}
+
+/// What waits for the sequencer.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Signalled when something waits, or when the queue closes.
+    ready: Condvar,
+}
+
+/// What an operation of a closed engine answers.
+pub(crate) fn closed_error() -> KvError {
+    KvError::with(ErrorCode::OperationCancelled, "the store is closed")
+}
+
+impl Queue {
+    /// Adds a request. A closed queue answers it at once.
+    pub(crate) fn push(&self, request: CommitRequest) {
+        let mut waiting = self.waiting.lock();
+        if waiting.closing {
+            answer(request.reply, Err(closed_error().into()));
+            return;
+        }
+        waiting.requests.push(request);
+        self.ready.notify_one();
+    }
+
+    /// Takes nothing more; what waits is still committed.
+    pub(crate) fn close(&self) {
+        self.waiting.lock().closing = true;
+        self.ready.notify_one();
+    }
+
+    /// The next batch without waiting; empty where nothing waits.
+    pub(crate) fn batch_now(&self) -> Vec<CommitRequest> {
+        self.waiting.lock().batch_take()
+    }
+
+    /// The next batch; empty after an idle while, `None` once the queue is closed and empty.
+    fn batch_next(&self) -> Option<Vec<CommitRequest>> {
+        let mut waiting = self.waiting.lock();
+        while waiting.requests.is_empty() {
+            if waiting.closing {
+                return None;
+            }
+            if self.ready.wait_for(&mut waiting, CEILING_INTERVAL).timed_out() {
+                break;
+            }
+        }
+        Some(waiting.batch_take())
+    }
+}
+
+/// Ends an engine with its sequencer, however that ends: nobody waits for an answer that will not come.
+struct Ending<'a> {
+    queue: &'a Queue,
+    shared: &'a Shared,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.queue.close();
+        let error = if std::thread::panicking() {
+            KvError::with(ErrorCode::IoError, "the sequencer failed; the engine has stopped")
+        } else {
+            closed_error()
+        };
+        self.shared.stop(error.clone());
+        for request in std::mem::take(&mut self.queue.waiting.lock().requests) {
+            answer(request.reply, Err(error.clone().into()));
+        }
+    }
+}
+
+/// The sequencer's thread: commits batches until the queue is closed, then stops the engine.
+pub(crate) fn sequencer_run(queue: &Queue, shared: &Shared, mut sequencer: Sequencer) {
+    let _ending = Ending { queue, shared };
+    while let Some(batch) = queue.batch_next() {
+        if batch.is_empty() {
+            sequencer.ceiling_extend();
+        } else {
+            sequencer.batch_commit(batch);
+        }
+    }
+}
