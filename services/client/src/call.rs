@@ -1,0 +1,248 @@
+//! The handle, and the one way every call goes: metadata, deadline, repetition, decoded refusal.
+
+use std::sync::Arc;
+
+use borough_kv::env::Rng;
+use borough_model::RequestId;
+use borough_proto::v1::RequestContext;
+use parking_lot::Mutex;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::config::ClientConfig;
+use crate::error::ClientError;
+use crate::pool::Pool;
+use crate::retry::worth_repeating;
+
+/// A stream of answers; an error may come between them, and mostly ends it.
+pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientError>>;
+
+/// Answers may hold a whole page of specs.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// A caller's handle on a set of gateways. Cheap to clone; clones share their connections.
+///
+/// No method connects before it has to. A call needs a tokio runtime with IO and time.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    cell: String,
+    user: String,
+    request_id: Option<RequestId>,
+}
+
+struct Shared {
+    config: ClientConfig,
+    authorization: Option<MetadataValue<Ascii>>,
+    pool: Pool,
+    rng: Arc<dyn Rng>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let config = &self.shared.config;
+        f.debug_struct("Client").field("config", config).field("cell", &self.cell).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of `config`. Reads the token file; connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`ClientError::NoGateway`], [`ClientError::Address`], [`ClientError::TokenFile`], [`ClientError::TokenText`].
+    pub fn new(config: ClientConfig, rng: Arc<dyn Rng>) -> Result<Self, ClientError> {
+        let pool = Pool::new(&config)?;
+        let authorization = match &config.token {
+            None => None,
+            Some(token) => Some(authorization(&token.text_read()?)?),
+        };
+        let (cell, user) = (config.cell.clone(), config.user.clone());
+        let shared = Arc::new(Shared { config, authorization, pool, rng });
+        Ok(Self { shared, cell, user, request_id: None })
+    }
+
+    /// The same client, asking about another cell.
+    #[must_use]
+    pub fn with_cell(&self, cell: impl Into<String>) -> Self {
+        Self { cell: cell.into(), ..self.clone() }
+    }
+
+    /// The same client, asking on behalf of another user.
+    #[must_use]
+    pub fn with_user(&self, user: impl Into<String>) -> Self {
+        Self { user: user.into(), ..self.clone() }
+    }
+
+    /// The same client, sending `id` with every mutation instead of a new one: for callers that persist their
+    /// intents. Use it for one mutation; the same id with other content is refused.
+    #[must_use]
+    pub fn with_request_id(&self, id: RequestId) -> Self {
+        Self { request_id: Some(id), ..self.clone() }
+    }
+
+    /// The cell that calls are about.
+    pub fn cell(&self) -> &str {
+        &self.cell
+    }
+
+    /// On whose behalf calls are made.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The addresses of the gateways, as configured.
+    pub fn gateways(&self) -> Vec<String> {
+        self.shared.pool.addresses()
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.shared.config
+    }
+
+    pub(crate) fn random_bits(&self) -> u64 {
+        self.shared.rng.next_u64()
+    }
+
+    /// The context of a read.
+    pub(crate) fn context_read(&self) -> Option<RequestContext> {
+        Some(RequestContext { request_id: String::new(), user: self.user.clone() })
+    }
+
+    /// The context of a mutation, with an id made once for all its attempts.
+    pub(crate) fn context_mutation(&self) -> Option<RequestContext> {
+        let fresh = || RequestId((u128::from(self.random_bits()) << 64) | u128::from(self.random_bits()));
+        let id = self.request_id.unwrap_or_else(fresh);
+        Some(RequestContext { request_id: id.to_string(), user: self.user.clone() })
+    }
+
+    /// One call: `send` is tried on one gateway after the other until it is answered, refused, or out of time.
+    pub(crate) async fn call<M, R, F, S>(
+        &self,
+        method: &'static str,
+        message: M,
+        send: F,
+    ) -> Result<R, ClientError>
+    where
+        M: Clone,
+        F: Fn(Channel, Request<M>) -> S,
+        S: Future<Output = Result<Response<R>, Status>>,
+    {
+        let last: Mutex<Attempts> = Mutex::default();
+        let deadline = self.shared.config.deadline;
+        match tokio::time::timeout(deadline, self.attempts(&message, &send, &last)).await {
+            Ok(result) => result,
+            // What was found out before the time ran out says more than that it ran out.
+            Err(_) => match std::mem::take(&mut *last.lock()) {
+                Attempts { count: 0, .. } => Err(ClientError::Deadline { method, deadline }),
+                failed => Err(self.unreachable(failed)),
+            },
+        }
+    }
+
+    async fn attempts<M, R, F, S>(
+        &self,
+        message: &M,
+        send: &F,
+        last: &Mutex<Attempts>,
+    ) -> Result<R, ClientError>
+    where
+        M: Clone,
+        F: Fn(Channel, Request<M>) -> S,
+        S: Future<Output = Result<Response<R>, Status>>,
+    {
+        let retry = self.shared.config.retry;
+        loop {
+            let status = match self.attempt(message.clone(), send).await {
+                Ok(answer) => return Ok(answer),
+                Err(status) if !worth_repeating(&status) => return Err(ClientError::refused(&status)),
+                Err(status) => status,
+            };
+            let count = {
+                let mut last = last.lock();
+                last.count += 1;
+                last.status = Some(Box::new(status));
+                last.count
+            };
+            if count >= retry.attempts_max {
+                return Err(self.unreachable(std::mem::take(&mut *last.lock())));
+            }
+            tokio::time::sleep(retry.pause(count, self.random_bits())).await;
+        }
+    }
+
+    /// One attempt on the gateway in use; where it failed for a reason of its own, the next one comes into use.
+    pub(crate) async fn attempt<M, R, F, S>(&self, message: M, send: &F) -> Result<R, Status>
+    where
+        F: Fn(Channel, Request<M>) -> S,
+        S: Future<Output = Result<Response<R>, Status>>,
+    {
+        let (number, channel) = self.shared.pool.current();
+        let result = send(channel, self.request(message)).await;
+        if result.as_ref().is_err_and(worth_repeating) {
+            self.shared.pool.rotate(number);
+        }
+        result.map(Response::into_inner)
+    }
+
+    /// `message` with the caller's proof.
+    pub(crate) fn request<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
+        if let Some(authorization) = &self.shared.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
+    }
+
+    fn unreachable(&self, failed: Attempts) -> ClientError {
+        let gateways = self.shared.pool.addresses();
+        ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status }
+    }
+
+    /// What a failure means where nothing is repeated.
+    pub(crate) fn failed_once(&self, status: Status) -> ClientError {
+        match worth_repeating(&status) {
+            true => self.unreachable_after(1, Some(Box::new(status))),
+            false => ClientError::refused(&status),
+        }
+    }
+
+    pub(crate) fn unreachable_after(&self, attempts: u32, status: Option<Box<Status>>) -> ClientError {
+        self.unreachable(Attempts { count: attempts, status })
+    }
+}
+
+/// The failed attempts of one call.
+#[derive(Default)]
+struct Attempts {
+    count: u32,
+    status: Option<Box<Status>>,
+}
+
+fn authorization(token: &str) -> Result<MetadataValue<Ascii>, ClientError> {
+    let mut value: MetadataValue<Ascii> =
+        format!("Bearer {token}").parse().map_err(|_| ClientError::TokenText)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// How [`Client::call`] sends one unary or server-streaming call.
+macro_rules! rpc {
+    ($service:ident . $method:ident) => {
+        |channel, request| async move {
+            let mut service =
+                $service::new(channel).max_decoding_message_size($crate::call::MESSAGE_BYTES_MAX);
+            service.$method(request).await
+        }
+    };
+}
+pub(crate) use rpc;
+
+/// A field an answer must have.
+pub(crate) fn present<T>(
+    method: &'static str,
+    field: &'static str,
+    value: Option<T>,
+) -> Result<T, ClientError> {
+    value.ok_or(ClientError::Incomplete { method, field })
+}

@@ -1,0 +1,159 @@
+//! Jobs: submit, plan, scale, stop, and what there is to read about them.
+
+use borough_proto::v1::job_service_client::JobServiceClient;
+use borough_proto::v1::{
+    GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobVersion, ListJobsRequest,
+    ListJobsResponse, PageRequest, PlanJobRequest, PlanJobResponse, ScaleJobRequest, ScaleJobResponse,
+    StopJobRequest, StopJobResponse, SubmitJobRequest, SubmitJobResponse,
+};
+
+use crate::call::{Client, rpc};
+use crate::error::ClientError;
+
+/// A job by the names people use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobRef {
+    /// Whose it is.
+    pub user: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl JobRef {
+    /// The job `name` of `user`.
+    pub fn new(user: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { user: user.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for JobRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.user, self.name)
+    }
+}
+
+impl Client {
+    /// Admits a job or applies a changed one. `expected_revision` other than 0 refuses with `ABORTED` where the job's
+    /// revision is another.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with the fields that cannot be taken, or why the change cannot be made.
+    pub async fn job_submit(
+        &self,
+        spec: JobSpec,
+        expected_revision: u64,
+    ) -> Result<SubmitJobResponse, ClientError> {
+        let message = SubmitJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            spec: Some(spec),
+            expected_revision,
+        };
+        self.call("SubmitJob", message, rpc!(JobServiceClient.submit_job)).await
+    }
+
+    /// What submitting `spec` would change, and where its tasks would go.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_plan(&self, spec: JobSpec) -> Result<PlanJobResponse, ClientError> {
+        let message =
+            PlanJobRequest { context: self.context_read(), cell: self.cell().to_owned(), spec: Some(spec) };
+        self.call("PlanJob", message, rpc!(JobServiceClient.plan_job)).await
+    }
+
+    /// Changes the number of tasks.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_scale(&self, job: &JobRef, count: u32) -> Result<ScaleJobResponse, ClientError> {
+        let message = ScaleJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            count,
+        };
+        self.call("ScaleJob", message, rpc!(JobServiceClient.scale_job)).await
+    }
+
+    /// Stops a job. Answers when the stop is committed, not when the tasks have ended.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_stop(&self, job: &JobRef) -> Result<StopJobResponse, ClientError> {
+        let message = StopJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+        };
+        self.call("StopJob", message, rpc!(JobServiceClient.stop_job)).await
+    }
+
+    /// One job with its spec, and the cursor from which a watch misses nothing.
+    ///
+    /// # Errors
+    /// As for every call; `NOT_FOUND` where there is no such job.
+    pub async fn job_get(&self, job: &JobRef) -> Result<GetJobResponse, ClientError> {
+        let message = GetJobRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+        };
+        self.call("GetJob", message, rpc!(JobServiceClient.get_job)).await
+    }
+
+    /// One page of the cell's jobs: of `user` where it is not empty, with those that are over where `ended`.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_list_page(
+        &self,
+        user: &str,
+        ended: bool,
+        page: PageRequest,
+    ) -> Result<ListJobsResponse, ClientError> {
+        let message = ListJobsRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: user.to_owned(),
+            ended,
+            page: Some(page),
+        };
+        self.call("ListJobs", message, rpc!(JobServiceClient.list_jobs)).await
+    }
+
+    /// Every page of [`Client::job_list_page`].
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_list(&self, user: &str, ended: bool) -> Result<Vec<Job>, ClientError> {
+        let mut jobs = Vec::new();
+        let mut page = PageRequest::default();
+        loop {
+            let answer = self.job_list_page(user, ended, page).await?;
+            jobs.extend(answer.jobs);
+            if answer.next_page.is_empty() {
+                return Ok(jobs);
+            }
+            page = PageRequest { limit: 0, page: answer.next_page };
+        }
+    }
+
+    /// Every job that had this name, and their spec versions, newest first.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_history(&self, job: &JobRef) -> Result<Vec<JobVersion>, ClientError> {
+        let message = GetJobHistoryRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+        };
+        let answer = self.call("GetJobHistory", message, rpc!(JobServiceClient.get_job_history)).await?;
+        Ok(answer.versions)
+    }
+}

@@ -1,0 +1,89 @@
+//! Nodes, as operators see and steer them.
+
+use borough_proto::v1::node_service_client::NodeServiceClient;
+use borough_proto::v1::{
+    CordonNodeRequest, DrainNodeRequest, GetNodeRequest, ListNodesRequest, Node, PageRequest,
+    UncordonNodeRequest,
+};
+
+use crate::call::{Client, present, rpc};
+use crate::error::ClientError;
+
+impl Client {
+    /// Every node of the cell, by name.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_list(&self) -> Result<Vec<Node>, ClientError> {
+        let mut nodes = Vec::new();
+        let mut message = ListNodesRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            page: Some(PageRequest::default()),
+        };
+        loop {
+            let answer = self.call("ListNodes", message.clone(), rpc!(NodeServiceClient.list_nodes)).await?;
+            nodes.extend(answer.nodes);
+            if answer.next_page.is_empty() {
+                return Ok(nodes);
+            }
+            message.page = Some(PageRequest { limit: 0, page: answer.next_page });
+        }
+    }
+
+    /// One node.
+    ///
+    /// # Errors
+    /// As for every call; `NOT_FOUND` where there is no such node.
+    pub async fn node_get(&self, name: &str) -> Result<Node, ClientError> {
+        let message = GetNodeRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+        };
+        let answer = self.call("GetNode", message, rpc!(NodeServiceClient.get_node)).await?;
+        present("GetNode", "node", answer.node)
+    }
+
+    /// No new tasks on the node: nothing is placed there after the answer.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_cordon(&self, name: &str) -> Result<Node, ClientError> {
+        let message = CordonNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+        };
+        let answer = self.call("CordonNode", message, rpc!(NodeServiceClient.cordon_node)).await?;
+        present("CordonNode", "node", answer.node)
+    }
+
+    /// The node takes new tasks again; a drain ends.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_uncordon(&self, name: &str) -> Result<Node, ClientError> {
+        let message = UncordonNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+        };
+        let answer = self.call("UncordonNode", message, rpc!(NodeServiceClient.uncordon_node)).await?;
+        present("UncordonNode", "node", answer.node)
+    }
+
+    /// Cordons the node and moves its tasks elsewhere. Answers when that is committed.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_drain(&self, name: &str) -> Result<Node, ClientError> {
+        let message = DrainNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+        };
+        let answer = self.call("DrainNode", message, rpc!(NodeServiceClient.drain_node)).await?;
+        present("DrainNode", "node", answer.node)
+    }
+}

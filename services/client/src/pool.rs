@@ -1,0 +1,118 @@
+//! One channel per gateway, and which of them is in use. A channel reconnects by itself; the pool goes on to the next
+//! gateway when a call could not be answered by the one in use.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::config::{ClientConfig, Transport};
+use crate::error::ClientError;
+
+/// The gateways of a client.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    gateways: Vec<Gateway>,
+    current: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Gateway {
+    address: String,
+    endpoint: Endpoint,
+    /// Made at the first use: a channel needs a runtime, a client does not.
+    channel: Mutex<Option<Channel>>,
+}
+
+impl Pool {
+    /// Checks every address; connects to none.
+    pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        if config.gateways.is_empty() {
+            return Err(ClientError::NoGateway);
+        }
+        let gateways = config.gateways.iter().map(|address| gateway(config, address));
+        Ok(Self { gateways: gateways.collect::<Result<_, _>>()?, current: AtomicUsize::new(0) })
+    }
+
+    /// The channel in use, and its number for [`Pool::rotate`].
+    pub(crate) fn current(&self) -> (usize, Channel) {
+        let number = self.current.load(Ordering::Relaxed) % self.gateways.len();
+        let gateway = &self.gateways[number];
+        let mut channel = gateway.channel.lock();
+        (number, channel.get_or_insert_with(|| gateway.endpoint.connect_lazy()).clone())
+    }
+
+    /// Goes on from gateway `failed`, unless another call already has.
+    pub(crate) fn rotate(&self, failed: usize) {
+        let next = (failed + 1) % self.gateways.len();
+        // Losing the race means that the pool has moved on already, which is what is wanted.
+        let _moved = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The addresses, as given.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.gateways.iter().map(|gateway| gateway.address.clone()).collect()
+    }
+}
+
+fn gateway(config: &ClientConfig, address: &str) -> Result<Gateway, ClientError> {
+    let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem };
+    let url = match (config.transport, address.split_once("://")) {
+        (Transport::Plaintext, None) => format!("http://{address}"),
+        (Transport::Plaintext, Some(("http", _))) => address.to_owned(),
+        (Transport::Plaintext, Some((scheme, _))) => {
+            return Err(refuse(format!("has the scheme {scheme:?}")));
+        }
+    };
+    let uri: http::Uri = url.parse().map_err(|error| refuse(format!("cannot be parsed ({error})")))?;
+    if uri.port_u16().is_none_or(|port| port == 0) {
+        return Err(refuse("has no port".to_owned()));
+    }
+    if !matches!(uri.path(), "" | "/") {
+        return Err(refuse(format!("has the path {:?}", uri.path())));
+    }
+    let endpoint = Endpoint::from_shared(url)
+        .map_err(|error| refuse(format!("cannot be used ({error})")))?
+        .connect_timeout(config.connect_timeout)
+        .tcp_nodelay(true)
+        // A peer that vanished without a word is noticed within fifteen seconds, also by idle watches.
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(5))
+        .keep_alive_while_idle(true);
+    Ok(Gateway { address: address.to_owned(), endpoint, channel: Mutex::new(None) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(addresses: &[&str]) -> Result<Pool, ClientError> {
+        let gateways = addresses.iter().map(|&address| address.to_owned()).collect();
+        Pool::new(&ClientConfig::new(gateways, "alice", "alpha"))
+    }
+
+    #[test]
+    fn addresses_with_and_without_scheme_are_taken() {
+        assert!(pool(&["127.0.0.1:7000", "http://localhost:1", "[::1]:7000"]).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_what_is_accepted() {
+        for bad in ["", "localhost", "https://localhost:7000", "127.0.0.1:70000", "a b:1", "h:0", "h:1/x"] {
+            let error = pool(&[bad]).unwrap_err().to_string();
+            assert!(error.contains("accepted: HOST:PORT"), "{bad}: {error}");
+        }
+        assert!(matches!(pool(&[]), Err(ClientError::NoGateway)));
+    }
+
+    #[test]
+    fn rotation_goes_round_and_counts_one_failure_once() {
+        let pool = pool(&["h:1", "h:2"]).unwrap();
+        pool.rotate(0);
+        pool.rotate(0);
+        assert_eq!(pool.current.load(Ordering::Relaxed), 1);
+        pool.rotate(1);
+        assert_eq!(pool.current.load(Ordering::Relaxed), 0);
+    }
+}

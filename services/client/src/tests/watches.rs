@@ -1,0 +1,156 @@
+//! Watches over streams that break in the middle, end, and are trimmed.
+
+use borough_proto::v1::{
+    Endpoint, EndpointWithdrawn, Task, WatchEndpointsResponse, WatchFilter, WatchResponse,
+    watch_endpoints_response, watch_response,
+};
+use futures::StreamExt as _;
+use tonic::Status;
+
+use super::{client, fake};
+use crate::{CellItem, ClientError, EndpointItem};
+
+fn change(stamp: u8, index: u32) -> Result<WatchResponse, Status> {
+    let task = Task { index, ..Task::default() };
+    let change = Some(watch_response::Change::Task(task));
+    Ok(WatchResponse { cursor: Some(fake::cursor(stamp)), change, ..WatchResponse::default() })
+}
+
+fn bookmark(stamp: u8) -> Result<WatchResponse, Status> {
+    let change = Some(watch_response::Change::Bookmark(true));
+    Ok(WatchResponse { cursor: Some(fake::cursor(stamp)), change, ..WatchResponse::default() })
+}
+
+fn index(item: CellItem) -> u32 {
+    match item {
+        CellItem::Change(message) => match message.change {
+            Some(watch_response::Change::Task(task)) => task.index,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_watch_broken_inside_a_transaction_goes_on_without_gap_or_repetition() {
+    let fake = fake::start().await;
+    fake.script.watches.lock().extend([
+        // Breaks after two of the three changes of stamp 3.
+        vec![change(2, 20), change(3, 30), change(3, 31), Err(Status::unavailable("going down"))],
+        // Ends, in the first change of the same transaction.
+        vec![change(3, 30)],
+        vec![change(3, 30), change(3, 31), change(3, 32), change(4, 40)],
+    ]);
+    let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), None);
+    let seen: Vec<u32> = watch.take(5).map(|item| index(item.unwrap())).collect().await;
+    assert_eq!(seen, [20, 30, 31, 32, 40]);
+    let resumes = fake.script.watch_resumes.lock().clone();
+    let expected = [1, 2, 2].map(|stamp| Some(fake::cursor(stamp)));
+    assert_eq!(resumes, expected, "the first starts where the cell was");
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_from_a_bookmark() {
+    let fake = fake::start().await;
+    fake.script.watches.lock().extend([vec![change(5, 50), bookmark(9)], vec![change(10, 100)]]);
+    let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), Some(fake::cursor(4)));
+    let seen: Vec<CellItem> = watch.take(3).map(Result::unwrap).collect().await;
+    assert_eq!(seen[1], CellItem::Bookmark(fake::cursor(9)));
+    assert_eq!(index(seen[2].clone()), 100);
+    let expected = [4, 9].map(|stamp| Some(fake::cursor(stamp)));
+    assert_eq!(fake.script.watch_resumes.lock().as_slice(), expected);
+}
+
+#[tokio::test]
+async fn a_trimmed_watch_says_so_once_and_is_over() {
+    let fake = fake::start().await;
+    fake.script.watches.lock().push_back(vec![change(2, 20), Err(Status::out_of_range("list again"))]);
+    let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), None);
+    let seen: Vec<CellItem> = watch.map(Result::unwrap).collect().await;
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[1], CellItem::Resync("list again".to_owned()));
+}
+
+#[tokio::test]
+async fn a_refused_watch_ends_with_the_refusal() {
+    let fake = fake::start().await;
+    fake.script.watches.lock().push_back(vec![Err(Status::permission_denied("not yours"))]);
+    let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), None);
+    let seen: Vec<_> = watch.collect().await;
+    assert_eq!(seen.len(), 1);
+    assert!(matches!(&seen[0], Err(ClientError::Refused(refusal)) if refusal.message == "not yours"));
+}
+
+#[tokio::test]
+async fn a_watch_gives_up_where_it_was_told_to() {
+    let fake = fake::start().await;
+    fake.script.watches.lock().extend((0..5).map(|_| Vec::new()));
+    let client = client(&[&fake.address], |config| config.watch_attempts_max = Some(3));
+    let seen: Vec<_> = client.watch_cell(WatchFilter::default(), None).collect().await;
+    assert_eq!(seen.len(), 1);
+    assert!(matches!(seen[0], Err(ClientError::Unreachable { attempts: 3, .. })), "{seen:?}");
+}
+
+type Event = watch_endpoints_response::Event;
+
+fn event(stamp: u8, event: Event) -> Result<WatchEndpointsResponse, Status> {
+    Ok(WatchEndpointsResponse { event: Some(event), cursor: Some(fake::cursor(stamp)) })
+}
+
+fn published(stamp: u8, index: u32) -> Result<WatchEndpointsResponse, Status> {
+    event(stamp, Event::Published(Endpoint { index, ..Endpoint::default() }))
+}
+
+fn marked(stamp: u8) -> Result<WatchEndpointsResponse, Status> {
+    event(stamp, Event::Bookmark(true))
+}
+
+/// The indexes an item is about, with its kind.
+fn told(item: EndpointItem) -> (&'static str, Vec<u32>) {
+    match item {
+        EndpointItem::Snapshot { endpoints, .. } => {
+            ("snapshot", endpoints.iter().map(|endpoint| endpoint.index).collect())
+        }
+        EndpointItem::Published(endpoint) => ("published", vec![endpoint.index]),
+        EndpointItem::Withdrawn(gone) => ("withdrawn", vec![gone.index]),
+        EndpointItem::Bookmark(_) => ("bookmark", Vec::new()),
+        EndpointItem::Resync(_) => ("resync", Vec::new()),
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_broke_starts_again_and_is_seen_whole() {
+    let fake = fake::start().await;
+    let withdrawn = EndpointWithdrawn { index: 1, ..EndpointWithdrawn::default() };
+    fake.script.endpoints.lock().extend([
+        vec![published(3, 0)],
+        vec![published(4, 0), published(4, 1), marked(4), event(5, Event::Withdrawn(withdrawn))],
+        vec![event(5, Event::Withdrawn(withdrawn_again())), published(6, 2)],
+    ]);
+    let watch = client(&[&fake.address], |_| {}).watch_endpoints("alice", "web", None);
+    let seen: Vec<_> = watch.take(3).map(|item| told(item.unwrap())).collect().await;
+    assert_eq!(seen, [("snapshot", vec![0, 1]), ("withdrawn", vec![1]), ("published", vec![2])]);
+    let resumes = fake.script.endpoint_resumes.lock().clone();
+    assert_eq!(resumes, [None, None, Some(fake::cursor(4))]);
+}
+
+fn withdrawn_again() -> EndpointWithdrawn {
+    EndpointWithdrawn { index: 1, ..EndpointWithdrawn::default() }
+}
+
+#[tokio::test]
+async fn trimmed_endpoints_come_again_as_a_snapshot() {
+    let fake = fake::start().await;
+    fake.script.endpoints.lock().extend([
+        vec![Err(Status::out_of_range("trimmed"))],
+        vec![published(8, 3), marked(8)],
+        vec![Err(Status::out_of_range("too slow"))],
+        vec![marked(9)],
+    ]);
+    let watch = client(&[&fake.address], |_| {}).watch_endpoints("alice", "", Some(fake::cursor(2)));
+    let seen: Vec<_> = watch.take(4).map(|item| told(item.unwrap())).collect().await;
+    let expected = [("resync", vec![]), ("snapshot", vec![3]), ("resync", vec![]), ("snapshot", vec![])];
+    assert_eq!(seen, expected);
+    let resumes = fake.script.endpoint_resumes.lock().clone();
+    assert_eq!(resumes, [Some(fake::cursor(2)), None, Some(fake::cursor(8)), None]);
+}

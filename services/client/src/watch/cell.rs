@@ -1,0 +1,122 @@
+//! The watch of everything that changes in a cell.
+
+use borough_proto::v1::watch_service_client::WatchServiceClient;
+use borough_proto::v1::{Cursor, WatchFilter, WatchRequest, WatchResponse, watch_response};
+use futures::{StreamExt as _, stream};
+use tonic::{Status, Streaming};
+
+use crate::call::{Client, ItemStream, present, rpc};
+use crate::error::ClientError;
+use crate::watch::follow::{Feed, Followed, Follower};
+
+/// What a watch of a cell yields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CellItem {
+    /// A change; each is yielded once, in order.
+    Change(Box<WatchResponse>),
+    /// Everything of interest up to the cursor has been yielded.
+    Bookmark(Cursor),
+    /// The gateway cannot go on from where this watch was; the text says why. It is the last item: list again, and
+    /// watch from the cursor of that list.
+    Resync(String),
+}
+
+struct CellFeed {
+    filter: WatchFilter,
+}
+
+impl Feed for CellFeed {
+    type Message = WatchResponse;
+
+    async fn open(
+        &self,
+        client: &Client,
+        resume: Option<Cursor>,
+    ) -> Result<Streaming<WatchResponse>, Status> {
+        let message = WatchRequest {
+            context: client.context_read(),
+            cell: client.cell().to_owned(),
+            resume,
+            filter: Some(self.filter.clone()),
+        };
+        client.attempt(message, &rpc!(WatchServiceClient.watch)).await
+    }
+
+    fn cursor(message: &WatchResponse) -> Option<&Cursor> {
+        message.cursor.as_ref()
+    }
+
+    fn is_bookmark(message: &WatchResponse) -> bool {
+        matches!(message.change, None | Some(watch_response::Change::Bookmark(_)))
+    }
+}
+
+impl Client {
+    /// Everything that changes in the cell after `resume`, or from now: filtered, in order, without gaps or
+    /// repetition over broken connections.
+    ///
+    /// # Errors
+    /// The first item may be an error of the call that finds out where "now" is. A later one, such as a refusal, ends
+    /// the stream.
+    pub fn watch_cell(&self, filter: WatchFilter, resume: Option<Cursor>) -> ItemStream<CellItem> {
+        let unopened = Unopened { client: self.clone(), filter, resume };
+        let state = Watching::Unopened(Box::new(unopened));
+        stream::unfold(state, |state| async move {
+            let (item, state) = state.next().await?;
+            Some((item, state))
+        })
+        .boxed()
+    }
+}
+
+enum Watching {
+    Unopened(Box<Unopened>),
+    Open(Box<Follower<CellFeed>>),
+    Over,
+}
+
+/// A watch nobody has asked for an item yet.
+struct Unopened {
+    client: Client,
+    filter: WatchFilter,
+    resume: Option<Cursor>,
+}
+
+impl Watching {
+    async fn next(self) -> Option<(Result<CellItem, ClientError>, Self)> {
+        let mut follower = match self {
+            Self::Over => return None,
+            Self::Open(follower) => follower,
+            Self::Unopened(unopened) => match unopened.open().await {
+                Ok(follower) => follower,
+                Err(error) => return Some((Err(error), Self::Over)),
+            },
+        };
+        loop {
+            match follower.next().await {
+                Ok(Followed::Change(change)) => {
+                    return Some((Ok(CellItem::Change(change)), Self::Open(follower)));
+                }
+                Ok(Followed::Bookmark(cursor)) => {
+                    return Some((Ok(CellItem::Bookmark(cursor)), Self::Open(follower)));
+                }
+                // This watch has a cursor from the start and so never a snapshot.
+                Ok(Followed::SnapshotVoid) => {}
+                Ok(Followed::Trimmed(why)) => return Some((Ok(CellItem::Resync(why)), Self::Over)),
+                Err(error) => return Some((Err(error), Self::Over)),
+            }
+        }
+    }
+}
+
+impl Unopened {
+    /// Without a cursor "now" is asked for: a watch that began without one would lose what happens in a break before
+    /// its first message.
+    async fn open(self) -> Result<Box<Follower<CellFeed>>, ClientError> {
+        let base = match self.resume {
+            Some(cursor) => cursor,
+            None => present("GetCell", "cursor", self.client.cell_get().await?.1)?,
+        };
+        Ok(Box::new(Follower::new(self.client, CellFeed { filter: self.filter }, Some(base))))
+    }
+}

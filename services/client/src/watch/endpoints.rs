@@ -1,0 +1,147 @@
+//! The watch of endpoints, for load balancers and for people who wait for one.
+
+use borough_proto::v1::name_service_client::NameServiceClient;
+use borough_proto::v1::{
+    Cursor, Endpoint, EndpointWithdrawn, WatchEndpointsRequest, WatchEndpointsResponse,
+    watch_endpoints_response,
+};
+use futures::{StreamExt as _, stream};
+use tonic::{Status, Streaming};
+
+use crate::call::{Client, ItemStream, rpc};
+use crate::error::ClientError;
+use crate::watch::follow::{Feed, Followed, Follower};
+
+/// What a watch of endpoints yields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EndpointItem {
+    /// Every endpoint there is: it replaces whatever was known before.
+    Snapshot {
+        /// The endpoints.
+        endpoints: Vec<Endpoint>,
+        /// Watching from here continues it.
+        cursor: Cursor,
+    },
+    /// An endpoint is there, or has changed.
+    Published(Box<Endpoint>),
+    /// An endpoint is gone; its incarnation never comes back.
+    Withdrawn(EndpointWithdrawn),
+    /// Everything up to the cursor has been yielded.
+    Bookmark(Cursor),
+    /// The gateway cannot go on from where this watch was; the text says why. A snapshot follows.
+    Resync(String),
+}
+
+struct EndpointFeed {
+    user: String,
+    job: String,
+}
+
+impl Feed for EndpointFeed {
+    type Message = WatchEndpointsResponse;
+
+    async fn open(
+        &self,
+        client: &Client,
+        resume: Option<Cursor>,
+    ) -> Result<Streaming<WatchEndpointsResponse>, Status> {
+        let message = WatchEndpointsRequest {
+            context: client.context_read(),
+            cell: client.cell().to_owned(),
+            user: self.user.clone(),
+            job: self.job.clone(),
+            resume,
+        };
+        client.attempt(message, &rpc!(NameServiceClient.watch_endpoints)).await
+    }
+
+    fn cursor(message: &WatchEndpointsResponse) -> Option<&Cursor> {
+        message.cursor.as_ref()
+    }
+
+    fn is_bookmark(message: &WatchEndpointsResponse) -> bool {
+        matches!(message.event, None | Some(watch_endpoints_response::Event::Bookmark(_)))
+    }
+}
+
+impl Client {
+    /// The endpoints of a user's job, or of all of the user's jobs where `job` is empty: first a snapshot (unless
+    /// `resume` says from where to go on), then every change, in order, without gaps or repetition over broken
+    /// connections.
+    ///
+    /// # Errors
+    /// An error, such as a refusal, ends the stream.
+    pub fn watch_endpoints(
+        &self,
+        user: impl Into<String>,
+        job: impl Into<String>,
+        resume: Option<Cursor>,
+    ) -> ItemStream<EndpointItem> {
+        let feed = EndpointFeed { user: user.into(), job: job.into() };
+        let snapshot = resume.is_none().then(Vec::new);
+        let follower = Follower::new(self.clone(), feed, resume);
+        let state = Watching { follower, snapshot };
+        stream::unfold(Some(state), |state| async move {
+            let mut state = state?;
+            match state.next().await {
+                Ok(item) => Some((Ok(item), Some(state))),
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+        .boxed()
+    }
+}
+
+struct Watching {
+    follower: Follower<EndpointFeed>,
+    /// What has come of an incomplete snapshot: a broken one is never seen outside.
+    snapshot: Option<Vec<Endpoint>>,
+}
+
+impl Watching {
+    async fn next(&mut self) -> Result<EndpointItem, ClientError> {
+        loop {
+            let message = match self.follower.next().await? {
+                Followed::Change(message) => *message,
+                Followed::Bookmark(cursor) => match self.snapshot.take() {
+                    Some(endpoints) => return Ok(EndpointItem::Snapshot { endpoints, cursor }),
+                    None => return Ok(EndpointItem::Bookmark(cursor)),
+                },
+                Followed::SnapshotVoid => {
+                    self.snapshot = Some(Vec::new());
+                    continue;
+                }
+                Followed::Trimmed(why) => {
+                    self.snapshot = Some(Vec::new());
+                    return Ok(EndpointItem::Resync(why));
+                }
+            };
+            if let Some(item) = self.event(message.event) {
+                return Ok(item);
+            }
+        }
+    }
+
+    /// An item, or a part of the snapshot.
+    fn event(&mut self, event: Option<watch_endpoints_response::Event>) -> Option<EndpointItem> {
+        match (event, &mut self.snapshot) {
+            (Some(watch_endpoints_response::Event::Published(endpoint)), Some(snapshot)) => {
+                snapshot.push(endpoint);
+                None
+            }
+            (Some(watch_endpoints_response::Event::Published(endpoint)), None) => {
+                Some(EndpointItem::Published(Box::new(endpoint)))
+            }
+            (Some(watch_endpoints_response::Event::Withdrawn(gone)), Some(snapshot)) => {
+                snapshot.retain(|known| {
+                    (&known.user, &known.job, known.index) != (&gone.user, &gone.job, gone.index)
+                });
+                None
+            }
+            (Some(watch_endpoints_response::Event::Withdrawn(gone)), None) => {
+                Some(EndpointItem::Withdrawn(gone))
+            }
+            (Some(watch_endpoints_response::Event::Bookmark(_)) | None, _) => None,
+        }
+    }
+}

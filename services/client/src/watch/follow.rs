@@ -1,0 +1,159 @@
+//! A server's stream kept open over broken connections, by the rules of [`Resumption`].
+
+use std::sync::Arc;
+
+use borough_proto::v1::Cursor;
+use tonic::{Code, Status, Streaming};
+
+use crate::call::Client;
+use crate::error::ClientError;
+use crate::retry::worth_repeating;
+use crate::watch::resumption::Resumption;
+
+/// A kind of watch: how it is opened, and how its messages are read.
+pub(crate) trait Feed: Send + Sync + 'static {
+    /// What the server sends.
+    type Message: Send + 'static;
+
+    /// Opens the stream after `resume`, or with a snapshot.
+    fn open(
+        &self,
+        client: &Client,
+        resume: Option<Cursor>,
+    ) -> impl Future<Output = Result<Streaming<Self::Message>, Status>> + Send;
+
+    /// The message's cursor.
+    fn cursor(message: &Self::Message) -> Option<&Cursor>;
+
+    /// Whether the message only says that everything up to its cursor has been sent.
+    fn is_bookmark(message: &Self::Message) -> bool;
+}
+
+/// What a follower yields.
+pub(crate) enum Followed<M> {
+    /// A change, once.
+    Change(Box<M>),
+    /// Everything up to the cursor has been yielded.
+    Bookmark(Cursor),
+    /// The stream started again inside an incomplete snapshot: what was yielded of it is void.
+    SnapshotVoid,
+    /// The gateway cannot go on from where the watch was, and says why. The next stream starts with a snapshot.
+    Trimmed(String),
+}
+
+/// One watch.
+pub(crate) struct Follower<F: Feed> {
+    client: Client,
+    feed: Arc<F>,
+    resumption: Resumption,
+    stream: Option<Streaming<F::Message>>,
+    /// Attempts in a row that brought no message.
+    attempts: u32,
+}
+
+/// Why a stream is no more.
+enum Break {
+    Trimmed(String),
+    Repeat(Option<Box<Status>>),
+    Fatal(ClientError),
+}
+
+impl<F: Feed> Follower<F> {
+    /// A watch after `base`, or one that starts with a snapshot. Opened at the first [`Follower::next`].
+    pub(crate) fn new(client: Client, feed: F, base: Option<Cursor>) -> Self {
+        let feed = Arc::new(feed);
+        Self { client, feed, resumption: Resumption::after(base), stream: None, attempts: 0 }
+    }
+
+    /// The next item; waits for as long as there is none.
+    pub(crate) async fn next(&mut self) -> Result<Followed<F::Message>, ClientError> {
+        loop {
+            let message = match self.message().await {
+                Ok(message) => message,
+                Err(broken) => match self.broken(broken).await? {
+                    Some(item) => return Ok(item),
+                    None => continue,
+                },
+            };
+            self.attempts = 0;
+            let cursor = F::cursor(&message).cloned();
+            match (F::is_bookmark(&message), cursor) {
+                (true, Some(cursor)) => {
+                    self.resumption.complete(&cursor);
+                    return Ok(Followed::Bookmark(cursor));
+                }
+                (true, None) => {}
+                (false, Some(cursor)) if !self.resumption.accept(&cursor) => {}
+                (false, _) => return Ok(Followed::Change(Box::new(message))),
+            }
+        }
+    }
+
+    /// The next message of the open stream, which is opened first where there is none.
+    async fn message(&mut self) -> Result<F::Message, Break> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let opened = open(&self.client, self.feed.as_ref(), self.resumption.reopened()).await?;
+                self.stream.insert(opened)
+            }
+        };
+        match stream.message().await {
+            Ok(Some(message)) => Ok(message),
+            // A gateway ends a watch only when it goes down.
+            Ok(None) => Err(Break::Repeat(None)),
+            Err(status) => Err(sort(&self.client, status)),
+        }
+    }
+
+    /// Gets ready for the next stream, after a pause; an item where the consumer must know.
+    async fn broken(&mut self, broken: Break) -> Result<Option<Followed<F::Message>>, ClientError> {
+        self.stream = None;
+        self.attempts += 1;
+        let status = match broken {
+            Break::Fatal(error) => return Err(error),
+            Break::Trimmed(why) => {
+                let first = self.attempts == 1;
+                self.resumption = Resumption::after(None);
+                // A gateway that trims at once again is not asked in a tight loop.
+                if !first {
+                    self.pause().await;
+                }
+                return Ok(Some(Followed::Trimmed(why)));
+            }
+            Break::Repeat(status) => status,
+        };
+        if self.client.config().watch_attempts_max.is_some_and(|most| self.attempts >= most) {
+            return Err(self.client.unreachable_after(self.attempts, status));
+        }
+        tracing::debug!(attempts = self.attempts, status = ?status, "watch broken, opening it again");
+        self.pause().await;
+        Ok(self.resumption.in_snapshot().then_some(Followed::SnapshotVoid))
+    }
+
+    async fn pause(&self) {
+        let pause = self.client.config().retry.pause(self.attempts, self.client.random_bits());
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn open<F: Feed>(
+    client: &Client,
+    feed: &F,
+    resume: Option<Cursor>,
+) -> Result<Streaming<F::Message>, Break> {
+    let opening = tokio::time::timeout(client.config().deadline, feed.open(client, resume));
+    match opening.await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(status)) => Err(sort(client, status)),
+        Err(_) => Err(Break::Repeat(None)),
+    }
+}
+
+fn sort(client: &Client, status: Status) -> Break {
+    match status.code() {
+        Code::OutOfRange => Break::Trimmed(status.message().to_owned()),
+        _ if worth_repeating(&status) => Break::Repeat(Some(Box::new(status))),
+        _ => Break::Fatal(client.failed_once(status)),
+    }
+}
