@@ -1,0 +1,228 @@
+//! What cgroups a host has, and what of them a node may use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Leaf, Limits};
+
+/// Which cgroups a host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// None that may be used.
+    None,
+    /// Version 1 only.
+    V1,
+    /// Version 2 only.
+    V2,
+    /// Both: version 2 for tracking and killing, version 1 for what it has the controllers of.
+    Hybrid,
+}
+
+impl Version {
+    /// As it stands in a node's attributes.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+            Self::Hybrid => "hybrid",
+        }
+    }
+}
+
+/// Where hierarchies are mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Version 2.
+    pub unified: Option<PathBuf>,
+    /// Version 1, by controller; several may be mounted together.
+    pub v1: BTreeMap<String, PathBuf>,
+}
+
+/// Controllers of version 1 that are used. `freezer` only where nothing better stops a cgroup for killing.
+const V1_CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "freezer"];
+
+impl Host {
+    /// What this host has mounted; nothing where that cannot be read.
+    pub fn find() -> Self {
+        fs::read_to_string("/proc/self/mountinfo").map(|text| Self::parse(&text)).unwrap_or_default()
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let mut host = Self::default();
+        for line in mountinfo.lines() {
+            let Some((before, after)) = line.split_once(" - ") else { continue };
+            let Some(point) = before.split(' ').nth(4).map(octal_unescape) else { continue };
+            let mut kind = after.split(' ');
+            match kind.next() {
+                Some("cgroup2") if host.unified.is_none() => host.unified = Some(point),
+                Some("cgroup") => {
+                    let options = kind.nth(1).unwrap_or_default().split(',');
+                    for controller in options.filter(|option| V1_CONTROLLERS.contains(option)) {
+                        host.v1.entry(controller.to_owned()).or_insert_with(|| point.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        host
+    }
+}
+
+/// Mount points have blanks and backslashes written as `\040` and the like.
+fn octal_unescape(text: &str) -> PathBuf {
+    PathBuf::from(text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
+}
+
+/// The cgroups of a node, below which each life has its leaf.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// In version 2.
+    pub unified: Option<PathBuf>,
+    /// In version 1, by controller.
+    pub v1: BTreeMap<String, PathBuf>,
+    /// Controllers that version 2 gives to leaves.
+    pub unified_controllers: Vec<String>,
+    /// Whether a whole cgroup can be killed at once.
+    pub kill: bool,
+    /// What was mounted and may not be used, with the reason.
+    pub missing: Vec<String>,
+}
+
+impl Base {
+    /// Creates `relative` (such as `borough/<cell>/<node>`) in every hierarchy that lets us.
+    pub fn prepare(host: &Host, relative: &Path) -> Self {
+        let mut base = Self::default();
+        if let Some(mount) = &host.unified {
+            match unified_prepare(mount, relative) {
+                Ok(path) => {
+                    let listed = fs::read_to_string(path.join("cgroup.subtree_control")).unwrap_or_default();
+                    base.unified_controllers = listed.split_ascii_whitespace().map(str::to_owned).collect();
+                    base.kill = path.join("cgroup.kill").exists();
+                    base.unified = Some(path);
+                }
+                Err(error) => base.missing.push(format!("version 2: {error}")),
+            }
+        }
+        for (controller, mount) in &host.v1 {
+            let replaced = match controller.as_str() {
+                "freezer" => base.kill,
+                "cpuacct" => base.unified.is_some(),
+                other => base.unified_controllers.iter().any(|have| have == other),
+            };
+            if replaced {
+                continue;
+            }
+            let path = mount.join(relative);
+            match fs::create_dir_all(&path) {
+                Ok(()) => drop(base.v1.insert(controller.clone(), path)),
+                Err(error) => base.missing.push(format!("{controller}: {error}")),
+            }
+        }
+        base
+    }
+
+    /// Which cgroups may be used.
+    pub fn version(&self) -> Version {
+        match (self.unified.is_some(), self.v1.is_empty()) {
+            (false, true) => Version::None,
+            (false, false) => Version::V1,
+            (true, true) => Version::V2,
+            (true, false) => Version::Hybrid,
+        }
+    }
+
+    /// Whether `controller` (`cpu`, `memory`, `pids`) works for leaves.
+    pub fn controls(&self, controller: &str) -> bool {
+        self.v1.contains_key(controller) || self.unified_controllers.iter().any(|have| have == controller)
+    }
+
+    /// The leaf called `name`, which is not created yet.
+    pub fn leaf(&self, name: &str, limits: Limits) -> Leaf {
+        Leaf {
+            unified: self.unified.as_ref().map(|path| path.join(name)),
+            v1: self.v1.iter().map(|(controller, path)| (controller.clone(), path.join(name))).collect(),
+            limits,
+        }
+    }
+
+    /// Removes the node's own directories and those above that are empty; leaves that are in use keep them.
+    pub fn remove(&self, levels: usize) {
+        for path in self.unified.iter().chain(self.v1.values()) {
+            for directory in path.ancestors().take(levels) {
+                if fs::remove_dir(directory).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Creates the directories of version 2 and hands controllers down, level by level. A controller that is refused
+/// (another hierarchy has it, or processes stand in an inner cgroup) is simply not there below.
+fn unified_prepare(mount: &Path, relative: &Path) -> io::Result<PathBuf> {
+    let mut path = mount.to_path_buf();
+    controllers_enable(&path);
+    for part in relative {
+        path.push(part);
+        fs::create_dir_all(&path)?;
+        controllers_enable(&path);
+    }
+    Ok(path)
+}
+
+fn controllers_enable(path: &Path) {
+    for controller in ["+cpu", "+memory", "+pids"] {
+        // What could not be enabled is seen in `cgroup.subtree_control` afterwards.
+        let _ = fs::write(path.join("cgroup.subtree_control"), controller);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_told_apart() {
+        let text = "\
+24 1 0:1 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+25 24 0:2 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:1 - cgroup cgroup rw,cpu,cpuacct
+26 24 0:3 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+27 24 0:4 / /sys/fs/cgroup/un\\040ified rw - cgroup2 cgroup2 rw";
+        let host = Host::parse(text);
+        assert_eq!(host.unified, Some(PathBuf::from("/sys/fs/cgroup/un ified")));
+        assert_eq!(host.v1.keys().collect::<Vec<_>>(), ["cpu", "cpuacct"]);
+        assert_eq!(Host::parse("nonsense"), Host::default());
+    }
+
+    #[test]
+    fn version_1_is_used_only_for_what_version_2_lacks() {
+        let root = tempfile::tempdir().unwrap();
+        let mount = |name: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let v1: BTreeMap<String, PathBuf> =
+            V1_CONTROLLERS.iter().map(|name| ((*name).to_owned(), mount(name))).collect();
+        let host = Host { unified: Some(mount("unified")), v1: v1.clone() };
+        let base = Base::prepare(&host, Path::new("borough/c/n"));
+        assert_eq!(base.version(), Version::Hybrid);
+        assert!(!base.v1.contains_key("cpuacct"), "version 2 accounts cpu without any controller");
+        let alone = Base::prepare(&Host { unified: None, v1 }, Path::new("borough/c/n"));
+        assert_eq!((alone.version(), alone.v1.len()), (Version::V1, 5));
+        assert!(alone.controls("memory") && !alone.kill);
+    }
+
+    #[test]
+    fn what_may_not_be_used_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "").unwrap();
+        let host = Host { unified: Some(file.clone()), v1: [("memory".to_owned(), file)].into() };
+        let base = Base::prepare(&host, Path::new("borough"));
+        assert_eq!((base.version(), base.missing.len()), (Version::None, 2));
+    }
+}

@@ -1,0 +1,111 @@
+//! Ends everything that a directory of process records names: agents first, so that they start nothing again, then
+//! what they started, then the cgroups. A test holds the other end of the guard's standard input: when the test ends,
+//! however it ends, the guard does its work.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Signal, setsid};
+
+use crate::cgroup::Leaf;
+use crate::file::json_read;
+use crate::process::boot_id;
+use crate::record::{Kind, ProcessRecord};
+
+/// How often everything is looked for again: what was being started while we looked is found the next time.
+const ROUNDS: u32 = 200;
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits until standard input closes, then ends everything recorded in `records`.
+///
+/// # Errors
+/// Where something is still there at the end.
+pub fn guard_wait(records: &Path) -> io::Result<()> {
+    // Out of reach of whatever signals the test's session.
+    let _ = setsid();
+    let mut scratch = [0; 64];
+    while matches!(io::stdin().read(&mut scratch), Ok(length) if length > 0) {}
+    recorded_end(records)
+}
+
+/// Ends everything recorded in `records`, and removes the records and the cgroups they name.
+///
+/// # Errors
+/// `TimedOut` where something is still there at the end.
+pub fn recorded_end(records: &Path) -> io::Result<()> {
+    let mut quiet = 0;
+    for _ in 0..ROUNDS {
+        let busy = round(records)?;
+        quiet = if busy { 0 } else { quiet + 1 };
+        // Twice quiet: a process that was just being recorded in the first look is seen in the second.
+        if quiet >= 2 {
+            return Ok(());
+        }
+        sleep(PAUSE);
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, format!("still there: {}", records.display())))
+}
+
+fn round(records: &Path) -> io::Result<bool> {
+    let boot = boot_id()?;
+    let mut found = records_read(records);
+    found.sort_by_key(|(_, record)| record.kind != Kind::Agent);
+    let mut busy = false;
+    for (file, record) in found {
+        if record.boot_id == boot && record.process.alive() {
+            let _ = record.process.signal(Signal::KILL);
+            busy = true;
+            continue;
+        }
+        if record.kind != Kind::Agent && !cgroups_end(&record.cgroups) {
+            busy = true;
+            continue;
+        }
+        if record.kind == Kind::Agent {
+            parents_remove(&record.cgroups);
+        }
+        let _ = fs::remove_file(file);
+    }
+    Ok(busy)
+}
+
+fn records_read(records: &Path) -> Vec<(PathBuf, ProcessRecord)> {
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;
+        let record = json_read::<ProcessRecord>(records, name).ok().flatten()?;
+        Some((records.join(name), record))
+    };
+    fs::read_dir(records).into_iter().flatten().flatten().filter_map(read).collect()
+}
+
+/// Kills what is in them and removes them, with the directories above that were only for them; whether that is done.
+fn cgroups_end(cgroups: &[PathBuf]) -> bool {
+    let v1 = cgroups.iter().map(|path| (path.display().to_string(), path.clone())).collect();
+    let leaf = Leaf { v1, ..Leaf::default() };
+    for path in cgroups {
+        Leaf { unified: Some(path.clone()), ..Leaf::default() }.kill();
+    }
+    if leaf.remove().is_err() {
+        return false;
+    }
+    for path in cgroups {
+        parents_remove(path.parent().map(Path::to_path_buf).as_slice());
+    }
+    true
+}
+
+/// Removes directories and those above them while they are empty.
+fn parents_remove(cgroups: &[PathBuf]) {
+    for path in cgroups {
+        for directory in path.ancestors().take_while(|directory| fs::metadata(directory).is_ok()) {
+            if fs::remove_dir(directory).is_err() {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Log files: `stdout.<n>.log`, `n` counting up, and `stdout.log`, a link to the newest. A file ends at the end of a
+//! line unless that line alone is longer than [`LINE_SLACK_BYTES`] beyond the limit.
+
+mod writer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use writer::{LINE_SLACK_BYTES, Writer};
+
+/// Which output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Stream {
+    /// As it stands in file names.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
+
+/// The path of file `number` of a stream.
+pub fn file_path(life: &Path, stream: Stream, number: u64) -> PathBuf {
+    life.join(format!("{}.{number}.log", stream.text()))
+}
+
+/// The numbers of a stream's files, oldest first.
+pub fn file_numbers(life: &Path, stream: Stream) -> Vec<u64> {
+    let prefix = format!("{}.", stream.text());
+    let number = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_str()?.strip_prefix(&prefix)?.strip_suffix(".log")?.parse::<u64>().ok()
+    };
+    let mut numbers: Vec<u64> =
+        fs::read_dir(life).into_iter().flatten().flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}

@@ -1,0 +1,219 @@
+//! Writing one stream: rotation at line ends, the oldest files removed, and a full disk that costs output and nothing
+//! else.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::PathBuf;
+
+use super::{Stream, file_numbers, file_path};
+use crate::spec::LogLimits;
+
+/// How far a file may grow beyond its limit before a line is broken in two.
+pub const LINE_SLACK_BYTES: u64 = 64 * 1024;
+
+/// Writes one stream of one life.
+#[derive(Debug)]
+pub struct Writer {
+    life: PathBuf,
+    stream: Stream,
+    limits: LogLimits,
+    file: Option<File>,
+    number: u64,
+    size: u64,
+    dropped_bytes: u64,
+}
+
+/// What to do with the first bytes of `data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    /// So many go into the file that is open.
+    take: usize,
+    /// And then it is full.
+    rotate: bool,
+}
+
+/// How much of `data` still goes into a file of `size` bytes.
+fn step(size: u64, limit: u64, data: &[u8]) -> Step {
+    let whole = Step { take: data.len(), rotate: false };
+    let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+    if size.saturating_add(length) < limit {
+        return whole;
+    }
+    // The first line end at or behind the limit; what stands before the limit stays in any case.
+    let from = usize::try_from(limit.saturating_sub(size)).unwrap_or(usize::MAX).saturating_sub(1);
+    let line_end = data.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'));
+    let hard =
+        usize::try_from(limit.saturating_add(LINE_SLACK_BYTES).saturating_sub(size)).unwrap_or(usize::MAX);
+    match line_end.map(|at| from.saturating_add(at).saturating_add(1)) {
+        Some(take) if take <= hard => Step { take, rotate: true },
+        _ if data.len() >= hard => Step { take: hard, rotate: true },
+        _ => whole,
+    }
+}
+
+impl Writer {
+    /// A writer that starts a new file behind those that are there.
+    pub fn new(life: PathBuf, stream: Stream, limits: LogLimits) -> Self {
+        let number = file_numbers(&life, stream).last().map_or(0, |last| last.saturating_add(1));
+        let mut writer = Self { life, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
+        // Where the disk is full this is tried again with the first output.
+        let _ = writer.open();
+        writer
+    }
+
+    /// Appends `data`. What cannot be written is dropped and counted; the count is written once there is room again.
+    pub fn append(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let step = step(self.size, self.limits.file_bytes_max.max(1), data);
+            let (now, later) = data.split_at(step.take.min(data.len()));
+            self.write(now);
+            data = later;
+            if step.rotate {
+                self.rotate();
+            }
+        }
+    }
+
+    fn write(&mut self, data: &[u8]) {
+        if self.dropped_bytes > 0 && !self.dropped_note() {
+            self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(data.len()).unwrap_or(0));
+            return;
+        }
+        let mut rest = data;
+        while !rest.is_empty() {
+            match self.open().and_then(|file| file.write(rest)) {
+                Ok(0) => break,
+                Ok(written) => {
+                    self.size = self.size.saturating_add(u64::try_from(written).unwrap_or(0));
+                    rest = rest.get(written..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(rest.len()).unwrap_or(0));
+    }
+
+    /// Says what is missing; whether that could be written.
+    fn dropped_note(&mut self) -> bool {
+        let note = format!("\n[borough: {} bytes of output lost: the disk was full]\n", self.dropped_bytes);
+        let written = self.open().and_then(|file| file.write_all(note.as_bytes())).is_ok();
+        if written {
+            self.size = self.size.saturating_add(u64::try_from(note.len()).unwrap_or(0));
+            self.dropped_bytes = 0;
+        }
+        written
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        if self.file.is_none() {
+            let path = file_path(&self.life, self.stream, self.number);
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+            self.size = file.metadata()?.len();
+            self.file = Some(file);
+            self.link();
+        }
+        self.file.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn rotate(&mut self) {
+        self.file = None;
+        self.size = 0;
+        self.number = self.number.saturating_add(1);
+        let keep = usize::try_from(self.limits.files_max.max(1)).unwrap_or(usize::MAX);
+        // One place is for the file that comes now.
+        let numbers = file_numbers(&self.life, self.stream);
+        for number in numbers.iter().take(numbers.len().saturating_sub(keep - 1)) {
+            let _ = fs::remove_file(file_path(&self.life, self.stream, *number));
+        }
+        let _ = self.open();
+    }
+
+    /// Points the stable name at the file that is written. Only people use it, so a failure costs nothing.
+    fn link(&self) {
+        let temporary = self.life.join(format!(".{}.link", self.stream.text()));
+        let _ = fs::remove_file(&temporary);
+        let target = format!("{}.{}.log", self.stream.text(), self.number);
+        if symlink(target, &temporary).is_ok() {
+            let _ = fs::rename(&temporary, self.life.join(format!("{}.log", self.stream.text())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    fn contents(life: &std::path::Path) -> Vec<Vec<u8>> {
+        let numbers = file_numbers(life, Stream::Stdout);
+        numbers.iter().map(|n| fs::read(file_path(life, Stream::Stdout, *n)).unwrap()).collect()
+    }
+
+    fn writer(life: &std::path::Path, file_bytes_max: u64, files_max: u32) -> Writer {
+        Writer::new(life.to_owned(), Stream::Stdout, LogLimits { file_bytes_max, files_max })
+    }
+
+    #[test]
+    fn files_end_with_lines_and_the_stable_name_is_the_newest() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 8, 10);
+        log.append(b"12345\n789\n");
+        log.append(b"partial");
+        assert_eq!(contents(dir.path()), [b"12345\n789\n".to_vec(), b"partial".to_vec()]);
+        assert_eq!(fs::read(dir.path().join("stdout.log")).unwrap(), b"partial");
+    }
+
+    #[test]
+    fn the_oldest_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 2, 2);
+        log.append(b"a\nb\nc\nd");
+        assert_eq!(contents(dir.path()), [b"c\n".to_vec(), b"d".to_vec()]);
+    }
+
+    #[test]
+    fn an_endless_line_is_broken_at_the_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 10, 100);
+        for _ in 0..200 {
+            log.append(&[b'x'; 1000]);
+        }
+        let files = contents(dir.path());
+        assert!(files.len() >= 3, "{} files", files.len());
+        assert!(files.iter().all(|file| file.len() as u64 <= 10 + LINE_SLACK_BYTES));
+        assert_eq!(files.iter().map(Vec::len).sum::<usize>(), 200_000);
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_costs_output_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let life = dir.path().join("absent");
+        let mut log = writer(&life, 1000, 2);
+        log.append(b"lost\n");
+        fs::create_dir(&life).unwrap();
+        log.append(b"kept\n");
+        let text = String::from_utf8(contents(&life).concat()).unwrap();
+        assert!(text.contains("5 bytes of output lost") && text.ends_with("kept\n"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_reordered_and_every_file_ends_a_line(
+            chunks in prop::collection::vec("[a-z\n]{0,40}", 0..30), limit in 1u64..60,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let mut log = writer(dir.path(), limit, u32::MAX);
+            for chunk in &chunks {
+                log.append(chunk.as_bytes());
+            }
+            let files = contents(dir.path());
+            prop_assert_eq!(files.concat(), chunks.concat().into_bytes());
+            for file in files.iter().rev().skip(1) {
+                prop_assert_eq!(file.last(), Some(&b'\n'));
+            }
+        }
+    }
+}

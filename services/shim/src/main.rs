@@ -1,0 +1,36 @@
+//! The shim's program: picks the mode. Whatever goes wrong goes to standard error, which the agent points at a file.
+
+use std::env;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use borough_shim::{exec, guard, run};
+
+fn main() -> ExitCode {
+    let mut arguments = env::args_os().skip(1);
+    let mode = arguments.next().unwrap_or_default();
+    let path = arguments.next().map(PathBuf::from);
+    match dispatch(mode.to_str().unwrap_or_default(), path.as_deref()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // There is nobody else to tell.
+            let _ = writeln!(io::stderr(), "borough-shim: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(mode: &str, path: Option<&Path>) -> io::Result<()> {
+    match (mode, path) {
+        ("run", Some(life)) => run::life_run(life),
+        ("child", None) => run::child_become(),
+        ("clean", Some(life)) => run::life_clean(life),
+        ("exec", Some(file)) => exec::exec_become(file),
+        ("guard", Some(records)) => guard::guard_wait(records),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "usage: borough-shim run|clean <life> | exec <file> | guard <directory>; started by the agent",
+        )),
+    }
+}

@@ -1,0 +1,77 @@
+//! The moment between shim and task: this process joins the task's cgroup while it is still ours, so that nothing of
+//! the task ever runs outside it, and then becomes the program. Standard input is a pipe to the shim: closed by the
+//! kernel when the program runs, or written with the reason why it does not.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid, umask};
+
+use crate::file::json_read;
+use crate::spec::{SPEC_FILE, Spec};
+
+/// Becomes the task whose life's directory is the current one. Returns only where that failed.
+///
+/// # Errors
+/// Those of telling the shim; its own failures are told and not returned.
+pub fn child_become() -> io::Result<()> {
+    let status = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = OpenOptions::new().read(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    let reason = become_task();
+    File::from(status).write_all(reason.as_bytes())
+}
+
+/// Why it could not be done.
+fn become_task() -> String {
+    let spec = match json_read::<Spec>(Path::new("."), SPEC_FILE) {
+        Ok(Some(spec)) => spec,
+        Ok(None) => return "its spec has vanished".to_owned(),
+        Err(error) => return format!("its spec cannot be read: {error}"),
+    };
+    if let Err(error) = spec.cgroup.join() {
+        return format!("cannot join its cgroup: {error}");
+    }
+    // A session of its own makes it a process group of its own, which is what SIGTERM goes to.
+    if let Err(error) = setsid() {
+        return format!("cannot start a session: {error}");
+    }
+    inherited_reset();
+    program_execute(&spec.command, &spec.environment, &spec.working_directory)
+}
+
+/// What a task must not have from its agent: protection from the kernel's memory killer, core dumps, a file mode mask.
+pub(crate) fn inherited_reset() {
+    // Lowering needs privileges that an agent without any does not have; 0 is then what it has already.
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    let core = getrlimit(Resource::Core);
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: core.maximum });
+    umask(rustix::fs::Mode::from_raw_mode(0o022));
+}
+
+/// Executes the program in place of this process; the answer is why it could not.
+pub(crate) fn program_execute(
+    command: &[String],
+    environment: &BTreeMap<String, String>,
+    directory: &Path,
+) -> String {
+    let Some((program, arguments)) = command.split_first() else { return "the command is empty".to_owned() };
+    if let Err(error) = std::env::set_current_dir(directory) {
+        return format!("cannot use the working directory {}: {error}", directory.display());
+    }
+    let error = Command::new(program).args(arguments).env_clear().envs(environment).exec();
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound if !program.contains('/') => {
+            format!(" in PATH ({})", environment.get("PATH").map_or("unset", String::as_str))
+        }
+        io::ErrorKind::NotFound if Path::new(program).exists() => {
+            " (it is there; its interpreter is not)".to_owned()
+        }
+        _ => String::new(),
+    };
+    format!("cannot execute {program:?}{hint}: {error}")
+}

@@ -1,0 +1,102 @@
+//! What is left of a life once its own process has ended: in its cgroup, and below the shim where processes have left
+//! the cgroup or there is none.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, setsid, wait};
+
+use crate::cgroup::Leaf;
+use crate::clock;
+use crate::file::{Durability, json_read, json_write};
+use crate::process::{self, descendants};
+use crate::record::{ExitRecord, LifeRecord, STATE_FILE};
+use crate::spec::{SPEC_FILE, Spec};
+
+/// Everything that is left.
+pub(crate) fn leftover_processes(leaf: &Leaf) -> BTreeSet<u32> {
+    let mut found = leaf.processes();
+    found.extend(descendants(std::process::id()));
+    found
+}
+
+/// Sends SIGKILL to everything that is left; whether there was anything.
+pub(crate) fn leftover_kill(leaf: &Leaf) -> bool {
+    let found = leftover_processes(leaf);
+    if found.is_empty() {
+        return false;
+    }
+    leaf.kill();
+    for pid in descendants(std::process::id()) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself; as its reaper we know that its number is not reused before we look.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+    true
+}
+
+/// Collects the exit status of every child that has ended.
+pub(crate) fn children_reap(mut ended: impl FnMut(Pid, rustix::process::WaitStatus)) {
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        ended(pid, status);
+    }
+}
+
+/// Ends what a shim that was killed has left behind, and completes its record.
+///
+/// # Errors
+/// Where the life's files cannot be read or written.
+pub fn life_clean(life: &Path) -> io::Result<()> {
+    // Already leading a session is no harm.
+    let _ = setsid();
+    let spec: Option<Spec> = json_read(life, SPEC_FILE)?;
+    let mut record: LifeRecord = json_read(life, STATE_FILE)?.unwrap_or_default();
+    if record.released_ms.is_some() {
+        return Ok(());
+    }
+    let leaf = spec.map(|spec| spec.cgroup).unwrap_or_default();
+    let boot_id = process::boot_id()?;
+    let same_boot = record.boot_id == boot_id || record.boot_id.is_empty();
+    let mut pause = Duration::from_millis(1);
+    while life_kill(&leaf, same_boot.then_some(&record)) {
+        sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+    let now = clock::wall_ms();
+    if record.exit.is_none() {
+        let message = "its shim ended before it did".to_owned();
+        let signal = Some(Signal::KILL.as_raw());
+        let oom_kills = leaf.oom_kills();
+        record.exit = Some(ExitRecord { signal, message, oom_kills, at_ms: now, ..ExitRecord::default() });
+    }
+    while leaf.remove().is_err() {
+        leaf.kill();
+        sleep(Duration::from_millis(20));
+    }
+    if record.boot_id.is_empty() {
+        record.boot_id = boot_id;
+    }
+    record.released_ms = Some(now);
+    json_write(life, STATE_FILE, &record, Durability::Power)
+}
+
+/// Kills what is left of a life whose shim is gone; whether there was anything.
+fn life_kill(leaf: &Leaf, record: Option<&LifeRecord>) -> bool {
+    let inside = !leaf.processes().is_empty();
+    if inside {
+        leaf.kill();
+    }
+    let task = record.and_then(|record| record.task).filter(|task| task.alive());
+    let Some(task) = task else { return inside };
+    for pid in descendants(task.pid) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+    let _ = task.signal(Signal::KILL);
+    true
+}

@@ -1,0 +1,52 @@
+//! The task's output: two pipes, read into log files.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::io::{Errno, ioctl_fionbio, read};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::log::{Stream, Writer};
+use crate::spec::LogLimits;
+
+/// Read at once: small, because a shim is.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Chunks taken from one pipe before the other has its turn.
+const CHUNKS_MAX: usize = 16;
+
+/// One stream: the end we read, and where it goes.
+#[derive(Debug)]
+pub struct Output {
+    /// Closed once every writer has gone.
+    pub pipe: Option<OwnedFd>,
+    log: Writer,
+}
+
+impl Output {
+    /// A new pipe into the life's log; the end the task writes to is the second answer.
+    ///
+    /// # Errors
+    /// Where no pipe can be had.
+    pub fn new(life: &Path, stream: Stream, limits: LogLimits) -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+        ioctl_fionbio(&ours, true)?;
+        Ok((Self { pipe: Some(ours), log: Writer::new(life.to_owned(), stream, limits) }, theirs))
+    }
+
+    /// Takes what is there. Whether there may be more.
+    pub fn take(&mut self) -> bool {
+        let mut chunk = [0; CHUNK_BYTES];
+        for _ in 0..CHUNKS_MAX {
+            let Some(pipe) = &self.pipe else { return false };
+            match read(pipe, &mut chunk) {
+                Ok(0) => self.pipe = None,
+                Ok(length) => self.log.append(chunk.get(..length).unwrap_or_default()),
+                Err(Errno::AGAIN) => return false,
+                Err(Errno::INTR) => {}
+                Err(_) => self.pipe = None,
+            }
+        }
+        self.pipe.is_some()
+    }
+}
