@@ -14,6 +14,7 @@ pub mod job;
 pub mod journal;
 pub mod keys;
 pub mod lease;
+pub mod mirror;
 pub mod name;
 pub mod node;
 pub mod placement;

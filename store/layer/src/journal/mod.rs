@@ -6,6 +6,7 @@
 
 mod change;
 mod cursor;
+mod list;
 mod row;
 mod tail;
 mod trim;
@@ -13,6 +14,7 @@ mod trim;
 pub(crate) use change::gate_read;
 pub use change::{Change, ChangeSet};
 pub use cursor::{Cursor, CursorParseError};
+pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};
 pub use tail::{Page, journal_head, journal_tail, journal_watch};
 pub use trim::{journal_floor, journal_trim, trim_cutoff};

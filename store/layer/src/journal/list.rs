@@ -1,0 +1,91 @@
+//! Listing a cell that does not fit one transaction: note a position, read in chunks at differing versions, then
+//! replay the journal from the position.
+//!
+//! Each chunk is right as of its own version, and every change after the noted position is replayed, so once the
+//! tail has reached its end the state is the store's. Deltas are absolute and carry revisions, so one that a chunk
+//! already contains does no harm.
+
+use borough_kv::{Database, Idempotency};
+use borough_model::{Delta, JobId, JobSpec};
+
+use super::{Cursor, journal_head};
+use crate::error::StoreResult;
+use crate::keys::{
+    CellSpace, EndpointKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix, TaskKey, UnitKey,
+    chunk_read,
+};
+
+/// Rows of a chunk, where the caller has no reason for another number.
+pub const CHUNK_ROWS: usize = 1_000;
+
+/// A row of a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Listed {
+    /// A row, in the form in which the journal tells it.
+    Row(Box<Delta>),
+    /// A version of a job's spec.
+    Spec {
+        /// The job.
+        job: JobId,
+        /// The version.
+        version: u32,
+        /// The spec.
+        spec: Box<JobSpec>,
+    },
+}
+
+/// Lists nodes, commitments, jobs, specs, tasks, endpoints and units into `sink`, in chunks of `chunk_rows`, each in
+/// a transaction of its own. Answers the position from which the journal must be replayed, to its end, before what
+/// was listed is the cell's state.
+pub async fn cell_list_chunked(
+    db: &Database,
+    space: &CellSpace,
+    chunk_rows: usize,
+    mut sink: impl FnMut(Listed),
+) -> StoreResult<Cursor> {
+    let from = db
+        .run("cell_list_begin", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
+    let from = from.await?;
+    let rows = chunk_rows;
+    each_row::<NodeKey>(db, space, rows, |_, row| sink(row_of(Delta::Node { row }))).await?;
+    let mut alloc = |key: NodeAllocKey, alloc| sink(row_of(Delta::NodeAlloc { node: key.node, alloc }));
+    each_row::<NodeAllocKey>(db, space, rows, &mut alloc).await?;
+    each_row::<JobRowKey>(db, space, rows, |_, row| sink(row_of(Delta::Job { row, spec: None }))).await?;
+    let mut spec = |key: JobSpecKey, spec| {
+        sink(Listed::Spec { job: key.job, version: key.version, spec: Box::new(spec) });
+    };
+    each_row::<JobSpecKey>(db, space, rows, &mut spec).await?;
+    each_row::<TaskKey>(db, space, rows, |_, row| sink(row_of(Delta::Task { row }))).await?;
+    let mut endpoint = |_, row: crate::name::EndpointRow| {
+        sink(row_of(Delta::Endpoint { endpoint: row.endpoint, revision: row.revision }));
+    };
+    each_row::<EndpointKey>(db, space, rows, &mut endpoint).await?;
+    each_row::<UnitKey>(db, space, rows, |_, row| sink(row_of(Delta::Unit { row }))).await?;
+    Ok(from)
+}
+
+fn row_of(delta: Delta) -> Listed {
+    Listed::Row(Box::new(delta))
+}
+
+/// Every row of a kind, in chunks.
+async fn each_row<K: Key>(
+    db: &Database,
+    space: &CellSpace,
+    chunk_rows: usize,
+    mut sink: impl FnMut(K, K::Value),
+) -> StoreResult<()> {
+    let mut after: Option<K> = None;
+    loop {
+        let from = &after;
+        let chunk = db.run("cell_list_chunk", Idempotency::ReadOnly, |tx, _| async move {
+            chunk_read::<K>(&tx, space, &Prefix::all(), from.clone(), chunk_rows).await
+        });
+        let (rows, next): (Vec<(K, K::Value)>, Option<K>) = chunk.await?;
+        rows.into_iter().for_each(|(key, value)| sink(key, value));
+        if next.is_none() {
+            return Ok(());
+        }
+        after = next;
+    }
+}

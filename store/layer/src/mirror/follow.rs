@@ -1,0 +1,188 @@
+//! The follower: lists a cell once, then tails its journal, and lists again when it has to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency, Watch};
+
+use super::MirrorState;
+use super::handle::{FollowerGuard, MirrorHandle, Shared};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::{CHUNK_ROWS, Cursor, Page, cell_list_chunked, journal_tail, journal_watch};
+use crate::keys::CellSpace;
+
+/// How a mirror behaves.
+#[derive(Clone, Debug)]
+pub struct MirrorOptions {
+    /// The journal is read at least this often (with a quarter of jitter), whatever the watch says.
+    pub poll: Duration,
+    /// Longest pause after a failed read.
+    pub pause_max: Duration,
+    /// Rows read in one transaction of a listing.
+    pub chunk_rows: usize,
+    /// Entries read in one transaction of a tail.
+    pub page_entries: usize,
+    /// Entries a subscriber may be behind before it must resync.
+    pub events_max: usize,
+    /// Deltas kept for those who resume.
+    pub deltas_max: usize,
+}
+
+impl Default for MirrorOptions {
+    fn default() -> Self {
+        Self {
+            poll: Duration::from_secs(1),
+            pause_max: Duration::from_secs(5),
+            chunk_rows: CHUNK_ROWS,
+            page_entries: 500,
+            events_max: 8_192,
+            deltas_max: 65_536,
+        }
+    }
+}
+
+/// Keeps a mirror.
+pub struct MirrorFollower {
+    db: Database,
+    shared: Arc<Shared>,
+    rng: Arc<dyn Rng>,
+    options: MirrorOptions,
+}
+
+/// What one round of following came to.
+enum Round {
+    /// There may be more: go on at once.
+    More,
+    /// The end of the journal: wait for the watch or the timer.
+    End(Watch),
+}
+
+impl MirrorFollower {
+    /// Starts to mirror the cell of `space` with the usual options. Runs in the background until the last handle
+    /// goes; wait for [`MirrorHandle::ready`] before believing an empty state.
+    pub fn spawn(db: Database, space: CellSpace, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> MirrorHandle {
+        Self::spawn_with(db, space, clock, rng, MirrorOptions::default())
+    }
+
+    /// As [`MirrorFollower::spawn`], with options.
+    pub fn spawn_with(
+        db: Database,
+        space: CellSpace,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        options: MirrorOptions,
+    ) -> MirrorHandle {
+        let shared = Arc::new(Shared::new(space, clock, options.events_max, options.deltas_max));
+        let follower = Self { db, shared: Arc::clone(&shared), rng, options };
+        let task = tokio::spawn(follower.follow());
+        MirrorHandle { shared, _follower: Arc::new(FollowerGuard(task.abort_handle())) }
+    }
+
+    async fn follow(self) {
+        let mut at: Option<Cursor> = None;
+        let mut failures = 0_u32;
+        loop {
+            let error = match self.round(&mut at).await {
+                Ok(Round::More) => continue,
+                Ok(Round::End(watch)) => {
+                    failures = 0;
+                    self.wait(watch).await;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let cell = &self.shared.space;
+            if matches!(error, StoreError::JournalTrimmed { .. } | StoreError::ForeignEpoch { .. }) {
+                tracing::info!(%cell, %error, "mirror lists again");
+                at = None;
+                continue;
+            }
+            failures = failures.saturating_add(1);
+            failure_log(cell, failures, &error);
+            tokio::time::sleep(self.pause(failures)).await;
+        }
+    }
+
+    async fn round(&self, at: &mut Option<Cursor>) -> StoreResult<Round> {
+        let Some(after) = *at else {
+            let state = self.list().await?;
+            *at = Some(state.cursor());
+            self.shared.replace(state);
+            return Ok(Round::More);
+        };
+        let (page, watch) = self.tail(after).await?;
+        *at = Some(page.next);
+        self.shared.apply(page);
+        match watch {
+            Some(watch) => {
+                self.shared.read_note();
+                Ok(Round::End(watch))
+            }
+            None => Ok(Round::More),
+        }
+    }
+
+    /// A state that is the store's as of some version: listed, and replayed to the end of the journal.
+    async fn list(&self) -> StoreResult<MirrorState> {
+        let mut state = MirrorState::default();
+        let from = cell_list_chunked(&self.db, &self.shared.space, self.options.chunk_rows, |listed| {
+            state.list(listed);
+        });
+        let mut after = from.await?;
+        state.replay_from(after);
+        loop {
+            let (page, _) = self.tail(after).await?;
+            after = page.next;
+            state.gate_note(&page.gate);
+            for (cursor, entry) in &page.entries {
+                state.apply(*cursor, entry);
+            }
+            if !page.more {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// A page, and where it is the last one a watch taken at the same version, so that nothing falls between.
+    async fn tail(&self, after: Cursor) -> StoreResult<(Page, Option<Watch>)> {
+        let (space, limit) = (&self.shared.space, self.options.page_entries);
+        let tail = self.db.run("journal_tail", Idempotency::ReadOnly, |tx, _| async move {
+            let page = journal_tail(&tx, space, after, limit).await?;
+            let watch = if page.more { None } else { Some(journal_watch(&tx, space).await?) };
+            Ok::<_, StoreError>((page, watch))
+        });
+        tail.await
+    }
+
+    /// Until the watch ends, in whatever way, or the timer does.
+    async fn wait(&self, watch: Watch) {
+        let poll = self.options.poll;
+        let timer = tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * self.unit()));
+        tokio::select! {
+            ended = watch => {
+                if let Err(error) = ended {
+                    // The watch is only a hint. One that fails at once must not make a busy loop.
+                    tracing::debug!(%error, "journal watch failed");
+                    tokio::time::sleep(poll.mul_f64(0.1 * self.unit())).await;
+                }
+            }
+            () = timer => {}
+        }
+    }
+
+    fn pause(&self, failures: u32) -> Duration {
+        let doubled = Duration::from_millis(50).saturating_mul(1 << failures.min(10));
+        doubled.min(self.options.pause_max).mul_f64(0.5 + 0.5 * self.unit())
+    }
+
+    /// A number from 0 to 1.
+    fn unit(&self) -> f64 {
+        f64::from(u32::try_from(self.rng.next_u64() >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
+    }
+}
+
+fn failure_log(cell: &CellSpace, failures: u32, error: &StoreError) {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    tracing::warn!(%cell, failures, %error, cause, "mirror cannot read the store; serving what it last knew");
+}

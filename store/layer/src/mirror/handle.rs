@@ -1,0 +1,257 @@
+//! What the rest of a process holds of a mirror.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use borough_kv::env::Clock;
+use borough_model::JournalEntry;
+use parking_lot::RwLock;
+use tokio::sync::{broadcast, watch};
+use tokio::task::AbortHandle;
+
+use super::MirrorState;
+use super::ring::Ring;
+use crate::cell::CellGate;
+use crate::error::{StoreError, StoreResult};
+use crate::journal::{Cursor, Page};
+use crate::keys::CellSpace;
+
+/// What a subscriber is told.
+#[derive(Clone, Debug)]
+pub enum MirrorEvent {
+    /// An entry was applied.
+    Entry {
+        /// Its position.
+        cursor: Cursor,
+        /// What it says.
+        entry: Arc<JournalEntry>,
+    },
+    /// Entries are missing (the subscriber was too slow, or the mirror had to list again). This subscription is
+    /// over: read the state and subscribe again.
+    Resync,
+}
+
+/// Entries from a moment on, in order and without a gap.
+#[derive(Debug)]
+pub struct MirrorSubscription {
+    events: broadcast::Receiver<MirrorEvent>,
+    over: bool,
+}
+
+impl MirrorSubscription {
+    /// The next event; `None` after a [`MirrorEvent::Resync`], and when the mirror is gone.
+    pub async fn next(&mut self) -> Option<MirrorEvent> {
+        if self.over {
+            return None;
+        }
+        let event = match self.events.recv().await {
+            Ok(event) => event,
+            Err(broadcast::error::RecvError::Lagged(_)) => MirrorEvent::Resync,
+            Err(broadcast::error::RecvError::Closed) => return None,
+        };
+        self.over = matches!(event, MirrorEvent::Resync);
+        Some(event)
+    }
+}
+
+/// What became of an attempt to go on after a position.
+#[derive(Debug)]
+pub enum Resume {
+    /// The entries since, and all that follow.
+    Ready {
+        /// Entries between the position and now.
+        backlog: Vec<(Cursor, Arc<JournalEntry>)>,
+        /// Entries from now on.
+        subscription: MirrorSubscription,
+    },
+    /// The mirror no longer has them: read the journal from the store up to now, or list again.
+    TooOld,
+    /// The position is ahead of the mirror: wait for it, and try again.
+    Ahead,
+    /// The position belongs to another life of the store: list again.
+    ForeignEpoch {
+        /// The life the mirror shows.
+        current: u64,
+    },
+}
+
+/// What follower and handles share.
+pub(super) struct Shared {
+    pub(super) space: CellSpace,
+    pub(super) clock: Arc<dyn Clock>,
+    inner: RwLock<Inner>,
+    events: broadcast::Sender<MirrorEvent>,
+    applied: watch::Sender<Option<Cursor>>,
+    read_at_us: AtomicU64,
+    deltas_max: usize,
+}
+
+struct Inner {
+    state: MirrorState,
+    ring: Ring,
+}
+
+impl Shared {
+    pub(super) fn new(space: CellSpace, clock: Arc<dyn Clock>, events_max: usize, deltas_max: usize) -> Self {
+        let now = micros(clock.monotonic());
+        let inner = Inner { state: MirrorState::default(), ring: Ring::new(Cursor::default(), deltas_max) };
+        Self {
+            space,
+            clock,
+            inner: RwLock::new(inner),
+            events: broadcast::Sender::new(events_max),
+            applied: watch::Sender::new(None),
+            read_at_us: AtomicU64::new(now),
+            deltas_max,
+        }
+    }
+
+    /// Notes that the store has just been read to the end of the journal.
+    pub(super) fn read_note(&self) {
+        self.read_at_us.store(micros(self.clock.monotonic()), Ordering::Relaxed);
+    }
+
+    /// Puts a listed and replayed state in the place of what was there.
+    pub(super) fn replace(&self, state: MirrorState) {
+        let cursor = state.cursor();
+        let mut inner = self.inner.write();
+        inner.ring = Ring::new(cursor, self.deltas_max);
+        inner.state = state;
+        // No receiver is no error: nobody has subscribed.
+        let _ = self.events.send(MirrorEvent::Resync);
+        drop(inner);
+        self.applied.send_replace(Some(cursor));
+    }
+
+    /// Applies a page and tells it. Events are sent under the lock, so that a subscription and the state it was
+    /// taken with have neither a gap nor an overlap.
+    pub(super) fn apply(&self, page: Page) {
+        let mut inner = self.inner.write();
+        inner.state.gate_note(&page.gate);
+        let mut changed = false;
+        for (cursor, entry) in page.entries {
+            let entry = Arc::new(entry);
+            if inner.state.apply(cursor, &entry) {
+                changed = true;
+                inner.ring.push(cursor, Arc::clone(&entry));
+                let _ = self.events.send(MirrorEvent::Entry { cursor, entry });
+            }
+        }
+        drop(inner);
+        if changed {
+            self.applied.send_replace(Some(page.next));
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Ends the follower when the last handle goes.
+pub(super) struct FollowerGuard(pub(super) AbortHandle);
+
+impl Drop for FollowerGuard {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A mirror, as the rest of the process holds it. Cheap to clone; the last one that goes ends the follower.
+#[derive(Clone)]
+pub struct MirrorHandle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) _follower: Arc<FollowerGuard>,
+}
+
+impl MirrorHandle {
+    /// The cell that is mirrored.
+    pub fn space(&self) -> &CellSpace {
+        &self.shared.space
+    }
+
+    /// Looks at the state. Keep it short: the follower waits. Empty until [`MirrorHandle::ready`].
+    pub fn read<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> T {
+        look(&self.shared.inner.read().state)
+    }
+
+    /// The cell's gate, as last read.
+    pub fn gate(&self) -> Option<CellGate> {
+        self.read(|state| state.gate().cloned())
+    }
+
+    /// The position the state is at.
+    pub fn cursor(&self) -> Cursor {
+        self.read(MirrorState::cursor)
+    }
+
+    /// Whether the cell has been listed.
+    pub fn is_ready(&self) -> bool {
+        self.shared.applied.borrow().is_some()
+    }
+
+    /// Waits until the cell has been listed.
+    pub async fn ready(&self) {
+        let mut applied = self.shared.applied.subscribe();
+        // The sender lives as long as this handle, so the wait ends only with what it waits for.
+        let _ = applied.wait_for(Option::is_some).await;
+    }
+
+    /// Time since the store was last read to the end of the journal: how old the state may be. Bound it by the
+    /// caller's own patience; the state stays readable.
+    pub fn staleness(&self) -> Duration {
+        let read_at = Duration::from_micros(self.shared.read_at_us.load(Ordering::Relaxed));
+        self.shared.clock.monotonic().saturating_sub(read_at)
+    }
+
+    /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older life of the store. Does not end
+    /// while the store is away: bound it with a time-out.
+    pub async fn wait_for(&self, cursor: Cursor) -> StoreResult<()> {
+        let mut applied = self.shared.applied.subscribe();
+        let at = match applied.wait_for(|at| at.is_some_and(|at| at >= cursor)).await {
+            Ok(at) => *at,
+            Err(_) => None,
+        };
+        match at {
+            Some(at) if at.store_epoch != cursor.store_epoch => {
+                Err(StoreError::ForeignEpoch { asked: cursor, current: at.store_epoch })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Entries from now on.
+    pub fn subscribe(&self) -> MirrorSubscription {
+        self.subscribe_with(|_| ()).1
+    }
+
+    /// A look at the state, and exactly the entries that follow it.
+    pub fn subscribe_with<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> (T, MirrorSubscription) {
+        let inner = self.shared.inner.read();
+        let seen = look(&inner.state);
+        (seen, MirrorSubscription { events: self.shared.events.subscribe(), over: false })
+    }
+
+    /// Goes on after `after`, from memory.
+    pub fn resume(&self, after: Cursor) -> Resume {
+        let inner = self.shared.inner.read();
+        let at = inner.state.cursor();
+        if after.store_epoch != at.store_epoch {
+            return match after.store_epoch > at.store_epoch {
+                true => Resume::Ahead,
+                false => Resume::ForeignEpoch { current: at.store_epoch },
+            };
+        }
+        if after > at {
+            return Resume::Ahead;
+        }
+        match inner.ring.after(after) {
+            Some(backlog) => {
+                let subscription = MirrorSubscription { events: self.shared.events.subscribe(), over: false };
+                Resume::Ready { backlog, subscription }
+            }
+            None => Resume::TooOld,
+        }
+    }
+}

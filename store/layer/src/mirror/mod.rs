@@ -1,0 +1,16 @@
+//! A mirror: one cell's state in memory, kept by one tail of its journal, and shared by everything in the process.
+//!
+//! One process keeps one mirror per cell, with one watch that is always paired with a jittered timer; readers, watch
+//! streams and reconcilers are served from memory. A mirror that loses the store keeps what it last knew, and says
+//! how old that is.
+
+mod follow;
+mod handle;
+mod ring;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use follow::{MirrorFollower, MirrorOptions};
+pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
+pub use state::{MirrorState, MirroredEndpoint};

@@ -1,0 +1,80 @@
+//! The last entries of the journal, so that a watch that was cut off goes on without a read of the store.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use borough_model::JournalEntry;
+
+use crate::journal::Cursor;
+
+/// The entries after `from`, without a gap, up to the last one applied.
+#[derive(Debug)]
+pub(super) struct Ring {
+    from: Cursor,
+    entries: VecDeque<(Cursor, Arc<JournalEntry>)>,
+    deltas: usize,
+    deltas_max: usize,
+}
+
+impl Ring {
+    /// An empty ring that begins at `from` and keeps about `deltas_max` deltas.
+    pub(super) fn new(from: Cursor, deltas_max: usize) -> Self {
+        Self { from, entries: VecDeque::new(), deltas: 0, deltas_max }
+    }
+
+    /// Adds the next entry, and forgets the oldest ones beyond the ring's size.
+    pub(super) fn push(&mut self, cursor: Cursor, entry: Arc<JournalEntry>) {
+        self.deltas = self.deltas.saturating_add(entry.deltas.len().max(1));
+        self.entries.push_back((cursor, entry));
+        while self.deltas > self.deltas_max {
+            let Some((cursor, entry)) = self.entries.pop_front() else { return };
+            self.deltas = self.deltas.saturating_sub(entry.deltas.len().max(1));
+            self.from = cursor;
+        }
+    }
+
+    /// The entries after `after`, or `None` where the oldest of them may be gone.
+    pub(super) fn after(&self, after: Cursor) -> Option<Vec<(Cursor, Arc<JournalEntry>)>> {
+        if after.store_epoch != self.from.store_epoch || after < self.from {
+            return None;
+        }
+        let first = self.entries.partition_point(|(cursor, _)| *cursor <= after);
+        Some(self.entries.range(first..).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use borough_kv::Versionstamp;
+    use borough_model::{Delta, JobId, RequestId};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever is pushed, the ring gives exactly the entries after a position, or says that it cannot.
+        #[test]
+        fn gives_all_after_a_position_or_nothing(sizes in prop::collection::vec(0..6_usize, 0..30), at in 0..70_i64) {
+            let at_version = |version| Cursor { store_epoch: 1, stamp: Versionstamp::new(version, 0) };
+            let mut ring = Ring::new(at_version(1), 20);
+            let mut all = Vec::new();
+            for (version, size) in (1_i64..).map(|n| n * 2 + 1).zip(sizes) {
+                let deltas = vec![Delta::JobRemoved { job: JobId(0) }; size];
+                let entry = JournalEntry {
+                    request: RequestId(0), actor: String::new(), action: String::new(), at_ms: version, deltas,
+                };
+                ring.push(at_version(version), Arc::new(entry));
+                all.push(version);
+                prop_assert!(ring.deltas <= 20);
+            }
+            let expected: Vec<_> = all.iter().copied().filter(|version| *version > at).collect();
+            match ring.after(at_version(at)) {
+                Some(entries) => {
+                    let found: Vec<_> = entries.iter().map(|(_, entry)| entry.at_ms).collect();
+                    prop_assert_eq!(found, expected);
+                }
+                None => prop_assert!(at_version(at) < ring.from),
+            }
+            prop_assert!(ring.after(Cursor::start(2)).is_none());
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The state of a cell in memory: rows by id, and the few indexes that questions need.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_model::node::{NodeAlloc, NodeRow};
+use borough_model::task::{Endpoint, TaskRow, UnitRow};
+use borough_model::{Delta, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId, UnitId};
+
+use crate::cell::CellGate;
+use crate::journal::{Cursor, Listed};
+
+/// An endpoint with the revision of the task's row that it follows from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirroredEndpoint {
+    /// What load balancers see.
+    pub endpoint: Arc<Endpoint>,
+    /// The revision of the task's row.
+    pub revision: u64,
+}
+
+/// The state of one cell. Rows are shared: cloning the state copies references.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MirrorState {
+    cursor: Cursor,
+    gate: Option<CellGate>,
+    nodes: BTreeMap<NodeId, Arc<NodeRow>>,
+    allocs: BTreeMap<NodeId, Arc<NodeAlloc>>,
+    jobs: BTreeMap<JobId, Arc<JobRow>>,
+    specs: BTreeMap<(JobId, u32), Arc<JobSpec>>,
+    tasks: BTreeMap<TaskId, Arc<TaskRow>>,
+    endpoints: BTreeMap<TaskId, MirroredEndpoint>,
+    units: BTreeMap<UnitId, Arc<UnitRow>>,
+    node_names: BTreeMap<Name, NodeId>,
+    job_names: BTreeMap<(Name, Name), JobId>,
+    node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
+}
+
+/// First and last task a job can have.
+fn tasks_of(job: JobId) -> std::ops::RangeInclusive<TaskId> {
+    TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX }
+}
+
+impl MirrorState {
+    /// The position up to which the journal has been applied.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// The cell's gate, as last read.
+    pub fn gate(&self) -> Option<&CellGate> {
+        self.gate.as_ref()
+    }
+
+    /// Nodes by id.
+    pub fn nodes(&self) -> &BTreeMap<NodeId, Arc<NodeRow>> {
+        &self.nodes
+    }
+
+    /// What is committed on nodes.
+    pub fn allocs(&self) -> &BTreeMap<NodeId, Arc<NodeAlloc>> {
+        &self.allocs
+    }
+
+    /// Jobs by id.
+    pub fn jobs(&self) -> &BTreeMap<JobId, Arc<JobRow>> {
+        &self.jobs
+    }
+
+    /// Tasks that have a row.
+    pub fn tasks(&self) -> &BTreeMap<TaskId, Arc<TaskRow>> {
+        &self.tasks
+    }
+
+    /// Published endpoints, by task.
+    pub fn endpoints(&self) -> &BTreeMap<TaskId, MirroredEndpoint> {
+        &self.endpoints
+    }
+
+    /// Units by id.
+    pub fn units(&self) -> &BTreeMap<UnitId, Arc<UnitRow>> {
+        &self.units
+    }
+
+    /// The node called `name`.
+    pub fn node_by_name(&self, name: &Name) -> Option<&Arc<NodeRow>> {
+        self.nodes.get(self.node_names.get(name)?)
+    }
+
+    /// The job of `user` called `name`.
+    pub fn job_by_name(&self, user: &Name, name: &Name) -> Option<&Arc<JobRow>> {
+        self.jobs.get(self.job_names.get(&(user.clone(), name.clone()))?)
+    }
+
+    /// A version of a job's spec.
+    pub fn spec(&self, job: JobId, version: u32) -> Option<&Arc<JobSpec>> {
+        self.specs.get(&(job, version))
+    }
+
+    /// The spec in force of a job.
+    pub fn spec_of(&self, job: &JobRow) -> Option<&Arc<JobSpec>> {
+        self.spec(job.id, job.spec_version)
+    }
+
+    /// Tasks of a job that have a row, by index.
+    pub fn job_tasks(&self, job: JobId) -> impl Iterator<Item = &Arc<TaskRow>> {
+        self.tasks.range(tasks_of(job)).map(|(_, row)| row)
+    }
+
+    /// Endpoints of a job's tasks, by index.
+    pub fn job_endpoints(&self, job: JobId) -> impl Iterator<Item = &MirroredEndpoint> {
+        self.endpoints.range(tasks_of(job)).map(|(_, endpoint)| endpoint)
+    }
+
+    /// Tasks that take capacity of a node.
+    pub fn node_tasks(&self, node: NodeId) -> impl Iterator<Item = &Arc<TaskRow>> {
+        self.node_tasks.get(&node).into_iter().flatten().filter_map(|task| self.tasks.get(task))
+    }
+
+    /// Takes a row of a listing.
+    pub fn list(&mut self, listed: Listed) {
+        match listed {
+            Listed::Row(delta) => self.delta(&delta),
+            Listed::Spec { job, version, spec } => {
+                self.specs.insert((job, version), Arc::from(spec));
+            }
+        }
+    }
+
+    /// Begins to replay from `cursor`, after a listing.
+    pub fn replay_from(&mut self, cursor: Cursor) {
+        self.cursor = cursor;
+    }
+
+    /// Notes the gate that was read with the last entries.
+    pub fn gate_note(&mut self, gate: &CellGate) {
+        if self.gate.as_ref() != Some(gate) {
+            self.gate = Some(gate.clone());
+        }
+    }
+
+    /// Applies an entry, once: one at or before the cursor changes nothing. Answers whether it was applied.
+    pub fn apply(&mut self, cursor: Cursor, entry: &JournalEntry) -> bool {
+        if cursor.store_epoch != self.cursor.store_epoch || cursor <= self.cursor {
+            return false;
+        }
+        entry.deltas.iter().for_each(|delta| self.delta(delta));
+        self.cursor = cursor;
+        true
+    }
+
+    /// Applies a delta; one that is older than the row it is of changes nothing.
+    fn delta(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Node { row } => self.node_put(row),
+            Delta::NodeRemoved { node } => self.node_remove(*node),
+            Delta::NodeAlloc { node, alloc } => {
+                put_newer(&mut self.allocs, *node, alloc, |alloc| alloc.epoch);
+            }
+            Delta::Job { row, spec } => self.job_put(row, spec.as_deref()),
+            Delta::JobRemoved { job } => self.job_remove(*job),
+            Delta::Task { row } => self.task_put(row),
+            Delta::TaskRemoved { task, revision } => {
+                if self.tasks.get(task).is_some_and(|row| row.revision <= *revision) {
+                    self.task_remove(*task);
+                }
+            }
+            Delta::Endpoint { endpoint, revision } => {
+                let newer = self.endpoints.get(&endpoint.task).is_none_or(|old| old.revision <= *revision);
+                if newer {
+                    let mirrored =
+                        MirroredEndpoint { endpoint: Arc::new(endpoint.clone()), revision: *revision };
+                    self.endpoints.insert(endpoint.task, mirrored);
+                }
+            }
+            Delta::EndpointWithdrawn { task, revision, .. } => {
+                if self.endpoints.get(task).is_some_and(|old| old.revision <= *revision) {
+                    self.endpoints.remove(task);
+                }
+            }
+            Delta::Unit { row } => {
+                put_newer(&mut self.units, row.id, row, |row| row.revision);
+            }
+        }
+    }
+
+    fn node_put(&mut self, row: &NodeRow) {
+        if put_newer(&mut self.nodes, row.id, row, |row| row.revision) {
+            self.node_names.insert(row.name.clone(), row.id);
+        }
+    }
+
+    fn node_remove(&mut self, node: NodeId) {
+        self.allocs.remove(&node);
+        let Some(row) = self.nodes.remove(&node) else { return };
+        if self.node_names.get(&row.name) == Some(&node) {
+            self.node_names.remove(&row.name);
+        }
+    }
+
+    fn job_put(&mut self, row: &JobRow, spec: Option<&JobSpec>) {
+        if let Some(spec) = spec {
+            self.specs.entry((row.id, row.spec_version)).or_insert_with(|| Arc::new(spec.clone()));
+        }
+        if put_newer(&mut self.jobs, row.id, row, |row| row.revision) {
+            self.job_names.insert((row.user.clone(), row.name.clone()), row.id);
+        }
+    }
+
+    /// Forgets a job and all that is its: its id never comes back.
+    fn job_remove(&mut self, job: JobId) {
+        let versions: Vec<_> = self.specs.range((job, 0)..=(job, u32::MAX)).map(|(key, _)| *key).collect();
+        versions.iter().for_each(|key| drop(self.specs.remove(key)));
+        let tasks: Vec<_> = self.tasks.range(tasks_of(job)).map(|(task, _)| *task).collect();
+        tasks.iter().for_each(|task| self.task_remove(*task));
+        let endpoints: Vec<_> = self.endpoints.range(tasks_of(job)).map(|(task, _)| *task).collect();
+        endpoints.iter().for_each(|task| drop(self.endpoints.remove(task)));
+        let Some(row) = self.jobs.remove(&job) else { return };
+        let name = (row.user.clone(), row.name.clone());
+        if self.job_names.get(&name) == Some(&job) {
+            self.job_names.remove(&name);
+        }
+    }
+
+    fn task_put(&mut self, row: &TaskRow) {
+        let before = self.tasks.get(&row.id).and_then(|row| row.charged_node());
+        if !put_newer(&mut self.tasks, row.id, row, |row| row.revision) {
+            return;
+        }
+        let after = row.charged_node();
+        if before == after {
+            return;
+        }
+        self.charge_remove(before, row.id);
+        if let Some(node) = after {
+            self.node_tasks.entry(node).or_default().insert(row.id);
+        }
+    }
+
+    fn task_remove(&mut self, task: TaskId) {
+        if let Some(row) = self.tasks.remove(&task) {
+            self.charge_remove(row.charged_node(), task);
+        }
+    }
+
+    fn charge_remove(&mut self, node: Option<NodeId>, task: TaskId) {
+        let Some(node) = node else { return };
+        let Some(tasks) = self.node_tasks.get_mut(&node) else { return };
+        tasks.remove(&task);
+        if tasks.is_empty() {
+            self.node_tasks.remove(&node);
+        }
+    }
+}
+
+/// Puts a row where there is none or an older one. Answers whether it did; one of the same revision is the same.
+fn put_newer<K: Ord, V: Clone>(
+    rows: &mut BTreeMap<K, Arc<V>>,
+    key: K,
+    row: &V,
+    revision: impl Fn(&V) -> u64,
+) -> bool {
+    if rows.get(&key).is_some_and(|old| revision(old) >= revision(row)) {
+        return false;
+    }
+    rows.insert(key, Arc::new(row.clone()));
+    true
+}
