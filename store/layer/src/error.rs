@@ -118,6 +118,20 @@ pub enum StoreError {
         /// The id.
         request: RequestId,
     },
+    /// The spec breaks rules. Show each of them; nothing was changed.
+    #[error("the job cannot be admitted: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    InvalidSpec {
+        /// Every rule that is broken.
+        errors: Vec<borough_model::job::FieldError>,
+    },
+    /// A job of that name runs and differs in more than count and priority. Show the difference; stop the job first.
+    #[error("job {job} runs and differs in {} fields", changes.len())]
+    NeedsUpdate {
+        /// The job that runs.
+        job: borough_model::JobId,
+        /// What differs.
+        changes: Vec<borough_model::job::FieldChange>,
+    },
     /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan anew.
     #[error("the placement batch contradicts itself")]
     Placement(#[from] crate::placement::PlacementError),

@@ -53,6 +53,8 @@ kinds! {
     JobGate = 22, "job_gate";
     /// A job's row.
     JobRow = 23, "job_row";
+    /// Every job that had a name, by the time of submission.
+    JobPast = 24, "job_past";
 
     /// A task's row.
     Task = 30, "task";

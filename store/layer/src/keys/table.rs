@@ -83,6 +83,17 @@ keys! {
         /// The job.
         job: JobId,
     } = JobRow => JobRow;
+    /// `job_past/<user>/<name>/<submitted>/<job>`: every job that had the name, the present one included.
+    JobPastKey {
+        /// Whose.
+        user: Name,
+        /// The job's name.
+        name: Name,
+        /// Wall time of submission, milliseconds since 1970.
+        submitted_ms: i64,
+        /// The job.
+        job: JobId,
+    } = JobPast => ();
 
     /// `task/<job>/<index>`: absent is pending and never placed.
     TaskKey {

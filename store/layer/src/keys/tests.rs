@@ -180,6 +180,7 @@ fn bytes_are_golden() {
         JobSpecKey { job: JobId(2), version: 1 };
         JobGateKey { job: JobId(2) };
         JobRowKey { job: JobId(2) };
+        JobPastKey { user: name("ada"), name: name("web"), submitted_ms: 5, job: JobId(2) };
         TaskKey { job: JobId(2), index: 0 };
         ConstraintKey { term: "one\0per".to_owned(), domain: String::new() };
         UnitKey { unit: UnitId(9) };

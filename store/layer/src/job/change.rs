@@ -1,0 +1,129 @@
+//! Changes of a job's row, each decided by the state machine.
+
+use borough_kv::Transaction;
+use borough_model::job::{
+    AfterDecision, JobEvent, JobRefused, JobRow, JobState, JobTransition, after_decide, count_check,
+    job_transition,
+};
+use borough_model::task::TaskEnd;
+use borough_model::{Delta, JobId, Name};
+
+use super::JobGate;
+use super::count::count_set;
+use super::end::remainder_give_back;
+use super::read::{job_get, job_spec_in_force};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::ChangeSet;
+use crate::keys::{self, JobGateKey, JobNameKey, JobRowKey};
+
+/// Applies an event to a row that was read with a conflict, and writes what has changed: row, delta, and the gate where
+/// placements in flight may be wrong now.
+pub(super) fn job_event(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    event: &JobEvent,
+) -> StoreResult<JobRow> {
+    let transition = job_transition(before, event, changes.request(), changes.at_ms())
+        .map_err(|refused| job_refused(before, refused))?;
+    job_write(tx, changes, &transition)?;
+    Ok(transition.row)
+}
+
+fn job_write(tx: &Transaction, changes: &mut ChangeSet, transition: &JobTransition) -> StoreResult<()> {
+    let row = &transition.row;
+    if !transition.changed {
+        return Ok(());
+    }
+    keys::write(tx, changes.space(), &JobRowKey { job: row.id }, row)?;
+    if transition.gate {
+        let gate = JobGate { revision: row.revision };
+        keys::write(tx, changes.space(), &JobGateKey { job: row.id }, &gate)?;
+    }
+    changes.push(Delta::Job { row: row.clone(), spec: None });
+    Ok(())
+}
+
+fn job_refused(row: &JobRow, refused: JobRefused) -> StoreError {
+    StoreError::refused(format!("job {}/{}: {refused}", row.user, row.name))
+}
+
+/// Sets the number of tasks. Growing needs quota for what is new; shrinking gives back what was never placed, and leaves
+/// tasks above the count to the controller. The same count changes nothing.
+pub async fn job_scale(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    count: u32,
+) -> StoreResult<JobRow> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    count_check(count, spec.min_member).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    count_set(tx, changes, &before, &spec, count).await
+}
+
+/// Stops a job: nothing is placed for it from this commit on. One that never ran is over at once; the tasks of another
+/// are ended by the controller, and the job with the last of them. Stopping what stops or is over changes nothing.
+pub async fn job_stop(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<JobRow> {
+    let before = job_get(tx, changes.space(), job).await?;
+    if before.state == JobState::Waiting {
+        remainder_give_back(tx, changes, &before).await?;
+    }
+    job_event(tx, changes, &before, &JobEvent::StopRequested)
+}
+
+/// Lets a job go whose dependencies have ended as they should, or ends it where one never will. Answers what was
+/// decided; a job that does not wait is left alone.
+pub async fn job_dependencies_check(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+) -> StoreResult<AfterDecision> {
+    let before = job_get(tx, changes.space(), job).await?;
+    if before.state != JobState::Waiting {
+        return Ok(AfterDecision::Go);
+    }
+    let spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    let mut states: Vec<(Name, JobState)> = Vec::new();
+    for after in &spec.after {
+        let key = JobNameKey { user: before.user.clone(), name: after.job.clone() };
+        let Some(id) = keys::read(tx, changes.space(), &key).await? else { continue };
+        let row = keys::read(tx, changes.space(), &JobRowKey { job: id }).await?;
+        states.extend(row.map(|row| (row.name, row.state)));
+    }
+    let state_of = |name: &Name| states.iter().find(|(known, _)| known == name).map(|&(_, state)| state);
+    let decision = after_decide(&spec, state_of);
+    match &decision {
+        AfterDecision::Wait(_) => {}
+        AfterDecision::Go => {
+            job_event(tx, changes, &before, &JobEvent::DependenciesMet)?;
+        }
+        AfterDecision::Never(_) => {
+            remainder_give_back(tx, changes, &before).await?;
+            job_event(tx, changes, &before, &JobEvent::DependencyFailed)?;
+        }
+    }
+    Ok(decision)
+}
+
+/// Counts tasks below the count that have ended for good; the last of them ends the job. The caller has taken a conflict
+/// on the row.
+pub(crate) fn job_tasks_ended(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    ended: &[TaskEnd],
+) -> StoreResult<()> {
+    let (request, at_ms) = (changes.request(), changes.at_ms());
+    let mut all = JobTransition { row: before.clone(), changed: false, gate: false };
+    for &end in ended {
+        let next = job_transition(&all.row, &JobEvent::TaskEnded { end }, request, at_ms)
+            .map_err(|refused| job_refused(before, refused))?;
+        all = JobTransition {
+            row: next.row,
+            changed: all.changed || next.changed,
+            gate: all.gate || next.gate,
+        };
+    }
+    job_write(tx, changes, &all)
+}

@@ -1,0 +1,60 @@
+//! Another priority, and with another band another quota.
+
+use borough_kv::Transaction;
+use borough_model::JobId;
+use borough_model::job::{JobEvent, JobRow, JobSpec, band, priority_check};
+use borough_model::task::TaskRow;
+
+use super::change::job_event;
+use super::read::{job_get, job_spec_in_force};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::ChangeSet;
+use crate::keys::{self, Prefix, RangeOptions, TaskKey};
+use crate::quota::{job_remainder, overflow, quota_charge, quota_give_back, task_charge};
+
+/// Sets the priority. Where the band changes with it, everything the job is charged moves to the quota of the new one,
+/// which must allow it. The same priority changes nothing.
+pub async fn job_priority_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    priority: u32,
+) -> StoreResult<JobRow> {
+    priority_check(priority).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    let before = job_get(tx, changes.space(), job).await?;
+    let spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    priority_set(tx, changes, &before, &spec, priority).await
+}
+
+pub(super) async fn priority_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    spec: &JobSpec,
+    priority: u32,
+) -> StoreResult<JobRow> {
+    let after = job_event(tx, changes, before, &JobEvent::PrioritySet { priority })?;
+    if band(priority) != band(before.priority) {
+        charge_move(tx, changes, before, &after, spec).await?;
+    }
+    Ok(after)
+}
+
+/// The rows are read with conflicts: what ends in between is given back to one band or the other, never to both.
+async fn charge_move(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    before: &JobRow,
+    after: &JobRow,
+    spec: &JobSpec,
+) -> StoreResult<()> {
+    let prefix = Prefix::<TaskKey>::of(&before.id);
+    let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
+    let rows: Vec<TaskRow> = rows.into_iter().map(|(_, row)| row).collect();
+    let mut charged = job_remainder(spec, before.count, &rows).map_err(|error| overflow(&error))?;
+    for row in &rows {
+        charged = charged.plus(&task_charge(spec, row)).map_err(|error| overflow(&error))?;
+    }
+    quota_give_back(tx, changes.space(), before, &charged)?;
+    quota_charge(tx, changes.space(), after, &charged, changes.at_ms()).await
+}

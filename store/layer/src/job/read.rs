@@ -1,0 +1,100 @@
+//! Reading jobs.
+
+use borough_kv::Transaction;
+use borough_model::job::{JobRow, JobSpec};
+use borough_model::{JobId, Name};
+
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellSpace, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix, RangeOptions};
+
+/// The row of a job, with a read conflict.
+pub async fn job_get(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<JobRow> {
+    let row = keys::read(tx, space, &JobRowKey { job }).await?;
+    row.ok_or_else(|| StoreError::not_found(format!("job {job}")))
+}
+
+/// The row of the job that has a name now (the last one that had it, where it is over), with read conflicts.
+pub async fn job_by_name(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    name: &Name,
+) -> StoreResult<JobRow> {
+    let key = JobNameKey { user: user.clone(), name: name.clone() };
+    let id = keys::read(tx, space, &key).await?;
+    let id = id.ok_or_else(|| StoreError::not_found(format!("job {user}/{name}")))?;
+    job_get(tx, space, id).await
+}
+
+/// A version of a job's spec, as it was submitted. Versions never change, so there is no conflict.
+pub async fn job_spec_get(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: JobId,
+    version: u32,
+) -> StoreResult<JobSpec> {
+    let spec = keys::read_snapshot(tx, space, &JobSpecKey { job, version }).await?;
+    spec.ok_or_else(|| StoreError::not_found(format!("version {version} of job {job}")))
+}
+
+/// The spec in force: the row's version, with the row's count and priority.
+pub async fn job_spec_in_force(tx: &Transaction, space: &CellSpace, row: &JobRow) -> StoreResult<JobSpec> {
+    Ok(job_spec_get(tx, space, row.id, row.spec_version).await?.in_force(row))
+}
+
+/// Some jobs, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct JobPage {
+    /// Rows in the order of ids.
+    pub rows: Vec<JobRow>,
+    /// The id to go on after; `None` where there is no more.
+    pub next: Option<JobId>,
+}
+
+/// Jobs after an id, at most `limit`, those that are over included, without conflicts.
+pub async fn job_list(
+    tx: &Transaction,
+    space: &CellSpace,
+    after: Option<JobId>,
+    limit: usize,
+) -> StoreResult<JobPage> {
+    let after = after.map(|job| JobRowKey { job });
+    let (rows, next) = keys::chunk_read(tx, space, &Prefix::all(), after, limit).await?;
+    Ok(JobPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next: next.map(|key| key.job) })
+}
+
+/// A version of a spec, and the job that had it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobVersion {
+    /// The job as it is now.
+    pub job: JobRow,
+    /// From 1.
+    pub version: u32,
+    /// The spec as it was submitted.
+    pub spec: JobSpec,
+}
+
+/// Every job that had a name and is not forgotten, with its spec versions, newest first; at most `limit` jobs.
+pub async fn job_history(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    name: &Name,
+    limit: usize,
+) -> StoreResult<Vec<JobVersion>> {
+    let prefix = Prefix::<JobPastKey>::of_two(user, name);
+    let options = RangeOptions { limit, reverse: true, ..RangeOptions::snapshot() };
+    let mut versions = Vec::new();
+    for (key, ()) in keys::range(tx, space, &prefix, options).await? {
+        let Some(job) = keys::read_snapshot(tx, space, &JobRowKey { job: key.job }).await? else { continue };
+        let prefix = Prefix::<JobSpecKey>::of(&key.job);
+        let options = RangeOptions { reverse: true, ..RangeOptions::snapshot() };
+        let specs = keys::range(tx, space, &prefix, options).await?;
+        versions.extend(specs.into_iter().map(|(key, spec)| JobVersion {
+            job: job.clone(),
+            version: key.version,
+            spec,
+        }));
+    }
+    Ok(versions)
+}

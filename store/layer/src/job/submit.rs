@@ -1,0 +1,125 @@
+//! Admission of a job, or of a changed count or priority of the job that has its name.
+
+use borough_kv::Transaction;
+use borough_model::job::{ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_diff};
+use borough_model::{Delta, JobId};
+use minicbor::{Decode, Encode};
+
+use super::JobGate;
+use super::count::count_set;
+use super::priority::priority_set;
+use super::read::{job_get, job_spec_in_force};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::ChangeSet;
+use crate::keys::{self, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
+use crate::quota::{job_charge, overflow, quota_charge};
+
+/// What a submission came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct JobSubmitted {
+    /// The job that has the name now.
+    #[n(0)]
+    pub job: JobId,
+    /// What was done.
+    #[n(1)]
+    pub outcome: SubmitOutcome,
+    /// The revision of the job's row after it.
+    #[n(2)]
+    pub revision: u64,
+}
+
+/// What a submission has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum SubmitOutcome {
+    /// Admitted a new job.
+    #[n(0)]
+    Created,
+    /// Changed the count, the priority or both of the one that runs.
+    #[n(1)]
+    Updated,
+    /// Nothing: it runs just so.
+    #[n(2)]
+    Unchanged,
+}
+
+/// Admits `spec`, as job `candidate` where it is new (an id made outside, never used before).
+///
+/// While a job of the name lives, the same spec changes nothing, another count or priority is applied, and any other
+/// difference is refused with the diff. Once it is over, the name goes to a new job. One row, one spec, three small
+/// keys and one journal entry, whatever the count.
+pub async fn job_submit(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    spec: &JobSpec,
+    candidate: JobId,
+) -> StoreResult<JobSubmitted> {
+    spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
+    let name_key = JobNameKey { user: spec.user.clone(), name: spec.name.clone() };
+    let named = match keys::read(tx, changes.space(), &name_key).await? {
+        Some(job) => Some(job_get(tx, changes.space(), job).await?),
+        None => None,
+    };
+    match named {
+        Some(row) if !matches!(row.state, JobState::Ended { .. }) => update(tx, changes, &row, spec).await,
+        Some(_) | None => create(tx, changes, spec, candidate).await,
+    }
+}
+
+async fn update(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobSubmitted> {
+    if before.state == JobState::Stopping {
+        let reason = format!(
+            "job {}/{} is stopping: submit it again once it has ended, or under another name",
+            before.user, before.name
+        );
+        return Err(StoreError::refused(reason));
+    }
+    let in_force = job_spec_in_force(tx, changes.space(), before).await?;
+    let submitted = |row: &JobRow, outcome| JobSubmitted { job: row.id, outcome, revision: row.revision };
+    match change_class(&in_force, spec) {
+        ChangeClass::Nothing => Ok(submitted(before, SubmitOutcome::Unchanged)),
+        ChangeClass::NeedsUpdate => {
+            Err(StoreError::NeedsUpdate { job: before.id, changes: spec_diff(&in_force, spec) })
+        }
+        ChangeClass::CountOrPriorityOnly => {
+            let mut row = before.clone();
+            if spec.priority != row.priority {
+                row = priority_set(tx, changes, &row, &in_force, spec.priority).await?;
+            }
+            row = count_set(tx, changes, &row, &in_force, spec.count).await?;
+            Ok(submitted(&row, SubmitOutcome::Updated))
+        }
+    }
+}
+
+async fn create(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    spec: &JobSpec,
+    candidate: JobId,
+) -> StoreResult<JobSubmitted> {
+    let space = changes.space().clone();
+    let row_key = JobRowKey { job: candidate };
+    if keys::read(tx, &space, &row_key).await?.is_some() {
+        return Err(StoreError::AlreadyExists { what: format!("job {candidate}") });
+    }
+    let row = job_new(candidate, spec, changes.request(), changes.at_ms());
+    let charge = job_charge(spec, 0..spec.count).map_err(|error| overflow(&error))?;
+    quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;
+    let (user, name) = (spec.user.clone(), spec.name.clone());
+    let past = JobPastKey { user, name, submitted_ms: row.submitted_ms, job: row.id };
+    keys::write(tx, &space, &past, &())?;
+    let name_key = JobNameKey { user: past.user, name: past.name };
+    keys::write(tx, &space, &name_key, &row.id)?;
+    keys::write(tx, &space, &row_key, &row)?;
+    keys::write(tx, &space, &JobGateKey { job: row.id }, &JobGate { revision: row.revision })?;
+    keys::write(tx, &space, &JobSpecKey { job: row.id, version: row.spec_version }, spec)?;
+    let submitted = JobSubmitted { job: row.id, outcome: SubmitOutcome::Created, revision: row.revision };
+    changes.push(Delta::Job { row, spec: Some(Box::new(spec.clone())) });
+    Ok(submitted)
+}

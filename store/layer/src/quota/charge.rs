@@ -1,0 +1,98 @@
+//! What is charged for a job and its tasks: pure arithmetic over specs and rows.
+
+use std::ops::Range;
+
+use borough_model::job::JobSpec;
+use borough_model::resource::{ResourceError, resources_add, resources_multiply, resources_sub};
+use borough_model::task::{ChargeOwner, TaskRow};
+
+use super::QuotaUsed;
+
+/// What the tasks of `indexes` are charged together.
+pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
+    let tasks = indexes.end.saturating_sub(indexes.start);
+    let mut used = resources_multiply(&spec.task.resources, tasks)?;
+    for (_, own) in spec.overrides.range(indexes) {
+        if let Some(resources) = &own.resources {
+            used = resources_add(&resources_sub(&used, &spec.task.resources)?, resources)?;
+        }
+    }
+    Ok(QuotaUsed { used, tasks: u64::from(tasks) })
+}
+
+/// What a row holds of its user's quota: its life's share where the row owns the charge, what the spec says of its index
+/// where the job still does, nothing where it was given back.
+pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
+    let resources = match row.charge.owner {
+        ChargeOwner::Job => spec.resources_for(row.id.index),
+        ChargeOwner::Task => &row.charge.resources,
+        ChargeOwner::Released => return QuotaUsed::default(),
+    };
+    QuotaUsed { used: resources.clone(), tasks: 1 }
+}
+
+/// The job's unplaced remainder: what the indexes below `count` are charged that have no row. `rows` are all rows of the
+/// job. (A row whose charge the job owns is counted with the rows, by [`task_charge`]: it ends as a row.)
+pub fn job_remainder<'a>(
+    spec: &JobSpec,
+    count: u32,
+    rows: impl IntoIterator<Item = &'a TaskRow>,
+) -> Result<QuotaUsed, ResourceError> {
+    let mut left = job_charge(spec, 0..count)?;
+    for row in rows {
+        if row.id.index < count {
+            left.used = resources_sub(&left.used, spec.resources_for(row.id.index))?;
+            left.tasks = left.tasks.saturating_sub(1);
+        }
+    }
+    Ok(left)
+}
+
+impl QuotaUsed {
+    /// The sum of both.
+    pub fn plus(&self, other: &Self) -> Result<Self, ResourceError> {
+        let used = resources_add(&self.used, &other.used)?;
+        Ok(Self { used, tasks: self.tasks.saturating_add(other.tasks) })
+    }
+
+    /// Whether nothing is charged.
+    pub fn is_zero(&self) -> bool {
+        self.tasks == 0 && self.used.is_zero()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use borough_model::job::{JobKind, TaskOverride};
+    use borough_model::{JobId, Name, Resources, TaskId};
+    use proptest::prelude::*;
+
+    fn spec(overrides: &[(u32, u64)]) -> JobSpec {
+        let name = |text: &str| Name::new(text).unwrap();
+        let mut spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["x".to_owned()]);
+        for &(index, cpu_millis) in overrides {
+            let resources = Some(Resources { cpu_millis, ..Resources::default() });
+            spec.overrides.insert(index, TaskOverride { resources, ..TaskOverride::default() });
+        }
+        spec
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_charged_as_its_tasks(
+            overrides in proptest::collection::vec((0..20_u32, 0..1000_u64), 0..5),
+            start in 0..20_u32,
+            length in 0..20_u32,
+        ) {
+            let spec = spec(&overrides);
+            let charged = job_charge(&spec, start..start + length).unwrap();
+            let mut sum = QuotaUsed::default();
+            for index in start..start + length {
+                let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
+                sum = sum.plus(&task_charge(&spec, &row)).unwrap();
+            }
+            prop_assert_eq!(charged, sum);
+        }
+    }
+}

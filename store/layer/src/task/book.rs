@@ -1,0 +1,246 @@
+//! The tasks of one transaction: rows, jobs and nodes read once, transitions decided in memory, everything written once.
+//!
+//! A book is filled by [`TaskBook::read`], changed by [`TaskBook::apply`], and written by [`TaskBook::write`], which
+//! carries out what the transitions ask for: rows and their index, commitments of nodes, endpoints, counters of jobs,
+//! charges given back.
+//!
+//! Conflicts are taken where a decision rests on what was read, and nowhere else, so that gateways that report tasks of
+//! the same job or node seldom fail each other: rows of tasks always; the job's gate always, since what follows an exit
+//! rests on the spec and on whether the job is wanted; the job's row only where tasks end for good and are counted; a
+//! node's commitment only where it changes; a node's row only where an endpoint is published from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_kv::Transaction;
+use borough_model::job::{JobRow, JobSpec};
+use borough_model::node::{NodeAlloc, NodeRow, node_alloc_apply};
+use borough_model::task::{
+    CapacityEffect, EndpointEffect, OwnerEffect, TaskEnd, TaskEvent, TaskRow, TaskState, Transition,
+    TransitionRefused, task_transition,
+};
+use borough_model::{JobId, NodeId, TaskId};
+use futures::future::try_join_all;
+
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellSpace, JobRowKey, JobSpecKey, NodeAllocKey, NodeKey, TaskKey};
+
+/// The tasks of one transaction.
+#[derive(Debug, Default)]
+pub struct TaskBook {
+    pub(super) tasks: BTreeMap<TaskId, TaskEntry>,
+    pub(super) jobs: BTreeMap<JobId, JobEntry>,
+    pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
+}
+
+/// A task: as it was, as it is to be, and what is to happen to its endpoint.
+#[derive(Debug)]
+pub(super) struct TaskEntry {
+    /// `None` where there was no row.
+    pub(super) before: Option<TaskRow>,
+    pub(super) row: TaskRow,
+    pub(super) endpoint: EndpointEffect,
+}
+
+/// A job: its row and specs, and what its tasks' transitions add up to.
+#[derive(Debug)]
+pub(super) struct JobEntry {
+    pub(super) row: JobRow,
+    pub(super) specs: BTreeMap<u32, Arc<JobSpec>>,
+    pub(super) ended: Vec<TaskEnd>,
+    /// Tasks whose charge is given back, each as its row was before.
+    pub(super) released: Vec<TaskRow>,
+}
+
+/// A node: its row and what is committed on it.
+#[derive(Debug)]
+pub(super) struct NodeEntry {
+    pub(super) row: NodeRow,
+    pub(super) alloc: NodeAlloc,
+    pub(super) changed: bool,
+}
+
+impl TaskBook {
+    /// A book of `tasks`, with everything their transitions may need. Tasks without a row are there as never placed.
+    pub async fn read(
+        tx: &Transaction,
+        space: &CellSpace,
+        tasks: impl IntoIterator<Item = TaskId>,
+    ) -> StoreResult<Self> {
+        let mut book = Self::default();
+        book.extend(tx, space, tasks).await?;
+        Ok(book)
+    }
+
+    /// Reads more tasks into the book. Those it has already stay as they are.
+    pub async fn extend(
+        &mut self,
+        tx: &Transaction,
+        space: &CellSpace,
+        tasks: impl IntoIterator<Item = TaskId>,
+    ) -> StoreResult<()> {
+        let wanted: BTreeSet<TaskId> =
+            tasks.into_iter().filter(|task| !self.tasks.contains_key(task)).collect();
+        let read = |task: TaskId| async move { keys::read(tx, space, &TaskKey::of(task)).await };
+        let rows = try_join_all(wanted.iter().copied().map(read)).await?;
+        self.extend_rows(tx, space, wanted.into_iter().zip(rows)).await
+    }
+
+    /// Takes rows into the book that the transaction has read with conflicts already.
+    pub async fn extend_rows(
+        &mut self,
+        tx: &Transaction,
+        space: &CellSpace,
+        rows: impl IntoIterator<Item = (TaskId, Option<TaskRow>)>,
+    ) -> StoreResult<()> {
+        let mut versions: BTreeSet<(JobId, u32)> = BTreeSet::new();
+        let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+        for (task, before) in rows {
+            let row = before.clone().unwrap_or_else(|| TaskRow::never_placed(task));
+            versions.insert((task.job, row.spec_version));
+            nodes.extend(row.node.filter(|_| is_on_node(row.state)));
+            let entry = TaskEntry { before, row, endpoint: EndpointEffect::Keep };
+            self.tasks.entry(task).or_insert(entry);
+        }
+        self.jobs_read(tx, space, versions).await?;
+        self.nodes_read(tx, space, nodes).await
+    }
+
+    async fn jobs_read(
+        &mut self,
+        tx: &Transaction,
+        space: &CellSpace,
+        versions: BTreeSet<(JobId, u32)>,
+    ) -> StoreResult<()> {
+        let jobs: BTreeSet<JobId> = versions.iter().map(|&(job, _)| job).collect();
+        let missing: Vec<JobId> = jobs.into_iter().filter(|job| !self.jobs.contains_key(job)).collect();
+        for &job in &missing {
+            keys::guard(tx, space, &keys::JobGateKey { job })?;
+        }
+        let read = |job: JobId| async move { keys::read_snapshot(tx, space, &JobRowKey { job }).await };
+        let rows = try_join_all(missing.iter().copied().map(read)).await?;
+        for row in rows.into_iter().flatten() {
+            let entry = JobEntry { row, specs: BTreeMap::new(), ended: Vec::new(), released: Vec::new() };
+            self.jobs.insert(entry.row.id, entry);
+        }
+        let in_force = self.jobs.values().map(|job| (job.row.id, job.row.spec_version));
+        let wanted: BTreeSet<(JobId, u32)> = in_force.chain(versions).collect();
+        let absent = |&(job, version): &(JobId, u32)| {
+            let known = self.jobs.get(&job).is_some_and(|job| !job.specs.contains_key(&version));
+            known && version > 0
+        };
+        let wanted: Vec<(JobId, u32)> = wanted.into_iter().filter(absent).collect();
+        // A version of a spec never changes: no conflict is needed.
+        let read = |(job, version): (JobId, u32)| async move {
+            keys::read_snapshot(tx, space, &JobSpecKey { job, version }).await
+        };
+        let specs = try_join_all(wanted.iter().copied().map(read)).await?;
+        for ((job, version), spec) in wanted.into_iter().zip(specs) {
+            if let (Some(job), Some(spec)) = (self.jobs.get_mut(&job), spec) {
+                job.specs.insert(version, Arc::new(spec));
+            }
+        }
+        Ok(())
+    }
+
+    async fn nodes_read(
+        &mut self,
+        tx: &Transaction,
+        space: &CellSpace,
+        nodes: BTreeSet<NodeId>,
+    ) -> StoreResult<()> {
+        let missing = nodes.into_iter().filter(|node| !self.nodes.contains_key(node));
+        let read = |node: NodeId| async move {
+            let row = keys::read_snapshot(tx, space, &NodeKey { node }).await?;
+            let alloc = keys::read_snapshot(tx, space, &NodeAllocKey { node }).await?;
+            Ok::<_, StoreError>(row.map(|row| NodeEntry {
+                row,
+                alloc: alloc.unwrap_or_default(),
+                changed: false,
+            }))
+        };
+        let entries = try_join_all(missing.map(read)).await?;
+        self.nodes.extend(entries.into_iter().flatten().map(|entry| (entry.row.id, entry)));
+        Ok(())
+    }
+
+    /// A task's row as it is by now; never placed where there is none.
+    pub fn task(&self, task: TaskId) -> Option<&TaskRow> {
+        self.tasks.get(&task).map(|entry| &entry.row)
+    }
+
+    /// A job's row as the transaction found it.
+    pub fn job(&self, job: JobId) -> Option<&JobRow> {
+        self.jobs.get(&job).map(|entry| &entry.row)
+    }
+
+    /// The spec of a job in a version; 0 is the version in force.
+    pub fn spec(&self, job: JobId, version: u32) -> Option<&Arc<JobSpec>> {
+        let job = self.jobs.get(&job)?;
+        job.specs.get(if version == 0 { &job.row.spec_version } else { &version })
+    }
+
+    /// Applies `event` to a task of the book at wall time `now_ms`. The inner error is the state machine's, which the
+    /// caller decides about; nothing has changed then. Answers whether anything has changed.
+    pub fn apply(
+        &mut self,
+        task: TaskId,
+        event: &TaskEvent,
+        now_ms: i64,
+    ) -> StoreResult<Result<bool, TransitionRefused>> {
+        let entry = self.tasks.get_mut(&task);
+        let entry = entry.ok_or_else(|| StoreError::not_found(format!("task {task} in the book")))?;
+        let transition = match task_transition(&entry.row, event, now_ms) {
+            Ok(transition) => transition,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        if !transition.changed {
+            return Ok(Ok(false));
+        }
+        let returning = matches!(event, TaskEvent::NodeReturned { .. });
+        let Transition { row, effects, .. } = transition;
+        capacity_apply(&mut self.nodes, &effects.capacity, returning, now_ms)?;
+        if let Some(job) = self.jobs.get_mut(&task.job) {
+            // Those above the count are on their way out and are counted by nobody.
+            job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));
+            if effects.owner == OwnerEffect::Release {
+                job.released.push(entry.row.clone());
+            }
+        }
+        // Published and demoted at once is published as what the row says by now.
+        if !matches!(
+            (entry.endpoint, effects.endpoint),
+            (_, EndpointEffect::Keep) | (EndpointEffect::Publish, EndpointEffect::Demote)
+        ) {
+            entry.endpoint = effects.endpoint;
+        }
+        entry.row = row;
+        Ok(Ok(true))
+    }
+}
+
+fn capacity_apply(
+    nodes: &mut BTreeMap<NodeId, NodeEntry>,
+    effect: &CapacityEffect,
+    returning: bool,
+    now_ms: i64,
+) -> StoreResult<()> {
+    let node = match effect {
+        CapacityEffect::Keep => return Ok(()),
+        CapacityEffect::Take(share) | CapacityEffect::Release { share, .. } => share.node,
+    };
+    let entry = nodes.get_mut(&node).ok_or_else(|| StoreError::not_found(format!("node {node}")))?;
+    let after = node_alloc_apply(&entry.alloc, &entry.row.capacity, effect, returning, now_ms)
+        .map_err(|source| StoreError::NodeBooks { node, source })?;
+    if let Some(after) = after {
+        entry.alloc = after;
+        entry.changed = true;
+    }
+    Ok(())
+}
+
+/// Whether a row in this state is in the index of its node: it takes capacity there, or it did when the node was lost
+/// and waits for its turn.
+pub fn is_on_node(state: TaskState) -> bool {
+    state.is_charged() || state == TaskState::Lost
+}

@@ -1,0 +1,104 @@
+//! Writing a book: everything its transitions ask for, in the transaction that read it.
+
+use std::collections::BTreeSet;
+
+use borough_kv::Transaction;
+use borough_model::node::NodeAlloc;
+use borough_model::task::{EndpointEffect, TaskRow};
+use borough_model::{Delta, Name, NodeId};
+
+use super::book::{JobEntry, NodeEntry, TaskBook, TaskEntry, is_on_node};
+use crate::error::StoreResult;
+use crate::job::job_tasks_ended;
+use crate::journal::ChangeSet;
+use crate::keys::{self, JobRowKey, NodeAllocKey, NodeKey, NodeTaskKey, TaskKey};
+use crate::name::{EndpointChange, endpoint_apply, name_revision_stamp};
+use crate::quota::{quota_give_back, task_charge};
+
+impl TaskBook {
+    /// Writes what has changed, and adds it to the transaction's journal entry. Nothing where nothing has.
+    pub async fn write(self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
+        let mut names: BTreeSet<(Name, Name)> = BTreeSet::new();
+        for entry in self.tasks.values() {
+            task_write(tx, changes, entry)?;
+            if let Some(name) = self.endpoint_write(tx, changes, entry).await? {
+                names.insert(name);
+            }
+        }
+        for (&node, entry) in self.nodes.iter().filter(|(_, entry)| entry.changed) {
+            node_write(tx, changes, node, entry)?;
+        }
+        for (user, job) in &names {
+            name_revision_stamp(tx, changes.space(), user, job)?;
+        }
+        for entry in self.jobs.values() {
+            job_write(tx, changes, &entry)?;
+        }
+        Ok(())
+    }
+
+    /// Answers the name whose revision is due.
+    async fn endpoint_write(
+        &self,
+        tx: &Transaction,
+        changes: &mut ChangeSet,
+        entry: &TaskEntry,
+    ) -> StoreResult<Option<(Name, Name)>> {
+        let row = &entry.row;
+        let effect = entry.endpoint;
+        let Some(spec) = self.spec(row.id.job, row.spec_version).filter(|_| effect != EndpointEffect::Keep)
+        else {
+            return Ok(None);
+        };
+        let node = row.node.and_then(|node| self.nodes.get(&node)).map(|node| &node.row);
+        if let Some(node) = node.filter(|_| effect == EndpointEffect::Publish) {
+            keys::guard(tx, changes.space(), &NodeKey { node: node.id })?;
+        }
+        let changed = endpoint_apply(tx, changes, EndpointChange { effect, row, spec, node }).await?;
+        Ok(changed.then(|| (spec.user.clone(), spec.name.clone())))
+    }
+}
+
+fn task_write(tx: &Transaction, changes: &mut ChangeSet, entry: &TaskEntry) -> StoreResult<()> {
+    let (before, row) = (entry.before.as_ref(), &entry.row);
+    if before.map_or(0, |before| before.revision) == row.revision {
+        return Ok(());
+    }
+    keys::write(tx, changes.space(), &TaskKey::of(row.id), row)?;
+    let node_of = |row: &TaskRow| row.node.filter(|_| is_on_node(row.state));
+    let (left, entered) = (before.and_then(node_of), node_of(row));
+    if left != entered {
+        if let Some(node) = left {
+            keys::clear(tx, changes.space(), &NodeTaskKey::of(node, row.id))?;
+        }
+        if let Some(node) = entered {
+            keys::write(tx, changes.space(), &NodeTaskKey::of(node, row.id), &())?;
+        }
+    }
+    changes.push(Delta::Task { row: row.clone() });
+    Ok(())
+}
+
+/// The commitment was read without a conflict; now that it changes, it is one.
+fn node_write(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, entry: &NodeEntry) -> StoreResult<()> {
+    let key = NodeAllocKey { node };
+    keys::guard(tx, changes.space(), &key)?;
+    let alloc: NodeAlloc = entry.alloc.clone();
+    keys::write(tx, changes.space(), &key, &alloc)?;
+    changes.push(Delta::NodeAlloc { node, alloc });
+    Ok(())
+}
+
+/// Counts ended tasks and gives their charges back. Like a commitment, the row becomes a conflict only here.
+fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> StoreResult<()> {
+    if entry.ended.is_empty() && entry.released.is_empty() {
+        return Ok(());
+    }
+    keys::guard(tx, changes.space(), &JobRowKey { job: entry.row.id })?;
+    if let Some(spec) = entry.specs.get(&entry.row.spec_version) {
+        for row in &entry.released {
+            quota_give_back(tx, changes.space(), &entry.row, &task_charge(spec, row))?;
+        }
+    }
+    job_tasks_ended(tx, changes, &entry.row, &entry.ended)
+}
