@@ -1,0 +1,332 @@
+//! Random events over a few tasks and nodes, legal and not, against a model of what the effects add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::id::{Incarnation, JobId, NodeId, TaskId, UnitId};
+use borough_model::job::{JobKind, PortSpec};
+use borough_model::node::{NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, ports_pick};
+use borough_model::resource::{Resources, resources_add};
+use borough_model::task::machine::task_row_check;
+use borough_model::task::{
+    CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Health, Life, OwnerEffect, Placement,
+    StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
+};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+use crate::sample::{exit, name, rules};
+
+const TASKS: usize = 4;
+const NODES: u64 = 3;
+
+/// One random step, made into an event by what the task's row is then.
+#[derive(Clone, Copy, Debug)]
+struct Act {
+    task: usize,
+    kind: u8,
+    arg: u8,
+    /// 0: the row's own life; otherwise an older or later one.
+    skew: u8,
+    wait_ms: u16,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
+    let act = (0..TASKS, 0u8..18, any::<u8>(), skew, 0u16..9000)
+        .prop_map(|(task, kind, arg, skew, wait_ms)| Act { task, kind, arg, skew, wait_ms });
+    prop::collection::vec(act, 1..120)
+}
+
+fn node_row(node: u64) -> NodeRow {
+    NodeRow {
+        id: NodeId(node),
+        name: name(&format!("node{node}")),
+        state: NodeState::Ready,
+        schedulable: true,
+        draining: false,
+        capacity: Resources { cpu_millis: 1000, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_005,
+        attributes: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: String::new(),
+        agent_version: String::new(),
+        revision: 1,
+        changed_ms: 0,
+    }
+}
+
+struct World {
+    now_ms: i64,
+    rows: Vec<TaskRow>,
+    allocs: BTreeMap<NodeId, NodeAlloc>,
+    /// Published endpoints: task to incarnation.
+    published: BTreeMap<usize, Incarnation>,
+    withdrawn: BTreeSet<(usize, Incarnation)>,
+    /// Whose share is taken, so that each is given back once.
+    taken: BTreeSet<(usize, Incarnation)>,
+    /// The job's unplaced remainder, in tasks.
+    remainder: usize,
+    ended: usize,
+    revived: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let task = |index| TaskRow::never_placed(TaskId { job: JobId(1), index });
+        Self {
+            now_ms: 1_000_000,
+            rows: (0..u32::try_from(TASKS).unwrap()).map(task).collect(),
+            allocs: (0..NODES).map(|node| (NodeId(node), NodeAlloc::default())).collect(),
+            published: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            remainder: TASKS,
+            ended: 0,
+            revived: 0,
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        self.now_ms += i64::from(act.wait_ms);
+        let Some(event) = self.event(act) else { return };
+        let before = self.rows[act.task].clone();
+        let Ok(transition) = task_transition(&before, &event, self.now_ms) else { return };
+        assert_row_step(&before, &event, &transition);
+        let returning = matches!(event, TaskEvent::NodeReturned { .. });
+        if !self.capacity(act.task, &transition, returning) {
+            return;
+        }
+        self.effects(act.task, &before, &transition);
+        assert_repeat_has_no_effect(&transition.row, &event, self.now_ms);
+        self.rows[act.task] = transition.row;
+        self.check();
+    }
+
+    fn event(&self, act: Act) -> Option<TaskEvent> {
+        let row = &self.rows[act.task];
+        let own = row.incarnation.0;
+        let incarnation = Incarnation(match act.skew {
+            0 => own,
+            1 => own.saturating_sub(1),
+            _ => own + 1,
+        });
+        let last = row.node.unwrap_or(NodeId(u64::from(act.arg) % NODES));
+        let life = Life { node: last, incarnation };
+        let health = [Health::Unknown, Health::Healthy, Health::Unhealthy][usize::from(act.arg) % 3];
+        let kind = if act.arg & 1 == 0 { JobKind::Service } else { JobKind::Batch };
+        let started_ms = 5_000 + i64::try_from(own).unwrap();
+        let pid = u32::try_from(own).unwrap() + 100;
+        Some(match act.kind {
+            0..=2 => TaskEvent::Place(self.placement(act, Incarnation(incarnation.0 + 1))?),
+            3 => TaskEvent::Hold(self.placement(act, Incarnation(incarnation.0 + 1))?),
+            4 => TaskEvent::HoldConfirmed { life },
+            5 => TaskEvent::HoldExpired { life },
+            6 => TaskEvent::AgentAccepted { life },
+            7 | 8 => TaskEvent::ProcessStarted { life, pid, started_ms, health },
+            9 => TaskEvent::HealthChanged { life, health },
+            10 => TaskEvent::StopRequested { reason: StopReason::ALL[usize::from(act.arg) % 7] },
+            11 => TaskEvent::ProcessExited {
+                life,
+                exit: exit(EndReason::Exited, Some(i32::from(act.arg % 3))),
+                released: act.arg & 4 == 0,
+                rules: rules(kind),
+            },
+            12 => TaskEvent::StartFailed { life, message: String::new(), rules: rules(kind) },
+            13 => TaskEvent::ReleaseConfirmed { life },
+            14 => TaskEvent::NodeDeclaredLost { node: last },
+            15 => {
+                let process = row.started_ms.map(|started_ms| (pid, started_ms));
+                TaskEvent::NodeReturned { life, process, health }
+            }
+            16 => TaskEvent::RescheduleLost,
+            _ => TaskEvent::JobGrown,
+        })
+    }
+
+    fn placement(&self, act: Act, incarnation: Incarnation) -> Option<Placement> {
+        let node = NodeId(u64::from(act.arg) % NODES);
+        let wanted = [PortSpec { name: name("http"), number: None }];
+        let seed = u64::from(act.arg);
+        let ports = ports_pick(&node_row(node.0), &self.allocs[&node], &wanted, seed, self.now_ms).ok()?;
+        let resources = Resources {
+            cpu_millis: 100 * (1 + u64::from(act.arg % 4)),
+            memory_bytes: 1 << 20,
+            ..Resources::default()
+        };
+        let unit = (act.arg & 8 == 0).then_some((UnitId(1), 1));
+        Some(Placement { node, incarnation, ports, resources, spec_version: 1, unit })
+    }
+
+    /// Carries out the effect on capacity; `false` where the node refuses the share and nothing commits.
+    fn capacity(&mut self, task: usize, transition: &Transition, returning: bool) -> bool {
+        let (share, take) = match &transition.effects.capacity {
+            CapacityEffect::Keep => return true,
+            CapacityEffect::Take(share) => (share, true),
+            CapacityEffect::Release { share, .. } => (share, false),
+        };
+        let capacity = node_row(share.node.0).capacity;
+        let alloc = &self.allocs[&share.node];
+        let effect = &transition.effects.capacity;
+        match node_alloc_apply(alloc, &capacity, effect, returning, self.now_ms) {
+            Ok(next) => self.allocs.insert(share.node, next.expect("an effect changes the commitment")),
+            Err(_) if take => return false,
+            Err(error) => panic!("a release is refused: {error}"),
+        };
+        let incarnation = transition.row.incarnation;
+        if take {
+            assert!(self.taken.insert((task, incarnation)), "taken twice by one life");
+        } else {
+            assert!(self.taken.remove(&(task, incarnation)), "given back twice by one life");
+        }
+        true
+    }
+
+    fn effects(&mut self, task: usize, before: &TaskRow, transition: &Transition) {
+        let Effects { endpoint, owner, ended, .. } = &transition.effects;
+        let row = &transition.row;
+        match endpoint {
+            EndpointEffect::Keep => {}
+            EndpointEffect::Publish => {
+                assert_eq!((row.state, row.health), (TaskState::Running, Health::Healthy));
+                assert!(!self.withdrawn.contains(&(task, row.incarnation)), "published after withdrawal");
+                self.published.insert(task, row.incarnation);
+            }
+            EndpointEffect::Demote => assert_eq!(row.state, TaskState::Lost),
+            EndpointEffect::Withdraw => {
+                self.published.remove(&task);
+                self.withdrawn.insert((task, row.incarnation));
+            }
+        }
+        match owner {
+            OwnerEffect::Keep => {}
+            OwnerEffect::ToTask => self.remainder -= 1,
+            OwnerEffect::ToJob => {
+                self.remainder += 1;
+                self.revived += 1;
+            }
+            OwnerEffect::Release => {
+                self.remainder -= usize::from(before.charge.owner == ChargeOwner::Job);
+                self.ended += 1;
+            }
+        }
+        assert_eq!(
+            ended.is_some(),
+            *owner == OwnerEffect::Release,
+            "an end releases the charge and is counted"
+        );
+    }
+
+    fn check(&self) {
+        for row in &self.rows {
+            task_row_check(row).unwrap_or_else(|broken| panic!("{broken}: {row:?}"));
+        }
+        for (&node, alloc) in &self.allocs {
+            node_alloc_check(&node_row(node.0), alloc).unwrap_or_else(|broken| panic!("{node}: {broken}"));
+            let on_node = || self.rows.iter().filter(|row| row.charged_node() == Some(node));
+            let used = on_node()
+                .fold(Resources::default(), |sum, row| resources_add(&sum, &row.charge.resources).unwrap());
+            let ports: BTreeSet<u16> = on_node().flat_map(TaskRow::port_numbers).collect();
+            assert_eq!((&used, &ports), (&alloc.used, &alloc.ports), "{node}");
+            assert_eq!(on_node().count(), usize::try_from(alloc.tasks).unwrap(), "{node}");
+        }
+        for (&task, &incarnation) in &self.published {
+            let row = &self.rows[task];
+            assert_eq!(row.incarnation, incarnation, "published, but another life");
+            assert!(
+                matches!(row.state, TaskState::Running | TaskState::Lost),
+                "published, but {:?}",
+                row.state
+            );
+        }
+        let owned = |owner| self.rows.iter().filter(|row| row.charge.owner == owner).count();
+        assert_eq!(owned(ChargeOwner::Job), self.remainder, "the job's remainder");
+        assert_eq!(owned(ChargeOwner::Released), self.ended - self.revived, "released charges");
+    }
+}
+
+fn assert_row_step(before: &TaskRow, event: &TaskEvent, transition: &Transition) {
+    let after = &transition.row;
+    assert!(after.incarnation >= before.incarnation, "the incarnation went down");
+    if !transition.changed {
+        assert_eq!(after, before);
+        assert_eq!(transition.effects, Effects::default());
+        return;
+    }
+    assert_eq!(after.revision, before.revision + 1);
+    assert_ne!(
+        TaskRow { revision: before.revision, changed_ms: before.changed_ms, ..after.clone() },
+        *before
+    );
+    if before.state == TaskState::Dead {
+        assert_eq!(*event, TaskEvent::JobGrown, "dead is final");
+    }
+    if before.state == TaskState::Held {
+        let next = [TaskState::Pending, TaskState::Assigned, TaskState::Dead];
+        assert!(next.contains(&after.state), "nothing starts while held");
+    }
+}
+
+fn assert_repeat_has_no_effect(row: &TaskRow, event: &TaskEvent, now_ms: i64) {
+    if let Ok(repeated) = task_transition(row, event, now_ms) {
+        assert_eq!(repeated.effects, Effects::default(), "{} repeated has effects", event.name());
+    }
+}
+
+/// Whatever the task is doing: its job is stopped, its agent confirms, and it is over with everything given back.
+fn assert_stop_ends(mut world: World) {
+    for task in 0..TASKS {
+        let finish = |world: &mut World, event: TaskEvent| {
+            let before = world.rows[task].clone();
+            let transition = task_transition(&before, &event, world.now_ms).unwrap();
+            assert!(world.capacity(task, &transition, false));
+            world.effects(task, &before, &transition);
+            world.rows[task] = transition.row;
+        };
+        finish(&mut world, TaskEvent::StopRequested { reason: StopReason::JobStopped });
+        let row = &world.rows[task];
+        if let Some(node) = row.charged_node() {
+            let life = Life { node, incarnation: row.incarnation };
+            finish(&mut world, TaskEvent::ReleaseConfirmed { life });
+        }
+        assert_eq!(world.rows[task].state, TaskState::Dead);
+    }
+    world.check();
+    assert!(world.taken.is_empty() && world.published.is_empty());
+    assert!(world.allocs.values().all(|alloc| alloc.used.is_zero() && alloc.tasks == 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn effects_add_up_and_a_stop_always_ends(acts in acts()) {
+        let mut world = World::new();
+        for act in acts {
+            world.act(act);
+        }
+        assert_stop_ends(world);
+    }
+}
+
+/// The random walk is worth something only if it gets everywhere.
+#[test]
+fn the_random_walk_reaches_every_state_and_every_effect() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut states = BTreeSet::new();
+    let (mut published, mut withdrawn, mut revived) = (0, 0, 0);
+    for _ in 0..200 {
+        let acts = acts().new_tree(&mut runner).unwrap().current();
+        let mut world = World::new();
+        for act in acts {
+            world.act(act);
+            states.extend(world.rows.iter().map(|row| row.state));
+            published += world.published.len();
+        }
+        withdrawn += world.withdrawn.len();
+        revived += world.revived;
+    }
+    assert_eq!(states, BTreeSet::from(TaskState::ALL));
+    assert!(published > 0 && withdrawn > 0 && revived > 0, "{published} {withdrawn} {revived}");
+}

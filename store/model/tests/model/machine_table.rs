@@ -1,0 +1,245 @@
+//! The whole table of the state machine: every state with every event, as a golden file that people read.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use borough_model::job::JobKind;
+use borough_model::task::machine::task_row_check;
+use borough_model::task::{
+    CapacityEffect, Effects, EndReason, EndpointEffect, Health, OwnerEffect, StopReason, TaskEvent, TaskRow,
+    TaskState, Transition, TransitionRefused, task_transition,
+};
+use expect_test::expect_file;
+
+use crate::sample::{
+    NODE, NOW, STARTED, exit, exited, life, placed, placement, row_after, row_from, rules, running, started,
+    stop,
+};
+
+fn rows() -> Vec<(&'static str, TaskRow)> {
+    let lost = TaskEvent::NodeDeclaredLost { node: NODE };
+    let batch_zero = exited(1, 0, false, JobKind::Batch);
+    let crash = exited(1, 1, false, JobKind::Service);
+    let gone = TaskEvent::ReleaseConfirmed { life: life(1) };
+    vec![
+        ("pending, never placed", row_after(&[])),
+        ("pending, in back-off", row_from(running(Health::Healthy), &[exited(1, 1, true, JobKind::Service)])),
+        ("held", row_after(&[TaskEvent::Hold(placement(1))])),
+        ("assigned", placed()),
+        ("starting", row_from(placed(), &[TaskEvent::AgentAccepted { life: life(1) }])),
+        ("running, health unknown", running(Health::Unknown)),
+        ("running, healthy", running(Health::Healthy)),
+        ("stopping, never started", row_from(placed(), &[stop(StopReason::Drained)])),
+        ("stopping, to be placed again", row_from(running(Health::Healthy), &[stop(StopReason::Restart)])),
+        ("stopping, job stopped", row_from(running(Health::Healthy), &[stop(StopReason::JobStopped)])),
+        ("stopping, job shrank", row_from(running(Health::Healthy), &[stop(StopReason::JobShrunk)])),
+        ("releasing, to be placed again", row_from(running(Health::Healthy), &[crash])),
+        ("releasing, succeeded", row_from(running(Health::Healthy), std::slice::from_ref(&batch_zero))),
+        ("lost, ran", row_from(running(Health::Healthy), std::slice::from_ref(&lost))),
+        (
+            "lost, was stopping",
+            row_from(running(Health::Healthy), &[stop(StopReason::Drained), lost.clone()]),
+        ),
+        ("lost, never started", row_from(placed(), &[lost])),
+        ("dead, succeeded", row_from(running(Health::Healthy), &[batch_zero, gone.clone()])),
+        ("dead, job shrank", row_from(running(Health::Healthy), &[stop(StopReason::JobShrunk), gone])),
+    ]
+}
+
+fn life_events(at: u64) -> Vec<(String, TaskEvent)> {
+    let one = life(at);
+    let started_event = |health| ("process_started", started(at, health));
+    let health = |health| TaskEvent::HealthChanged { life: one, health };
+    let oom = exit(EndReason::OutOfMemory, None);
+    let service = rules(JobKind::Service);
+    let other_process =
+        TaskEvent::ProcessStarted { life: one, pid: 43, started_ms: STARTED, health: Health::Unknown };
+    let returned = |process| TaskEvent::NodeReturned { life: one, process, health: Health::Healthy };
+    let start_failed =
+        TaskEvent::StartFailed { life: one, message: "no such file".to_owned(), rules: service };
+    let oom_released = TaskEvent::ProcessExited { life: one, exit: oom, released: true, rules: service };
+    let named = [
+        ("hold", TaskEvent::Hold(placement(at))),
+        ("place", TaskEvent::Place(placement(at))),
+        ("hold_confirmed", TaskEvent::HoldConfirmed { life: one }),
+        ("hold_expired", TaskEvent::HoldExpired { life: one }),
+        ("agent_accepted", TaskEvent::AgentAccepted { life: one }),
+        started_event(Health::Unknown),
+        started_event(Health::Healthy),
+        started_event(Health::Unhealthy),
+        ("process_started other pid", other_process),
+        ("health_changed unknown", health(Health::Unknown)),
+        ("health_changed healthy", health(Health::Healthy)),
+        ("health_changed unhealthy", health(Health::Unhealthy)),
+        ("process_exited 0, batch", exited(at, 0, false, JobKind::Batch)),
+        ("process_exited 0, batch, released", exited(at, 0, true, JobKind::Batch)),
+        ("process_exited 1, service", exited(at, 1, false, JobKind::Service)),
+        ("process_exited oom, service, released", oom_released),
+        ("start_failed", start_failed),
+        ("release_confirmed", TaskEvent::ReleaseConfirmed { life: one }),
+        ("node_returned with its process", returned(Some((42, STARTED)))),
+        ("node_returned without a process", returned(None)),
+    ];
+    named.into_iter().map(|(label, event)| (labelled(label, &event), event)).collect()
+}
+
+fn labelled(label: &str, event: &TaskEvent) -> String {
+    match event {
+        TaskEvent::ProcessStarted { health, pid: 42, .. } => format!("{label} {health:?}").to_lowercase(),
+        _ => label.to_owned(),
+    }
+}
+
+fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
+    let mut events = life_events(row.incarnation.0);
+    let next = row.incarnation.0 + 1;
+    events.push(("hold, next life".to_owned(), TaskEvent::Hold(placement(next))));
+    events.push(("place, next life".to_owned(), TaskEvent::Place(placement(next))));
+    events.push(("place, life after the next".to_owned(), TaskEvent::Place(placement(next + 1))));
+    events.extend(
+        StopReason::ALL.map(|reason| (format!("stop_requested {reason:?}").to_lowercase(), stop(reason))),
+    );
+    events.push(("node_declared_lost".to_owned(), TaskEvent::NodeDeclaredLost { node: NODE }));
+    events.push(("reschedule_lost".to_owned(), TaskEvent::RescheduleLost));
+    events.push(("job_grown".to_owned(), TaskEvent::JobGrown));
+    events
+}
+
+fn effects_text(effects: &Effects) -> String {
+    let mut parts = Vec::new();
+    match &effects.capacity {
+        CapacityEffect::Keep => {}
+        CapacityEffect::Take(_) => parts.push("take".to_owned()),
+        CapacityEffect::Release { ports_cool_until_ms: None, .. } => parts.push("release".to_owned()),
+        CapacityEffect::Release { ports_cool_until_ms: Some(until_ms), .. } => {
+            parts.push(format!("release (ports cool {} ms)", until_ms - NOW));
+        }
+    }
+    if effects.endpoint != EndpointEffect::Keep {
+        parts.push(format!("{:?}", effects.endpoint).to_lowercase());
+    }
+    if effects.owner != OwnerEffect::Keep {
+        parts.push(format!("charge {:?}", effects.owner).to_lowercase());
+    }
+    if let Some(end) = effects.ended {
+        parts.push(format!("count {end:?}").to_lowercase());
+    }
+    parts.join(", ")
+}
+
+fn result_text(before: &TaskRow, result: &Result<Transition, TransitionRefused>) -> String {
+    match result {
+        Ok(transition) if !transition.changed => "unchanged".to_owned(),
+        Ok(transition) => {
+            let row = &transition.row;
+            let mut text = format!("-> {:?}", row.state).to_lowercase();
+            if let (Some(stop), true) = (row.stop, row.stop != before.stop) {
+                write!(text, " stop={stop:?}").unwrap();
+            }
+            if let (Some(verdict), true) = (row.verdict, row.verdict != before.verdict) {
+                write!(text, " verdict={verdict:?}").unwrap();
+            }
+            if row.not_before_ms > NOW && row.not_before_ms != before.not_before_ms {
+                write!(text, " after {} ms", row.not_before_ms - NOW).unwrap();
+            }
+            let effects = effects_text(&transition.effects);
+            if effects.is_empty() { text } else { format!("{text:<42} {effects}") }
+        }
+        Err(TransitionRefused::Stale { .. }) => "refused: stale".to_owned(),
+        Err(TransitionRefused::UnknownLife { .. }) => "refused: unknown life".to_owned(),
+        Err(TransitionRefused::NodeReturnFirst) => "refused: node_returned first".to_owned(),
+        Err(TransitionRefused::Illegal { why, .. }) => format!("refused: illegal, {why}"),
+    }
+}
+
+#[test]
+fn every_state_with_every_event_is_as_the_golden_table_says() {
+    let mut table = String::from(
+        "Every state of a task with every event, at the row's own life. `unchanged`: the result is already there.\n",
+    );
+    for (label, row) in rows() {
+        writeln!(table, "\n{label}").unwrap();
+        for (event_label, event) in events(&row) {
+            let result = task_transition(&row, &event, NOW);
+            writeln!(table, "    {event_label:<38} {}", result_text(&row, &result)).unwrap();
+        }
+    }
+    expect_file!["golden/machine.txt"].assert_eq(&table);
+}
+
+/// Fails to compile when an event is added, so that nobody forgets the table.
+fn event_ordinal(event: &TaskEvent) -> usize {
+    match event {
+        TaskEvent::Hold(_) => 0,
+        TaskEvent::Place(_) => 1,
+        TaskEvent::HoldConfirmed { .. } => 2,
+        TaskEvent::HoldExpired { .. } => 3,
+        TaskEvent::AgentAccepted { .. } => 4,
+        TaskEvent::ProcessStarted { .. } => 5,
+        TaskEvent::HealthChanged { .. } => 6,
+        TaskEvent::StopRequested { .. } => 7,
+        TaskEvent::ProcessExited { .. } => 8,
+        TaskEvent::StartFailed { .. } => 9,
+        TaskEvent::ReleaseConfirmed { .. } => 10,
+        TaskEvent::NodeDeclaredLost { .. } => 11,
+        TaskEvent::NodeReturned { .. } => 12,
+        TaskEvent::RescheduleLost => 13,
+        TaskEvent::JobGrown => 14,
+    }
+}
+
+#[test]
+fn the_table_has_every_state_and_every_event() {
+    let states: BTreeSet<TaskState> = rows().iter().map(|(_, row)| row.state).collect();
+    assert_eq!(states, BTreeSet::from(TaskState::ALL));
+    for (label, row) in rows() {
+        let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
+        assert_eq!(seen, (0..15).collect(), "{label}");
+    }
+}
+
+#[test]
+fn every_row_of_the_table_and_all_that_follow_keep_the_invariants() {
+    for (label, row) in rows() {
+        task_row_check(&row).unwrap_or_else(|broken| panic!("{label}: {broken}"));
+        for (event_label, event) in events(&row) {
+            let Ok(transition) = task_transition(&row, &event, NOW) else { continue };
+            task_row_check(&transition.row)
+                .unwrap_or_else(|broken| panic!("{label}, {event_label}: {broken}"));
+        }
+    }
+}
+
+#[test]
+fn an_older_life_is_always_stale_and_a_later_one_always_unknown() {
+    for (label, row) in rows() {
+        let own = row.incarnation.0;
+        let spoken =
+            |at: u64| life_events(at).into_iter().filter(|(name, _)| !["hold", "place"].contains(&&**name));
+        for (event_label, event) in spoken(own + 1) {
+            let result = task_transition(&row, &event, NOW);
+            let unknown = matches!(result, Err(TransitionRefused::UnknownLife { .. }));
+            assert!(unknown, "{label}, {event_label}: {result:?}");
+        }
+        for (event_label, event) in own.checked_sub(1).into_iter().flat_map(spoken) {
+            let result = task_transition(&row, &event, NOW);
+            let stale = matches!(result, Err(TransitionRefused::Stale { .. }));
+            assert!(stale, "{label}, {event_label}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_life_on_another_node_is_unknown() {
+    let elsewhere = borough_model::task::Life { node: borough_model::NodeId(8), ..life(1) };
+    let event = TaskEvent::AgentAccepted { life: elsewhere };
+    let result = task_transition(&placed(), &event, NOW);
+    assert!(matches!(result, Err(TransitionRefused::UnknownLife { .. })), "{result:?}");
+}
+
+#[test]
+fn a_node_is_not_lost_for_a_task_that_has_moved_on() {
+    let event = TaskEvent::NodeDeclaredLost { node: borough_model::NodeId(8) };
+    let result = task_transition(&placed(), &event, NOW);
+    assert!(matches!(result, Err(TransitionRefused::Stale { .. })), "{result:?}");
+}

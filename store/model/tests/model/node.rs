@@ -1,0 +1,239 @@
+//! What is committed on a node, which ports are given, a node's life, and which delta is the newer.
+
+use std::collections::BTreeMap;
+
+use borough_model::id::{JobId, NodeId, TaskId};
+use borough_model::job::PortSpec;
+use borough_model::journal::{Delta, DeltaKey, delta_supersedes};
+use borough_model::node::{
+    NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
+    PortsShort, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_release, node_alloc_retake,
+    node_attribute, node_free, node_new, node_open, node_transition, ports_pick,
+};
+use borough_model::resource::Resources;
+use borough_model::task::{Health, TaskRow};
+use proptest::prelude::*;
+
+use crate::sample::{NOW, name, running};
+
+fn facts() -> NodeFacts {
+    NodeFacts {
+        capacity: Resources { cpu_millis: 1000, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_003,
+        attributes: BTreeMap::from([("rack".to_owned(), "r1".to_owned())]),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+    }
+}
+
+fn ready() -> NodeRow {
+    let row = node_new(NodeId(7), name("alpha"), facts(), NOW);
+    node_transition(&row, &NodeEvent::Reported { lost_tasks: 0, stale_lives: 0 }, NOW).row
+}
+
+fn cpu(cpu_millis: u64) -> Resources {
+    Resources { cpu_millis, ..Resources::default() }
+}
+
+fn add(alloc: &NodeAlloc, cpu_millis: u64, ports: &[u16]) -> Result<NodeAlloc, NodeAllocError> {
+    node_alloc_add(alloc, &facts().capacity, &cpu(cpu_millis), ports, NOW)
+}
+
+fn open_ports(names: &[&str]) -> Vec<PortSpec> {
+    names.iter().map(|each| PortSpec { name: name(each), number: None }).collect()
+}
+
+#[test]
+fn what_is_added_is_used_and_what_does_not_fit_is_refused_with_the_shortfall() {
+    let alloc = add(&NodeAlloc::default(), 700, &[20_001]).unwrap();
+    assert_eq!((alloc.epoch, alloc.tasks, alloc.used.cpu_millis), (1, 1, 700));
+    assert_eq!(node_free(&facts().capacity, &alloc).cpu_millis, 300);
+    let refused = add(&alloc, 301, &[]).unwrap_err();
+    assert_eq!(refused.to_string(), "it does not fit: cpu: 301m needed, 300m free");
+    assert_eq!(add(&alloc, 1, &[20_001]), Err(NodeAllocError::PortInUse { port: 20_001 }));
+}
+
+#[test]
+fn a_released_port_cools_down_before_it_is_given_again() {
+    let alloc = add(&NodeAlloc::default(), 700, &[20_001]).unwrap();
+    let until_ms = NOW + 50;
+    let released = node_alloc_release(&alloc, &cpu(700), &[20_001], Some(until_ms)).unwrap();
+    assert!(released.used.is_zero() && released.tasks == 0 && released.epoch == 2);
+    assert_eq!(add(&released, 1, &[20_001]), Err(NodeAllocError::PortCooling { port: 20_001, until_ms }));
+    let later = node_alloc_add(&released, &facts().capacity, &cpu(1), &[20_001], until_ms).unwrap();
+    assert!(later.ports.contains(&20_001) && later.ports_cooling.is_empty());
+    assert_eq!(node_alloc_cooled(&released, until_ms - 1).ports_cooling.len(), 1);
+    let unused = node_alloc_release(&alloc, &cpu(700), &[20_001], None).unwrap();
+    assert!(add(&unused, 1, &[20_001]).is_ok());
+}
+
+#[test]
+fn a_returning_share_is_counted_whether_it_fits_or_not() {
+    let alloc = add(&NodeAlloc::default(), 700, &[20_001]).unwrap();
+    let lost = node_alloc_release(&alloc, &cpu(700), &[20_001], Some(NOW + 50)).unwrap();
+    let back = node_alloc_retake(&lost, &cpu(1700), &[20_001], NOW).unwrap();
+    assert!(back.ports_cooling.is_empty() && back.ports.contains(&20_001));
+    assert!(matches!(node_alloc_check(&ready(), &back), Err(NodeAllocBroken::OverCapacity { .. })));
+    assert!(node_free(&facts().capacity, &back).cpu_millis == 0);
+}
+
+#[test]
+fn giving_back_what_was_never_taken_is_refused() {
+    let alloc = add(&NodeAlloc::default(), 700, &[20_001]).unwrap();
+    let release = |cpu_millis, port| node_alloc_release(&alloc, &cpu(cpu_millis), &[port], None);
+    assert!(matches!(release(701, 20_001), Err(NodeAllocError::NotHeld { .. })));
+    assert_eq!(release(700, 20_002), Err(NodeAllocError::NotKnown { port: Some(20_002) }));
+    let none = node_alloc_release(&NodeAlloc::default(), &cpu(0), &[], None);
+    assert_eq!(none, Err(NodeAllocError::NotKnown { port: None }));
+}
+
+#[test]
+fn broken_commitments_are_found() {
+    let row = ready();
+    assert_eq!(node_alloc_check(&row, &NodeAlloc::default()), Ok(()));
+    let nobody = NodeAlloc { used: cpu(1), ..NodeAlloc::default() };
+    assert_eq!(node_alloc_check(&row, &nobody), Err(NodeAllocBroken::UsedByNobody));
+    let twice =
+        NodeAlloc { tasks: 1, ports: [1].into(), ports_cooling: [(1, 5)].into(), ..NodeAlloc::default() };
+    assert_eq!(node_alloc_check(&row, &twice), Err(NodeAllocBroken::PortTwice { port: 1 }));
+}
+
+#[test]
+fn ports_are_picked_from_the_seed_round_the_range() {
+    let row = ready();
+    let pick = |alloc: &NodeAlloc, names: &[&str], seed| {
+        let picked = ports_pick(&row, alloc, &open_ports(names), seed, NOW)?;
+        Ok(picked.into_iter().map(|port| port.number).collect::<Vec<_>>())
+    };
+    let free = NodeAlloc::default();
+    assert_eq!(pick(&free, &["a", "b"], 3), Ok(vec![20_003, 20_000]));
+    assert_eq!(pick(&free, &["a", "b"], 7), Ok(vec![20_003, 20_000]));
+    let busy = NodeAlloc {
+        ports: [20_003].into(),
+        ports_cooling: [(20_000, NOW + 1), (20_001, NOW)].into(),
+        ..NodeAlloc::default()
+    };
+    assert_eq!(pick(&busy, &["a", "b"], 3), Ok(vec![20_001, 20_002]));
+    let short = PortsShort::RangeFull { wanted: 3, free: 2, first: 20_000, last: 20_003 };
+    assert_eq!(pick(&busy, &["a", "b", "c"], 3), Err(short));
+}
+
+#[test]
+fn fixed_ports_are_given_as_they_are_and_never_twice() {
+    let row = ready();
+    let mut wanted = open_ports(&["a", "b", "c"]);
+    wanted[1].number = Some(20_000);
+    let numbers = |alloc: &NodeAlloc| {
+        let picked = ports_pick(&row, alloc, &wanted, 0, NOW)?;
+        Ok(picked.into_iter().map(|port| (port.name.to_string(), port.number)).collect::<Vec<_>>())
+    };
+    let named = |name: &str, number| (name.to_owned(), number);
+    let free = numbers(&NodeAlloc::default());
+    assert_eq!(free, Ok(vec![named("a", 20_001), named("b", 20_000), named("c", 20_002)]));
+    let used = NodeAlloc { ports: [20_000].into(), ..NodeAlloc::default() };
+    assert_eq!(numbers(&used), Err(PortsShort::FixedTaken { port: 20_000 }));
+    let cooling = NodeAlloc { ports_cooling: [(20_000, NOW + 1)].into(), ..NodeAlloc::default() };
+    assert_eq!(numbers(&cooling), Err(PortsShort::FixedTaken { port: 20_000 }));
+}
+
+#[test]
+fn an_empty_or_reversed_range_gives_nothing() {
+    let row = NodeRow { port_first: 5, port_last: 4, ..ready() };
+    let picked = ports_pick(&row, &NodeAlloc::default(), &open_ports(&["a"]), 9, NOW);
+    assert!(matches!(picked, Err(PortsShort::RangeFull { free: 0, .. })));
+    assert_eq!(ports_pick(&row, &NodeAlloc::default(), &[], 9, NOW), Ok(vec![]));
+    let whole = NodeRow { port_first: 0, port_last: u16::MAX, ..ready() };
+    assert!(ports_pick(&whole, &NodeAlloc::default(), &open_ports(&["a"]), u64::MAX, NOW).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn picked_ports_can_always_be_added(
+        used in prop::collection::btree_set(20_000u16..20_010, 0..10),
+        cooling in prop::collection::btree_map(20_000u16..20_010, NOW - 5..NOW + 5, 0..10),
+        fixed in prop::option::of(19_998u16..20_012),
+        open in 0usize..4,
+        seed in any::<u64>(),
+    ) {
+        let row = NodeRow { port_last: 20_009, ..ready() };
+        let tasks = u32::from(!used.is_empty());
+        let alloc = NodeAlloc { ports: used, ports_cooling: cooling, tasks, ..NodeAlloc::default() };
+        let mut wanted = open_ports(&["a", "b", "c", "d"][..open]);
+        wanted.extend(fixed.map(|number| PortSpec { name: name("z"), number: Some(number) }));
+        if let Ok(picked) = ports_pick(&row, &alloc, &wanted, seed, NOW) {
+            let numbers: Vec<u16> = picked.iter().map(|port| port.number).collect();
+            prop_assert_eq!(numbers.len(), wanted.len());
+            prop_assert!(node_alloc_add(&alloc, &row.capacity, &cpu(1), &numbers, NOW).is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_new_node_takes_tasks_once_it_has_reported() {
+    let row = node_new(NodeId(7), name("alpha"), facts(), NOW);
+    assert_eq!(node_open(&row), Err(NodeClosed::Recovering));
+    assert_eq!(node_open(&ready()), Ok(()));
+    assert_eq!(ready().revision, 2);
+}
+
+#[test]
+fn a_lost_node_is_ready_only_when_nothing_old_is_left() {
+    let step = |row: &NodeRow, event| node_transition(row, &event, NOW).row;
+    let lost = step(&ready(), NodeEvent::DeclaredLost);
+    assert_eq!(node_open(&lost), Err(NodeClosed::Lost));
+    let reported = |lost_tasks, stale_lives| NodeEvent::Reported { lost_tasks, stale_lives };
+    assert_eq!(step(&lost, reported(0, 0)).state, NodeState::Lost);
+    let back = step(&lost, NodeEvent::Registered(Box::new(facts())));
+    assert_eq!(back.state, NodeState::Recovering);
+    assert_eq!(step(&back, reported(1, 0)).state, NodeState::Recovering);
+    assert_eq!(step(&back, reported(0, 1)).state, NodeState::Recovering);
+    assert_eq!(step(&back, reported(0, 0)).state, NodeState::Ready);
+}
+
+#[test]
+fn operators_close_and_open_a_node_and_repeats_change_nothing() {
+    let row = ready();
+    let step = |row: &NodeRow, event| node_transition(row, &event, NOW);
+    let cordoned = step(&row, NodeEvent::Cordon).row;
+    assert_eq!(node_open(&cordoned), Err(NodeClosed::Cordoned));
+    assert!(!step(&cordoned, NodeEvent::Cordon).changed);
+    let draining = step(&cordoned, NodeEvent::Drain).row;
+    assert_eq!(node_open(&draining), Err(NodeClosed::Draining));
+    assert_eq!(node_open(&step(&draining, NodeEvent::Uncordon).row), Ok(()));
+    assert!(!step(&row, NodeEvent::Registered(Box::new(facts()))).changed);
+    let rebooted = NodeFacts { boot_id: "boot-2".to_owned(), ..facts() };
+    let transition = step(&row, NodeEvent::Registered(Box::new(rebooted)));
+    assert!(transition.changed && transition.rebooted && transition.row.state == NodeState::Ready);
+}
+
+#[test]
+fn labels_go_before_attributes() {
+    let labels = BTreeMap::from([("rack".to_owned(), "r9".to_owned())]);
+    let row = ready();
+    assert_eq!(node_attribute(&row, "rack"), Some("r1"));
+    let row = node_transition(&row, &NodeEvent::LabelsSet(labels), NOW).row;
+    assert_eq!(node_attribute(&row, "rack"), Some("r9"));
+    assert_eq!(node_attribute(&row, "node.name"), Some("alpha"));
+    assert_eq!(node_attribute(&row, "zone"), None);
+}
+
+#[test]
+fn a_later_revision_of_the_same_row_supersedes_and_nothing_else_does() {
+    let task = |revision| Delta::Task { row: TaskRow { revision, ..running(Health::Healthy) } };
+    let removed = |revision| Delta::TaskRemoved { task: TaskId { job: JobId(1), index: 0 }, revision };
+    assert!(delta_supersedes(&task(1), &task(2)) && !delta_supersedes(&task(2), &task(1)));
+    assert!(!delta_supersedes(&task(2), &task(2)));
+    assert!(delta_supersedes(&task(1), &removed(2)) && !delta_supersedes(&removed(2), &task(1)));
+    let other = Delta::TaskRemoved { task: TaskId { job: JobId(1), index: 1 }, revision: 9 };
+    assert!(!delta_supersedes(&task(1), &other));
+    let node = |revision| Delta::Node { row: NodeRow { revision, ..ready() } };
+    let alloc =
+        |epoch| Delta::NodeAlloc { node: NodeId(7), alloc: NodeAlloc { epoch, ..NodeAlloc::default() } };
+    assert!(!delta_supersedes(&node(1), &alloc(5)) && delta_supersedes(&alloc(4), &alloc(5)));
+    assert!(delta_supersedes(&node(5), &Delta::NodeRemoved { node: NodeId(7) }));
+    assert!(!delta_supersedes(&Delta::NodeRemoved { node: NodeId(7) }, &node(6)));
+    assert_eq!(alloc(5).key(), DeltaKey::NodeAlloc(NodeId(7)));
+    assert!(removed(1).is_removal() && !task(1).is_removal());
+}

@@ -1,0 +1,160 @@
+//! What follows an exit, how long it pauses, and when the steps of a stop are due.
+
+use borough_model::id::NodeId;
+use borough_model::job::{JobKind, RestartMode, RestartSpec};
+use borough_model::task::machine::{
+    RestartDecision, StopTimeline, node_avoided, restart_decide, restart_pause_ms, stop_timeline,
+};
+use borough_model::task::{EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, Verdict};
+use proptest::prelude::*;
+
+use crate::sample::{NODE, NOW, STARTED, exit, life, placement, row_from, rules, running, spec};
+
+fn mode(kind: JobKind, mode: RestartMode) -> TaskRules {
+    TaskRules { kind, restart: RestartSpec { mode, ..RestartSpec::for_kind(kind) } }
+}
+
+fn verdict(rules: &TaskRules, stop: Option<StopReason>, exit: &Exit) -> Verdict {
+    let row = TaskRow { stop, ..running(Health::Healthy) };
+    restart_decide(rules, &row, exit, NOW).verdict
+}
+
+#[test]
+fn modes_and_kinds_decide_what_follows_an_exit_by_itself() {
+    use RestartMode::{Always, Never, OnFailure};
+    use Verdict::{Again, Failed, Succeeded};
+    let done = exit(EndReason::Exited, Some(0));
+    let failed = exit(EndReason::Exited, Some(3));
+    let table = [
+        (JobKind::Service, Always, Again, Again),
+        (JobKind::Service, OnFailure, Succeeded, Again),
+        (JobKind::Service, Never, Succeeded, Failed),
+        (JobKind::Batch, Always, Succeeded, Again),
+        (JobKind::Batch, OnFailure, Succeeded, Again),
+        (JobKind::Batch, Never, Succeeded, Failed),
+    ];
+    for (kind, restart, after_zero, after_failure) in table {
+        let rules = mode(kind, restart);
+        assert_eq!(verdict(&rules, None, &done), after_zero, "{kind:?} {restart:?}");
+        assert_eq!(verdict(&rules, None, &failed), after_failure, "{kind:?} {restart:?}");
+        for reason in [EndReason::Signaled, EndReason::OutOfMemory, EndReason::StartFailed] {
+            assert_eq!(
+                verdict(&rules, None, &exit(reason, None)),
+                after_failure,
+                "{kind:?} {restart:?} {reason:?}"
+            );
+        }
+        for reason in [EndReason::NodeRebooted, EndReason::NodeLost] {
+            assert_eq!(verdict(&rules, None, &exit(reason, None)), Again, "{kind:?} {restart:?} {reason:?}");
+        }
+    }
+}
+
+#[test]
+fn the_reason_of_a_stop_decides_what_follows_it() {
+    let stopped = exit(EndReason::Stopped, Some(0));
+    for rules in [rules(JobKind::Service), rules(JobKind::Batch)] {
+        for reason in StopReason::ALL {
+            let expected = if reason.is_final() { Verdict::Stopped } else { Verdict::Again };
+            assert_eq!(verdict(&rules, Some(reason), &stopped), expected, "{reason:?}");
+        }
+    }
+    let never = mode(JobKind::Service, RestartMode::Never);
+    assert_eq!(verdict(&never, Some(StopReason::Unhealthy), &stopped), Verdict::Failed);
+    assert_eq!(verdict(&never, Some(StopReason::Preempted), &stopped), Verdict::Again);
+}
+
+#[test]
+fn a_batch_task_that_finishes_before_its_stop_reaches_it_has_succeeded() {
+    let done = exit(EndReason::Exited, Some(0));
+    assert_eq!(verdict(&rules(JobKind::Batch), Some(StopReason::Preempted), &done), Verdict::Succeeded);
+    assert_eq!(verdict(&rules(JobKind::Service), Some(StopReason::JobStopped), &done), Verdict::Stopped);
+}
+
+#[test]
+fn pauses_double_up_to_the_longest_and_attempts_run_out() {
+    let batch = rules(JobKind::Batch);
+    let pauses: Vec<u64> = (0..=10).map(|failures| restart_pause_ms(&batch, failures)).collect();
+    assert_eq!(pauses, [500, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]);
+    let failed = exit(EndReason::Exited, Some(1));
+    let after = |failures| {
+        let row = TaskRow { failures, ..running(Health::Healthy) };
+        restart_decide(&batch, &row, &failed, NOW)
+    };
+    let again = |failures, pause_ms| RestartDecision {
+        verdict: Verdict::Again,
+        crashed: true,
+        failures,
+        not_before_ms: NOW + pause_ms,
+    };
+    assert_eq!([after(0), after(1), after(2)], [again(1, 500), again(2, 1000), again(3, 2000)]);
+    assert_eq!((after(3).verdict, after(3).not_before_ms), (Verdict::Failed, 0));
+}
+
+#[test]
+fn a_long_life_makes_the_next_failure_the_first() {
+    let service = rules(JobKind::Service);
+    let row = TaskRow { failures: 9, started_ms: Some(STARTED), ..running(Health::Healthy) };
+    let at = |lasted_ms: i64| Exit { at_ms: STARTED + lasted_ms, ..exit(EndReason::Signaled, None) };
+    assert_eq!(restart_decide(&service, &row, &at(119_999), NOW).failures, 10);
+    assert_eq!(restart_decide(&service, &row, &at(120_000), NOW).failures, 1);
+    assert_eq!(restart_decide(&service, &row, &at(-5), NOW).failures, 10);
+    let never_started = TaskRow { started_ms: None, ..row };
+    let no_reset = TaskRules { restart: RestartSpec { reset_after_ms: 0, ..service.restart }, ..service };
+    assert_eq!(restart_decide(&no_reset, &never_started, &at(0), NOW).failures, 10);
+}
+
+#[test]
+fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
+    let crash = |incarnation: u64| TaskEvent::StartFailed {
+        life: life(incarnation),
+        message: "no such file".to_owned(),
+        rules: rules(JobKind::Service),
+    };
+    let place = |incarnation: u64| TaskEvent::Place(placement(incarnation));
+    let once = row_from(crate::sample::placed(), &[crash(1)]);
+    assert_eq!((node_avoided(&once), once.crashed_on), (None, Some(NODE)));
+    let twice = row_from(once.clone(), &[place(2), crash(2)]);
+    assert_eq!(node_avoided(&twice), Some(NODE));
+    let drained = TaskEvent::StopRequested { reason: StopReason::Drained };
+    let gone = TaskEvent::ReleaseConfirmed { life: life(2) };
+    assert_eq!(node_avoided(&row_from(once.clone(), &[place(2), drained, gone])), None);
+    let elsewhere = TaskRow { crashed_on: Some(NodeId(99)), crashes_there: 5, ..once };
+    let row = row_from(elsewhere, &[place(2), crash(2)]);
+    assert_eq!((row.crashed_on, row.crashes_there), (Some(NODE), 1));
+}
+
+#[test]
+fn a_stop_withdraws_then_drains_then_terminates_then_kills() {
+    let mut spec = spec(JobKind::Service);
+    spec.drain_delay_ms = 3_000;
+    spec.task.grace_ms = 700;
+    let published = StopTimeline { withdraw_at_ms: NOW, term_at_ms: NOW + 3_000, kill_at_ms: NOW + 3_700 };
+    assert_eq!(stop_timeline(&spec, true, NOW), published);
+    let private = StopTimeline { withdraw_at_ms: NOW, term_at_ms: NOW, kill_at_ms: NOW + 700 };
+    assert_eq!(stop_timeline(&spec, false, NOW), private);
+}
+
+proptest! {
+    #[test]
+    fn no_numbers_overflow_and_pauses_never_shrink(
+        initial in any::<u64>(), longest in any::<u64>(), reset in any::<u64>(), failures in any::<u32>(),
+        started in any::<i64>(), ended in any::<i64>(), now in any::<i64>(), drain in any::<u64>(), grace in any::<u64>(),
+    ) {
+        let service = rules(JobKind::Service);
+        let restart = RestartSpec {
+            backoff_initial_ms: initial, backoff_max_ms: longest, reset_after_ms: reset, ..service.restart
+        };
+        let rules = TaskRules { restart, ..service };
+        prop_assert!(restart_pause_ms(&rules, failures) <= longest);
+        prop_assert!(restart_pause_ms(&rules, failures) <= restart_pause_ms(&rules, failures.saturating_add(1)));
+        let row = TaskRow { failures, started_ms: Some(started), ..running(Health::Healthy) };
+        let exit = Exit { at_ms: ended, ..exit(EndReason::Signaled, None) };
+        restart_decide(&rules, &row, &exit, now);
+        let mut spec = spec(JobKind::Service);
+        spec.drain_delay_ms = drain;
+        spec.task.grace_ms = grace;
+        let timeline = stop_timeline(&spec, true, now);
+        prop_assert!(timeline.withdraw_at_ms <= timeline.term_at_ms && timeline.term_at_ms <= timeline.kill_at_ms);
+    }
+}

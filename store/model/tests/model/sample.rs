@@ -1,0 +1,85 @@
+//! Rows, events and specs the tests begin with.
+
+use borough_model::id::{Incarnation, JobId, Name, NodeId, TaskId};
+use borough_model::job::{JobKind, JobSpec};
+use borough_model::resource::Resources;
+use borough_model::task::{
+    EndReason, Exit, Health, Life, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskRules,
+    task_transition,
+};
+
+pub const NOW: i64 = 1_000_000;
+pub const NODE: NodeId = NodeId(7);
+pub const STARTED: i64 = NOW - 500;
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub fn spec(kind: JobKind) -> JobSpec {
+    JobSpec::defaults(name("ada"), name("web"), kind, vec!["/bin/serve".to_owned()])
+}
+
+pub fn rules(kind: JobKind) -> TaskRules {
+    TaskRules::from(&spec(kind))
+}
+
+pub fn life(incarnation: u64) -> Life {
+    Life { node: NODE, incarnation: Incarnation(incarnation) }
+}
+
+pub fn placement(incarnation: u64) -> Placement {
+    Placement {
+        node: NODE,
+        incarnation: Incarnation(incarnation),
+        ports: vec![PortAssignment { name: name("http"), number: 20_001 }],
+        resources: Resources { cpu_millis: 500, memory_bytes: 64 << 20, ..Resources::default() },
+        spec_version: 1,
+        unit: None,
+    }
+}
+
+pub fn exit(reason: EndReason, code: Option<i32>) -> Exit {
+    Exit {
+        reason,
+        code,
+        signal: None,
+        message: String::new(),
+        at_ms: NOW,
+        incarnation: Incarnation(0),
+        node: None,
+    }
+}
+
+pub fn exited(incarnation: u64, code: i32, released: bool, kind: JobKind) -> TaskEvent {
+    let exit = exit(EndReason::Exited, Some(code));
+    TaskEvent::ProcessExited { life: life(incarnation), exit, released, rules: rules(kind) }
+}
+
+pub fn started(incarnation: u64, health: Health) -> TaskEvent {
+    TaskEvent::ProcessStarted { life: life(incarnation), pid: 42, started_ms: STARTED, health }
+}
+
+pub fn stop(reason: StopReason) -> TaskEvent {
+    TaskEvent::StopRequested { reason }
+}
+
+/// The row after these events.
+pub fn row_after(events: &[TaskEvent]) -> TaskRow {
+    row_from(TaskRow::never_placed(TaskId { job: JobId(1), index: 0 }), events)
+}
+
+pub fn row_from(row: TaskRow, events: &[TaskEvent]) -> TaskRow {
+    events.iter().fold(row, |row, event| match task_transition(&row, event, NOW) {
+        Ok(transition) => transition.row,
+        Err(refused) => panic!("{} refused: {refused}", event.name()),
+    })
+}
+
+pub fn placed() -> TaskRow {
+    row_after(&[TaskEvent::Place(placement(1))])
+}
+
+pub fn running(health: Health) -> TaskRow {
+    row_from(placed(), &[TaskEvent::AgentAccepted { life: life(1) }, started(1, health)])
+}
