@@ -1,0 +1,91 @@
+//! How long something has been silent, by the observer's own clock: for leases and for nodes.
+//!
+//! Only time counts in which the observer itself could have heard: the time between two reads of the store that both
+//! worked and lie close together. After an outage, or a pause of the observer, nothing looks dead that is not; and an
+//! observer that has just started waits a full tolerance.
+
+use std::time::Duration;
+
+/// The silence of one thing.
+#[derive(Clone, Debug)]
+pub struct Silence<T> {
+    last: Option<(T, Duration)>,
+    silent: Duration,
+}
+
+impl<T> Default for Silence<T> {
+    fn default() -> Self {
+        Self { last: None, silent: Duration::ZERO }
+    }
+}
+
+impl<T: PartialEq> Silence<T> {
+    /// Takes what was read at `now` (monotonic), and answers for how long it has been the same.
+    ///
+    /// `gap_max` is the longest time between two reads that still counts in full; a longer one counts for nothing,
+    /// since the observer was cut off itself for some of it. Use about three of the intervals at which it reads.
+    pub fn observe(&mut self, now: Duration, seen: T, gap_max: Duration) -> Duration {
+        match &self.last {
+            Some((last, at)) if *last == seen => {
+                let gap = now.saturating_sub(*at);
+                if gap <= gap_max {
+                    self.silent = self.silent.saturating_add(gap);
+                }
+            }
+            _ => self.silent = Duration::ZERO,
+        }
+        self.last = Some((seen, now));
+        self.silent
+    }
+
+    /// What was read last, where anything was.
+    pub fn last(&self) -> Option<&T> {
+        self.last.as_ref().map(|(seen, _)| seen)
+    }
+
+    /// For how long it was the same when it was last read.
+    pub fn silent(&self) -> Duration {
+        self.silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GAP: Duration = Duration::from_secs(3);
+
+    #[test]
+    fn an_outage_of_the_observer_counts_for_nothing() {
+        let mut silence = Silence::default();
+        let at = Duration::from_secs;
+        assert_eq!(silence.observe(at(100), 1, GAP), at(0), "just started");
+        assert_eq!(silence.observe(at(102), 1, GAP), at(2));
+        assert_eq!(silence.observe(at(202), 1, GAP), at(2), "cut off for long");
+        assert_eq!(silence.observe(at(204), 1, GAP), at(4));
+        assert_eq!(silence.observe(at(205), 2, GAP), at(0), "a beat");
+        assert_eq!(silence.observe(at(206), 2, GAP), at(1));
+    }
+
+    proptest! {
+        /// Never more than the time since the beat was first read, and never more than the observed time.
+        #[test]
+        fn silence_is_never_more_than_what_was_observed(steps in prop::collection::vec((0..6_u64, any::<bool>()), 1..40)) {
+            let mut silence = Silence::default();
+            let (mut now, mut beat, mut heard_at, mut counted) = (0, 0, 0, 0);
+            for (step, beats) in steps {
+                now += step;
+                if beats {
+                    beat += 1;
+                    (heard_at, counted) = (now, 0);
+                } else if step <= 3 {
+                    counted += step;
+                }
+                let silent = silence.observe(Duration::from_secs(now), beat, GAP).as_secs();
+                prop_assert!(silent <= now - heard_at);
+                prop_assert!(silent <= counted);
+            }
+        }
+    }
+}

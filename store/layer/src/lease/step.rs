@@ -1,0 +1,132 @@
+//! Steps of transactions on a lease.
+
+use borough_kv::Transaction;
+
+use super::decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
+use super::{LeaseBeat, LeaseRow};
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey, Prefix, RangeOptions};
+
+/// A lease that its holder believes to hold. Only a transaction that guards on it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    /// What for.
+    pub role: String,
+    /// Which share of it.
+    pub shard: u32,
+    /// Who.
+    pub holder: String,
+    /// The fencing token: carried by every effect outside the store.
+    pub epoch: u64,
+}
+
+impl HeldLease {
+    fn key(&self) -> LeaseKey {
+        LeaseKey { role: self.role.clone(), shard: self.shard }
+    }
+
+    fn beat_key(&self) -> LeaseBeatKey {
+        LeaseBeatKey { role: self.role.clone(), shard: self.shard }
+    }
+}
+
+/// What an attempt to acquire came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseAcquired {
+    /// It is the claimant's, now or already.
+    Held(HeldLease),
+    /// It is another's: go on observing this state.
+    Taken(LeaseState),
+}
+
+/// Both rows of a lease, without conflicts: for observers.
+pub async fn lease_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    role: &str,
+    shard: u32,
+) -> StoreResult<LeaseState> {
+    let row = keys::read_snapshot(tx, space, &LeaseKey { role: role.to_owned(), shard }).await?;
+    let beat = keys::read_snapshot(tx, space, &LeaseBeatKey { role: role.to_owned(), shard }).await?;
+    Ok(LeaseState { row: row.unwrap_or_default(), beat: beat.unwrap_or_default() })
+}
+
+/// All leases of a role by shard, without conflicts.
+pub async fn lease_list(
+    tx: &Transaction,
+    space: &CellSpace,
+    role: &str,
+) -> StoreResult<Vec<(u32, LeaseState)>> {
+    let role = role.to_owned();
+    let rows = keys::range::<LeaseKey>(tx, space, &Prefix::of(&role), RangeOptions::snapshot()).await?;
+    let beats = keys::range::<LeaseBeatKey>(tx, space, &Prefix::of(&role), RangeOptions::snapshot()).await?;
+    let beat_of = |shard| beats.iter().find(|(key, _)| key.shard == shard).map(|(_, beat)| *beat);
+    let state = |(key, row): (LeaseKey, LeaseRow)| {
+        (key.shard, LeaseState { row, beat: beat_of(key.shard).unwrap_or_default() })
+    };
+    Ok(rows.into_iter().map(state).collect())
+}
+
+/// Takes the lease where it is free. Both rows are read with conflicts: of two claimants one wins, and a renewal that
+/// commits first voids a takeover. Repeating an acquisition that has worked gives the same lease.
+pub async fn lease_acquire(
+    tx: &Transaction,
+    space: &CellSpace,
+    claim: &LeaseClaim,
+) -> StoreResult<LeaseAcquired> {
+    let mut held =
+        HeldLease { role: claim.role.clone(), shard: claim.shard, holder: claim.holder.clone(), epoch: 0 };
+    let row = keys::read(tx, space, &held.key()).await?.unwrap_or_default();
+    let beat = keys::read(tx, space, &held.beat_key()).await?.unwrap_or_default();
+    let stored = LeaseState { row, beat };
+    match lease_claim_decide(&stored, claim) {
+        LeaseDecision::Held => return Ok(LeaseAcquired::Taken(stored)),
+        LeaseDecision::Mine => held.epoch = stored.row.epoch,
+        LeaseDecision::Take(row) => {
+            held.epoch = row.epoch;
+            keys::write(tx, space, &held.key(), &row)?;
+            keys::write(tx, space, &held.beat_key(), &LeaseBeat { epoch: row.epoch, beat: 0 })?;
+        }
+    }
+    Ok(LeaseAcquired::Held(held))
+}
+
+/// Beats: `beat` counts the holder's renewals and differs from the last. Refused where the lease was taken over.
+pub async fn lease_renew(
+    tx: &Transaction,
+    space: &CellSpace,
+    held: &HeldLease,
+    beat: u64,
+) -> StoreResult<()> {
+    lease_check(tx, space, held).await?;
+    keys::write(tx, space, &held.beat_key(), &LeaseBeat { epoch: held.epoch, beat })
+}
+
+/// Gives the lease up, so that the next claimant need not wait. One that was taken over is left alone.
+pub async fn lease_release(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
+    let row = keys::read(tx, space, &held.key()).await?.unwrap_or_default();
+    if row.epoch != held.epoch || row.holder != held.holder {
+        return Ok(());
+    }
+    keys::write(tx, space, &held.key(), &LeaseRow { holder: String::new(), ..row })
+}
+
+/// For a protected transaction that reads: the lease is still held, and stays so up to the commit.
+pub async fn lease_check(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
+    let row = keys::read(tx, space, &held.key()).await?.unwrap_or_default();
+    if row.epoch == held.epoch && row.holder == held.holder {
+        return Ok(());
+    }
+    Err(StoreError::LeaseLost {
+        role: held.role.clone(),
+        shard: held.shard,
+        holder: row.holder,
+        epoch: row.epoch,
+    })
+}
+
+/// For a protected transaction that reads nothing (`commit_at`): the commit fails where the lease has changed hands
+/// since the read version. Whether it was held at that version is known from [`lease_check`] at it.
+pub fn lease_guard(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
+    keys::guard(tx, space, &held.key())
+}

@@ -1,0 +1,169 @@
+//! Leases against a store: one holder at a time, whoever is slow, dead, or of before a restart.
+
+use std::time::Duration;
+
+use borough_model::NodeId;
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::StoreError;
+use crate::keys::{self, NodeReservedKey};
+use crate::testing::TestCell;
+
+fn claim(holder: &str, generation: u64, expired: Option<LeaseState>) -> LeaseClaim {
+    let (role, holder) = ("scheduler".to_owned(), holder.to_owned());
+    LeaseClaim { role, shard: 0, holder, duration_ms: 10_000, generation, expired }
+}
+
+async fn acquire(cell: &TestCell, claim: LeaseClaim) -> LeaseAcquired {
+    cell.run(async |tx| lease_acquire(&tx, &cell.space, &claim).await).await.unwrap()
+}
+
+async fn held(cell: &TestCell, claim: LeaseClaim) -> HeldLease {
+    match acquire(cell, claim).await {
+        LeaseAcquired::Held(held) => held,
+        LeaseAcquired::Taken(state) => panic!("taken: {state:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_lease_changes_hands_only_by_release_expiry_or_generation() {
+    let cell = TestCell::new().await;
+    let a = held(&cell, claim("a", 1, None)).await;
+    assert_eq!(held(&cell, claim("a", 1, None)).await, a, "acquiring twice is acquiring once");
+    let LeaseAcquired::Taken(seen) = acquire(&cell, claim("b", 1, None)).await else { panic!("a holds it") };
+    cell.run(async |tx| lease_renew(&tx, &cell.space, &a, 1).await).await.unwrap();
+    let LeaseAcquired::Taken(seen) = acquire(&cell, claim("b", 1, Some(seen))).await else {
+        panic!("a beat")
+    };
+    let b = held(&cell, claim("b", 1, Some(seen))).await;
+    assert!(b.epoch > a.epoch);
+    let late = cell.run(async |tx| lease_renew(&tx, &cell.space, &a, 2).await).await;
+    assert!(matches!(late, Err(StoreError::LeaseLost { epoch, .. }) if epoch == b.epoch));
+    cell.run(async |tx| lease_release(&tx, &cell.space, &a).await).await.unwrap();
+    assert!(
+        matches!(acquire(&cell, claim("c", 1, None)).await, LeaseAcquired::Taken(_)),
+        "a's release is nothing"
+    );
+    let c = held(&cell, claim("c", 2, None)).await;
+    assert!(c.epoch > b.epoch, "a store opened anew voids what was held");
+    cell.run(async |tx| lease_release(&tx, &cell.space, &c).await).await.unwrap();
+    assert!(held(&cell, claim("d", 2, None)).await.epoch > c.epoch);
+    let all = cell.run(async |tx| lease_list(&tx, &cell.space, "scheduler").await).await.unwrap();
+    assert!(matches!(&all[..], [(0, state)] if state.row.holder == "d"));
+}
+
+/// A renewal does not fail the holder's own protected commit; a takeover does.
+#[tokio::test]
+async fn a_takeover_fails_protected_work_and_a_renewal_does_not() {
+    let cell = TestCell::new().await;
+    let a = held(&cell, claim("a", 1, None)).await;
+    let version = async || cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
+    let commit = async |version| {
+        let write = |tx: &borough_kv::Transaction| {
+            lease_guard(tx, &cell.space, &a)?;
+            keys::write(tx, &cell.space, &NodeReservedKey { node: NodeId(1) }, &Default::default())
+        };
+        cell.db.commit_at("protected", version, write).await
+    };
+    let before = version().await;
+    cell.run(async |tx| lease_renew(&tx, &cell.space, &a, 1).await).await.unwrap();
+    commit(before).await.unwrap();
+    let before = version().await;
+    let state = cell.run(async |tx| lease_read(&tx, &cell.space, "scheduler", 0).await).await.unwrap();
+    held(&cell, claim("b", 1, Some(state))).await;
+    let failed = commit(before).await.unwrap_err();
+    assert!(
+        matches!(failed.error, StoreError::Kv(error) if error.code == borough_kv::ErrorCode::NotCommitted)
+    );
+    let checked = cell.run(async |tx| lease_check(&tx, &cell.space, &a).await).await;
+    assert!(matches!(checked, Err(StoreError::LeaseLost { .. })));
+}
+
+/// What one process does in a step of the property test.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Reads the lease, and claims it where it has seen it expire.
+    Observe(usize),
+    /// Renews, where it believes to hold it.
+    Renew(usize),
+    /// Does a protected write, where it believes to hold it.
+    Work(usize),
+    /// Gives it up.
+    Release(usize),
+    /// Time passes, in seconds.
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..3_usize).prop_map(Step::Observe),
+        2 => (0..3_usize).prop_map(Step::Renew),
+        4 => (0..3_usize).prop_map(Step::Work),
+        1 => (0..3_usize).prop_map(Step::Release),
+        3 => (1..8_u64).prop_map(Step::Wait),
+    ]
+}
+
+#[derive(Default)]
+struct Process {
+    held: Option<HeldLease>,
+    silence: Silence<LeaseState>,
+    beats: u64,
+}
+
+async fn steps_run(steps: Vec<Step>) {
+    let cell = TestCell::new().await;
+    let mut processes: [Process; 3] = Default::default();
+    let (mut now, mut newest) = (0_u64, 0_u64);
+    for step in steps {
+        match step {
+            Step::Wait(seconds) => now += seconds,
+            Step::Observe(who) => {
+                let process = &mut processes[who];
+                let state =
+                    cell.run(async |tx| lease_read(&tx, &cell.space, "scheduler", 0).await).await.unwrap();
+                let at = Duration::from_secs(now);
+                let silent = process.silence.observe(at, state.clone(), Duration::from_secs(5));
+                let expired = (silent >= Duration::from_secs(10)).then_some(state);
+                if let LeaseAcquired::Held(held) = acquire(&cell, claim(&format!("p{who}"), 1, expired)).await
+                {
+                    assert!(held.epoch >= newest, "epochs only grow");
+                    newest = held.epoch;
+                    process.held = Some(held);
+                }
+            }
+            Step::Renew(who) => {
+                let process = &mut processes[who];
+                let Some(held) = process.held.clone() else { continue };
+                process.beats += 1;
+                let renewed =
+                    cell.run(async |tx| lease_renew(&tx, &cell.space, &held, process.beats).await).await;
+                assert_eq!(renewed.is_ok(), held.epoch == newest);
+            }
+            Step::Work(who) => {
+                let Some(held) = processes[who].held.clone() else { continue };
+                let worked = cell.run(async |tx| lease_check(&tx, &cell.space, &held).await).await;
+                assert_eq!(worked.is_ok(), held.epoch == newest, "only the newest holder works");
+            }
+            Step::Release(who) => {
+                let Some(held) = processes[who].held.take() else { continue };
+                cell.run(async |tx| lease_release(&tx, &cell.space, &held).await).await.unwrap();
+                if held.epoch == newest {
+                    newest += 1;
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However processes observe, renew, work and give up, protected work succeeds for the newest holder only.
+    #[test]
+    fn only_the_newest_holder_works(steps in prop::collection::vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(steps_run(steps));
+    }
+}

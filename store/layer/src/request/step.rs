@@ -1,0 +1,64 @@
+//! Steps of transactions on keyed requests.
+
+use borough_kv::Transaction;
+use borough_model::RequestId;
+
+use super::RequestRow;
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, CellSpace, Prefix, RangeOptions, RequestExpiryKey, RequestKey};
+
+/// What is known of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestBegun {
+    /// Nothing: do it, and finish it in the same transaction.
+    Fresh,
+    /// It was done; this was answered.
+    Done(Vec<u8>),
+}
+
+/// Looks a request up, with a conflict: of two with one id, one finds the other's result. `digest` is of what is
+/// asked; an id that was used for something else is refused.
+pub async fn request_begin(
+    tx: &Transaction,
+    space: &CellSpace,
+    request: RequestId,
+    digest: &[u8],
+) -> StoreResult<RequestBegun> {
+    match keys::read(tx, space, &RequestKey { id: request }).await? {
+        None => Ok(RequestBegun::Fresh),
+        Some(row) if row.digest == digest => Ok(RequestBegun::Done(row.result)),
+        Some(_) => Err(StoreError::RequestReused { request }),
+    }
+}
+
+/// Records the result of a fresh request, to be kept up to the wall time `expires_ms`.
+pub fn request_finish(
+    tx: &Transaction,
+    space: &CellSpace,
+    request: RequestId,
+    digest: &[u8],
+    result: &[u8],
+    expires_ms: i64,
+) -> StoreResult<()> {
+    let row = RequestRow { digest: digest.to_vec(), result: result.to_vec(), expires_ms };
+    keys::write(tx, space, &RequestKey { id: request }, &row)?;
+    keys::write(tx, space, &RequestExpiryKey { expires_ms, id: request }, &())
+}
+
+/// Forgets up to `limit` requests whose time has passed at wall time `now_ms`. Answers how many; call again while it
+/// is `limit`.
+pub async fn request_expire(
+    tx: &Transaction,
+    space: &CellSpace,
+    now_ms: i64,
+    limit: usize,
+) -> StoreResult<usize> {
+    let options = RangeOptions { limit, ..RangeOptions::default() };
+    let rows = keys::range::<RequestExpiryKey>(tx, space, &Prefix::all(), options).await?;
+    let due: Vec<_> = rows.into_iter().map(|(key, ())| key).filter(|key| key.expires_ms <= now_ms).collect();
+    for key in &due {
+        keys::clear(tx, space, key)?;
+        keys::clear(tx, space, &RequestKey { id: key.id })?;
+    }
+    Ok(due.len())
+}

@@ -1,0 +1,63 @@
+//! Keyed requests against a store.
+
+use borough_model::{NodeId, RequestId, Resources};
+
+use super::*;
+use crate::error::StoreError;
+use crate::keys::{self, NodeReservedKey, Prefix, RangeOptions, RequestExpiryKey, RequestKey};
+use crate::testing::TestCell;
+
+/// Adds one to a number, under a request id: what must not happen twice.
+async fn add_once(cell: &TestCell, request: u128, digest: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let (id, key) = (RequestId(request), NodeReservedKey { node: NodeId(1) });
+    let adding = cell.run(async |tx| {
+        if let RequestBegun::Done(result) = request_begin(&tx, &cell.space, id, digest).await? {
+            return Ok(result);
+        }
+        let before = keys::read(&tx, &cell.space, &key).await?.unwrap_or_default();
+        let after = Resources { cpu_millis: before.cpu_millis + 1, ..before };
+        keys::write(&tx, &cell.space, &key, &after)?;
+        let result = after.cpu_millis.to_string().into_bytes();
+        let expires_ms = i64::try_from(request).unwrap();
+        request_finish(&tx, &cell.space, id, digest, &result, expires_ms)?;
+        Ok(result)
+    });
+    adding.await
+}
+
+#[tokio::test]
+async fn a_repeated_request_has_one_effect_and_one_answer() {
+    let cell = TestCell::new().await;
+    assert_eq!(add_once(&cell, 10, b"x").await.unwrap(), b"1");
+    assert_eq!(add_once(&cell, 10, b"x").await.unwrap(), b"1");
+    assert_eq!(add_once(&cell, 11, b"x").await.unwrap(), b"2");
+    assert_eq!(add_once(&cell, 10, b"x").await.unwrap(), b"1");
+    let reused = add_once(&cell, 10, b"y").await;
+    assert!(matches!(reused, Err(StoreError::RequestReused { request }) if request == RequestId(10)));
+}
+
+#[tokio::test]
+async fn requests_are_forgotten_when_their_time_has_passed_and_not_before() {
+    let cell = TestCell::new().await;
+    for request in [10, 20, 30, 40] {
+        add_once(&cell, request, b"x").await.unwrap();
+    }
+    let expire = async |now_ms, limit| {
+        cell.run(async |tx| request_expire(&tx, &cell.space, now_ms, limit).await).await.unwrap()
+    };
+    assert_eq!(expire(9, 10).await, 0);
+    assert_eq!(expire(30, 2).await, 2);
+    assert_eq!(expire(30, 2).await, 1);
+    assert_eq!(expire(30, 2).await, 0);
+    let left = cell.run(async |tx| {
+        let rows =
+            keys::range::<RequestKey>(&tx, &cell.space, &Prefix::all(), RangeOptions::snapshot()).await?;
+        let index =
+            keys::range::<RequestExpiryKey>(&tx, &cell.space, &Prefix::all(), RangeOptions::snapshot())
+                .await?;
+        Ok((rows.len(), index.len()))
+    });
+    assert_eq!(left.await.unwrap(), (1, 1));
+    assert_eq!(add_once(&cell, 40, b"x").await.unwrap(), b"4", "still known");
+    assert_eq!(add_once(&cell, 10, b"x").await.unwrap(), b"5", "forgotten, so done again");
+}
