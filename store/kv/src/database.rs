@@ -1,23 +1,20 @@
-//! The runner: the one way to a transaction. `run` retries what is safe to retry; `commit_at` never does.
-//!
-//! "May have committed" is sticky: once one attempt of a `run` ended with 1021 or 1039, every later attempt is told
-//! so, whatever its own predecessor ended with.
+//! What callers of the store see: a database, transactions, and what they say about repetition.
 
-use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::contract::{
-    AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, KeySelector,
-    KvError, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult, RangeBatch,
+    RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
+pub use crate::runner::{CommitAtError, Database};
 
 /// Why running the closure twice does no harm. There is no default: whoever writes a transaction decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idempotency {
-    /// Nothing is written.
+    /// Nothing is written; a write answers 2000.
     ReadOnly,
     /// The closure reads the state it changes, with a conflict, and changes nothing when the change is there.
     Natural,
@@ -61,10 +58,23 @@ pub fn kv_error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&
 /// A transaction as closures and layer functions see it. Cheap to clone; all clones are one transaction.
 #[derive(Clone)]
 pub struct Transaction {
-    inner: Arc<dyn EngineTransaction>,
+    pub(crate) inner: Arc<dyn EngineTransaction>,
+    /// Whether its run said that it writes nothing; writes are then refused.
+    pub(crate) read_only: bool,
 }
 
 impl Transaction {
+    /// The transaction to write with, unless its run was declared [`Idempotency::ReadOnly`].
+    fn writable(&self) -> KvResult<&dyn EngineTransaction> {
+        if self.read_only {
+            return Err(KvError::with(
+                ErrorCode::ClientInvalidOperation,
+                "a write in a run declared read-only",
+            ));
+        }
+        Ok(self.inner.as_ref())
+    }
+
     /// The value of `key`, with a read conflict.
     pub async fn get(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
         self.inner.get(key, false).await
@@ -112,22 +122,22 @@ impl Transaction {
 
     /// Sets `key` to `value`.
     pub fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()> {
-        self.inner.set(key, value)
+        self.writable()?.set(key, value)
     }
 
     /// Removes `key`.
     pub fn clear(&self, key: &[u8]) -> KvResult<()> {
-        self.inner.clear(key)
+        self.writable()?.clear(key)
     }
 
     /// Removes `begin..end`.
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()> {
-        self.inner.clear_range(begin, end)
+        self.writable()?.clear_range(begin, end)
     }
 
     /// Applies `operation` at the commit.
     pub fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
-        self.inner.atomic(operation, key, operand)
+        self.writable()?.atomic(operation, key, operand)
     }
 
     /// The commit fails where another transaction has written `key` since the read version.
@@ -144,7 +154,7 @@ impl Transaction {
     /// Others that read `key` fail, though nothing is written there.
     pub fn write_conflict_key(&self, key: &[u8]) -> KvResult<()> {
         let end = key_after(key);
-        self.inner.add_conflict_range(ConflictKind::Write, key..&end)
+        self.writable()?.add_conflict_range(ConflictKind::Write, key..&end)
     }
 
     /// A watch of `key`, inert until the commit.
@@ -175,141 +185,6 @@ impl Transaction {
     /// Keys that cut a range into chunks of about `chunk_bytes`, both ends included.
     pub async fn range_split_points(&self, range: Range<&[u8]>, chunk_bytes: u64) -> KvResult<Vec<Bytes>> {
         self.inner.range_split_points(range, chunk_bytes).await
-    }
-}
-
-/// What [`Database::commit_at`] ended with.
-#[derive(Debug)]
-pub struct CommitAtError<E> {
-    /// The closure's or the store's error.
-    pub error: E,
-    /// After a 1020: read conflict ranges that failed, a lower bound of those that would have.
-    pub conflicting: Vec<Range<Bytes>>,
-}
-
-/// A handle on a store. Cheap to clone.
-#[derive(Clone)]
-pub struct Database {
-    engine: Arc<dyn Engine>,
-}
-
-impl Database {
-    /// A handle on `engine`.
-    pub fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine }
-    }
-
-    /// What engine this is.
-    pub fn info(&self) -> EngineInfo {
-        self.engine.info()
-    }
-
-    /// Runs `closure` in a transaction and commits it, as often as the store asks for, then gives its value.
-    ///
-    /// `name` labels metrics, spans and conflict reports. Ids and times are made outside the closure, so that every
-    /// attempt is the same transaction. 1031 is never replayed: it comes back as the error it is.
-    pub async fn run<T, E, F, Fut>(
-        &self,
-        name: &'static str,
-        idempotency: Idempotency,
-        closure: F,
-    ) -> Result<T, E>
-    where
-        E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        self.run_committed(name, idempotency, closure).await.map(|(value, _)| value)
-    }
-
-    /// As [`Database::run`], with what the commit was given.
-    pub async fn run_committed<T, E, F, Fut>(
-        &self,
-        name: &'static str,
-        idempotency: Idempotency,
-        mut closure: F,
-    ) -> Result<(T, Committed), E>
-    where
-        E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let transaction = self.begin();
-        let mut attempt = Attempt { number: 1, maybe_committed: false };
-        loop {
-            let error = match self.attempt(&transaction, attempt, &mut closure).await {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
-            };
-            let Some(kv_error) = error.kv_error().cloned() else { return Err(error) };
-            attempt.maybe_committed |= kv_error.code.is_maybe_committed();
-            attempt.number = attempt.number.saturating_add(1);
-            tracing::debug!(
-                name,
-                ?idempotency,
-                code = kv_error.code.code(),
-                attempt = attempt.number,
-                "store retry"
-            );
-            if kv_error.code == ErrorCode::TransactionTimedOut {
-                return Err(error);
-            }
-            transaction.inner.on_error(&kv_error).await?;
-        }
-    }
-
-    /// Commits once at read version `version`, with conflicts reported, and never retries: a blind write replayed at
-    /// another version overwrites the work of others. `closure` only adds guards and writes; it reads nothing.
-    pub async fn commit_at<E, F>(
-        &self,
-        name: &'static str,
-        version: Version,
-        closure: F,
-    ) -> Result<Committed, CommitAtError<E>>
-    where
-        E: Retryable,
-        F: FnOnce(&Transaction) -> Result<(), E>,
-    {
-        let transaction = self.begin();
-        let fail = |error: E| CommitAtError { error, conflicting: Vec::new() };
-        transaction.inner.set_read_version(version).map_err(|error| fail(error.into()))?;
-        let reports = TransactionOption::ReportConflictingKeys;
-        transaction.inner.set_option(reports).map_err(|error| fail(error.into()))?;
-        closure(&transaction).map_err(fail)?;
-        match transaction.inner.commit().await {
-            Ok(committed) => Ok(committed),
-            Err(error) => {
-                tracing::debug!(name, code = error.code.code(), "commit_at failed");
-                let conflicting = match error.code {
-                    ErrorCode::NotCommitted => {
-                        transaction.inner.conflicting_ranges().await.unwrap_or_default()
-                    }
-                    _ => Vec::new(),
-                };
-                Err(CommitAtError { error: error.into(), conflicting })
-            }
-        }
-    }
-
-    async fn attempt<T, E, F, Fut>(
-        &self,
-        transaction: &Transaction,
-        attempt: Attempt,
-        closure: &mut F,
-    ) -> Result<(T, Committed), E>
-    where
-        E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let value = closure(transaction.clone(), attempt).await?;
-        let committed = transaction.inner.commit().await?;
-        Ok((value, committed))
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the runner is the one place that opens transactions")]
-    fn begin(&self) -> Transaction {
-        Transaction { inner: Arc::from(self.engine.begin()) }
     }
 }
 

@@ -8,6 +8,8 @@ pub mod contract;
 pub mod database;
 pub mod embedded;
 pub mod env;
+mod metrics;
+mod runner;
 
 pub use contract::{
     AtomicOp, Committed, ConflictKind, Engine, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,

@@ -6,6 +6,8 @@
 
 mod checkpoint;
 pub mod disk;
+#[cfg(test)]
+mod disk_tests;
 mod log;
 mod open;
 mod record;

@@ -1,0 +1,222 @@
+//! A disk that fills up, fails a write or fails a flush: what callers are told, and what is there afterwards.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::OpenOptions;
+use super::disk::{DirectoryDisk, Disk, DiskFile};
+use crate::contract::{ErrorCode, KvError};
+use crate::database::{Database, Idempotency};
+use crate::embedded::EmbeddedEngine;
+use crate::env::{SeededRng, SystemClock};
+use crate::{KvResult, Transaction};
+
+/// What is wrong with the disk now.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// No room for new files, and none is reported.
+    full: AtomicBool,
+    /// The next write puts half of its bytes and then finds no room.
+    write_half_then_full: AtomicBool,
+    /// The next flush fails.
+    sync_fails: AtomicBool,
+    /// Cutting a file fails.
+    cut_fails: AtomicBool,
+    syncs: AtomicUsize,
+    /// Flushes wait while this is held.
+    gate: parking_lot::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct TroubledDisk(DirectoryDisk, Arc<Trouble>);
+
+#[derive(Debug)]
+struct TroubledFile(Arc<dyn DiskFile>, Arc<Trouble>);
+
+fn full() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
+impl Disk for TroubledDisk {
+    fn directory_create(&self) -> io::Result<()> {
+        self.0.directory_create()
+    }
+
+    fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        self.0.lock()
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.0.names()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(TroubledFile(self.0.open(name)?, Arc::clone(&self.1))))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(TroubledFile(self.0.create(name)?, Arc::clone(&self.1))))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn directory_sync(&self) -> io::Result<()> {
+        self.0.directory_sync()
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        if self.1.full.load(Ordering::SeqCst) { Ok(0) } else { self.0.available_bytes() }
+    }
+
+    fn location(&self) -> String {
+        self.0.location()
+    }
+}
+
+impl DiskFile for TroubledFile {
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.1.write_half_then_full.swap(false, Ordering::SeqCst) {
+            self.0.write_at(offset, &bytes[..bytes.len() / 2])?;
+            return Err(full());
+        }
+        self.0.write_at(offset, bytes)
+    }
+
+    fn length_set(&self, bytes: u64) -> io::Result<()> {
+        if self.1.cut_fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("broken"));
+        }
+        self.0.length_set(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        if self.1.full.load(Ordering::SeqCst) { Err(full()) } else { self.0.reserve(bytes) }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let _gate = self.1.gate.lock();
+        self.1.syncs.fetch_add(1, Ordering::SeqCst);
+        if self.1.sync_fails.swap(false, Ordering::SeqCst) {
+            return Err(io::Error::other("broken"));
+        }
+        self.0.sync_data()
+    }
+}
+
+fn open(directory: &Path, trouble: &Arc<Trouble>) -> (EmbeddedEngine, Database) {
+    let disk = TroubledDisk(DirectoryDisk::new(directory, false), Arc::clone(trouble));
+    let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
+    let sizes = OpenOptions { segment_bytes: 1 << 12, checkpoint_bytes: 1 << 14, ..options };
+    let engine = EmbeddedEngine::open(OpenOptions { disk: Some(Arc::new(disk)), ..sizes }).unwrap();
+    (engine.clone(), Database::new(Arc::new(engine)))
+}
+
+async fn put(database: &Database, key: u32) -> KvResult<()> {
+    let set = |transaction: Transaction, _| async move { transaction.set(&key.to_be_bytes(), &[7; 100]) };
+    database.run("put", Idempotency::Natural, set).await
+}
+
+async fn keys(database: &Database) -> KvResult<Vec<u32>> {
+    let read = |transaction: Transaction, _| async move {
+        transaction.range_all(crate::RangeRequest::between(vec![], vec![0xff])).await
+    };
+    let rows = database.run::<_, KvError, _, _>("keys", Idempotency::ReadOnly, read).await?;
+    Ok(rows.iter().map(|(key, _)| u32::from_be_bytes(key[..].try_into().unwrap())).collect())
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_commits_keeps_reads_and_recovers() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (engine, database) = open(directory.path(), &trouble);
+    put(&database, 0).await.unwrap();
+    trouble.full.store(true, Ordering::SeqCst);
+    let mut acknowledged = vec![0];
+    let refused = loop {
+        let key = u32::try_from(acknowledged.len()).unwrap();
+        match put(&database, key).await {
+            Ok(()) => acknowledged.push(key),
+            Err(error) => break error,
+        }
+        assert!(key < 1000, "a segment must fill up");
+    };
+    assert_eq!(refused.code, ErrorCode::NoSpace);
+    assert_eq!(put(&database, 5000).await.unwrap_err().code, ErrorCode::NoSpace, "and still");
+    assert_eq!(keys(&database).await.unwrap(), acknowledged, "reads go on and see what was acknowledged");
+    trouble.full.store(false, Ordering::SeqCst);
+    put(&database, 6000).await.unwrap();
+    acknowledged.push(6000);
+    engine.close().await;
+    drop((engine, database));
+    let (_, database) = open(directory.path(), &trouble);
+    assert_eq!(keys(&database).await.unwrap(), acknowledged);
+}
+
+#[tokio::test]
+async fn a_record_that_half_fits_is_undone() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (engine, database) = open(directory.path(), &trouble);
+    put(&database, 1).await.unwrap();
+    trouble.write_half_then_full.store(true, Ordering::SeqCst);
+    assert_eq!(put(&database, 2).await.unwrap_err().code, ErrorCode::NoSpace);
+    put(&database, 3).await.unwrap();
+    engine.close().await;
+    drop((engine, database));
+    let (_, database) = open(directory.path(), &trouble);
+    assert_eq!(keys(&database).await.unwrap(), [1, 3]);
+}
+
+#[tokio::test]
+async fn a_failed_flush_is_unknown_and_stops_the_engine() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (engine, database) = open(directory.path(), &trouble);
+    put(&database, 1).await.unwrap();
+    trouble.sync_fails.store(true, Ordering::SeqCst);
+    // The runner tries again after 1021, and then learns that the engine has stopped.
+    assert_eq!(put(&database, 2).await.unwrap_err().code, ErrorCode::IoError);
+    assert_eq!(keys(&database).await.unwrap_err().code, ErrorCode::IoError);
+    drop((engine, database));
+    let (_, database) = open(directory.path(), &trouble);
+    let keys = keys(&database).await.unwrap();
+    assert!(keys == [1] || keys == [1, 2], "{keys:?}");
+}
+
+#[tokio::test]
+async fn a_half_record_that_cannot_be_undone_stops_the_engine() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (_engine, database) = open(directory.path(), &trouble);
+    put(&database, 1).await.unwrap();
+    trouble.write_half_then_full.store(true, Ordering::SeqCst);
+    trouble.cut_fails.store(true, Ordering::SeqCst);
+    assert_eq!(put(&database, 2).await.unwrap_err().code, ErrorCode::IoError);
+}
+
+#[tokio::test]
+async fn commits_that_wait_together_share_one_flush() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (_engine, database) = open(directory.path(), &trouble);
+    let before = trouble.syncs.load(Ordering::SeqCst);
+    let gate = trouble.gate.lock();
+    let puts = futures::future::join_all((0..16).map(|key| put(&database, key)));
+    // Every commit is queued by the first poll, the disk answers after it: one flush for the first batch, whatever it
+    // holds, and one for all that came meanwhile.
+    let (puts, ()) = futures::join!(puts, async { drop(gate) });
+    assert!(puts.iter().all(Result::is_ok));
+    let flushes = trouble.syncs.load(Ordering::SeqCst) - before;
+    assert!(flushes <= 2, "{flushes} flushes for 16 commits");
+}

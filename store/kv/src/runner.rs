@@ -1,0 +1,240 @@
+//! The runner: the one way to a transaction. `run` retries what is safe to retry; `commit_at` never does.
+//!
+//! "May have committed" is sticky: once one attempt of a `run` ended with 1021 or 1039, every later attempt is told
+//! so, whatever its own predecessor ended with. Every attempt begins with an empty transaction and without options
+//! (time-out, retry limit and longest pause excepted, which belong to the run): the closure sets what it needs.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+use tracing::Instrument as _;
+
+use crate::contract::{
+    Committed, Engine, EngineInfo, EngineTransaction, ErrorCode, KvError, TransactionOption, Version,
+};
+use crate::database::{Attempt, Idempotency, Retryable, Transaction};
+use crate::env::{Clock, SystemClock};
+use crate::metrics::Metrics;
+
+/// What [`Database::commit_at`] ended with.
+#[derive(Debug)]
+pub struct CommitAtError<E> {
+    /// The closure's or the store's error.
+    pub error: E,
+    /// After a 1020: read conflict ranges that failed, a lower bound of those that would have.
+    pub conflicting: Vec<Range<Bytes>>,
+}
+
+/// A handle on a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Database {
+    engine: Arc<dyn Engine>,
+    metrics: Arc<Metrics>,
+    /// Measures runs; decides nothing.
+    clock: Arc<dyn Clock>,
+}
+
+/// Ends a transaction that its run left unfinished: with an error, or because nobody awaits it any more. Clones that
+/// escaped from the closure then answer 1025 instead of writing into nothing.
+struct Unfinished<'a>(Option<&'a Arc<dyn EngineTransaction>>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(transaction) = self.0 {
+            transaction.cancel();
+        }
+    }
+}
+
+impl Database {
+    /// A handle on `engine`.
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, metrics: Arc::default(), clock: SystemClock::shared() }
+    }
+
+    /// What engine this is.
+    pub fn info(&self) -> EngineInfo {
+        self.engine.info()
+    }
+
+    /// Shows this handle's figures (and those of its clones) in `registry`: attempts, errors by code and durations,
+    /// by the names given to the runs.
+    pub fn metrics_register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Runs `closure` in a transaction and commits it, as often as the store asks for, then gives its value.
+    ///
+    /// `name` labels metrics, spans and conflict reports. Ids and times are made outside the closure, so that every
+    /// attempt is the same transaction. An error of the closure that has no store error in it ends the run, and so
+    /// does 1031, which is never replayed. Dropping the future cancels the transaction; a commit that was already
+    /// sent may still happen.
+    pub async fn run<T, E, F, Fut>(
+        &self,
+        name: &'static str,
+        idempotency: Idempotency,
+        closure: F,
+    ) -> Result<T, E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.run_committed(name, idempotency, closure).await.map(|(value, _)| value)
+    }
+
+    /// As [`Database::run`], with what the commit was given.
+    pub async fn run_committed<T, E, F, Fut>(
+        &self,
+        name: &'static str,
+        idempotency: Idempotency,
+        closure: F,
+    ) -> Result<(T, Committed), E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let began = self.clock.monotonic();
+        let span = tracing::debug_span!("store", name, ?idempotency, attempts = tracing::field::Empty);
+        let transaction = self.begin(idempotency == Idempotency::ReadOnly);
+        let mut unfinished = Unfinished(Some(&transaction.inner));
+        let result = self.attempts(name, &transaction, closure).instrument(span).await;
+        if result.is_ok() {
+            unfinished.0 = None;
+        }
+        self.observe(name, began, result.is_ok());
+        result
+    }
+
+    async fn attempts<T, E, F, Fut>(
+        &self,
+        name: &'static str,
+        transaction: &Transaction,
+        mut closure: F,
+    ) -> Result<(T, Committed), E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let mut attempt = Attempt { number: 1, maybe_committed: false };
+        loop {
+            self.metrics.attempt(name);
+            tracing::Span::current().record("attempts", attempt.number);
+            let error = match self.attempt(transaction, attempt, &mut closure).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            // The closure failed for its own reasons: that is an answer.
+            let Some(kv_error) = error.kv_error().cloned() else { return Err(error) };
+            self.metrics.error(name, kv_error.code);
+            attempt.maybe_committed |= kv_error.code.is_maybe_committed();
+            tracing::debug!(code = kv_error.code.code(), attempt = attempt.number, "store error");
+            if kv_error.code == ErrorCode::TransactionTimedOut {
+                return Err(error);
+            }
+            if let Err(refused) = transaction.inner.on_error(&kv_error).await {
+                if attempt.maybe_committed {
+                    tracing::warn!(
+                        name,
+                        code = refused.code.code(),
+                        "gave up on a transaction that may have committed"
+                    );
+                }
+                // The error as the closure dressed it says more than the bare one.
+                return Err(if refused.code == kv_error.code { error } else { refused.into() });
+            }
+            attempt.number = attempt.number.saturating_add(1);
+        }
+    }
+
+    async fn attempt<T, E, F, Fut>(
+        &self,
+        transaction: &Transaction,
+        attempt: Attempt,
+        closure: &mut F,
+    ) -> Result<(T, Committed), E>
+    where
+        E: Retryable,
+        F: FnMut(Transaction, Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let value = closure(transaction.clone(), attempt).await?;
+        let committed = transaction.inner.commit().await?;
+        Ok((value, committed))
+    }
+
+    /// Commits once at read version `version`, with conflicts reported, and never retries: a blind write replayed at
+    /// another version overwrites the work of others. `closure` only adds guards and writes; it reads nothing.
+    pub async fn commit_at<E, F>(
+        &self,
+        name: &'static str,
+        version: Version,
+        closure: F,
+    ) -> Result<Committed, CommitAtError<E>>
+    where
+        E: Retryable,
+        F: FnOnce(&Transaction) -> Result<(), E>,
+    {
+        let began = self.clock.monotonic();
+        self.metrics.attempt(name);
+        let transaction = self.begin(false);
+        let mut unfinished = Unfinished(Some(&transaction.inner));
+        let span = tracing::debug_span!("store", name, version);
+        let result = commit_once(&transaction, version, closure).instrument(span).await;
+        match &result {
+            Ok(_) => unfinished.0 = None,
+            Err(failed) => {
+                if let Some(kv_error) = failed.error.kv_error() {
+                    self.metrics.error(name, kv_error.code);
+                    tracing::debug!(name, code = kv_error.code.code(), "commit_at failed");
+                }
+            }
+        }
+        self.observe(name, began, result.is_ok());
+        result
+    }
+
+    fn observe(&self, name: &'static str, began: Duration, succeeded: bool) {
+        self.metrics.finished(name, succeeded, self.clock.monotonic().saturating_sub(began));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the runner is the one place that opens transactions")]
+    fn begin(&self, read_only: bool) -> Transaction {
+        Transaction { inner: Arc::from(self.engine.begin()), read_only }
+    }
+}
+
+async fn commit_once<E, F>(
+    transaction: &Transaction,
+    version: Version,
+    closure: F,
+) -> Result<Committed, CommitAtError<E>>
+where
+    E: Retryable,
+    F: FnOnce(&Transaction) -> Result<(), E>,
+{
+    let fail = |error: E| CommitAtError { error, conflicting: Vec::new() };
+    let set = |result: Result<(), KvError>| result.map_err(|error| fail(error.into()));
+    set(transaction.inner.set_read_version(version))?;
+    set(transaction.inner.set_option(TransactionOption::ReportConflictingKeys))?;
+    closure(transaction).map_err(fail)?;
+    match transaction.inner.commit().await {
+        Ok(committed) => Ok(committed),
+        Err(error) => {
+            let conflicting = match error.code {
+                ErrorCode::NotCommitted => transaction.inner.conflicting_ranges().await.unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            Err(CommitAtError { error: error.into(), conflicting })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
