@@ -237,7 +237,8 @@ async fn an_attempt_begins_empty_and_without_the_options_of_the_one_before() {
     let closure = |transaction: Transaction, attempt: Attempt| {
         let sizes = &sizes;
         async move {
-            sizes.lock().push(transaction.approximate_size().await?);
+            let size = transaction.approximate_size().await?;
+            sizes.lock().push(size);
             if attempt.number == 1 {
                 transaction.set_option(TransactionOption::ReadYourWritesDisable)?;
             }
