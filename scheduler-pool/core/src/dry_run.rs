@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_model::job::JobState;
+use borough_model::job::{ChangeClass, JobState, change_class, job_new};
+use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
 use crate::explain::{Wait, after_unmet};
 use crate::pending::pending;
-use crate::plan::{Plan, PlanCounters, Unplaced, plan};
+use crate::plan::{Placement, Plan, PlanCounters, Unplaced, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
 
@@ -20,27 +21,29 @@ const BATCH_TASKS: usize = 1000;
 pub struct DryRun {
     /// Reasons for which nothing of it is placed yet.
     pub waits: Vec<Wait>,
-    /// The nodes that tasks go to, by name.
-    pub placements: Vec<DryRunNode>,
+    /// The tasks that get a node, by index.
+    pub placements: Vec<DryRunTask>,
     /// Tasks that find no node now, with the reason.
     pub unplaced: Vec<Unplaced>,
     /// Tasks that have a node already and keep it.
     pub kept: u32,
-    /// Tasks that end, since their index is no longer wanted.
-    pub ended: u32,
+    /// Indexes of tasks that are stopped, since they are no longer wanted.
+    pub stopped: Vec<u32>,
     /// What deciding cost, other jobs' tasks ahead of it included.
     pub counters: PlanCounters,
 }
 
-/// Tasks that go to one node.
+/// A task that gets a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DryRunNode {
+pub struct DryRunTask {
+    /// Its index.
+    pub index: u32,
     /// The node.
     pub node: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: Name,
-    /// The tasks' indexes, ascending.
-    pub tasks: Vec<u32>,
+    /// Its ports.
+    pub ports: Vec<PortAssignment>,
 }
 
 /// What would happen if this job were submitted now (or, where its user has a job of that name that has not ended, if
@@ -49,36 +52,45 @@ pub struct DryRunNode {
 pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     let mut overlay = snapshot.clone();
     let (job, row) = row_supposed(snapshot, spec, now_ms);
-    let tasks = || snapshot.tasks(job).filter(|task| task.node.is_some());
-    let standing = |wanted: bool| {
-        let has_node = |task: &crate::TaskView| (task.id.index < spec.count) == wanted && !task.state_open();
-        u32::try_from(tasks().filter(has_node).count()).unwrap_or(u32::MAX)
-    };
-    let mut outcome = DryRun { kept: standing(true), ended: standing(false), ..DryRun::default() };
+    let (kept, stopped) = standing(snapshot, job, spec.count);
+    let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     if row.state == JobState::Waiting {
         outcome.waits = after_unmet(snapshot, spec);
     }
     overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
-    let mut placed: BTreeMap<u32, NodeId> = BTreeMap::new();
+    let mut placed: BTreeMap<u32, Placement> = BTreeMap::new();
     batches(&mut overlay, job, now_ms, |plan| {
         let own = plan.placements.iter().filter(|placement| placement.task.job == job);
-        placed.extend(own.map(|placement| (placement.task.index, placement.node)));
+        placed.extend(own.map(|placement| (placement.task.index, placement.clone())));
         outcome.unplaced.extend(plan.unplaced.iter().filter(|unplaced| unplaced.job == job).cloned());
         counters_added(&mut outcome.counters, &plan.counters);
     });
     outcome.unplaced = unplaced_last(outcome.unplaced, &placed);
-    outcome.placements = by_node(snapshot, &placed);
+    outcome.placements =
+        placed.into_values().filter_map(|placement| task_named(snapshot, placement)).collect();
     outcome
+}
+
+/// How many of a job's tasks have a node and keep it, and which are stopped by a count.
+fn standing(snapshot: &Snapshot, job: JobId, count: u32) -> (u32, Vec<u32>) {
+    let standing = snapshot.tasks(job).filter(|task| task.state.is_charged()).map(|task| task.id.index);
+    let (kept, stopped): (Vec<u32>, Vec<u32>) = standing.partition(|&index| index < count);
+    (u32::try_from(kept.len()).unwrap_or(u32::MAX), stopped)
+}
+
+fn task_named(snapshot: &Snapshot, placement: Placement) -> Option<DryRunTask> {
+    let name = snapshot.node_name(placement.node)?.clone();
+    let Placement { task, node, ports, .. } = placement;
+    Some(DryRunTask { index: task.index, node, name, ports })
 }
 
 /// The row that the submission would write, under an id that no job has.
 fn row_supposed(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
     let known = snapshot.job_named(&spec.user, &spec.name);
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
-        let same = snapshot.job_spec(known.id).is_some_and(|before| {
-            let counted = JobSpec { count: spec.count, priority: spec.priority, ..(**before).clone() };
-            counted == *spec
-        });
+        let same = snapshot
+            .job_spec(known.id)
+            .is_some_and(|before| change_class(&before.in_force(known), spec) != ChangeClass::NeedsUpdate);
         let row = JobRow {
             count: spec.count,
             priority: spec.priority,
@@ -93,22 +105,10 @@ fn row_supposed(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> (JobId, Job
     while snapshot.job(id).is_some() {
         id = JobId(id.0.wrapping_sub(1));
     }
-    let waits = !after_unmet(snapshot, spec).is_empty();
-    let row = JobRow {
-        id,
-        user: spec.user.clone(),
-        name: spec.name.clone(),
-        state: if waits { JobState::Waiting } else { JobState::Running },
-        count: spec.count,
-        priority: spec.priority,
-        spec_version: 1,
-        revision: 1,
-        submitted_ms: now_ms,
-        changed_ms: now_ms,
-        request: RequestId::default(),
-        succeeded: 0,
-        failed: 0,
-    };
+    let mut row = job_new(id, spec, RequestId::default(), now_ms);
+    if after_unmet(snapshot, spec).is_empty() {
+        row.state = JobState::Running;
+    }
     (id, row)
 }
 
@@ -128,7 +128,7 @@ fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMu
 }
 
 /// The last word on each task that found no node in the end.
-fn unplaced_last(unplaced: Vec<Unplaced>, placed: &BTreeMap<u32, NodeId>) -> Vec<Unplaced> {
+fn unplaced_last(unplaced: Vec<Unplaced>, placed: &BTreeMap<u32, Placement>) -> Vec<Unplaced> {
     let mut last: BTreeMap<u32, usize> = BTreeMap::new();
     for (number, unplaced) in unplaced.iter().enumerate() {
         let tasks = unplaced.tasks.iter().filter(|index| !placed.contains_key(index));
@@ -139,17 +139,6 @@ fn unplaced_last(unplaced: Vec<Unplaced>, placed: &BTreeMap<u32, NodeId>) -> Vec
         (!unplaced.tasks.is_empty()).then_some(unplaced)
     };
     unplaced.into_iter().enumerate().filter_map(reduced).collect()
-}
-
-fn by_node(snapshot: &Snapshot, placed: &BTreeMap<u32, NodeId>) -> Vec<DryRunNode> {
-    let mut nodes: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
-    for (&index, &node) in placed {
-        nodes.entry(node).or_default().push(index);
-    }
-    let named = |(node, tasks)| Some(DryRunNode { node, name: snapshot.node_name(node)?.clone(), tasks });
-    let mut nodes: Vec<DryRunNode> = nodes.into_iter().filter_map(named).collect();
-    nodes.sort_by(|left, right| left.name.cmp(&right.name));
-    nodes
 }
 
 fn counters_added(total: &mut PlanCounters, more: &PlanCounters) {

@@ -13,8 +13,8 @@ mod seed;
 mod settings;
 mod snapshot;
 
-pub use dry_run::{DryRun, DryRunNode, dry_run};
-pub use explain::{Dimension, Explanation, Filter, FilterLoss, NearestFit, Wait, explain};
+pub use dry_run::{DryRun, DryRunTask, dry_run};
+pub use explain::{Explanation, Filter, FilterLoss, NearestFit, Wait, explain, explain_job};
 pub use pending::{PendingClass, PendingQueue, PendingTask, pending};
 pub use plan::{NodeChange, Placement, Plan, PlanCounters, Recheck, Unplaced, plan, recheck};
 pub use seed::{PLAN_SEED, shard_of};

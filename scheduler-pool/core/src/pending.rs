@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{JobId, Name, TaskId};
 
+use crate::seed::user_turn;
 use crate::snapshot::{JobEntry, OpenKey, ShapeId, Snapshot};
 
 /// A task that wants a node.
@@ -139,11 +140,12 @@ impl<'a> Collector<'a> {
         Self { snapshot, now_ms, limit, blocked_too, queue: PendingQueue::default(), asleep: Vec::new() }
     }
 
-    /// Takes one item from each user in turn until all are done. Answers false when the limit was reached. Where it
-    /// begins turns with the number of tasks placed, so that batch after batch goes on where the last one ended.
+    /// Takes one item from each user in turn until all are done. Answers false when the limit was reached. The order of
+    /// users is by chance and another one with each task placed, so that a limit does not favour anybody for long; it
+    /// does not depend on which other users have work here.
     fn round_robin(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
-        let turn = self.snapshot.closed_total % (lanes.len().max(1) as u64);
-        lanes.rotate_left(usize::try_from(turn).unwrap_or(0));
+        let turn = self.snapshot.closed_total;
+        lanes.sort_by_cached_key(|lane| (user_turn(turn, lane.user), lane.user));
         while !lanes.is_empty() {
             let mut done = Vec::new();
             for (number, lane) in lanes.iter_mut().enumerate() {

@@ -14,14 +14,21 @@ pub(crate) fn mixed(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+fn bytes_mixed(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    let hash =
+        bytes.fold(mixed(seed), |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    mixed(hash)
+}
+
+/// Where a user stands in the order of one turn.
+pub(crate) fn user_turn(turn: u64, user: &Name) -> u64 {
+    bytes_mixed(turn, user.as_str().bytes())
+}
+
 /// The seed of a job's choices. It follows from what its owner calls it and not from its random id, so a dry run of a
 /// job that does not exist yet uses the seed that the job will have.
 pub(crate) fn job_seed(seed: u64, user: &Name, job: &Name) -> u64 {
-    let mut hash = mixed(seed);
-    for byte in user.as_str().bytes().chain(std::iter::once(b'/')).chain(job.as_str().bytes()) {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    mixed(hash)
+    bytes_mixed(seed, user.as_str().bytes().chain(std::iter::once(b'/')).chain(job.as_str().bytes()))
 }
 
 /// The shard of `0..shards` that a job belongs to, for workers that divide the jobs among them.

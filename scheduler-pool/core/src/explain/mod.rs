@@ -6,7 +6,10 @@ mod text;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use borough_model::job::{AfterCondition, Constraint, JobOutcome, JobState};
+use borough_model::job::{
+    After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
+};
+use borough_model::resource::Dimension;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -15,7 +18,7 @@ use crate::filter::{Refusal, Requirement, refusals};
 use crate::pending::gang_queue;
 use crate::plan::{Work, plan};
 use crate::seed::PLAN_SEED;
-use crate::snapshot::{JobEntry, NodeTable, Shape, Snapshot};
+use crate::snapshot::{JobEntry, NodeTable, Shape, ShapeId, Snapshot};
 
 /// Why a task has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,6 +51,8 @@ pub enum Wait {
         condition: AfterCondition,
         /// Whether that job exists.
         known: bool,
+        /// Whether it has ended otherwise, so that this one never starts.
+        never: bool,
     },
     /// All jobs it starts after have ended; it is about to be let go.
     AfterMet,
@@ -145,24 +150,6 @@ pub enum Filter {
     },
 }
 
-/// A dimension of resources.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dimension {
-    /// In thousandths of a core.
-    Cpu,
-    /// In bytes.
-    Memory,
-    /// In bytes.
-    Disk,
-    /// In bytes per second.
-    DiskRate,
-    /// In bytes per second.
-    NetworkRate,
-    /// In thousandths of a device of this kind.
-    Device(String),
-}
-
 /// A small change that would let nodes in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -202,6 +189,25 @@ impl Explanation {
         self.waits.push(Wait::Gang { needed, fitted });
         self
     }
+}
+
+/// Why the tasks of a job have no nodes: those that want one, and those of a job that does not run, each class with the
+/// indexes of its tasks. Empty where no task wants a node.
+pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32>, Explanation)> {
+    let Some(entry) = snapshot.jobs.get(&job) else { return Vec::new() };
+    let mut classes: BTreeMap<(Option<ShapeId>, i64), Vec<u32>> = BTreeMap::new();
+    let mut from = 0;
+    while let Some(index) = entry.open_next(from) {
+        let not_before_ms = entry.task(index).map_or(0, |slot| slot.not_before_ms);
+        let later_ms = if not_before_ms > now_ms { not_before_ms } else { 0 };
+        classes.entry((entry.shape_of(index), later_ms)).or_default().push(index);
+        from = index + 1;
+    }
+    let explained = |indexes: Vec<u32>| {
+        let first = *indexes.first()?;
+        Some((indexes, explain(snapshot, job, first, now_ms)))
+    };
+    classes.into_values().filter_map(explained).collect()
 }
 
 /// Why task `index` of a job has no node as of `now_ms`, or that it only waits for its turn.
@@ -260,15 +266,17 @@ fn waits(snapshot: &Snapshot, entry: &JobEntry, row: &JobRow, index: u32, now_ms
 
 /// The jobs that a spec's job starts after and that have not ended as they must.
 pub(crate) fn after_unmet(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Wait> {
-    let unmet = |after: &borough_model::job::After| {
-        let known = snapshot.job_named(&spec.user, &after.job);
-        let met = known.is_some_and(|row| match (row.state, after.condition) {
-            (JobState::Ended { .. }, AfterCondition::Finished) => true,
-            (JobState::Ended { outcome }, AfterCondition::Succeeded) => outcome == JobOutcome::Succeeded,
-            _ => false,
-        });
-        let wait = Wait::After { job: after.job.clone(), condition: after.condition, known: known.is_some() };
-        (!met).then_some(wait)
+    let unmet = |after: &After| {
+        let state = snapshot.job_named(&spec.user, &after.job).map(|row| row.state);
+        let alone = JobSpec { after: vec![after.clone()], ..spec.clone() };
+        let decided = after_decide(&alone, |_| state);
+        let wait = Wait::After {
+            job: after.job.clone(),
+            condition: after.condition,
+            known: state.is_some(),
+            never: matches!(decided, AfterDecision::Never(_)),
+        };
+        (decided != AfterDecision::Go).then_some(wait)
     };
     spec.after.iter().filter_map(unmet).collect()
 }
@@ -316,14 +324,8 @@ pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) 
 
 /// The dimension of a column.
 fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
-    match number {
-        0 => Dimension::Cpu,
-        1 => Dimension::Memory,
-        2 => Dimension::Disk,
-        3 => Dimension::DiskRate,
-        4 => Dimension::NetworkRate,
-        _ => Dimension::Device(nodes.kind(usize::from(number)).unwrap_or_default().to_owned()),
-    }
+    let device = || Dimension::Device(nodes.kind(usize::from(number)).unwrap_or_default().to_owned());
+    Dimension::FIXED.get(usize::from(number)).cloned().unwrap_or_else(device)
 }
 
 /// A refusal in words that stand without the snapshot.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Dimension, NearestFit, dimension, filter};
+use borough_model::resource::Dimension;
+
+use super::{NearestFit, dimension, filter};
 use crate::filter::{Refusal, Requirement, ports_dynamic_free};
 use crate::plan::Work;
 use crate::snapshot::{NodeTable, Shape};

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use borough_model::job::{AfterCondition, Constraint, ConstraintOperator};
+use borough_model::resource::Dimension;
 
-use super::{Dimension, Explanation, Filter, FilterLoss, NearestFit, Wait};
+use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
 
 /// Bytes in the largest binary unit that leaves at least one, cut to two digits: what is shown is never more than is.
 struct Bytes(u64);
@@ -16,9 +17,9 @@ impl fmt::Display for Bytes {
             Some((unit, shift)) => {
                 let hundredths = (u128::from(self.0) * 100) >> shift;
                 hundredths_written(f, hundredths)?;
-                write!(f, " {unit}")
+                f.write_str(unit)
             }
-            None => write!(f, "{} B", self.0),
+            None => write!(f, "{}", self.0),
         }
     }
 }
@@ -32,39 +33,15 @@ fn hundredths_written(f: &mut fmt::Formatter<'_>, hundredths: u128) -> fmt::Resu
     }
 }
 
-/// Thousandths as a decimal number.
-struct Millis(u64);
-
-impl fmt::Display for Millis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
-        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
-    }
-}
-
 /// An amount of a dimension in its unit.
 struct Amount<'a>(&'a Dimension, u64);
 
 impl fmt::Display for Amount<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Dimension::Cpu => write!(f, "{} cores", Millis(self.1)),
             Dimension::Memory | Dimension::Disk => write!(f, "{}", Bytes(self.1)),
             Dimension::DiskRate | Dimension::NetworkRate => write!(f, "{}/s", Bytes(self.1)),
-            Dimension::Device(_) => write!(f, "{}", Millis(self.1)),
-        }
-    }
-}
-
-impl fmt::Display for Dimension {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu => f.write_str("cpu"),
-            Self::Memory => f.write_str("memory"),
-            Self::Disk => f.write_str("disk"),
-            Self::DiskRate => f.write_str("disk rate"),
-            Self::NetworkRate => f.write_str("network rate"),
-            Self::Device(kind) => write!(f, "device {kind}"),
+            Dimension::Cpu | Dimension::Device(_) => f.write_str(&self.0.amount_display(self.1)),
         }
     }
 }
@@ -117,29 +94,33 @@ fn nodes_said(nodes: u32) -> &'static str {
     if nodes == 1 { "node" } else { "nodes" }
 }
 
+impl NearestFit {
+    /// The change: `with memory <= 1.5GiB`, `without constraint rack in [r1]`, `once not cordoned`.
+    pub fn change(&self) -> String {
+        match self {
+            Self::Resource { dimension, at_most: 0, .. } => format!("without {dimension}"),
+            Self::Resource { dimension, at_most, .. } => {
+                format!("with {dimension} <= {}", Amount(dimension, *at_most))
+            }
+            Self::Ports { at_most, .. } => format!("with at most {at_most} ports handed out"),
+            Self::Without { filter: Filter::PortFixed { number }, .. } => format!("without port {number}"),
+            Self::Without { filter: filter @ Filter::Constraint { .. }, .. } => format!("without {filter}"),
+            Self::Without { filter, .. } => format!("once not {filter}"),
+        }
+    }
+
+    /// How many nodes it lets in.
+    pub fn nodes(&self) -> u32 {
+        match self {
+            Self::Resource { nodes, .. } | Self::Ports { nodes, .. } | Self::Without { nodes, .. } => *nodes,
+        }
+    }
+}
+
 impl fmt::Display for NearestFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Resource { dimension, at_most: 0, nodes } => {
-                write!(f, "on {nodes} {} without {dimension}", nodes_said(*nodes))
-            }
-            Self::Resource { dimension, at_most, nodes } => {
-                let amount = Amount(dimension, *at_most);
-                write!(f, "on {nodes} {} with {dimension} <= {amount}", nodes_said(*nodes))
-            }
-            Self::Ports { at_most, nodes } => {
-                write!(f, "on {nodes} {} with at most {at_most} ports", nodes_said(*nodes))
-            }
-            Self::Without { filter: Filter::Constraint { constraint }, nodes } => {
-                write!(f, "on {nodes} {} without constraint {}", nodes_said(*nodes), Said(constraint))
-            }
-            Self::Without { filter: Filter::PortFixed { number }, nodes } => {
-                write!(f, "on {nodes} {} without port {number}", nodes_said(*nodes))
-            }
-            Self::Without { filter, nodes } => {
-                write!(f, "on {nodes} {} once not {filter}", nodes_said(*nodes))
-            }
-        }
+        let nodes = self.nodes();
+        write!(f, "on {nodes} {} {}", nodes_said(nodes), self.change())
     }
 }
 
@@ -149,6 +130,9 @@ impl fmt::Display for Wait {
             Self::JobUnknown => f.write_str("there is no such job"),
             Self::SpecUnknown => f.write_str("its spec has not been seen yet"),
             Self::After { job, known: false, .. } => write!(f, "waits for job {job}, which does not exist"),
+            Self::After { job, never: true, .. } => {
+                write!(f, "never starts: job {job} ended otherwise than it must")
+            }
             Self::After { job, condition: AfterCondition::Finished, .. } => {
                 write!(f, "waits for job {job} to end")
             }

@@ -221,7 +221,7 @@ impl Planner<'_> {
         }
         let entry = self.snapshot.jobs.get(&class.job)?;
         let slot = entry.task(pending.task.index);
-        let avoid = slot.and_then(|slot| slot.crashed_on).and_then(|node| self.snapshot.nodes.ordinal(node));
+        let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| self.snapshot.nodes.ordinal(node));
         let node = self.chosen(pending.class, avoid)?;
         let plan = self.classes.get(pending.class as usize)?.as_ref()?;
         let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);

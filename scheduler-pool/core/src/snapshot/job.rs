@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState};
+use borough_model::task::machine::node_avoided;
 use borough_model::{Incarnation, JobId, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
 
 use super::shape::ShapeId;
@@ -18,7 +19,8 @@ pub(crate) struct TaskSlot {
     pub revision: u64,
     pub incarnation: Incarnation,
     pub node: Option<NodeId>,
-    pub crashed_on: Option<NodeId>,
+    /// Where it crashed so often that another node is preferred.
+    pub avoided: Option<NodeId>,
     pub not_before_ms: i64,
     pub spec_version: u32,
     pub failures: u32,
@@ -35,7 +37,7 @@ impl TaskSlot {
             revision: row.revision,
             incarnation: row.incarnation,
             node: row.node,
-            crashed_on: row.crashed_on,
+            avoided: node_avoided(row),
             not_before_ms: row.not_before_ms,
             spec_version: row.spec_version,
             failures: row.failures,

@@ -243,11 +243,12 @@ impl NodeTable {
         Some(node)
     }
 
-    /// What an operator adds (labels) goes over what the agent found (attributes), and both over the node's name.
+    /// As the model's `node_attribute` says: the node's name, then what operators add, then what the agent found.
     fn attributes_interned(&mut self, row: &NodeRow) -> Box<[(u32, u32)]> {
-        let mut merged: BTreeMap<&str, &str> = BTreeMap::from([(NODE_NAME, row.name.as_str())]);
+        let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
         merged.extend(row.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         merged.extend(row.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        merged.insert(NODE_NAME, row.name.as_str());
         let mut interned: Vec<(u32, u32)> = merged
             .into_iter()
             .map(|(key, value)| (self.texts.interned(key), self.texts.interned(value)))
