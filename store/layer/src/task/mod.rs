@@ -1,8 +1,25 @@
-//! Tasks: their rows, and the tokens of constraints that span nodes.
+//! Tasks: their rows, what agents report of them, what controllers and owners do to them.
+//!
+//! Every change of a row is a transition of the one state machine in `borough-model`, applied through a [`TaskBook`],
+//! which carries out all that the transition asks for in the same commit: the node's commitment and index, the
+//! endpoint, the job's counters, the charge. Placement is the one exception: it commits without reading, see
+//! [`crate::placement`].
+//!
+//! `node_tasks` has the tasks that are charged to a node, and those that were lost with it and wait for their turn.
 
+mod apply;
 mod book;
+mod operate;
+mod read;
+mod report;
 mod row;
 mod write;
 
+pub use apply::{ReportSource, task_report_apply};
 pub use book::{TaskBook, is_on_node};
+pub use operate::{
+    TaskSweep, task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop,
+};
+pub use read::{TaskPage, task_get, task_list_by_job, task_list_by_node};
+pub use report::{ReportAnswer, ReportPhase, TaskReport};
 pub use row::ConstraintToken;

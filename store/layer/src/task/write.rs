@@ -32,7 +32,7 @@ impl TaskBook {
             name_revision_stamp(tx, changes.space(), user, job)?;
         }
         for entry in self.jobs.values() {
-            job_write(tx, changes, &entry)?;
+            job_write(tx, changes, entry)?;
         }
         Ok(())
     }

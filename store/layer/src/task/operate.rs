@@ -1,0 +1,166 @@
+//! What controllers and owners do to tasks.
+
+use borough_kv::Transaction;
+use borough_model::job::{JobRow, JobState};
+use borough_model::node::NodeState;
+use borough_model::task::{StopReason, TaskEvent, TaskRow, TaskState};
+use borough_model::{Incarnation, JobId, NodeId, TaskId};
+
+use super::TaskBook;
+use crate::error::{StoreError, StoreResult};
+use crate::job::job_get;
+use crate::journal::ChangeSet;
+use crate::keys::{self, NodeKey, NodeTaskKey, Prefix, RangeOptions, TaskKey};
+
+/// Begins to end lives: each endpoint is withdrawn in this commit, the rest follows on the node. A task whose life is
+/// another by now, or that has no row, is left alone. Answers how many rows have changed.
+pub async fn task_stop_begin(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    lives: &[(TaskId, Incarnation)],
+    reason: StopReason,
+) -> StoreResult<usize> {
+    lives_apply(tx, changes, lives, &TaskEvent::StopRequested { reason }, |_| true).await
+}
+
+/// Applies one event to those of `lives` that are their tasks' lives still and that `wanted` lets pass.
+async fn lives_apply(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    lives: &[(TaskId, Incarnation)],
+    event: &TaskEvent,
+    wanted: impl Fn(&TaskRow) -> bool,
+) -> StoreResult<usize> {
+    let mut book = TaskBook::read(tx, changes.space(), lives.iter().map(|&(task, _)| task)).await?;
+    let mut changed = 0_usize;
+    for &(task, incarnation) in lives {
+        let same = |row: &&TaskRow| row.revision > 0 && row.incarnation == incarnation && wanted(row);
+        if book.task(task).filter(same).is_none() {
+            continue;
+        }
+        let applied = book.apply(task, event, changes.at_ms())?;
+        // What is no longer possible was overtaken by something else that is true by now.
+        changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
+    }
+    book.write(tx, changes).await?;
+    Ok(changed)
+}
+
+/// Some tasks were gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TaskSweep {
+    /// Rows that have changed.
+    pub changed: usize,
+    /// Where to go on; `None` where there is no more.
+    pub next: Option<TaskId>,
+}
+
+/// Begins to end the tasks that a job does not want any more: all of one that stops, those above the count of another.
+/// Goes through at most `limit` rows after `after`. What was never placed has no row and needs nothing.
+///
+/// The job's row is read with a conflict, so tasks of a job that grows again in between are not ended.
+pub async fn task_unwanted_stop(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    after: Option<TaskId>,
+    limit: usize,
+) -> StoreResult<TaskSweep> {
+    let row = job_get(tx, changes.space(), job).await?;
+    let (first, reason) = unwanted(&row);
+    let after = after.map(|task| task.index).max(first.checked_sub(1));
+    let after = after.map(|index| TaskKey { job, index });
+    let options = RangeOptions { after, limit: limit.max(1), ..RangeOptions::default() };
+    let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&job), options).await?;
+    let next = rows.last().filter(|_| rows.len() >= limit.max(1)).map(|(_, row)| row.id);
+    let alive = rows.into_iter().filter(|(_, row)| row.state != TaskState::Dead);
+    let alive: Vec<TaskRow> = alive.map(|(_, row)| row).collect();
+    let mut book = TaskBook::default();
+    let known = alive.iter().map(|row| (row.id, Some(row.clone())));
+    book.extend_rows(tx, changes.space(), known).await?;
+    let mut changed = 0_usize;
+    for row in &alive {
+        let applied = book.apply(row.id, &TaskEvent::StopRequested { reason }, changes.at_ms())?;
+        changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
+    }
+    book.write(tx, changes).await?;
+    Ok(TaskSweep { changed, next })
+}
+
+/// The first index a job does not want, and why not.
+fn unwanted(job: &JobRow) -> (u32, StopReason) {
+    match job.state {
+        JobState::Stopping => (0, StopReason::JobStopped),
+        JobState::Waiting | JobState::Running | JobState::Ended { .. } => (job.count, StopReason::JobShrunk),
+    }
+}
+
+/// Ends the current life of a task so that the next one begins, as its owner wishes. One that waits after failures is
+/// tried again at once.
+pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<TaskRow> {
+    let job = job_get(tx, changes.space(), task.job).await?;
+    let refuse =
+        |why: &str| Err(StoreError::refused(format!("task {}/{}/{}: {why}", job.user, job.name, task.index)));
+    if task.index >= job.count {
+        return refuse("the job has no such task");
+    }
+    if job.state != JobState::Running {
+        return refuse("its job does not run");
+    }
+    let mut book = TaskBook::read(tx, changes.space(), [task]).await?;
+    let never_placed = book.task(task).is_none_or(|row| row.revision == 0);
+    if never_placed || book.task(task).is_some_and(|row| row.state == TaskState::Dead) {
+        return refuse(if never_placed { "it was never placed" } else { "it is over for good" });
+    }
+    let event = TaskEvent::StopRequested { reason: StopReason::Restart };
+    if let Err(refused) = book.apply(task, &event, changes.at_ms())? {
+        return refuse(&refused.to_string());
+    }
+    let row = book.task(task).cloned();
+    book.write(tx, changes).await?;
+    row.ok_or_else(|| StoreError::not_found(format!("task {task}")))
+}
+
+/// Takes the tasks of a node that was declared lost off it: not charged any more, endpoints demoted to unknown health.
+/// Goes through at most `limit` of them after `after`. Refused where the node is not lost.
+///
+/// From the commit that declared it lost, which wrote its commitment, nothing is placed there.
+pub async fn task_node_lost(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    after: Option<TaskId>,
+    limit: usize,
+) -> StoreResult<TaskSweep> {
+    let row = keys::read(tx, changes.space(), &NodeKey { node }).await?;
+    if row.is_none_or(|row| row.state != NodeState::Lost) {
+        return Err(StoreError::refused(format!("node {node} is not lost")));
+    }
+    let after = after.map(|task| NodeTaskKey::of(node, task));
+    let (keys, next) = keys::chunk_read(tx, changes.space(), &Prefix::of(&node), after, limit).await?;
+    let tasks: Vec<TaskId> = keys.into_iter().map(|(key, ())| key.task()).collect();
+    let mut book = TaskBook::read(tx, changes.space(), tasks.iter().copied()).await?;
+    let mut changed = 0_usize;
+    for task in tasks {
+        let applied = book.apply(task, &TaskEvent::NodeDeclaredLost { node }, changes.at_ms())?;
+        changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
+    }
+    book.write(tx, changes).await?;
+    Ok(TaskSweep { changed, next: next.map(|key| key.task()) })
+}
+
+/// Gives lost tasks up to be placed elsewhere: their endpoints are withdrawn in this commit. Left alone are those whose
+/// life is another by now, and those whose node is no longer lost: what it reports decides over them.
+pub async fn task_reschedule_lost(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    lives: &[(TaskId, Incarnation)],
+) -> StoreResult<usize> {
+    let row = keys::read(tx, changes.space(), &NodeKey { node }).await?;
+    if row.is_some_and(|row| row.state != NodeState::Lost) {
+        return Ok(0);
+    }
+    let there = |row: &TaskRow| row.state == TaskState::Lost && row.node == Some(node);
+    lives_apply(tx, changes, lives, &TaskEvent::RescheduleLost, there).await
+}

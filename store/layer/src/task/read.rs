@@ -1,0 +1,54 @@
+//! Reading tasks.
+
+use borough_kv::Transaction;
+use borough_model::task::TaskRow;
+use borough_model::{JobId, NodeId, TaskId};
+use futures::future::try_join_all;
+
+use crate::error::StoreResult;
+use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, TaskKey};
+
+/// The row of a task, with a read conflict; `None` where it has none: with an index below its job's count it is pending
+/// and was never placed.
+pub async fn task_get(tx: &Transaction, space: &CellSpace, task: TaskId) -> StoreResult<Option<TaskRow>> {
+    keys::read(tx, space, &TaskKey::of(task)).await
+}
+
+/// Some rows of tasks, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TaskPage {
+    /// Rows in order. Tasks that were never placed have none.
+    pub rows: Vec<TaskRow>,
+    /// The task to go on after; `None` where there is no more.
+    pub next: Option<TaskId>,
+}
+
+/// Rows of a job after a task, at most `limit`, without conflicts.
+pub async fn task_list_by_job(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: JobId,
+    after: Option<TaskId>,
+    limit: usize,
+) -> StoreResult<TaskPage> {
+    let (rows, next) =
+        keys::chunk_read(tx, space, &Prefix::<TaskKey>::of(&job), after.map(TaskKey::of), limit).await?;
+    let next = next.map(|key| TaskId { job: key.job, index: key.index });
+    Ok(TaskPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next })
+}
+
+/// Rows of the tasks on a node (charged to it, or lost with it) after a task, at most `limit`, without conflicts.
+pub async fn task_list_by_node(
+    tx: &Transaction,
+    space: &CellSpace,
+    node: NodeId,
+    after: Option<TaskId>,
+    limit: usize,
+) -> StoreResult<TaskPage> {
+    let after = after.map(|task| NodeTaskKey::of(node, task));
+    let (found, next) = keys::chunk_read(tx, space, &Prefix::of(&node), after, limit).await?;
+    let read =
+        |key: NodeTaskKey| async move { keys::read_snapshot(tx, space, &TaskKey::of(key.task())).await };
+    let rows = try_join_all(found.into_iter().map(|(key, ())| read(key))).await?;
+    Ok(TaskPage { rows: rows.into_iter().flatten().collect(), next: next.map(|key| key.task()) })
+}

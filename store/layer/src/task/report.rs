@@ -1,0 +1,168 @@
+//! What an agent reports of a life, and what follows from it for the task's row: pure.
+
+use borough_model::job::JobSpec;
+use borough_model::task::{
+    EndReason, Exit, Health, Life, TaskEvent, TaskRow, TaskRules, TaskState, TransitionRefused,
+};
+use borough_model::{Incarnation, NodeId, TaskId};
+
+/// One life as its agent knows it. Reports are absolute and repeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskReport {
+    /// The task.
+    pub task: TaskId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// How far it is.
+    pub phase: ReportPhase,
+    /// Process id and wall time of its start (milliseconds since 1970), where it was started.
+    pub process: Option<(u32, i64)>,
+    /// What its probes say; not looked at where the task has no health check.
+    pub health: Health,
+    /// How it ended, where it did and that is known.
+    pub exit: Option<Exit>,
+}
+
+/// How far a life is on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReportPhase {
+    /// Known and durable there, not started.
+    Accepted,
+    /// Being started.
+    Starting,
+    /// Its process runs.
+    Running,
+    /// Being ended.
+    Stopping,
+    /// The process has exited; something of it may be left.
+    Exited,
+    /// Nothing is left but its logs.
+    Released,
+    /// The agent's full report does not have it, though the store says that it had accepted it: its record is gone.
+    Missing,
+}
+
+impl ReportPhase {
+    /// Whether there is, or soon will be, a process.
+    pub fn is_alive(self) -> bool {
+        match self {
+            Self::Accepted | Self::Starting | Self::Running | Self::Stopping => true,
+            Self::Exited | Self::Released | Self::Missing => false,
+        }
+    }
+}
+
+/// What the gateway does with a report that was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportAnswer {
+    /// The store says what the agent says (or more). Nothing to do.
+    Applied,
+    /// The life is over in the store: tell the agent to end it.
+    Stop,
+    /// The life is over on both sides: the agent may drop its record.
+    Forget,
+    /// The store has never given that life to that node (it was restored from an older copy): the agent parks it.
+    Park,
+    /// The report contradicts the row. Nothing has changed; log it.
+    Refused(TransitionRefused),
+    /// Another session of the node's agent has taken over: its full report decides what is missing.
+    Superseded,
+}
+
+/// The events that bring `row` to what is reported of it by `node`, in order.
+pub(super) fn report_events(
+    report: &TaskReport,
+    row: &TaskRow,
+    spec: &JobSpec,
+    node: NodeId,
+    now_ms: i64,
+) -> Vec<TaskEvent> {
+    let life = Life { node, incarnation: report.incarnation };
+    let rules = TaskRules::from(spec);
+    let health = health_of(report, spec);
+    let started = |health| {
+        report.process.map(|(pid, started_ms)| TaskEvent::ProcessStarted { life, pid, started_ms, health })
+    };
+    let mut events = Vec::new();
+    match report.phase {
+        ReportPhase::Accepted | ReportPhase::Starting => events.push(TaskEvent::AgentAccepted { life }),
+        ReportPhase::Running => match started(health) {
+            Some(started) => events.extend([started, TaskEvent::HealthChanged { life, health }]),
+            None => events.push(TaskEvent::AgentAccepted { life }),
+        },
+        ReportPhase::Stopping => {
+            events.push(started(Health::Unknown).unwrap_or(TaskEvent::AgentAccepted { life }));
+        }
+        ReportPhase::Exited | ReportPhase::Released => {
+            // How long it ran decides over its back-off, so a start that was not reported yet comes first.
+            let unseen = matches!(row.state, TaskState::Assigned | TaskState::Starting);
+            events.extend(started(Health::Unknown).filter(|_| unseen));
+            events.push(ended(report, life, rules));
+        }
+        ReportPhase::Missing => events.extend(missing(row, life, rules, now_ms)),
+    }
+    events
+}
+
+/// A task without a health check is healthy while it runs.
+pub(super) fn health_of(report: &TaskReport, spec: &JobSpec) -> Health {
+    if spec.task.health.is_none() { Health::Healthy } else { report.health }
+}
+
+fn ended(report: &TaskReport, life: Life, rules: TaskRules) -> TaskEvent {
+    let released = report.phase == ReportPhase::Released;
+    match &report.exit {
+        Some(exit) if released && exit.reason == EndReason::StartFailed && report.process.is_none() => {
+            TaskEvent::StartFailed { life, message: exit.message.clone(), rules }
+        }
+        Some(exit) => TaskEvent::ProcessExited { life, exit: exit.clone(), released, rules },
+        None => TaskEvent::ReleaseConfirmed { life },
+    }
+}
+
+/// A life whose record is gone has ended with the boot it was in; one the agent never had will be given to it again.
+fn missing(row: &TaskRow, life: Life, rules: TaskRules, now_ms: i64) -> Option<TaskEvent> {
+    let exit = Exit {
+        reason: EndReason::NodeRebooted,
+        code: None,
+        signal: None,
+        message: "its node has no record of it any more".to_owned(),
+        at_ms: now_ms,
+        incarnation: life.incarnation,
+        node: Some(life.node),
+    };
+    match row.state {
+        TaskState::Starting | TaskState::Running => {
+            Some(TaskEvent::ProcessExited { life, exit, released: true, rules })
+        }
+        TaskState::Stopping | TaskState::Releasing | TaskState::Lost => {
+            Some(TaskEvent::ReleaseConfirmed { life })
+        }
+        TaskState::Pending | TaskState::Held | TaskState::Assigned | TaskState::Dead => None,
+    }
+}
+
+/// The answer to a report after its events: `row` is as they left it, `refused` what one of them met.
+pub(super) fn report_answer(
+    report: &TaskReport,
+    row: &TaskRow,
+    refused: Option<TransitionRefused>,
+) -> ReportAnswer {
+    let gone = match report.phase {
+        ReportPhase::Released | ReportPhase::Missing => Some(ReportAnswer::Forget),
+        ReportPhase::Exited => Some(ReportAnswer::Applied),
+        ReportPhase::Accepted | ReportPhase::Starting | ReportPhase::Running | ReportPhase::Stopping => None,
+    };
+    match refused {
+        None => {
+            let over = row.incarnation > report.incarnation
+                || matches!(row.state, TaskState::Pending | TaskState::Dead);
+            gone.filter(|_| over).unwrap_or(ReportAnswer::Applied)
+        }
+        Some(TransitionRefused::Stale { .. }) => gone.unwrap_or(ReportAnswer::Stop),
+        Some(TransitionRefused::UnknownLife { .. }) => gone.unwrap_or(ReportAnswer::Park),
+        Some(refused @ (TransitionRefused::NodeReturnFirst | TransitionRefused::Illegal { .. })) => {
+            ReportAnswer::Refused(refused)
+        }
+    }
+}
