@@ -18,7 +18,6 @@ pub(crate) struct TestCell {
     /// The cell.
     pub(crate) space: CellSpace,
     /// The store's clock.
-    #[expect(dead_code, reason = "moved on by the tests of leases and mirrors")]
     pub(crate) clock: Arc<ManualClock>,
 }
 

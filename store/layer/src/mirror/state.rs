@@ -266,3 +266,66 @@ fn put_newer<K: Ord, V: Clone>(
     rows.insert(key, Arc::new(row.clone()));
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use borough_model::RequestId;
+    use borough_model::task::{TaskState, UnitState};
+
+    fn entry(deltas: Vec<Delta>) -> JournalEntry {
+        JournalEntry { request: RequestId(0), actor: String::new(), action: String::new(), at_ms: 0, deltas }
+    }
+
+    fn at(version: i64) -> Cursor {
+        Cursor { store_epoch: 0, stamp: borough_kv::Versionstamp::new(version, 0) }
+    }
+
+    fn task(revision: u64, node: u64) -> Delta {
+        let id = TaskId { job: JobId(1), index: 0 };
+        let row = TaskRow {
+            state: TaskState::Running,
+            node: Some(NodeId(node)),
+            revision,
+            ..TaskRow::never_placed(id)
+        };
+        Delta::Task { row }
+    }
+
+    #[test]
+    fn an_older_revision_never_overwrites_a_newer_one() {
+        let mut state = MirrorState::default();
+        state.list(Listed::Row(Box::new(task(5, 2))));
+        assert!(state.apply(at(1), &entry(vec![task(4, 1)])));
+        assert_eq!(state.node_tasks(NodeId(2)).count(), 1);
+        assert_eq!(state.node_tasks(NodeId(1)).count(), 0);
+        let older = Delta::TaskRemoved { task: TaskId { job: JobId(1), index: 0 }, revision: 4 };
+        state.apply(at(2), &entry(vec![older]));
+        assert_eq!(state.tasks().len(), 1);
+        state.apply(at(3), &entry(vec![task(6, 1)]));
+        assert_eq!(state.node_tasks(NodeId(1)).count(), 1);
+        assert_eq!(state.node_tasks(NodeId(2)).count(), 0);
+    }
+
+    #[test]
+    fn an_entry_is_applied_once_and_only_in_its_epoch() {
+        let unit = |revision| Delta::Unit {
+            row: UnitRow {
+                id: UnitId(1),
+                job: JobId(1),
+                min_member: 1,
+                state: UnitState::Gathering,
+                epoch: 0,
+                expires_ms: 0,
+                revision,
+            },
+        };
+        let mut state = MirrorState::default();
+        assert!(state.apply(at(5), &entry(vec![unit(1)])));
+        assert!(!state.apply(at(5), &entry(vec![unit(2)])), "seen");
+        assert!(!state.apply(at(4), &entry(vec![unit(2)])), "older");
+        let foreign = Cursor { store_epoch: 1, ..at(9) };
+        assert!(!state.apply(foreign, &entry(vec![unit(2)])), "of another life of the store");
+        assert_eq!(state.units()[&UnitId(1)].revision, 1);
+    }
+}

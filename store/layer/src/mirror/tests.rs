@@ -1,1 +1,5 @@
-//! tests
+//! The mirror against the store: whatever happens while it lists, it ends up with the store's state.
+
+mod following;
+mod listing;
+mod workload;

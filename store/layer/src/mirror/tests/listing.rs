@@ -1,0 +1,126 @@
+//! Listing in chunks at differing versions, then replay: the state is the store's.
+
+use futures::executor::block_on;
+use proptest::prelude::*;
+
+use super::workload::Workload;
+use crate::error::{StoreError, StoreResult};
+use crate::journal::{Cursor, Page, cell_list_chunked, journal_tail, journal_trim};
+use crate::mirror::MirrorState;
+use crate::testing::TestCell;
+
+async fn page(cell: &TestCell, after: Cursor, limit: usize) -> StoreResult<Page> {
+    cell.run(async |tx| journal_tail(&tx, &cell.space, after, limit).await).await
+}
+
+/// Applies pages from `after` to the end of the journal; each one `times` times.
+async fn replay(
+    cell: &TestCell,
+    state: &mut MirrorState,
+    after: Cursor,
+    limit: usize,
+    times: usize,
+) -> StoreResult<()> {
+    state.replay_from(after);
+    let mut after = after;
+    loop {
+        let page = page(cell, after, limit).await?;
+        after = page.next;
+        for _ in 0..times {
+            for (cursor, entry) in &page.entries {
+                state.apply(*cursor, entry);
+            }
+        }
+        state.gate_note(&page.gate);
+        if !page.more {
+            return Ok(());
+        }
+    }
+}
+
+/// The state of a store in which nothing happens meanwhile.
+async fn quiet(cell: &TestCell) -> MirrorState {
+    let mut state = MirrorState::default();
+    let from = cell_list_chunked(&cell.db, &cell.space, 1_000, |listed| state.list(listed)).await.unwrap();
+    replay(cell, &mut state, from, 1_000, 1).await.unwrap();
+    state
+}
+
+/// Lists in small chunks with changes between them, replays, and compares.
+async fn compare(seed: u64, before: u64, chunk_rows: usize, limit: usize) {
+    let cell = TestCell::new().await;
+    let mut workload = Workload::new(seed);
+    for _ in 0..before {
+        workload.step(&cell).await;
+    }
+    let mut state = MirrorState::default();
+    let from = cell_list_chunked(&cell.db, &cell.space, chunk_rows, |listed| {
+        state.list(listed);
+        for _ in 0..workload.below(3) {
+            // The store in memory answers at once, so that blocking on it here is a change between two chunks.
+            block_on(workload.step(&cell));
+        }
+    });
+    let from = from.await.unwrap();
+    for _ in 0..workload.below(5) {
+        workload.step(&cell).await;
+    }
+    replay(&cell, &mut state, from, limit, 1 + (seed % 2) as usize).await.unwrap();
+    assert_eq!(state, quiet(&cell).await, "seed {seed}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever changes while chunks are read, listing and replay end with the store's own state.
+    #[test]
+    fn listing_and_replay_end_with_the_state_of_the_store(
+        seed: u64, before in 0..60_u64, chunk_rows in 1..6_usize, limit in 1..20_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(compare(seed, before, chunk_rows, limit));
+    }
+}
+
+/// Tailing from the very beginning gives the same as listing.
+#[tokio::test]
+async fn the_whole_journal_is_the_whole_state() {
+    let cell = TestCell::new().await;
+    let mut workload = Workload::new(3);
+    for _ in 0..200 {
+        workload.step(&cell).await;
+    }
+    let mut state = MirrorState::default();
+    replay(&cell, &mut state, Cursor::start(1), 7, 1).await.unwrap();
+    assert_eq!(state, quiet(&cell).await);
+    let tasks = cell.run(async |tx| super::workload::count::<crate::keys::TaskKey>(&tx, &cell.space).await);
+    assert_eq!(state.tasks().len(), tasks.await.unwrap());
+    for node in state.nodes().keys() {
+        assert!(state.node_tasks(*node).all(|row| row.charged_node() == Some(*node)));
+    }
+}
+
+/// A reader before the floor is told so, at the first read and in between; one at the floor goes on.
+#[tokio::test]
+async fn a_trim_is_never_a_gap() {
+    let cell = TestCell::new().await;
+    let mut workload = Workload::new(5);
+    for _ in 0..20 {
+        workload.step(&cell).await;
+    }
+    let first = page(&cell, Cursor::start(1), 5).await.unwrap();
+    assert!(first.more && first.entries.len() == 5);
+    let (at_fifth, _) = first.entries[4];
+    let tenth = page(&cell, at_fifth, 5).await.unwrap().entries[4].0;
+    let trim =
+        async |cutoff| cell.run(async |tx| journal_trim(&tx, &cell.space, cutoff, 1).await).await.unwrap();
+    assert_eq!(trim(tenth.stamp).await.map(|at| at < tenth), Some(true), "the cutoff itself is kept");
+    assert_eq!(trim(tenth.stamp).await, None, "nothing left to trim");
+    let error = page(&cell, at_fifth, 5).await.unwrap_err();
+    let StoreError::JournalTrimmed { floor, .. } = error else { panic!("{error}") };
+    let rest = page(&cell, floor, 100).await.unwrap();
+    assert_eq!(rest.entries[0].0, tenth);
+    assert!(!rest.more);
+    workload.step(&cell).await;
+    assert_eq!(page(&cell, rest.next, 100).await.unwrap().entries.len(), 1);
+}

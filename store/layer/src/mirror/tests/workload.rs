@@ -1,0 +1,283 @@
+//! A random workload over every kind of row: what is written is what the journal says.
+
+use std::collections::BTreeMap;
+
+use borough_kv::Transaction;
+use borough_kv::env::{Rng, SeededRng};
+use borough_model::job::{JobKind, JobSpec, JobState, LogSpec, RestartMode, RestartSpec, TaskSpec};
+use borough_model::node::{NodeRow, NodeState};
+use borough_model::task::{Endpoint, Health, TaskRow, TaskState, UnitRow, UnitState};
+use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, RequestId, Resources, TaskId, UnitId};
+
+use crate::error::StoreResult;
+use crate::journal::ChangeSet;
+use crate::keys::{
+    self, CellSpace, EndpointKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix, TaskKey, UnitKey,
+};
+use crate::name::EndpointRow;
+use crate::testing::{TestCell, change, name};
+
+/// Draws operations from a seed, and carries them out.
+pub(super) struct Workload {
+    rng: std::sync::Arc<dyn Rng>,
+    requests: u128,
+}
+
+const NODES: u64 = 6;
+const JOBS: u64 = 4;
+const TASKS: u64 = 5;
+
+impl Workload {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { rng: SeededRng::shared(seed), requests: 0 }
+    }
+
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound
+    }
+
+    /// One transaction of one to three operations.
+    pub(super) async fn step(&mut self, cell: &TestCell) {
+        self.requests += 1;
+        let draws: Vec<[u64; 4]> =
+            (0..=self.below(3)).map(|_| [(); 4].map(|()| self.rng.next_u64() >> 8)).collect();
+        let stepping = cell.change(change(self.requests, "workload"), async |tx, changes| {
+            for draw in &draws {
+                operation(tx, changes, *draw).await?;
+            }
+            Ok(())
+        });
+        stepping.await.unwrap();
+    }
+}
+
+async fn operation(tx: &Transaction, changes: &mut ChangeSet, draw: [u64; 4]) -> StoreResult<()> {
+    let [kind, which, second, value] = draw;
+    let node = NodeId(which % NODES);
+    let job = JobId(which % JOBS);
+    let task = TaskId { job, index: u32::try_from(second % TASKS).unwrap() };
+    match kind % 10 {
+        0 => node_put(tx, changes, node, value).await,
+        1 if value.is_multiple_of(4) => node_gone(tx, changes, node).await,
+        1 | 2 => alloc_put(tx, changes, node, value).await,
+        3 => job_put(tx, changes, job, value).await,
+        4 if value.is_multiple_of(4) => job_gone(tx, changes, job).await,
+        4 | 5 => task_put(tx, changes, task, value).await,
+        6 => task_gone(tx, changes, task).await,
+        7 => endpoint_put(tx, changes, task, value).await,
+        8 => endpoint_gone(tx, changes, task).await,
+        _ => unit_put(tx, changes, UnitId(which % 3), value).await,
+    }
+}
+
+async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: u64) -> StoreResult<()> {
+    let key = NodeKey { node: id };
+    let before = keys::read(tx, changes.space(), &key).await?;
+    let row = NodeRow {
+        id,
+        name: name(&format!("n{}", id.0)),
+        state: [NodeState::Ready, NodeState::Recovering, NodeState::Lost][(value % 3) as usize],
+        schedulable: value.is_multiple_of(2),
+        draining: false,
+        capacity: Resources { cpu_millis: value, ..Resources::default() },
+        port_first: 1,
+        port_last: 2,
+        attributes: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        host: "h".to_owned(),
+        boot_id: "b".to_owned(),
+        agent_version: "0".to_owned(),
+        revision: before.map_or(1, |row| row.revision + 1),
+        changed_ms: 0,
+    };
+    keys::write(tx, changes.space(), &key, &row)?;
+    changes.push(Delta::Node { row });
+    alloc_put(tx, changes, id, value).await
+}
+
+/// Ids come back here, with revisions from 1: harder than what the layer does.
+async fn node_gone(tx: &Transaction, changes: &mut ChangeSet, id: NodeId) -> StoreResult<()> {
+    keys::clear(tx, changes.space(), &NodeKey { node: id })?;
+    keys::clear(tx, changes.space(), &NodeAllocKey { node: id })?;
+    changes.push(Delta::NodeRemoved { node: id });
+    Ok(())
+}
+
+async fn alloc_put(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, value: u64) -> StoreResult<()> {
+    let key = NodeAllocKey { node };
+    if keys::read(tx, changes.space(), &NodeKey { node }).await?.is_none() {
+        return Ok(());
+    }
+    let mut alloc = keys::read(tx, changes.space(), &key).await?.unwrap_or_default();
+    alloc.epoch += 1;
+    alloc.used.cpu_millis = value;
+    keys::write(tx, changes.space(), &key, &alloc)?;
+    changes.push(Delta::NodeAlloc { node, alloc });
+    Ok(())
+}
+
+fn owner(job: JobId) -> (Name, Name) {
+    (name("ada"), name(&format!("job{}", job.0)))
+}
+
+async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u64) -> StoreResult<()> {
+    let key = JobRowKey { job: id };
+    let before = keys::read(tx, changes.space(), &key).await?;
+    let new_spec = before.is_none() || value.is_multiple_of(3);
+    let version = before.as_ref().map_or(0, |row| row.spec_version) + u32::from(new_spec);
+    let (user, job_name) = owner(id);
+    let row = JobRow {
+        id,
+        user,
+        name: job_name,
+        state: JobState::Running,
+        count: u32::try_from(value % 100).unwrap(),
+        priority: 200,
+        spec_version: version,
+        revision: before.map_or(1, |row| row.revision + 1),
+        submitted_ms: 0,
+        changed_ms: 0,
+        request: RequestId(0),
+        succeeded: 0,
+        failed: 0,
+    };
+    let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
+    if let Some(spec) = &spec {
+        keys::write(tx, changes.space(), &JobSpecKey { job: id, version }, spec)?;
+    }
+    keys::write(tx, changes.space(), &key, &row)?;
+    changes.push(Delta::Job { row, spec });
+    Ok(())
+}
+
+/// A spec of differing size: some take several parts of the journal's entry.
+fn spec_of(row: &JobRow, value: u64) -> JobSpec {
+    let text = "x".repeat(usize::try_from(value % 5).unwrap() * 15_000);
+    JobSpec {
+        user: row.user.clone(),
+        name: row.name.clone(),
+        kind: JobKind::Service,
+        priority: row.priority,
+        count: row.count,
+        min_member: 1,
+        after: Vec::new(),
+        constraints: Vec::new(),
+        spread: Vec::new(),
+        task: TaskSpec {
+            command: vec!["true".to_owned(), text],
+            environment: BTreeMap::new(),
+            working_directory: None,
+            resources: Resources::default(),
+            ports: Vec::new(),
+            health: None,
+            grace_ms: 0,
+            log: LogSpec { file_bytes_max: 1, files_max: 1 },
+            weight: 1,
+        },
+        overrides: BTreeMap::new(),
+        restart: RestartSpec {
+            mode: RestartMode::Never,
+            attempts_max: None,
+            backoff_initial_ms: 1,
+            backoff_max_ms: 1,
+            reset_after_ms: 1,
+        },
+        drain_delay_ms: 0,
+        lost_after_ms: None,
+        labels: BTreeMap::new(),
+    }
+}
+
+/// Forgets a job with its specs, tasks and endpoints, as one entry.
+async fn job_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<()> {
+    let space = changes.space().clone();
+    for index in 0..u32::try_from(TASKS).unwrap() {
+        endpoint_gone(tx, changes, TaskId { job, index }).await?;
+        task_gone(tx, changes, TaskId { job, index }).await?;
+    }
+    keys::clear_prefix(tx, &space, &Prefix::<JobSpecKey>::of(&job))?;
+    keys::clear(tx, &space, &JobRowKey { job })?;
+    changes.push(Delta::JobRemoved { job });
+    Ok(())
+}
+
+async fn task_put(tx: &Transaction, changes: &mut ChangeSet, id: TaskId, value: u64) -> StoreResult<()> {
+    let key = TaskKey::of(id);
+    let before = keys::read(tx, changes.space(), &key).await?;
+    let mut row = before.unwrap_or_else(|| TaskRow::never_placed(id));
+    row.state = TaskState::ALL[usize::try_from(value % 9).unwrap()];
+    row.node = Some(NodeId(value % NODES));
+    row.revision += 1;
+    keys::write(tx, changes.space(), &key, &row)?;
+    changes.push(Delta::Task { row });
+    Ok(())
+}
+
+/// The next row of the task begins at revision 1 again.
+async fn task_gone(tx: &Transaction, changes: &mut ChangeSet, id: TaskId) -> StoreResult<()> {
+    let key = TaskKey::of(id);
+    let Some(row) = keys::read(tx, changes.space(), &key).await? else { return Ok(()) };
+    keys::clear(tx, changes.space(), &key)?;
+    changes.push(Delta::TaskRemoved { task: id, revision: row.revision + 1 });
+    Ok(())
+}
+
+fn endpoint_key(task: TaskId) -> EndpointKey {
+    let (user, job) = owner(task.job);
+    EndpointKey { user, job, index: task.index }
+}
+
+async fn endpoint_put(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    task: TaskId,
+    value: u64,
+) -> StoreResult<()> {
+    let key = endpoint_key(task);
+    let revision = keys::read(tx, changes.space(), &key).await?.map_or(1, |row| row.revision + 1);
+    let endpoint = Endpoint {
+        task,
+        user: key.user.clone(),
+        job: key.job.clone(),
+        incarnation: Incarnation(value),
+        host: "h".to_owned(),
+        ports: Vec::new(),
+        health: Health::Healthy,
+        weight: 1,
+        node: name("n1"),
+    };
+    keys::write(tx, changes.space(), &key, &EndpointRow { endpoint: endpoint.clone(), revision })?;
+    changes.push(Delta::Endpoint { endpoint, revision });
+    Ok(())
+}
+
+async fn endpoint_gone(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<()> {
+    let key = endpoint_key(task);
+    let Some(row) = keys::read(tx, changes.space(), &key).await? else { return Ok(()) };
+    keys::clear(tx, changes.space(), &key)?;
+    let EndpointKey { user, job, .. } = key;
+    changes.push(Delta::EndpointWithdrawn { user, job, task, revision: row.revision + 1 });
+    Ok(())
+}
+
+async fn unit_put(tx: &Transaction, changes: &mut ChangeSet, id: UnitId, value: u64) -> StoreResult<()> {
+    let key = UnitKey { unit: id };
+    let revision = keys::read(tx, changes.space(), &key).await?.map_or(1, |row| row.revision + 1);
+    let row = UnitRow {
+        id,
+        job: JobId(0),
+        min_member: 1,
+        state: UnitState::Gathering,
+        epoch: value,
+        expires_ms: 0,
+        revision,
+    };
+    keys::write(tx, changes.space(), &key, &row)?;
+    changes.push(Delta::Unit { row });
+    Ok(())
+}
+
+/// How many rows of a kind there are.
+pub(super) async fn count<K: Key>(tx: &Transaction, space: &CellSpace) -> StoreResult<usize> {
+    Ok(keys::range::<K>(tx, space, &Prefix::all(), keys::RangeOptions::snapshot()).await?.len())
+}
