@@ -1,1 +1,369 @@
-//! x
+//! The bytes of every stored type, pinned. `golden/encoding.txt` only grows: the last line of a sample is what is
+//! written today, and every line, however old, must still decode.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
+use borough_model::job::{
+    After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck, JobKind, JobOutcome, JobRow,
+    JobSpec, JobState, PortSpec, Probe, RestartMode, Spread, TaskOverride,
+};
+use borough_model::journal::{Delta, JournalEntry};
+use borough_model::node::{NodeAlloc, NodeLive, NodeRow, NodeState};
+use borough_model::resource::Resources;
+use borough_model::task::machine::unit_gathering;
+use borough_model::task::{
+    Charge, ChargeOwner, EndReason, Endpoint, Exit, Health, PortAssignment, StopReason, TaskRow, TaskState,
+    UnitState, Verdict,
+};
+use minicbor::{Decode, Encode};
+
+use crate::sample::{name, spec};
+
+const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
+
+fn resources() -> Resources {
+    Resources {
+        cpu_millis: 500,
+        memory_bytes: 64 << 20,
+        disk_bytes: 1 << 30,
+        disk_bytes_per_s: 3,
+        network_bytes_per_s: 4,
+        device_millis: [("gpu".to_owned(), 500)].into(),
+    }
+}
+
+fn port() -> PortAssignment {
+    PortAssignment { name: name("http"), number: 20_001 }
+}
+
+fn task_full() -> TaskRow {
+    let exit = Exit {
+        reason: EndReason::Signaled,
+        code: Some(-1),
+        signal: Some(9),
+        message: "no such file".to_owned(),
+        at_ms: 1_700_000_000_000,
+        incarnation: Incarnation(6),
+        node: Some(NodeId(8)),
+    };
+    TaskRow {
+        id: TASK,
+        state: TaskState::Stopping,
+        node: Some(NodeId(7)),
+        incarnation: Incarnation(7),
+        ports: vec![port()],
+        charge: Charge { owner: ChargeOwner::Task, resources: resources() },
+        spec_version: 3,
+        health: Health::Healthy,
+        stop: Some(StopReason::Drained),
+        exit: Some(exit),
+        failures: 4,
+        not_before_ms: 1_700_000_000_001,
+        unit: Some(UnitId(5)),
+        revision: 12,
+        changed_ms: -1,
+        started_ms: Some(1_700_000_000_002),
+        restarts: 6,
+        pid: Some(4242),
+        crashed_on: Some(NodeId(8)),
+        crashes_there: 2,
+        verdict: Some(Verdict::Again),
+        unit_epoch: 9,
+    }
+}
+
+fn text_map(key: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(key.to_owned(), value.to_owned())])
+}
+
+fn spec_full() -> JobSpec {
+    let mut full = spec(JobKind::Batch);
+    full.count = 3;
+    full.min_member = 2;
+    full.after = vec![After { job: name("db"), condition: AfterCondition::Finished }];
+    full.constraints = vec![Constraint {
+        attribute: "zone".to_owned(),
+        operator: ConstraintOperator::NotIn,
+        values: vec!["a".to_owned()],
+        preference: Some(5),
+    }];
+    full.spread = vec![Spread { attribute: "rack".to_owned(), weight: 50 }];
+    full.task.environment = text_map("A", "b");
+    full.task.working_directory = Some("/tmp".to_owned());
+    full.task.resources = resources();
+    full.task.ports =
+        vec![PortSpec { name: name("http"), number: Some(8080) }, PortSpec { name: name("b"), number: None }];
+    full.task.health = Some(HealthCheck::of(Probe::Http { port: name("http"), path: "/".to_owned() }));
+    let own = TaskOverride {
+        command: Some(vec!["x".to_owned()]),
+        arguments: vec!["y".to_owned()],
+        environment: text_map("C", "d"),
+        resources: Some(Resources::default()),
+        weight: Some(2),
+    };
+    full.overrides = BTreeMap::from([(1, own)]);
+    full.lost_after_ms = Some(30_000);
+    full.labels = text_map("team", "a");
+    full
+}
+
+fn job_row(state: JobState) -> JobRow {
+    JobRow {
+        id: JobId(0x11),
+        user: name("ada"),
+        name: name("web"),
+        state,
+        count: 3,
+        priority: 200,
+        spec_version: 1,
+        revision: 4,
+        submitted_ms: 1_700_000_000_000,
+        changed_ms: 1_700_000_000_001,
+        request: RequestId(0x0102_0304),
+        succeeded: 1,
+        failed: 2,
+    }
+}
+
+fn node_row() -> NodeRow {
+    NodeRow {
+        id: NodeId(7),
+        name: name("alpha"),
+        state: NodeState::Recovering,
+        schedulable: true,
+        draining: false,
+        capacity: resources(),
+        port_first: 20_000,
+        port_last: 29_999,
+        attributes: text_map("rack", "r1"),
+        labels: text_map("zone", "a"),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+        revision: 5,
+        changed_ms: 1_700_000_000_000,
+    }
+}
+
+fn node_alloc() -> NodeAlloc {
+    NodeAlloc {
+        epoch: 9,
+        used: resources(),
+        tasks: 1,
+        ports: [20_001].into(),
+        ports_cooling: [(20_002, 1_700_000_000_000)].into(),
+    }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint {
+        task: TASK,
+        user: name("ada"),
+        job: name("web"),
+        incarnation: Incarnation(7),
+        host: "127.0.0.1".to_owned(),
+        ports: vec![port()],
+        health: Health::Unknown,
+        weight: 1,
+        node: name("alpha"),
+    }
+}
+
+fn journal() -> JournalEntry {
+    let (user, job, task, revision) = (name("ada"), name("web"), TASK, 12);
+    JournalEntry {
+        request: RequestId(1 << 100),
+        actor: "scheduler/1".to_owned(),
+        action: "plan_commit".to_owned(),
+        at_ms: 1_700_000_000_000,
+        deltas: vec![
+            Delta::Node { row: node_row() },
+            Delta::NodeRemoved { node: NodeId(7) },
+            Delta::NodeAlloc { node: NodeId(7), alloc: node_alloc() },
+            Delta::Job { row: job_row(JobState::Running), spec: Some(Box::new(spec(JobKind::Service))) },
+            Delta::Job { row: job_row(JobState::Waiting), spec: None },
+            Delta::JobRemoved { job: JobId(0x11) },
+            Delta::Task { row: task_full() },
+            Delta::TaskRemoved { task, revision },
+            Delta::Endpoint { endpoint: endpoint(), revision },
+            Delta::EndpointWithdrawn { user, job, task, revision },
+            Delta::Unit { row: unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000) },
+        ],
+    }
+}
+
+/// A sample with its bytes, and what it takes to decode others of its type.
+struct Sample {
+    name: &'static str,
+    bytes: Vec<u8>,
+    /// Decodes bytes of the type, and encodes them as they are written today.
+    again: fn(&[u8]) -> Result<Vec<u8>, String>,
+}
+
+fn sample<T>(name: &'static str, value: &T) -> Sample
+where
+    T: Encode<()> + for<'b> Decode<'b, ()> + PartialEq + Debug,
+{
+    let bytes = minicbor::to_vec(value).unwrap();
+    assert_eq!(minicbor::decode::<T>(&bytes).unwrap(), *value, "{name} reads back");
+    let again = |bytes: &[u8]| {
+        let value = minicbor::decode::<T>(bytes).map_err(|error| error.to_string())?;
+        minicbor::to_vec(value).map_err(|error| error.to_string())
+    };
+    Sample { name, bytes, again }
+}
+
+fn samples() -> Vec<Sample> {
+    let over = |outcome| job_row(JobState::Ended { outcome });
+    let bands = vec![Band::BestEffort, Band::Batch, Band::Production, Band::Monitoring];
+    let outcomes = vec![
+        over(JobOutcome::Succeeded),
+        over(JobOutcome::Failed),
+        over(JobOutcome::Stopped),
+        over(JobOutcome::DependencyFailed),
+    ];
+    let tcp = Probe::Tcp { port: name("http") };
+    let probes = vec![tcp, Probe::Command { command: vec!["x".to_owned()] }];
+    let unit = unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000);
+    let live = NodeLive { beat: 3, gateway: "10.0.0.1:1".to_owned(), session: 8, report_revision: 9 };
+    vec![
+        sample("task_row.full", &task_full()),
+        sample("task_row.never_placed", &TaskRow::never_placed(TASK)),
+        sample("job_spec.full", &spec_full()),
+        sample("job_spec.defaults", &spec(JobKind::Service)),
+        sample("job_row.running", &job_row(JobState::Running)),
+        sample("job_row.stopping", &job_row(JobState::Stopping)),
+        sample("job_row.ended", &outcomes),
+        sample("node_row", &node_row()),
+        sample("node_alloc", &node_alloc()),
+        sample("node_live", &live),
+        sample("endpoint", &endpoint()),
+        sample("unit_row", &unit),
+        sample("journal_entry", &journal()),
+        sample("enum.task_state", &TaskState::ALL.to_vec()),
+        sample("enum.stop_reason", &StopReason::ALL.to_vec()),
+        sample("enum.health", &vec![Health::Unknown, Health::Healthy, Health::Unhealthy]),
+        sample("enum.charge_owner", &vec![ChargeOwner::Job, ChargeOwner::Task, ChargeOwner::Released]),
+        sample("enum.end_reason", &END_REASONS.to_vec()),
+        sample("enum.verdict", &vec![Verdict::Again, Verdict::Succeeded, Verdict::Failed, Verdict::Stopped]),
+        sample("enum.unit_state", &vec![UnitState::Gathering, UnitState::Committed, UnitState::Released]),
+        sample("enum.node_state", &vec![NodeState::Ready, NodeState::Recovering, NodeState::Lost]),
+        sample("enum.constraint_operator", &OPERATORS.to_vec()),
+        sample("enum.restart_mode", &vec![RestartMode::Always, RestartMode::OnFailure, RestartMode::Never]),
+        sample("enum.job_kind", &vec![JobKind::Service, JobKind::Batch]),
+        sample("enum.after_condition", &vec![AfterCondition::Finished, AfterCondition::Succeeded]),
+        sample("enum.band", &bands),
+        sample("enum.probe", &probes),
+    ]
+}
+
+const END_REASONS: [EndReason; 7] = [
+    EndReason::Exited,
+    EndReason::Signaled,
+    EndReason::OutOfMemory,
+    EndReason::StartFailed,
+    EndReason::Stopped,
+    EndReason::NodeLost,
+    EndReason::NodeRebooted,
+];
+
+const OPERATORS: [ConstraintOperator; 6] = [
+    ConstraintOperator::In,
+    ConstraintOperator::NotIn,
+    ConstraintOperator::Exists,
+    ConstraintOperator::Absent,
+    ConstraintOperator::GreaterThan,
+    ConstraintOperator::LessThan,
+];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<char> = text.chars().collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+fn golden() -> Vec<(&'static str, Vec<u8>)> {
+    let lines = include_str!("golden/encoding.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).map(|(name, bytes)| (name, unhex(bytes))).collect()
+}
+
+#[test]
+fn every_stored_type_is_written_as_the_last_golden_line_says() {
+    let golden = golden();
+    let last = |name: &str| golden.iter().rev().find(|(each, _)| *each == name).map(|(_, bytes)| bytes);
+    let missing: Vec<String> = samples()
+        .iter()
+        .filter(|sample| last(sample.name) != Some(&sample.bytes))
+        .map(|sample| format!("{} {}", sample.name, hex(&sample.bytes)))
+        .collect();
+    let lines = missing.join("\n");
+    assert!(missing.is_empty(), "append to golden/encoding.txt, and change no line of it:\n{lines}");
+}
+
+#[test]
+fn every_golden_line_however_old_still_decodes() {
+    let samples = samples();
+    for (name, bytes) in golden() {
+        let sample = samples.iter().find(|sample| sample.name == name);
+        let again = sample.unwrap_or_else(|| panic!("{name} is in the golden file and has no sample")).again;
+        assert!(again(&bytes).is_ok(), "{name}: {:?}", again(&bytes));
+    }
+}
+
+/// The elements of an encoded struct.
+fn elements(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut decoder = minicbor::Decoder::new(bytes);
+    let length = decoder.array().unwrap().unwrap();
+    let mut element = || {
+        let begin = decoder.position();
+        decoder.skip().unwrap();
+        bytes[begin..decoder.position()].to_vec()
+    };
+    (0..length).map(|_| element()).collect()
+}
+
+fn array_of(elements: &[Vec<u8>]) -> Vec<u8> {
+    let mut encoder = minicbor::Encoder::new(Vec::new());
+    encoder.array(u64::try_from(elements.len()).unwrap()).unwrap();
+    let mut bytes = encoder.into_writer();
+    bytes.extend(elements.iter().flatten());
+    bytes
+}
+
+#[test]
+fn a_field_that_a_newer_version_has_added_is_skipped() {
+    let structs = samples().into_iter().filter(|sample| !sample.name.starts_with("enum."));
+    for sample in structs.filter(|sample| sample.name != "job_row.ended") {
+        let mut fields = elements(&sample.bytes);
+        fields.push(minicbor::to_vec(text_map("from", "the future")).unwrap());
+        fields.push(minicbor::to_vec(7u64).unwrap());
+        assert_eq!((sample.again)(&array_of(&fields)).as_ref(), Ok(&sample.bytes), "{}", sample.name);
+    }
+}
+
+#[test]
+fn optional_fields_that_an_older_version_did_not_write_are_absent() {
+    let full = minicbor::to_vec(task_full()).unwrap();
+    let older = array_of(&elements(&full)[..19]);
+    let row: TaskRow = minicbor::decode(&older).unwrap();
+    let expected = TaskRow { crashes_there: 0, verdict: None, unit_epoch: 0, ..task_full() };
+    assert_eq!(row, expected);
+}
+
+#[test]
+fn a_required_field_that_is_missing_is_an_error_and_no_bytes_panic() {
+    for sample in samples() {
+        for end in 0..sample.bytes.len() {
+            assert!((sample.again)(&sample.bytes[..end]).is_err(), "{} cut at {end}", sample.name);
+        }
+    }
+    let full = minicbor::to_vec(task_full()).unwrap();
+    assert!(minicbor::decode::<TaskRow>(&array_of(&elements(&full)[..18])).is_ok());
+    assert!(minicbor::decode::<TaskRow>(&array_of(&elements(&full)[..14])).is_err());
+}

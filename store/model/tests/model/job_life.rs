@@ -1,1 +1,156 @@
-//! x
+//! A job's life, and when a job that waits may go.
+
+use borough_model::id::{JobId, Name, RequestId};
+use borough_model::job::{
+    After, AfterCondition, AfterDecision, JobEvent, JobKind, JobOutcome, JobRefused, JobRow, JobSpec,
+    JobState, JobTransition, after_decide, job_new, job_transition,
+};
+use borough_model::task::TaskEnd;
+use proptest::prelude::*;
+
+use crate::sample::{NOW, name, spec};
+
+const REQUEST: RequestId = RequestId(2);
+
+fn after(job: &str, condition: AfterCondition) -> After {
+    After { job: name(job), condition }
+}
+
+fn job(count: u32) -> JobRow {
+    job_new(JobId(1), &JobSpec { count, ..spec(JobKind::Batch) }, RequestId(1), NOW)
+}
+
+fn waiting() -> JobRow {
+    let waits = vec![after("db", AfterCondition::Succeeded)];
+    job_new(JobId(1), &JobSpec { after: waits, ..spec(JobKind::Batch) }, RequestId(1), NOW)
+}
+
+fn step(row: &JobRow, event: JobEvent) -> Result<JobTransition, JobRefused> {
+    job_transition(row, &event, REQUEST, NOW + 1)
+}
+
+fn state(row: &JobRow, events: &[JobEvent]) -> JobState {
+    events.iter().fold(row.clone(), |row, event| step(&row, *event).unwrap().row).state
+}
+
+fn ended(outcome: JobOutcome) -> JobState {
+    JobState::Ended { outcome }
+}
+
+const SUCCEEDED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Succeeded };
+const FAILED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Failed };
+const STOPPED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Stopped };
+
+fn count_set(count: u32, succeeded: u32, failed: u32) -> JobEvent {
+    JobEvent::CountSet { count, succeeded, failed }
+}
+
+#[test]
+fn a_job_is_over_when_every_task_is_and_failed_when_one_has() {
+    assert_eq!(state(&job(2), &[SUCCEEDED]), JobState::Running);
+    assert_eq!(state(&job(2), &[SUCCEEDED, STOPPED]), JobState::Running);
+    assert_eq!(state(&job(2), &[SUCCEEDED, SUCCEEDED]), ended(JobOutcome::Succeeded));
+    assert_eq!(state(&job(2), &[SUCCEEDED, FAILED]), ended(JobOutcome::Failed));
+    assert_eq!(state(&job(0), &[STOPPED]), JobState::Running);
+}
+
+#[test]
+fn a_stopped_job_ends_when_its_tasks_are_gone() {
+    assert_eq!(state(&job(2), &[JobEvent::StopRequested]), JobState::Stopping);
+    let tasks_end = [JobEvent::StopRequested, SUCCEEDED, SUCCEEDED];
+    assert_eq!(state(&job(2), &tasks_end), JobState::Stopping);
+    assert_eq!(state(&job(2), &[JobEvent::StopRequested, JobEvent::TasksGone]), ended(JobOutcome::Stopped));
+    let refused = step(&job(2), JobEvent::TasksGone);
+    assert_eq!(refused, Err(JobRefused::NotStopping(JobState::Running)));
+}
+
+#[test]
+fn a_waiting_job_goes_ends_or_is_stopped() {
+    assert_eq!(waiting().state, JobState::Waiting);
+    assert_eq!(state(&waiting(), &[JobEvent::DependenciesMet]), JobState::Running);
+    assert_eq!(state(&waiting(), &[JobEvent::DependencyFailed]), ended(JobOutcome::DependencyFailed));
+    assert_eq!(state(&waiting(), &[JobEvent::StopRequested]), ended(JobOutcome::Stopped));
+    let late = [JobEvent::DependenciesMet, JobEvent::DependencyFailed];
+    assert_eq!(state(&waiting(), &late), JobState::Running);
+}
+
+#[test]
+fn counts_and_priorities_change_while_the_job_lives() {
+    let shrunk = step(&job(5), count_set(2, 1, 0)).unwrap();
+    assert_eq!((shrunk.row.count, shrunk.row.succeeded, shrunk.gate), (2, 1, true));
+    let grown = step(&job(5), count_set(6, 0, 0)).unwrap();
+    assert_eq!((grown.row.count, grown.changed, grown.gate), (6, true, false));
+    assert_eq!(state(&job(5), &[count_set(2, 2, 0)]), ended(JobOutcome::Succeeded));
+    let priority = step(&job(5), JobEvent::PrioritySet { priority: 7 }).unwrap();
+    assert_eq!((priority.row.priority, priority.gate), (7, false));
+    let stopping = step(&job(5), JobEvent::StopRequested).unwrap().row;
+    for event in [count_set(6, 0, 0), JobEvent::PrioritySet { priority: 7 }] {
+        assert_eq!(step(&stopping, event), Err(JobRefused::Over(JobState::Stopping)));
+    }
+}
+
+#[test]
+fn what_can_make_a_placement_wrong_writes_the_gate() {
+    let gate = |row: &JobRow, event| step(row, event).unwrap().gate;
+    assert!(gate(&job(2), JobEvent::StopRequested) && gate(&job(1), SUCCEEDED));
+    assert!(!gate(&job(2), SUCCEEDED) && !gate(&waiting(), JobEvent::DependenciesMet));
+}
+
+#[test]
+fn a_change_says_who_and_when_and_a_repeat_is_none() {
+    let first = step(&job(2), JobEvent::StopRequested).unwrap();
+    assert_eq!((first.row.revision, first.row.request, first.row.changed_ms), (2, REQUEST, NOW + 1));
+    let again = step(&first.row, JobEvent::StopRequested).unwrap();
+    assert!(!again.changed && !again.gate && again.row == first.row);
+}
+
+#[test]
+fn a_job_goes_when_all_it_waits_for_has_ended_as_it_should() {
+    use AfterCondition::{Finished, Succeeded};
+    let over = |outcome| Some(JobState::Ended { outcome });
+    let decide = |a: Option<JobState>, b: Option<JobState>| {
+        let waits = vec![after("a", Finished), after("b", Succeeded)];
+        let spec = JobSpec { after: waits, ..spec(JobKind::Batch) };
+        after_decide(&spec, |job: &Name| if job.as_str() == "a" { a } else { b })
+    };
+    let (done, failed) = (over(JobOutcome::Succeeded), over(JobOutcome::Failed));
+    assert_eq!(decide(failed, done), AfterDecision::Go);
+    assert_eq!(decide(done, None), AfterDecision::Wait(name("b")));
+    assert_eq!(decide(Some(JobState::Stopping), Some(JobState::Running)), AfterDecision::Wait(name("a")));
+    assert_eq!(decide(None, failed), AfterDecision::Never(name("b")));
+    assert_eq!(after_decide(&spec(JobKind::Batch), |_| None), AfterDecision::Go);
+}
+
+fn events() -> impl Strategy<Value = Vec<JobEvent>> {
+    let event = prop_oneof![
+        Just(JobEvent::DependenciesMet),
+        Just(JobEvent::DependencyFailed),
+        Just(JobEvent::StopRequested),
+        Just(JobEvent::TasksGone),
+        (0u32..6, 0u32..6, 0u32..6)
+            .prop_map(|(count, succeeded, failed)| count_set(count, succeeded, failed)),
+        (0u32..400).prop_map(|priority| JobEvent::PrioritySet { priority }),
+        prop_oneof![Just(SUCCEEDED), Just(FAILED), Just(STOPPED)],
+    ];
+    prop::collection::vec(event, 1..40)
+}
+
+proptest! {
+    #[test]
+    fn an_ended_job_keeps_its_outcome_and_revisions_count_changes(events in events(), waits in any::<bool>()) {
+        let mut row = if waits { waiting() } else { job(3) };
+        for event in events {
+            let Ok(JobTransition { row: next, changed, gate }) = step(&row, event) else { continue };
+            prop_assert_eq!(next.revision, row.revision + u64::from(changed));
+            prop_assert!(changed || !gate);
+            if matches!(row.state, JobState::Ended { .. }) {
+                prop_assert_eq!(next.state, row.state);
+            }
+            if row.state == JobState::Stopping {
+                prop_assert!(next.state == JobState::Stopping || next.state == ended(JobOutcome::Stopped));
+            }
+            prop_assert!(gate || next.count >= row.count, "a shrink without a gate");
+            row = next;
+        }
+    }
+}

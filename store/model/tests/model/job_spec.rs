@@ -1,1 +1,254 @@
-//! x
+//! What a spec is refused for, what it has by default, what a task of it runs, and what differs between two.
+
+use std::fmt::Write as _;
+
+use borough_model::job::{
+    After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint, ConstraintOperator, HealthCheck,
+    JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, band, change_class,
+    count_check, priority_check, spec_diff,
+};
+use borough_model::resource::Resources;
+use expect_test::expect_file;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::sample::{name, spec};
+
+fn port(text: &str, number: Option<u16>) -> PortSpec {
+    PortSpec { name: name(text), number }
+}
+
+fn constraint(attribute: &str, operator: ConstraintOperator, values: &[&str]) -> Constraint {
+    let values = values.iter().map(ToString::to_string).collect();
+    Constraint { attribute: attribute.to_owned(), operator, values, preference: None }
+}
+
+fn gpu(millis: u64) -> Resources {
+    let device_millis = [("gpu".to_owned(), millis)].into();
+    Resources { cpu_millis: 1, memory_bytes: 1 << 20, device_millis, ..Resources::default() }
+}
+
+type Change = (&'static str, fn(&mut JobSpec));
+
+/// Changes to a legal spec, each of which makes it one that is refused.
+const REFUSED: &[Change] = &[
+    ("a priority above the highest", |spec| spec.priority = 400),
+    ("a billion tasks", |spec| spec.count = 1_000_000_000),
+    ("a gang larger than the job", |spec| (spec.count, spec.min_member) = (3, 4)),
+    ("no command", |spec| spec.task.command.clear()),
+    ("an empty program", |spec| spec.task.command[0].clear()),
+    ("a NUL in an argument", |spec| spec.task.command.push("a\0b".to_owned())),
+    ("no resources", |spec| spec.task.resources = Resources::default()),
+    ("resources whose sum overflows", |spec| {
+        (spec.count, spec.task.resources.memory_bytes) = (3, u64::MAX / 2);
+    }),
+    ("one and a half devices", |spec| spec.task.resources = gpu(1500)),
+    ("no share of a device", |spec| spec.task.resources = gpu(0)),
+    ("bad names of variables", |spec| {
+        for each in ["1A", "A-B", "", "BOROUGH_TASK", "PORT_HTTP", "A=B"] {
+            spec.task.environment.insert(each.to_owned(), String::new());
+        }
+    }),
+    ("a NUL in a variable", |spec| {
+        spec.task.environment.insert("A".to_owned(), "\0".to_owned());
+    }),
+    ("a relative directory", |spec| spec.task.working_directory = Some("tmp".to_owned())),
+    ("a reserved port", |spec| spec.task.ports = vec![port("http", Some(80)), port("zero", Some(0))]),
+    ("a port name twice", |spec| spec.task.ports = vec![port("http", None), port("http", None)]),
+    ("a port number twice", |spec| spec.task.ports = vec![port("a", Some(8080)), port("b", Some(8080))]),
+    ("a probe of a port that is not there", |spec| {
+        spec.task.ports = vec![port("http", None), port("admin", None)];
+        spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("htpp") }));
+    }),
+    ("a probe of a task without ports", |spec| {
+        spec.task.health = Some(HealthCheck::of(Probe::Http { port: name("http"), path: "x y".to_owned() }));
+    }),
+    ("a probe that takes longer than its interval, and never fails", |spec| {
+        let probe = Probe::Command { command: vec![] };
+        let check =
+            HealthCheck { interval_ms: 50, timeout_ms: 51, failures_max: 0, ..HealthCheck::of(probe) };
+        spec.task.health = Some(check);
+    }),
+    ("a day of grace and of drain delay", |spec| {
+        (spec.task.grace_ms, spec.drain_delay_ms) = (86_400_000, 86_400_000);
+    }),
+    ("no tolerance of silence", |spec| spec.lost_after_ms = Some(0)),
+    ("logs of nothing", |spec| (spec.task.log.file_bytes_max, spec.task.log.files_max) = (0, 0)),
+    ("no share of traffic", |spec| spec.task.weight = 0),
+    ("a pause that begins above its end", |spec| {
+        (spec.restart.backoff_initial_ms, spec.restart.backoff_max_ms) = (1000, 999);
+    }),
+    ("restarts without a pause", |spec| spec.restart.backoff_initial_ms = 0),
+    ("waiting for itself, and for another twice", |spec| {
+        let after = |job| After { job: name(job), condition: AfterCondition::Succeeded };
+        spec.after = vec![after("web"), after("db"), after("db")];
+    }),
+    ("constraints without sense", |spec| {
+        let far = Constraint { preference: Some(101), ..constraint("zone", ConstraintOperator::In, &["a"]) };
+        spec.constraints = vec![
+            constraint("", ConstraintOperator::Exists, &[]),
+            constraint("a b", ConstraintOperator::Exists, &["x"]),
+            constraint("zone", ConstraintOperator::In, &[]),
+            constraint("cores", ConstraintOperator::GreaterThan, &["many"]),
+            constraint("cores", ConstraintOperator::LessThan, &["NaN"]),
+            far,
+        ];
+    }),
+    ("a spread over nothing and twice over racks", |spec| {
+        let over = |attribute: &str, weight| Spread { attribute: attribute.to_owned(), weight };
+        spec.spread = vec![over("rack", 1), over("rack", 100), over("-", 0)];
+    }),
+    ("an override of a task that is not there", |spec| {
+        spec.overrides.insert(3, TaskOverride { weight: Some(256), ..TaskOverride::default() });
+    }),
+    ("an override with an empty command and no memory", |spec| {
+        let resources = Some(Resources { cpu_millis: 1, ..Resources::default() });
+        let own = TaskOverride { command: Some(vec![]), resources, ..TaskOverride::default() };
+        spec.overrides.insert(0, own);
+    }),
+    ("labels on more than a line", |spec| {
+        spec.labels.insert("team".to_owned(), "a\nb".to_owned());
+        spec.labels.insert(".x".to_owned(), "y".repeat(257));
+    }),
+    ("more than fits into a value", |spec| spec.task.command.push("x".repeat(90_000))),
+];
+
+#[test]
+fn every_refusal_names_the_field_its_value_and_what_is_accepted() {
+    let mut text = String::from("What a spec is refused for: path: value; accepted: what would be.\n");
+    for (label, change) in REFUSED {
+        let mut spec = JobSpec { count: 2, ..spec(JobKind::Service) };
+        assert_eq!(spec.validate(), Ok(()));
+        change(&mut spec);
+        writeln!(text, "\n{label}").unwrap();
+        for error in spec.validate().expect_err(label) {
+            writeln!(text, "    {error}").unwrap();
+        }
+    }
+    expect_file!["golden/refusals.txt"].assert_eq(&text);
+}
+
+#[test]
+fn defaults_are_admitted_and_so_is_the_edge_of_what_is_legal() {
+    let mut edge = spec(JobKind::Batch);
+    assert_eq!(edge.validate(), Ok(()));
+    edge.count = 0;
+    edge.min_member = 4;
+    assert_eq!(edge.validate(), Ok(()), "a gang scaled to nothing");
+    (edge.count, edge.min_member) = (COUNT_MAX, 0);
+    edge.task.ports = vec![port("a", Some(1024)), port("b", Some(65_535)), port("c", None)];
+    edge.task.health = Some(HealthCheck::of(Probe::Http { port: name("c"), path: "/?a=b".to_owned() }));
+    edge.restart =
+        RestartSpec { mode: RestartMode::Never, backoff_initial_ms: 0, backoff_max_ms: 0, ..edge.restart };
+    edge.task.resources = gpu(500);
+    edge.labels.insert("borough.dev/team_a".to_owned(), "Größe".to_owned());
+    edge.task.environment.insert("PORT".to_owned(), "=".to_owned());
+    assert_eq!(edge.validate(), Ok(()));
+    assert_eq!(edge.notes().len(), 2, "fixed ports are noted");
+    assert_eq!(spec(JobKind::Service).notes(), []);
+}
+
+#[test]
+fn counts_and_priorities_are_checked_alone() {
+    assert!(count_check(0, 4).is_ok() && count_check(4, 4).is_ok() && count_check(COUNT_MAX, 1).is_ok());
+    assert_eq!(count_check(3, 4).unwrap_err()[0].path, "min_member");
+    assert_eq!(count_check(COUNT_MAX + 1, 1).unwrap_err()[0].path, "count");
+    assert!(priority_check(399).is_ok() && priority_check(400).is_err());
+}
+
+#[test]
+fn a_priority_has_its_band() {
+    let bands = [0, 99, 100, 199, 200, 299, 300, 399, u32::MAX].map(band);
+    use Band::{Batch, BestEffort, Monitoring, Production};
+    assert_eq!(
+        bands,
+        [BestEffort, BestEffort, Batch, Batch, Production, Production, Monitoring, Monitoring, Monitoring]
+    );
+}
+
+#[test]
+fn a_task_runs_the_job_with_its_own_overrides() {
+    let mut job = spec(JobKind::Service);
+    job.count = 3;
+    job.task.environment = [("A".to_owned(), "job".to_owned()), ("B".to_owned(), "job".to_owned())].into();
+    let own = TaskOverride {
+        command: Some(vec!["/bin/other".to_owned()]),
+        arguments: vec!["-v".to_owned()],
+        environment: [("B".to_owned(), "own".to_owned()), ("C".to_owned(), "own".to_owned())].into(),
+        resources: Some(gpu(1000)),
+        weight: Some(9),
+    };
+    job.overrides.insert(1, own);
+    job.overrides.insert(2, TaskOverride { arguments: vec!["-q".to_owned()], ..TaskOverride::default() });
+    assert_eq!(job.for_task(0), job.task);
+    let one = job.for_task(1);
+    assert_eq!(one.command, ["/bin/other", "-v"]);
+    let values: Vec<&str> = one.environment.values().map(String::as_str).collect();
+    assert_eq!(values, ["job", "own", "own"]);
+    assert_eq!((&one.resources, one.weight), (&gpu(1000), 9));
+    assert_eq!(job.for_task(2).command, ["/bin/serve", "-q"]);
+    assert_eq!((job.resources_for(1), job.resources_for(2)), (&gpu(1000), &job.task.resources));
+}
+
+#[test]
+fn a_diff_names_every_field_that_differs_and_no_other() {
+    let old = spec(JobKind::Service);
+    let mut new = old.clone();
+    new.count = 7;
+    new.task.command.push("-v".to_owned());
+    new.task.resources.memory_bytes = 1 << 30;
+    new.labels.insert("a.b".to_owned(), "c".to_owned());
+    new.lost_after_ms = Some(1000);
+    let changes: Vec<_> =
+        spec_diff(&old, &new).into_iter().map(|change| (change.path, change.old, change.new)).collect();
+    let change = |path: &str, old: Option<serde_json::Value>, new| (path.to_owned(), old, Some(new));
+    assert_eq!(
+        changes,
+        [
+            change("count", Some(json!(1)), json!(7)),
+            change("task.command[1]", None, json!("-v")),
+            change("task.resources.memory_bytes", Some(json!(64 << 20)), json!(1 << 30)),
+            change("lost_after_ms", None, json!(1000)),
+            change("labels[\"a.b\"]", None, json!("c")),
+        ]
+    );
+    assert_eq!(spec_diff(&old, &old), []);
+}
+
+#[test]
+fn only_count_and_priority_are_no_update() {
+    let old = spec(JobKind::Service);
+    let class = |change: fn(&mut JobSpec)| {
+        let mut new = old.clone();
+        change(&mut new);
+        change_class(&old, &new)
+    };
+    assert_eq!(class(|_| {}), ChangeClass::Nothing);
+    assert_eq!(class(|new| new.count = 9), ChangeClass::CountOrPriorityOnly);
+    assert_eq!(class(|new| (new.count, new.priority) = (9, 9)), ChangeClass::CountOrPriorityOnly);
+    assert_eq!(class(|new| new.task.weight = 9), ChangeClass::NeedsUpdate);
+    assert_eq!(class(|new| (new.count, new.drain_delay_ms) = (9, 9)), ChangeClass::NeedsUpdate);
+}
+
+fn changed_specs() -> impl Strategy<Value = JobSpec> {
+    let fields = (0u32..3, 0u32..3, 0u64..3, prop::collection::vec("[ab]", 1..4), "[a-c]{0,2}");
+    fields.prop_map(|(count, priority, memory, command, label)| {
+        let mut spec = JobSpec { count, priority, ..spec(JobKind::Batch) };
+        spec.task.resources.memory_bytes = memory;
+        spec.task.command = command;
+        spec.labels.insert("key".to_owned(), label);
+        spec
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_diff_is_empty_exactly_where_nothing_has_changed(old in changed_specs(), new in changed_specs()) {
+        let diff = spec_diff(&old, &new);
+        let class = change_class(&old, &new);
+        prop_assert_eq!(diff.is_empty(), class == ChangeClass::Nothing);
+        let scaled = diff.iter().all(|change| change.path == "count" || change.path == "priority");
+        prop_assert_eq!(scaled, class != ChangeClass::NeedsUpdate);
+        prop_assert!(diff.iter().all(|change| change.old != change.new));
+    }
+}

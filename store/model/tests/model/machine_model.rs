@@ -112,7 +112,7 @@ impl World {
             1 => own.saturating_sub(1),
             _ => own + 1,
         });
-        let last = row.node.unwrap_or(NodeId(u64::from(act.arg) % NODES));
+        let last = row.node.unwrap_or_else(|| NodeId(u64::from(act.arg) % NODES));
         let life = Life { node: last, incarnation };
         let health = [Health::Unknown, Health::Healthy, Health::Unhealthy][usize::from(act.arg) % 3];
         let kind = if act.arg & 1 == 0 { JobKind::Service } else { JobKind::Batch };

@@ -1,12 +1,22 @@
 //! What the model promises, as tests of its public interface: one program, so that it is linked once.
 
+#[cfg(test)]
 mod encoding;
+#[cfg(test)]
 mod job_life;
+#[cfg(test)]
 mod job_spec;
+#[cfg(test)]
 mod machine_model;
+#[cfg(test)]
 mod machine_table;
+#[cfg(test)]
 mod node;
+#[cfg(test)]
 mod resource;
+#[cfg(test)]
 mod restart;
+#[cfg(test)]
 mod sample;
+#[cfg(test)]
 mod unit;
