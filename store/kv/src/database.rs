@@ -98,18 +98,18 @@ impl Transaction {
     /// Every row of a range, up to the request's limit, over as many batches as it takes.
     pub async fn range_all(&self, request: RangeRequest) -> KvResult<Vec<(Bytes, Bytes)>> {
         let mut request = request;
+        let wanted = request.limit;
         let mut rows: Vec<(Bytes, Bytes)> = Vec::new();
         loop {
             let batch = self.inner.get_range(&request).await?;
             let last = batch.rows.last().map(|(key, _)| key.clone());
             rows.extend(batch.rows);
             let Some(last) = last.filter(|_| batch.more) else { return Ok(rows) };
-            if request.limit > 0 {
-                let left = request.limit.saturating_sub(rows.len());
-                if left == 0 {
+            if wanted > 0 {
+                request.limit = wanted.saturating_sub(rows.len());
+                if request.limit == 0 {
                     return Ok(rows);
                 }
-                request.limit = left;
             }
             request.iteration = request.iteration.saturating_add(1);
             if request.reverse {

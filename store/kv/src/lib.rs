@@ -8,6 +8,7 @@ pub mod contract;
 pub mod database;
 pub mod embedded;
 pub mod env;
+pub mod fault;
 mod metrics;
 mod runner;
 
@@ -17,3 +18,4 @@ pub use contract::{
 };
 pub use database::{Attempt, Database, Idempotency, Retryable, Transaction};
 pub use embedded::EmbeddedEngine;
+pub use fault::{FaultEngine, FaultPlan};

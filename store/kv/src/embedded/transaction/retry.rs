@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::EmbeddedTransaction;
 use super::state::Options;
 use crate::contract::{ErrorCode, KvError, KvResult};
+use crate::env::unit;
 
 /// The pause where the cause is a version, not a crowd: it does not grow.
 const VERSION_PAUSE: Duration = Duration::from_millis(10);
@@ -66,10 +67,4 @@ fn pause_max(code: ErrorCode, options: &Options) -> Duration {
         ErrorCode::ProxyMemoryLimitExceeded | ErrorCode::GrvProxyMemoryLimitExceeded => RESOURCE_PAUSE_MAX,
         _ => options.retry_delay_max,
     }
-}
-
-/// A random number in [0, 1).
-fn unit(bits: u64) -> f64 {
-    let mantissa = u32::try_from(bits >> 32).unwrap_or(0);
-    f64::from(mantissa) / (f64::from(u32::MAX) + 1.0)
 }

@@ -1,0 +1,82 @@
+//! An engine around an engine that does what the contract allows and a quiet machine never shows: refused and
+//! unknown commits, commits that happen later, short batches, watches that lie, late read versions.
+//!
+//! Everything is drawn from one seeded source. What it injects never breaks the contract: a commit reported as 1021
+//! without having happened is not in flight and never will be; an error of a commit is also the error of its watches
+//! and stamps; blind writes are never refused for a conflict; a read-only commit never fails.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::contract::{Engine, EngineInfo, EngineTransaction};
+use crate::env::Rng;
+pub use plan::FaultPlan;
+use transaction::FaultTransaction;
+
+/// What transactions share: the inner engine, the plan, the dice and the tally.
+pub(crate) struct Faults {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) plan: FaultPlan,
+    rng: Arc<dyn Rng>,
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Faults {
+    /// Whether a fault of this probability happens now; counted under `name` if so.
+    pub(crate) fn strikes(&self, name: &'static str, probability: f64) -> bool {
+        // A fault that cannot happen draws nothing, so that plans differ only where they differ.
+        let struck = probability > 0.0 && crate::env::unit(self.rng.next_u64()) < probability;
+        if struck {
+            let mut counts = self.counts.lock();
+            let count = counts.entry(name).or_default();
+            *count = count.saturating_add(1);
+        }
+        struck
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound.max(1)
+    }
+
+    /// A time up to `most`.
+    pub(crate) fn delay(&self, most: Duration) -> Duration {
+        most.mul_f64(crate::env::unit(self.rng.next_u64()))
+    }
+}
+
+/// The engine around an engine.
+pub struct FaultEngine {
+    faults: Arc<Faults>,
+}
+
+impl FaultEngine {
+    /// `inner` with the faults of `plan`, drawn from `rng`.
+    pub fn new(inner: Arc<dyn Engine>, plan: FaultPlan, rng: Arc<dyn Rng>) -> Self {
+        Self { faults: Arc::new(Faults { engine: inner, plan, rng, counts: Mutex::default() }) }
+    }
+
+    /// How often each fault was injected so far, by name: a test that wants faults can see that it had them.
+    pub fn injected(&self) -> BTreeMap<&'static str, u64> {
+        self.faults.counts.lock().clone()
+    }
+}
+
+impl Engine for FaultEngine {
+    #[expect(clippy::disallowed_methods, reason = "an engine around an engine")]
+    fn begin(&self) -> Box<dyn EngineTransaction> {
+        Box::new(FaultTransaction::new(Arc::clone(&self.faults), Arc::from(self.faults.engine.begin())))
+    }
+
+    fn info(&self) -> EngineInfo {
+        self.faults.engine.info()
+    }
+}
