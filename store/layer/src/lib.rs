@@ -8,6 +8,7 @@
 //! Nothing outside this crate builds a key.
 
 pub mod cell;
+pub mod check;
 pub mod error;
 pub mod federation;
 pub mod job;
