@@ -1,9 +1,18 @@
-//! The FoundationDB backend of the key-value contract.
+//! The FoundationDB backend of the key-value contract: a thin wrapper over the `foundationdb` crate, and the only
+//! crate that links `libfdb_c`.
 //!
 //! Without the feature `fdb` this crate is an empty shell that links nothing, so that callers name it
 //! unconditionally and learn at run time what their build lacks.
 
+#[cfg(feature = "fdb")]
+mod convert;
+#[cfg(feature = "fdb")]
+mod engine;
 mod error;
+#[cfg(feature = "fdb")]
+mod network;
+#[cfg(feature = "fdb")]
+mod transaction;
 
 pub use error::OpenError;
 
@@ -13,7 +22,25 @@ use borough_kv::Engine;
 
 /// Opens a FoundationDB cluster: `cluster` is the path of a cluster file, a connection string
 /// (`description:id@address,…`), or empty for the machine's default cluster file.
+///
+/// This asks nothing of the cluster: one that cannot be reached shows in the first transaction, as 1031.
+#[cfg(feature = "fdb")]
+pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, OpenError> {
+    Ok(Arc::new(engine::FdbEngine::open(cluster)?))
+}
+
+/// Opens a FoundationDB cluster: `cluster` is the path of a cluster file, a connection string
+/// (`description:id@address,…`), or empty for the machine's default cluster file.
 #[cfg(not(feature = "fdb"))]
 pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, OpenError> {
     Err(OpenError::NotBuilt { cluster: cluster.to_owned() })
+}
+
+#[cfg(all(test, not(feature = "fdb")))]
+mod tests {
+    #[test]
+    fn a_build_without_the_client_says_so() {
+        let error = super::open("/etc/foundationdb/fdb.cluster").err().map(|error| error.to_string());
+        assert!(error.is_some_and(|text| text.contains("without the feature `fdb`")));
+    }
 }

@@ -5,6 +5,7 @@
 //! or [`ErrorCode::NotSupported`]); nothing is silently ignored.
 
 mod atomic;
+pub mod check;
 mod engine;
 mod error;
 pub mod limits;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::contract::check::stamp_offset;
 use crate::contract::{AtomicOp, Versionstamp};
 
 /// One change. A transaction's changes are applied in the order of its list.
@@ -46,13 +47,6 @@ impl Mutation {
             other => other,
         }
     }
-}
-
-/// Where in `template` the stamp goes: the offset in its last four bytes, or `None` where ten bytes do not fit there.
-pub(crate) fn stamp_offset(template: &[u8]) -> Option<usize> {
-    let (body, offset) = template.split_last_chunk::<4>()?;
-    let offset = usize::try_from(i32::from_le_bytes(*offset)).ok()?;
-    (offset.checked_add(10)? <= body.len()).then_some(offset)
 }
 
 /// The template without its offset and with `stamp` in its place.

@@ -23,9 +23,9 @@ use tokio::sync::oneshot;
 
 use super::engine::Inner;
 use super::memory::Rows;
-use super::mutation::stamp_offset;
 use super::ranges::Span;
-use crate::contract::limits::{KEY_BYTES_MAX, TRANSACTION_LIFE_VERSIONS, VALUE_BYTES_MAX};
+use crate::contract::check::{atomic_check, range_check, write_check};
+use crate::contract::limits::{KEY_BYTES_MAX, TRANSACTION_LIFE_VERSIONS};
 use crate::contract::{
     AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
     RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
@@ -96,8 +96,6 @@ impl EmbeddedTransaction {
 
     fn stamped_write(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
         self.write(|state, conflict| {
-            let template = if operation == AtomicOp::SetVersionstampedKey { key } else { operand };
-            stamp_offset(template).ok_or(ErrorCode::ClientInvalidOperation)?;
             let (key, operand) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(operand));
             if operation == AtomicOp::SetVersionstampedKey {
                 let max_key = state.max_key.clone();
@@ -108,20 +106,6 @@ impl EmbeddedTransaction {
             Ok(())
         })
     }
-}
-
-/// Refuses what may not be written.
-fn write_check(key: &[u8], max_key: &[u8], value: &[u8]) -> KvResult<()> {
-    if key >= max_key {
-        return Err(ErrorCode::KeyOutsideLegalRange.into());
-    }
-    if key.len() > KEY_BYTES_MAX {
-        return Err(ErrorCode::KeyTooLarge.into());
-    }
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(ErrorCode::ValueTooLarge.into());
-    }
-    Ok(())
 }
 
 /// A bound as stored: keys over the limit do not exist, so a longer bound means the same as its beginning.
@@ -154,7 +138,7 @@ impl EngineTransaction for EmbeddedTransaction {
 
     fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()> {
         self.write(|state, conflict| {
-            write_check(key, &state.max_key, value)?;
+            write_check(key, value)?;
             state.writes.set(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value), conflict);
             Ok(())
         })
@@ -174,12 +158,7 @@ impl EngineTransaction for EmbeddedTransaction {
 
     fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()> {
         self.write(|state, conflict| {
-            if begin > end {
-                return Err(ErrorCode::InvertedRange.into());
-            }
-            if end > state.max_key.as_ref() {
-                return Err(ErrorCode::KeyOutsideLegalRange.into());
-            }
+            range_check(begin, end)?;
             let (begin, end) = (bound_cut(begin), bound_cut(end));
             if begin < end {
                 state.writes.clear(Span::new(begin, end), conflict);
@@ -189,7 +168,7 @@ impl EngineTransaction for EmbeddedTransaction {
     }
 
     fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
-        write_check(key, &self.state.lock().max_key, operand)?;
+        atomic_check(operation, key, operand)?;
         if matches!(operation, AtomicOp::SetVersionstampedKey | AtomicOp::SetVersionstampedValue) {
             return self.stamped_write(operation, key, operand);
         }
@@ -203,12 +182,7 @@ impl EngineTransaction for EmbeddedTransaction {
     fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
-        if range.start > range.end {
-            return Err(ErrorCode::InvertedRange.into());
-        }
-        if range.end > state.max_key.as_ref() {
-            return Err(ErrorCode::KeyOutsideLegalRange.into());
-        }
+        range_check(range.start, range.end)?;
         let (begin, end) = (bound_cut(range.start), bound_cut(range.end));
         if begin == end {
             return Ok(());
@@ -296,9 +270,7 @@ impl EngineTransaction for EmbeddedTransaction {
         chunk_bytes: u64,
     ) -> BoxFuture<'a, KvResult<Vec<Bytes>>> {
         Box::pin(ready(self.read(|state, rows| {
-            if range.start > range.end {
-                return Err(ErrorCode::InvertedRange.into());
-            }
+            range_check(range.start, range.end)?;
             let view = state.view(rows, true)?;
             let mut points = vec![Bytes::copy_from_slice(range.start)];
             let mut filled = 0u64;

@@ -10,10 +10,11 @@ use std::ops::Bound;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
+use crate::contract::check::stamp_offset;
 use crate::contract::{AtomicOp, Version, Versionstamp};
 use crate::database::key_after;
 use crate::embedded::atomic::atomic_apply;
-use crate::embedded::mutation::{Mutation, stamp_offset, stamp_place};
+use crate::embedded::mutation::{Mutation, stamp_place};
 use crate::embedded::ranges::{RangeSet, Span, SpanSet};
 
 /// One change in a key's stack.

@@ -1,0 +1,48 @@
+//! What is legal, decided from the arguments alone: every engine answers these the same way and at once.
+
+use super::limits::{KEY_BYTES_MAX, USER_KEYS_END, VALUE_BYTES_MAX};
+use super::{AtomicOp, ErrorCode, KvResult};
+
+/// Refuses a key or value that may not be written: 2004, 2102, 2103.
+pub fn write_check(key: &[u8], value: &[u8]) -> KvResult<()> {
+    if key >= USER_KEYS_END {
+        return Err(ErrorCode::KeyOutsideLegalRange.into());
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(ErrorCode::KeyTooLarge.into());
+    }
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(ErrorCode::ValueTooLarge.into());
+    }
+    Ok(())
+}
+
+/// Refuses a range that ends before it begins (2005) or outside the user's keys (2004).
+pub fn range_check(begin: &[u8], end: &[u8]) -> KvResult<()> {
+    if begin > end {
+        return Err(ErrorCode::InvertedRange.into());
+    }
+    if end > USER_KEYS_END {
+        return Err(ErrorCode::KeyOutsideLegalRange.into());
+    }
+    Ok(())
+}
+
+/// Refuses an operation with illegal words: as [`write_check`], and 2000 for a stamp that does not fit its template.
+pub fn atomic_check(operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
+    write_check(key, operand)?;
+    let template = match operation {
+        AtomicOp::SetVersionstampedKey => key,
+        AtomicOp::SetVersionstampedValue => operand,
+        _ => return Ok(()),
+    };
+    stamp_offset(template).map(|_| ()).ok_or_else(|| ErrorCode::ClientInvalidOperation.into())
+}
+
+/// Where in `template` the stamp goes: the offset in its last four bytes (little-endian), or `None` where ten bytes
+/// do not fit there.
+pub fn stamp_offset(template: &[u8]) -> Option<usize> {
+    let (body, offset) = template.split_last_chunk::<4>()?;
+    let offset = usize::try_from(i32::from_le_bytes(*offset)).ok()?;
+    (offset.checked_add(10)? <= body.len()).then_some(offset)
+}
