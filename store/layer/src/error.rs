@@ -34,6 +34,13 @@ pub enum StoreError {
         /// What was found.
         found: String,
     },
+    /// A stored key is of no kind this build knows: the store was written by a newer one, or is damaged. Use the newer
+    /// one, or have the store looked at.
+    #[error("key {} is of no kind that this build knows", hex_text(key))]
+    UnknownKey {
+        /// The key's bytes.
+        key: Vec<u8>,
+    },
     /// A value has no encoding. A defect of this program.
     #[error("a value of kind {kind} cannot be encoded: {detail}")]
     Unencodable {

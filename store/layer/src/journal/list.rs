@@ -6,13 +6,13 @@
 //! already contains does no harm.
 
 use borough_kv::{Database, Idempotency};
-use borough_model::{Delta, JobId, JobSpec};
+use borough_model::{Delta, JobId, JobSpec, Name};
 
 use super::{Cursor, journal_head};
 use crate::error::StoreResult;
 use crate::keys::{
-    CellSpace, EndpointKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix, TaskKey, UnitKey,
-    chunk_read,
+    CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix, TaskKey,
+    UnitKey, chunk_read,
 };
 
 /// Rows of a chunk, where the caller has no reason for another number.
@@ -31,6 +31,15 @@ pub enum Listed {
         version: u32,
         /// The spec.
         spec: Box<JobSpec>,
+    },
+    /// Which job has a name now.
+    JobName {
+        /// Whose.
+        user: Name,
+        /// The name.
+        name: Name,
+        /// The job.
+        job: JobId,
     },
 }
 
@@ -51,6 +60,8 @@ pub async fn cell_list_chunked(
     let mut alloc = |key: NodeAllocKey, alloc| sink(row_of(Delta::NodeAlloc { node: key.node, alloc }));
     each_row::<NodeAllocKey>(db, space, rows, &mut alloc).await?;
     each_row::<JobRowKey>(db, space, rows, |_, row| sink(row_of(Delta::Job { row, spec: None }))).await?;
+    let mut named = |key: JobNameKey, job| sink(Listed::JobName { user: key.user, name: key.name, job });
+    each_row::<JobNameKey>(db, space, rows, &mut named).await?;
     let mut spec = |key: JobSpecKey, spec| {
         sink(Listed::Spec { job: key.job, version: key.version, spec: Box::new(spec) });
     };

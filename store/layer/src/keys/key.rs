@@ -49,6 +49,17 @@ fn kind_prefix(space: &CellSpace, kind: KeyKind) -> Vec<u8> {
     bytes
 }
 
+/// The kind of a key read from `space`.
+pub(super) fn kind_of(space: &CellSpace, key: &[u8]) -> Result<KeyKind, StoreError> {
+    let unknown = || StoreError::UnknownKey { key: key.to_vec() };
+    let rest = key.strip_prefix(space.prefix()).ok_or_else(unknown)?;
+    KeyKind::ALL
+        .iter()
+        .copied()
+        .find(|kind| rest.starts_with(&pack(&(u16::from(kind.code()),))))
+        .ok_or_else(unknown)
+}
+
 /// A partly filled key: all keys of a kind that begin with its fields.
 pub struct Prefix<K> {
     fields: Vec<u8>,
@@ -135,6 +146,29 @@ macro_rules! keys {
                 }
             }
         )*
+
+        /// Any row of a store: its key, and what is stored under it. For what looks at whole stores.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum StoredRow {
+            $($(#[$doc])* $kind($name, Box<$value>),)*
+        }
+
+        impl StoredRow {
+            /// The row of a key and a value read from `space`.
+            pub fn decode(
+                space: &$crate::keys::CellSpace,
+                key: &[u8],
+                value: &[u8],
+            ) -> Result<Self, $crate::error::StoreError> {
+                use $crate::keys::{Key, KeyKind, key::kind_of, value_decode};
+                match kind_of(space, key)? {
+                    $(KeyKind::$kind => {
+                        let value = value_decode(KeyKind::$kind, key, value)?;
+                        Ok(Self::$kind($name::decode(space, key)?, Box::new(value)))
+                    })*
+                }
+            }
+        }
 
         /// Calls `visit` for every key type there is.
         #[cfg(test)]

@@ -120,9 +120,18 @@ impl MirrorState {
     /// Takes a row of a listing.
     pub fn list(&mut self, listed: Listed) {
         match listed {
-            Listed::Row(delta) => self.delta(&delta),
+            // Which job has a name is listed by itself: a row does not say whether it still has its own.
+            Listed::Row(delta) => match *delta {
+                Delta::Job { row, .. } => {
+                    put_newer(&mut self.jobs, row.id, &row, |row| row.revision);
+                }
+                delta => self.delta(&delta),
+            },
             Listed::Spec { job, version, spec } => {
                 self.specs.insert((job, version), Arc::from(spec));
+            }
+            Listed::JobName { user, name, job } => {
+                self.job_names.insert((user, name), job);
             }
         }
     }
@@ -198,13 +207,16 @@ impl MirrorState {
         }
     }
 
+    /// A name goes to the job that was created with it last: only the first revision of a row takes it, since rows of
+    /// jobs that had it before may still change.
     fn job_put(&mut self, row: &JobRow, spec: Option<&JobSpec>) {
         if let Some(spec) = spec {
             self.specs.entry((row.id, row.spec_version)).or_insert_with(|| Arc::new(spec.clone()));
         }
-        if put_newer(&mut self.jobs, row.id, row, |row| row.revision) {
+        if row.revision <= 1 {
             self.job_names.insert((row.user.clone(), row.name.clone()), row.id);
         }
+        put_newer(&mut self.jobs, row.id, row, |row| row.revision);
     }
 
     /// Forgets a job and all that is its: its id never comes back.
@@ -215,6 +227,7 @@ impl MirrorState {
         tasks.iter().for_each(|task| self.task_remove(*task));
         let endpoints: Vec<_> = self.endpoints.range(tasks_of(job)).map(|(task, _)| *task).collect();
         endpoints.iter().for_each(|task| drop(self.endpoints.remove(task)));
+        self.units.retain(|_, unit| unit.job != job);
         let Some(row) = self.jobs.remove(&job) else { return };
         let name = (row.user.clone(), row.name.clone());
         if self.job_names.get(&name) == Some(&job) {
@@ -327,5 +340,36 @@ mod tests {
         let foreign = Cursor { store_epoch: 1, ..at(9) };
         assert!(!state.apply(foreign, &entry(vec![unit(2)])), "of another life of the store");
         assert_eq!(state.units()[&UnitId(1)].revision, 1);
+    }
+
+    /// A row that is listed does not take its old name back, however young it is; one that is created takes it.
+    #[test]
+    fn a_name_is_taken_by_creation_and_not_by_being_listed() {
+        let name = |text: &str| Name::new(text).unwrap();
+        let job = |id| JobRow {
+            id: JobId(id),
+            user: name("ada"),
+            name: name("web"),
+            state: borough_model::job::JobState::Running,
+            count: 1,
+            priority: 200,
+            spec_version: 1,
+            revision: 1,
+            submitted_ms: 0,
+            changed_ms: 0,
+            request: RequestId(0),
+            succeeded: 0,
+            failed: 0,
+        };
+        let named = |state: &MirrorState| state.job_by_name(&name("ada"), &name("web")).map(|row| row.id);
+        let mut state = MirrorState::default();
+        state.list(Listed::Row(Box::new(Delta::Job { row: job(1), spec: None })));
+        assert_eq!(named(&state), None, "its name may have gone to another since");
+        state.list(Listed::JobName { user: name("ada"), name: name("web"), job: JobId(1) });
+        assert_eq!(named(&state), Some(JobId(1)));
+        state.apply(at(1), &entry(vec![Delta::Job { row: job(2), spec: None }]));
+        let later = JobRow { revision: 2, ..job(1) };
+        state.apply(at(2), &entry(vec![Delta::Job { row: later, spec: None }]));
+        assert_eq!(named(&state), Some(JobId(2)));
     }
 }

@@ -12,7 +12,8 @@ use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, RequestId, 
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, EndpointKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix, TaskKey, UnitKey,
+    self, CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix,
+    TaskKey, UnitKey,
 };
 use crate::name::EndpointRow;
 use crate::testing::{TestCell, change, name};
@@ -116,8 +117,9 @@ async fn alloc_put(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, valu
     Ok(())
 }
 
+/// Two jobs to a name: it goes to the one that was created last.
 fn owner(job: JobId) -> (Name, Name) {
-    (name("ada"), name(&format!("job{}", job.0)))
+    (name("ada"), name(&format!("job{}", job.0 / 2)))
 }
 
 async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u64) -> StoreResult<()> {
@@ -144,6 +146,10 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
     let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
     if let Some(spec) = &spec {
         keys::write(tx, changes.space(), &JobSpecKey { job: id, version }, spec)?;
+    }
+    if row.revision == 1 {
+        let name_key = JobNameKey { user: row.user.clone(), name: row.name.clone() };
+        keys::write(tx, changes.space(), &name_key, &id)?;
     }
     keys::write(tx, changes.space(), &key, &row)?;
     changes.push(Delta::Job { row, spec });
@@ -188,13 +194,22 @@ fn spec_of(row: &JobRow, value: u64) -> JobSpec {
     }
 }
 
-/// Forgets a job with its specs, tasks and endpoints, as one entry.
+/// Forgets a job with its specs, tasks, units and endpoints, as one entry.
 async fn job_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<()> {
     let space = changes.space().clone();
     for index in 0..u32::try_from(TASKS).unwrap() {
         endpoint_gone(tx, changes, TaskId { job, index }).await?;
-        task_gone(tx, changes, TaskId { job, index }).await?;
     }
+    let units = keys::range::<UnitKey>(tx, &space, &Prefix::all(), keys::RangeOptions::default()).await?;
+    for (key, _) in units.iter().filter(|(_, row)| row.job == job) {
+        keys::clear(tx, &space, key)?;
+    }
+    let (user, job_name) = owner(job);
+    let name_key = JobNameKey { user, name: job_name };
+    if keys::read(tx, &space, &name_key).await? == Some(job) {
+        keys::clear(tx, &space, &name_key)?;
+    }
+    keys::clear_prefix(tx, &space, &Prefix::<TaskKey>::of(&job))?;
     keys::clear_prefix(tx, &space, &Prefix::<JobSpecKey>::of(&job))?;
     keys::clear(tx, &space, &JobRowKey { job })?;
     changes.push(Delta::JobRemoved { job });
@@ -222,9 +237,9 @@ async fn task_gone(tx: &Transaction, changes: &mut ChangeSet, id: TaskId) -> Sto
     Ok(())
 }
 
+/// One name per job here, so that a key leads to one task.
 fn endpoint_key(task: TaskId) -> EndpointKey {
-    let (user, job) = owner(task.job);
-    EndpointKey { user, job, index: task.index }
+    EndpointKey { user: name("ada"), job: name(&format!("job{}", task.job.0)), index: task.index }
 }
 
 async fn endpoint_put(
@@ -265,7 +280,7 @@ async fn unit_put(tx: &Transaction, changes: &mut ChangeSet, id: UnitId, value: 
     let revision = keys::read(tx, changes.space(), &key).await?.map_or(1, |row| row.revision + 1);
     let row = UnitRow {
         id,
-        job: JobId(0),
+        job: JobId(id.0),
         min_member: 1,
         state: UnitState::Gathering,
         epoch: value,
