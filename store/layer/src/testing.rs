@@ -1,9 +1,10 @@
 //! A store in memory for the crate's own tests, and short forms of what every test needs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_kv::env::{Clock, ManualClock, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, Idempotency, Transaction};
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
 use borough_model::{Name, RequestId};
 
 use crate::cell::{CellMeta, cell_create};
@@ -21,6 +22,17 @@ pub(crate) struct TestCell {
     pub(crate) clock: Arc<ManualClock>,
 }
 
+/// Longer than any commit that a time-out leaves in flight.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
+
+/// The seeds of a test with faults: the first `count`, or the one of `BOROUGH_SEED`.
+pub(crate) fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("BOROUGH_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..count).collect(),
+    }
+}
+
 /// A name that is known to be one.
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -34,14 +46,20 @@ pub(crate) fn change(request: u128, action: &'static str) -> Change {
 impl TestCell {
     /// An open cell called `alpha` in a store of its own.
     pub(crate) async fn new() -> Self {
+        Self::with_faults(7, FaultPlan::none()).await
+    }
+
+    /// The same, in a store that does `plan` to whoever uses it, drawn from `seed`.
+    pub(crate) async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
         let clock = ManualClock::at(1_000);
-        let engine = EmbeddedEngine::ephemeral(
-            Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>,
-            SeededRng::shared(7),
-        );
-        let cell = Self { db: Database::new(Arc::new(engine)), space: CellSpace::new(name("alpha")), clock };
+        let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
+        let engine = Arc::new(EmbeddedEngine::ephemeral(shared, SeededRng::shared(7)));
+        let faults = FaultEngine::new(Arc::<EmbeddedEngine>::clone(&engine), plan, SeededRng::shared(seed));
+        let space = CellSpace::new(name("alpha"));
+        // Created without faults, so that a test's own seed decides over the test alone.
+        let cell = Self { db: Database::new(engine), space, clock };
         cell.run(async |tx| cell_create(&tx, &cell.space, &CellMeta::default(), 1_000).await).await.unwrap();
-        cell
+        Self { db: Database::new(Arc::new(faults)), ..cell }
     }
 
     /// Runs a transaction.

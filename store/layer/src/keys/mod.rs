@@ -9,6 +9,7 @@ mod codec;
 mod field;
 mod key;
 mod kind;
+mod scan;
 mod space;
 pub mod table;
 #[cfg(test)]
@@ -22,5 +23,6 @@ pub use codec::{Counter, StampValue, Value, value_decode, value_encode};
 pub use field::{KeyField, NoField};
 pub use key::{Key, Prefix};
 pub use kind::KeyKind;
+pub use scan::{Scan, space_scan};
 pub use space::CellSpace;
 pub use table::*;

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use borough_model::NodeId;
+use borough_kv::FaultPlan;
+use borough_kv::env::SeededRng;
+use borough_model::{NodeId, Resources};
 use proptest::prelude::*;
 
 use super::*;
 use crate::error::StoreError;
 use crate::keys::{self, NodeReservedKey};
-use crate::testing::TestCell;
+use crate::testing::{TestCell, seeds};
 
 fn claim(holder: &str, generation: u64, expired: Option<LeaseState>) -> LeaseClaim {
     let (role, holder) = ("scheduler".to_owned(), holder.to_owned());
@@ -165,5 +167,62 @@ proptest! {
     fn only_the_newest_holder_works(steps in prop::collection::vec(step(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(steps_run(steps));
+    }
+}
+
+/// A process that takes the lease when it can, works under it, and sometimes falls asleep; `log` holds the epoch of
+/// the last work. Answers how often it worked.
+async fn worker(cell: std::rc::Rc<TestCell>, who: u64, seed: u64) -> u64 {
+    let rng = SeededRng::shared(seed.wrapping_mul(7).wrapping_add(who));
+    let log = NodeReservedKey { node: NodeId(1) };
+    let (mut held, mut silence, mut worked) = (None, Silence::<LeaseState>::default(), 0);
+    for round in 0..40_u64 {
+        tokio::time::sleep(Duration::from_millis(rng.next_u64() % 50)).await;
+        let Some(mine) = held.clone() else {
+            let reading = cell.run(async |tx| lease_read(&tx, &cell.space, "scheduler", 0).await).await;
+            let Ok(state) = reading else { continue };
+            let at = Duration::from_millis(round * 25);
+            let silent = silence.observe(at, state.clone(), Duration::from_secs(1));
+            let expired = (silent >= Duration::from_millis(75)).then_some(state);
+            let claim = claim(&format!("p{who}"), 1, expired);
+            let acquired = cell.run(async |tx| lease_acquire(&tx, &cell.space, &claim).await).await;
+            if let Ok(LeaseAcquired::Held(lease)) = acquired {
+                held = Some(lease);
+            }
+            continue;
+        };
+        let working = cell.run(async |tx| {
+            lease_check(&tx, &cell.space, &mine).await?;
+            let before = keys::read(&tx, &cell.space, &log).await?.unwrap_or_default();
+            assert!(before.cpu_millis <= mine.epoch, "seed {seed}: work of a later epoch came before");
+            let after = Resources { cpu_millis: mine.epoch, memory_bytes: before.memory_bytes + 1, ..before };
+            keys::write(&tx, &cell.space, &log, &after)
+        });
+        match working.await {
+            Ok(()) => worked += 1,
+            Err(StoreError::LeaseLost { .. }) => held = None,
+            Err(_) => {}
+        }
+        if rng.next_u64().is_multiple_of(2) {
+            let _ = cell.run(async |tx| lease_renew(&tx, &cell.space, &mine, round + 1).await).await;
+        }
+    }
+    worked
+}
+
+/// Whatever the store does and whoever sleeps, work under the lease is in the order of epochs.
+#[tokio::test(start_paused = true)]
+async fn protected_work_is_in_the_order_of_epochs_whatever_the_store_does() {
+    for seed in seeds(20) {
+        let cell = std::rc::Rc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);
+        let processes = tokio::task::LocalSet::new();
+        let handles: Vec<_> =
+            (0..3).map(|who| processes.spawn_local(worker(std::rc::Rc::clone(&cell), who, seed))).collect();
+        processes.await;
+        let mut worked = 0;
+        for handle in handles {
+            worked += handle.await.unwrap();
+        }
+        assert!(worked > 10, "seed {seed}: somebody gets on");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use borough_kv::FaultPlan;
 use borough_model::node::{NodeFacts, NodeLive, NodeState};
 use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
 
@@ -9,7 +10,7 @@ use super::*;
 use crate::error::StoreError;
 use crate::journal::{Cursor, journal_tail};
 use crate::keys::{self, NodeTaskKey};
-use crate::testing::{TestCell, change, name};
+use crate::testing::{LATE, TestCell, change, name, seeds};
 
 fn facts() -> NodeFacts {
     NodeFacts {
@@ -166,4 +167,45 @@ async fn labels_are_set_and_removed() {
     let labels = set(&[("a", None), ("c", Some("3"))]).await;
     let expected = [("b", "2"), ("c", "3")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(labels, BTreeMap::from(expected));
+}
+
+/// Agents register over and over through any gateway: one id per name, and the token counts every change.
+#[tokio::test(start_paused = true)]
+async fn a_name_has_one_id_whatever_the_store_does() {
+    for seed in seeds(20) {
+        let cell = std::rc::Rc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);
+        let gateways = tokio::task::LocalSet::new();
+        for gateway in 0..4_u64 {
+            let cell = std::rc::Rc::clone(&cell);
+            gateways.spawn_local(async move {
+                for boot in 0..5 {
+                    let facts = NodeFacts { boot_id: format!("boot-{boot}"), ..facts() };
+                    let (text, id) = (format!("n{}", boot % 2), NodeId(gateway * 10 + boot));
+                    let registering = cell
+                        .change(change(u128::from(id.0), "node_register"), async |tx, changes| {
+                            node_register(tx, changes, &name(&text), &facts, id).await
+                        });
+                    let _ = registering.await;
+                }
+            });
+        }
+        gateways.await;
+        tokio::time::sleep(LATE).await;
+        let rows = loop {
+            if let Ok(rows) = cell.run(async |tx| node_list(&tx, &cell.space).await).await {
+                break rows;
+            }
+        };
+        let names: Vec<_> = rows.iter().map(|row| row.name.clone()).collect();
+        assert_eq!(rows.len(), 2, "seed {seed}: {names:?}");
+        for row in rows {
+            let alloc = loop {
+                if let Ok(alloc) = cell.run(async |tx| node_alloc_read(&tx, &cell.space, row.id).await).await
+                {
+                    break alloc;
+                }
+            };
+            assert_eq!(alloc.epoch, row.revision, "seed {seed}: {}", row.name);
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! Keyed requests against a store.
 
+use borough_kv::FaultPlan;
 use borough_model::{NodeId, RequestId, Resources};
 
 use super::*;
 use crate::error::StoreError;
 use crate::keys::{self, NodeReservedKey, Prefix, RangeOptions, RequestExpiryKey, RequestKey};
-use crate::testing::TestCell;
+use crate::testing::{LATE, TestCell, seeds};
 
 /// Adds one to a number, under a request id: what must not happen twice.
 async fn add_once(cell: &TestCell, request: u128, digest: &[u8]) -> Result<Vec<u8>, StoreError> {
@@ -60,4 +61,40 @@ async fn requests_are_forgotten_when_their_time_has_passed_and_not_before() {
     assert_eq!(left.await.unwrap(), (1, 1));
     assert_eq!(add_once(&cell, 40, b"x").await.unwrap(), b"4", "still known");
     assert_eq!(add_once(&cell, 10, b"x").await.unwrap(), b"5", "forgotten, so done again");
+}
+
+/// Whatever the store does, and however often the client repeats, each request adds one.
+#[tokio::test(start_paused = true)]
+async fn requests_have_one_effect_whatever_the_store_does() {
+    for seed in seeds(20) {
+        let cell = std::rc::Rc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);
+        let clients = tokio::task::LocalSet::new();
+        for client in 0..4_u128 {
+            let cell = std::rc::Rc::clone(&cell);
+            clients.spawn_local(async move {
+                for request in client * 100..client * 100 + 10 {
+                    let answer = persist(&cell, request).await;
+                    assert_eq!(persist(&cell, request).await, answer, "seed {seed}: request {request}");
+                }
+            });
+        }
+        clients.await;
+        tokio::time::sleep(LATE).await;
+        let key = NodeReservedKey { node: NodeId(1) };
+        let total = loop {
+            if let Ok(total) = cell.run(async |tx| keys::read(&tx, &cell.space, &key).await).await {
+                break total.unwrap().cpu_millis;
+            }
+        };
+        assert_eq!(total, 40, "seed {seed}");
+    }
+}
+
+/// A client that repeats until it has an answer.
+async fn persist(cell: &TestCell, request: u128) -> Vec<u8> {
+    loop {
+        if let Ok(answer) = add_once(cell, request, b"x").await {
+            return answer;
+        }
+    }
 }

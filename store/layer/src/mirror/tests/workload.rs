@@ -39,6 +39,11 @@ impl Workload {
 
     /// One transaction of one to three operations.
     pub(super) async fn step(&mut self, cell: &TestCell) {
+        self.try_step(cell).await.unwrap();
+    }
+
+    /// As [`Workload::step`], where the store may fail it.
+    pub(super) async fn try_step(&mut self, cell: &TestCell) -> StoreResult<()> {
         self.requests += 1;
         let draws: Vec<[u64; 4]> =
             (0..=self.below(3)).map(|_| [(); 4].map(|()| self.rng.next_u64() >> 8)).collect();
@@ -48,7 +53,7 @@ impl Workload {
             }
             Ok(())
         });
-        stepping.await.unwrap();
+        stepping.await
     }
 }
 
