@@ -41,6 +41,8 @@ mod commit;
 mod conflict;
 mod find;
 mod survive;
+#[cfg(test)]
+mod tests;
 
 pub use batch::{Eviction, Placement, PlacementBatch, PlacementError, PlacementNode};
 pub use commit::placement_commit;

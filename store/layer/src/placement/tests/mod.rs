@@ -1,0 +1,123 @@
+//! Workers that plan and commit while jobs are scaled and stopped, nodes cordoned and lost, and agents report: after
+//! every step the whole cell is checked.
+
+mod agent;
+mod placer;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::job::JobState;
+
+use self::placer::{Fate, Planned};
+use self::world::World;
+use crate::check::CheckMode;
+use crate::job::{job_remove, job_stop};
+
+const STEPS: u32 = 250;
+const WORKERS: usize = 3;
+
+/// One run; answers what became of its batches, and what states there were.
+async fn run(seed: u64) -> (BTreeMap<Fate, u32>, BTreeSet<String>) {
+    let mut world = World::new(seed).await;
+    let mut planned: Vec<Option<Planned>> = vec![None; WORKERS];
+    let (mut old, mut fates) = (Vec::new(), BTreeMap::new());
+    for _ in 0..STEPS {
+        world.now_ms += i64::try_from(world.below(3_000)).unwrap();
+        let worker = usize::try_from(world.below(3)).unwrap();
+        let action = match (world.below(10), planned[worker].take()) {
+            (0..=3, None) => {
+                planned[worker] = world.plan(u32::try_from(worker).unwrap()).await;
+                "plan"
+            }
+            (0..=2, Some(plan)) => {
+                let (fate, next) = world.commit(plan).await;
+                *fates.entry(fate).or_insert(0) += 1;
+                planned[worker] = next;
+                "commit"
+            }
+            (3 | 4, plan) => {
+                planned[worker] = plan;
+                world.operate().await
+            }
+            (_, plan) => {
+                planned[worker] = plan;
+                world.agent_report(&mut old).await
+            }
+        };
+        world.check(CheckMode::Always, action).await;
+    }
+    settle(&mut world).await;
+    assert!(world.faults.injected().len() > 2, "seed {seed}: no faults were met");
+    (fates, world.seen)
+}
+
+/// Everything is stopped, ended and forgotten: nothing is left, and nothing is charged.
+async fn settle(world: &mut World) {
+    let jobs: Vec<_> = world.rows().await.jobs.into_keys().collect();
+    for &job in &jobs {
+        world.change("stop", async |tx, changes| job_stop(tx, changes, job).await).await;
+        world.sweep(job).await;
+    }
+    world.agents_end_all().await;
+    for &job in &jobs {
+        world.sweep(job).await;
+    }
+    world.check(CheckMode::Settled, "the end").await;
+    for &job in &jobs {
+        world.change("remove", async |tx, changes| job_remove(tx, changes, job).await).await;
+    }
+    world.check(CheckMode::Settled, "the removal").await;
+    let rows = world.rows().await;
+    let left: Vec<_> =
+        rows.jobs.values().filter(|job| !matches!(job.state, JobState::Ended { .. })).collect();
+    assert!(left.is_empty() && rows.tasks.is_empty() && rows.endpoints.is_empty(), "seed {}", world.seed);
+    assert!(
+        rows.allocs.values().all(|alloc| alloc.tasks == 0 && alloc.used.is_zero()),
+        "seed {}",
+        world.seed
+    );
+    assert!(rows.quota.values().all(crate::quota::QuotaUsed::is_zero), "seed {}", world.seed);
+}
+
+/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store placement`; more of them with `BOROUGH_SEEDS=<count>`.
+#[tokio::test(start_paused = true)]
+async fn workers_operators_and_agents_keep_every_rule() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (first, count) = (number("BOROUGH_SEED"), number("BOROUGH_SEEDS"));
+    let single = first.is_some();
+    let seeds = first.unwrap_or(0)..first.unwrap_or(0) + count.unwrap_or(if single { 1 } else { 7 });
+    let (mut fates, mut seen) = (BTreeMap::<Fate, u32>::new(), BTreeSet::new());
+    for seed in seeds {
+        let (own, there) = run(seed).await;
+        for (fate, count) in own {
+            *fates.entry(fate).or_insert(0) += count;
+        }
+        seen.extend(there);
+    }
+    for fate in [Fate::Committed, Fate::Found, Fate::Survived, Fate::Lost] {
+        assert!(single || fates.contains_key(&fate), "never {fate:?}: {fates:?}");
+    }
+    let expected = [
+        "Pending None",
+        "Assigned None",
+        "Starting None",
+        "Running None",
+        "Stopping None",
+        "Lost None",
+        "Releasing Some(Again)",
+        "Dead Some(Stopped)",
+        "Dead Some(Succeeded)",
+        "Dead Some(Failed)",
+        "published Healthy",
+        "published Unknown",
+        "Running",
+        "Stopping",
+        "Ended { outcome: Stopped }",
+        "Ended { outcome: Succeeded }",
+        "Ended { outcome: Failed }",
+    ];
+    for state in expected {
+        assert!(single || seen.contains(state), "never {state}: {seen:?}");
+    }
+}

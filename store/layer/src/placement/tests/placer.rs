@@ -1,0 +1,190 @@
+//! Workers that plan at one time and commit at another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_kv::{ErrorCode, Retryable, Version};
+use borough_model::job::{JobRow, JobState};
+use borough_model::node::{NodeAlloc, NodeRow, node_alloc_add, node_open, ports_pick};
+use borough_model::task::{self, StopReason, TaskEvent, TaskRow, TaskState, task_transition};
+use borough_model::{JobId, NodeId, TaskId};
+
+use super::super::*;
+use super::world::World;
+use crate::check::{CellRows, cell_rows_read};
+use crate::error::StoreError;
+use crate::keys::LeaseKey;
+
+impl PlacementView for CellRows {
+    fn node(&self, node: NodeId) -> Option<(&NodeRow, &NodeAlloc)> {
+        Some((self.nodes.get(&node)?, self.allocs.get(&node)?))
+    }
+
+    fn task(&self, task: TaskId) -> Option<&TaskRow> {
+        self.tasks.get(&task)
+    }
+
+    fn job(&self, job: JobId) -> Option<&JobRow> {
+        self.jobs.get(&job)
+    }
+}
+
+/// A batch, and the version it was decided at.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    at: Version,
+    batch: PlacementBatch,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fate {
+    Committed,
+    Found,
+    Survived,
+    Lost,
+}
+
+impl World {
+    async fn snapshot(&self) -> (Version, CellRows) {
+        let read =
+            self.read(async |tx, space| Ok((tx.read_version().await?, cell_rows_read(tx, space).await?)));
+        read.await.unwrap()
+    }
+
+    /// Plans a few placements over a snapshot.
+    pub(super) async fn plan(&mut self, shard: u32) -> Option<Planned> {
+        let (at, rows) = self.snapshot().await;
+        let lease = LeaseKey { role: "scheduler".to_owned(), shard };
+        let mut batch = PlacementBatch {
+            id: self.request(),
+            lease,
+            at_ms: self.now_ms,
+            nodes: BTreeMap::new(),
+            placements: Vec::new(),
+            evictions: Vec::new(),
+            units: Vec::new(),
+        };
+        let mut allocs = rows.allocs.clone();
+        for job in rows.jobs.values().filter(|job| job.state == JobState::Running) {
+            for index in (0..job.count).filter(|_| self.below(3) > 0) {
+                let task = TaskId { job: job.id, index };
+                self.place(&rows, &mut allocs, &mut batch, task);
+            }
+        }
+        self.evict(&rows, &mut batch);
+        (!batch.placements.is_empty()).then_some(Planned { at, batch })
+    }
+
+    fn place(
+        &self,
+        rows: &CellRows,
+        allocs: &mut BTreeMap<NodeId, NodeAlloc>,
+        batch: &mut PlacementBatch,
+        task: TaskId,
+    ) -> Option<()> {
+        let before = rows.tasks.get(&task).cloned().unwrap_or_else(|| TaskRow::never_placed(task));
+        let job = rows.jobs.get(&task.job)?;
+        let spec = rows.specs.get(&(job.id, job.spec_version))?;
+        if before.state != TaskState::Pending || before.not_before_ms > self.now_ms {
+            return None;
+        }
+        let node = NodeId(1 + self.below(super::world::NODES));
+        let row = rows.nodes.get(&node).filter(|row| node_open(row).is_ok())?;
+        let alloc = allocs.get(&node)?;
+        let ports = ports_pick(row, alloc, &spec.task.ports, 0, self.now_ms).ok()?;
+        let resources = spec.resources_for(task.index).clone();
+        let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
+        let after = node_alloc_add(alloc, &row.capacity, &resources, &numbers, self.now_ms).ok()?;
+        let incarnation = before.incarnation.next();
+        let spec_version = job.spec_version;
+        let place = task::Placement { node, incarnation, ports, resources, spec_version, unit: None };
+        let placed = task_transition(&before, &TaskEvent::Place(place), self.now_ms).unwrap();
+        let known = PlacementNode {
+            revision: row.revision,
+            capacity: row.capacity.clone(),
+            alloc: rows.allocs[&node].clone(),
+        };
+        batch.nodes.entry(node).or_insert(known);
+        batch.placements.push(Placement {
+            revision_before: before.revision,
+            row: placed.row,
+            terms: Vec::new(),
+        });
+        allocs.insert(node, after);
+        Some(())
+    }
+
+    /// Now and then a running task has to give way to one that is placed beside it.
+    fn evict(&self, rows: &CellRows, batch: &mut PlacementBatch) -> Option<()> {
+        let preemptor = batch.placements.first().filter(|_| self.below(4) == 0)?.row.clone();
+        let beside = |row: &&TaskRow| row.node == preemptor.node && row.state == TaskState::Running;
+        let victim = rows.tasks.values().find(beside)?;
+        let job = rows.jobs.get(&victim.id.job)?;
+        let stop = TaskEvent::StopRequested { reason: StopReason::Preempted };
+        let stopped = task_transition(victim, &stop, self.now_ms).unwrap();
+        batch.evictions.push(Eviction {
+            user: job.user.clone(),
+            job: job.name.clone(),
+            revision_before: victim.revision,
+            row: stopped.row,
+            effects: stopped.effects,
+            preemptor: preemptor.id,
+        });
+        Some(())
+    }
+
+    /// Commits a plan of before, and goes on as a worker does.
+    pub(super) async fn commit(&mut self, planned: Planned) -> (Fate, Option<Planned>) {
+        let Planned { at, batch } = planned;
+        let space = self.space.clone();
+        let committed =
+            self.db.commit_at("placement", at, |tx| placement_commit(tx, &space, 1, &batch)).await;
+        let Err(failed) = committed else {
+            self.placed_check(&batch).await;
+            return (Fate::Committed, None);
+        };
+        let code = failed.error.kv_error().map(|error| error.code);
+        if code.is_some_and(ErrorCode::is_maybe_committed) {
+            let found = self.read(async |tx, space| placement_find(tx, space, 1, at, batch.id).await).await;
+            let found = found.unwrap().is_some();
+            self.found_check(&batch, found).await;
+            return (if found { Fate::Found } else { Fate::Lost }, None);
+        }
+        let retryable = code.is_some_and(ErrorCode::is_retryable_not_committed);
+        assert!(retryable, "seed {}: {:?}", self.seed, failed.error);
+        let conflicts = placement_conflicts(&space, &failed.conflicting, &batch);
+        let losers: BTreeSet<TaskId> = placement_losers(&conflicts, &batch);
+        let (at, rows) = self.snapshot().await;
+        let left = placement_survivors(&batch, &losers, &rows, self.request(), self.now_ms);
+        assert!(left.placements.iter().all(|placement| !losers.contains(&placement.row.id)));
+        match left.placements.is_empty() {
+            true => (Fate::Lost, None),
+            false => (Fate::Survived, Some(Planned { at, batch: left })),
+        }
+    }
+
+    /// Nothing has happened since the commit: whatever was placed is wanted, and its node takes tasks.
+    async fn placed_check(&self, batch: &PlacementBatch) {
+        let rows = self.rows().await;
+        for placement in &batch.placements {
+            let (seed, row) = (self.seed, &placement.row);
+            assert_eq!(rows.tasks.get(&row.id), Some(row), "seed {seed}");
+            let job = &rows.jobs[&row.id.job];
+            assert!(
+                job.state == JobState::Running && row.id.index < job.count,
+                "seed {seed}: {job:?} {row:?}"
+            );
+            let node = &rows.nodes[&row.node.unwrap()];
+            assert!(node_open(node).is_ok(), "seed {seed}: {node:?} {row:?}");
+        }
+    }
+
+    /// A batch is found exactly where it has happened.
+    async fn found_check(&self, batch: &PlacementBatch, found: bool) {
+        let rows = self.rows().await;
+        for placement in &batch.placements {
+            let there = rows.tasks.get(&placement.row.id) == Some(&placement.row);
+            assert_eq!(there, found, "seed {}: {:?}", self.seed, placement.row);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A small cell under faults, and everything that happens to it besides placement.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_kv::env::{Clock, ManualClock, Rng, SeededRng};
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
+use borough_model::job::{HealthCheck, JobKind, JobSpec, PortSpec, Probe};
+use borough_model::node::{NodeFacts, NodeLive};
+use borough_model::{JobId, Name, NodeId, RequestId, Resources};
+
+use crate::cell::{CellMeta, cell_create};
+use crate::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
+use crate::error::{StoreError, StoreResult};
+use crate::job::{
+    job_dependencies_check, job_priority_set, job_remove, job_scale, job_stop, job_submit, job_tasks_gone,
+};
+use crate::journal::{Change, ChangeSet};
+use crate::keys::CellSpace;
+use crate::node::{
+    node_cordon, node_declare_lost, node_live_list, node_live_renew, node_register, node_reported,
+    node_uncordon,
+};
+use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
+use crate::testing::name;
+
+pub(super) const NODES: u64 = 4;
+
+/// A cell, its seed, and its time.
+pub(super) struct World {
+    pub(super) db: Database,
+    pub(super) faults: Arc<FaultEngine>,
+    pub(super) space: CellSpace,
+    pub(super) seed: u64,
+    rng: Arc<dyn Rng>,
+    pub(super) now_ms: i64,
+    requests: u128,
+    /// States of tasks, jobs and endpoints there have been, so that a test can see what it met.
+    pub(super) seen: BTreeSet<String>,
+}
+
+impl World {
+    /// An open cell with a few ready nodes.
+    pub(super) async fn new(seed: u64) -> Self {
+        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
+        let engine = EmbeddedEngine::ephemeral(clock, SeededRng::shared(seed));
+        let plan = FaultPlan {
+            timed_out_then_commit: 0.0,
+            read_version_slow: 0.0,
+            no_commit_then_unknown: 0.1,
+            commit_then_unknown: 0.1,
+            ..FaultPlan::standard()
+        };
+        let faults = Arc::new(FaultEngine::new(Arc::new(engine), plan, SeededRng::shared(seed ^ 1)));
+        let db = Database::new(Arc::clone(&faults) as Arc<dyn borough_kv::Engine>);
+        let space = CellSpace::new(name("alpha"));
+        let rng = SeededRng::shared(seed ^ 2);
+        let mut world =
+            Self { db, faults, space, seed, rng, now_ms: 1_000, requests: 0, seen: BTreeSet::new() };
+        let created =
+            world.read(async |tx, space| cell_create(tx, space, &CellMeta::default(), 1_000).await).await;
+        assert!(matches!(created, Ok(_) | Err(StoreError::AlreadyExists { .. })), "{created:?}");
+        for node in 1..=NODES {
+            world.node_return(NodeId(node)).await;
+        }
+        world
+    }
+
+    /// A number below `bound`.
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound.max(1)
+    }
+
+    /// One of `items`.
+    pub(super) fn one_of<T: Clone>(&self, items: &[T]) -> Option<T> {
+        let at = usize::try_from(self.below(u64::try_from(items.len()).unwrap_or(0))).unwrap_or(0);
+        items.get(at).cloned()
+    }
+
+    /// A new id of a request or batch.
+    pub(super) fn request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+
+    /// Runs a transaction that appends nothing.
+    pub(super) async fn read<T>(
+        &self,
+        closure: impl AsyncFn(&Transaction, &CellSpace) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let (closure, space) = (&closure, &self.space);
+        self.db.run("test", Idempotency::Natural, |tx, _| async move { closure(&tx, space).await }).await
+    }
+
+    /// Runs a transaction with its entry. A refusal is as good as success: operations come at any time.
+    pub(super) async fn change<T>(
+        &mut self,
+        action: &'static str,
+        closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
+    ) -> Option<T> {
+        let change =
+            Change { request: self.request(), actor: "user/test".to_owned(), action, at_ms: self.now_ms };
+        let (closure, space, change) = (&closure, &self.space, &change);
+        let run = self.db.run(action, Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let value = closure(&tx, &mut changes).await?;
+            changes.append(&tx)?;
+            Ok::<T, StoreError>(value)
+        });
+        match run.await {
+            Ok(value) => Some(value),
+            Err(
+                StoreError::Refused { .. }
+                | StoreError::NotFound { .. }
+                | StoreError::NeedsUpdate { .. }
+                | StoreError::InvalidSpec { .. },
+            ) => None,
+            Err(error) => panic!("seed {}: {action}: {error:?}", self.seed),
+        }
+    }
+
+    /// Everything that is stored.
+    pub(super) async fn rows(&self) -> CellRows {
+        self.read(async |tx, space| cell_rows_read(tx, space).await).await.unwrap()
+    }
+
+    /// Fails with everything that is wrong, and remembers what was there.
+    pub(super) async fn check(&mut self, mode: CheckMode, after: &str) {
+        let rows = self.rows().await;
+        let lines: Vec<String> = cell_violations(&rows, mode).iter().map(ToString::to_string).collect();
+        assert!(lines.is_empty(), "seed {} after {after}:\n{}", self.seed, lines.join("\n"));
+        let states = rows.tasks.values().map(|row| format!("{:?} {:?}", row.state, row.verdict));
+        let endpoints = rows.endpoints.values().map(|row| format!("published {:?}", row.endpoint.health));
+        let jobs = rows.jobs.values().map(|job| format!("{:?}", job.state));
+        self.seen.extend(states.chain(endpoints).chain(jobs));
+    }
+
+    /// A random job: a few small tasks with ports, some of them probed, some of them batch.
+    fn spec(&self) -> JobSpec {
+        let user = name(["ada", "bob"][usize::try_from(self.below(2)).unwrap()]);
+        let job = Name::new(format!("job-{}", self.below(5))).unwrap();
+        let kind = if self.below(2) == 0 { JobKind::Service } else { JobKind::Batch };
+        let mut spec = JobSpec::defaults(user, job, kind, vec!["run".to_owned()]);
+        spec.count = u32::try_from(self.below(6)).unwrap();
+        spec.priority = u32::try_from(100 + self.below(200)).unwrap();
+        spec.restart.attempts_max = Some(u32::try_from(self.below(2)).unwrap());
+        spec.restart.backoff_initial_ms = 100;
+        spec.restart.backoff_max_ms = 1_000;
+        if self.below(2) == 0 {
+            spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
+            spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
+        }
+        spec.task.resources.cpu_millis = 200 + 100 * self.below(8);
+        spec
+    }
+
+    /// Something that owners, operators or controllers do.
+    pub(super) async fn operate(&mut self) -> &'static str {
+        let rows = self.rows().await;
+        let jobs: Vec<JobId> = rows.jobs.keys().copied().collect();
+        let job = self.one_of(&jobs).unwrap_or(JobId(0));
+        let node = NodeId(1 + self.below(NODES));
+        let number = u32::try_from(self.below(7)).unwrap();
+        match self.below(14) {
+            0..=2 => {
+                let (spec, candidate) = (self.spec(), JobId(self.rng.next_u64()));
+                self.change("submit", async |tx, changes| job_submit(tx, changes, &spec, candidate).await)
+                    .await;
+                "submit"
+            }
+            3 => {
+                self.change("scale", async |tx, changes| job_scale(tx, changes, job, number).await).await;
+                "scale"
+            }
+            4 => {
+                let priority = 100 + 40 * number;
+                self.change("priority", async |tx, changes| {
+                    job_priority_set(tx, changes, job, priority).await
+                })
+                .await;
+                "priority"
+            }
+            5 => {
+                self.change("stop", async |tx, changes| job_stop(tx, changes, job).await).await;
+                "stop"
+            }
+            6 => {
+                self.sweep(job).await;
+                "sweep"
+            }
+            7 => {
+                self.change("remove", async |tx, changes| job_remove(tx, changes, job).await).await;
+                "remove"
+            }
+            8 => {
+                self.change("cordon", async |tx, changes| node_cordon(tx, changes, node).await).await;
+                "cordon"
+            }
+            9 => {
+                self.change("uncordon", async |tx, changes| node_uncordon(tx, changes, node).await).await;
+                "uncordon"
+            }
+            10 => self.task_operate(&rows).await,
+            11 => {
+                self.node_lose(node).await;
+                "lose"
+            }
+            _ => {
+                self.node_return(node).await;
+                "return"
+            }
+        }
+    }
+
+    async fn task_operate(&mut self, rows: &CellRows) -> &'static str {
+        let tasks: Vec<_> = rows.tasks.values().map(|row| (row.id, row.incarnation)).collect();
+        let Some(life) = self.one_of(&tasks) else { return "nothing" };
+        if self.below(2) == 0 {
+            self.change("restart", async |tx, changes| task_restart(tx, changes, life.0).await).await;
+            return "restart";
+        }
+        let reason = borough_model::task::StopReason::Drained;
+        self.change("drain", async |tx, changes| task_stop_begin(tx, changes, &[life], reason).await).await;
+        "drain"
+    }
+
+    /// What the controller does for a job.
+    pub(super) async fn sweep(&mut self, job: JobId) {
+        self.change("dependencies", async |tx, changes| job_dependencies_check(tx, changes, job).await).await;
+        let mut after = None;
+        loop {
+            let sweep = self
+                .change("unwanted", async |tx, changes| task_unwanted_stop(tx, changes, job, after, 2).await);
+            after = sweep.await.and_then(|sweep| sweep.next);
+            if after.is_none() {
+                break;
+            }
+        }
+        self.change("gone", async |tx, changes| job_tasks_gone(tx, changes, job).await).await;
+    }
+
+    async fn node_lose(&mut self, node: NodeId) {
+        let observed = self.read(async |tx, space| node_live_list(tx, space).await).await.unwrap();
+        let observed = observed.get(&node);
+        self.change("lost", async |tx, changes| node_declare_lost(tx, changes, node, observed).await).await;
+        let mut after = None;
+        loop {
+            let sweep = self
+                .change("lost", async |tx, changes| task_node_lost(tx, changes, node, after, 2).await)
+                .await;
+            after = sweep.and_then(|sweep| sweep.next);
+            if after.is_none() {
+                break;
+            }
+        }
+        let rows = self.rows().await;
+        let lost: Vec<_> = rows.tasks.values().filter(|row| row.node == Some(node)).collect();
+        let lives: Vec<_> =
+            lost.iter().map(|row| (row.id, row.incarnation)).filter(|_| self.below(2) == 0).collect();
+        self.change("reschedule", async |tx, changes| task_reschedule_lost(tx, changes, node, &lives).await)
+            .await;
+    }
+
+    /// The node registers (again), and is ready where nothing old is left.
+    pub(super) async fn node_return(&mut self, node: NodeId) {
+        let facts = NodeFacts {
+            capacity: Resources { cpu_millis: 2_000, memory_bytes: 1 << 30, ..Resources::default() },
+            port_first: 20_000,
+            port_last: 20_011,
+            attributes: BTreeMap::new(),
+            host: "127.0.0.1".to_owned(),
+            boot_id: "boot".to_owned(),
+            agent_version: "0.1.0".to_owned(),
+        };
+        let text = Name::new(format!("n{}", node.0)).unwrap();
+        self.change("register", async |tx, changes| node_register(tx, changes, &text, &facts, node).await)
+            .await;
+        let beat = NodeLive { beat: self.rng.next_u64(), session: 1, ..NodeLive::default() };
+        let beats = BTreeMap::from([(node, beat)]);
+        self.read(async |tx, space| node_live_renew(tx, space, &beats)).await.unwrap();
+        let rows = self.rows().await;
+        let lost = rows.node_tasks.iter().filter(|(on, task)| {
+            *on == node && rows.tasks[task].state == borough_model::task::TaskState::Lost
+        });
+        let lost = u32::try_from(lost.count()).unwrap();
+        self.change("reported", async |tx, changes| node_reported(tx, changes, node, lost, 0).await).await;
+    }
+}
