@@ -7,9 +7,9 @@ use borough_model::job::{ChangeClass, JobState, change_class, job_new};
 use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
-use crate::explain::{Wait, after_unmet};
+use crate::explain::{Explanation, after_unmet, explain_job};
 use crate::pending::pending;
-use crate::plan::{Placement, Plan, PlanCounters, Unplaced, plan};
+use crate::plan::{Placement, Plan, PlanCounters, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
 
@@ -19,12 +19,10 @@ const BATCH_TASKS: usize = 1000;
 /// What would happen to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DryRun {
-    /// Reasons for which nothing of it is placed yet.
-    pub waits: Vec<Wait>,
     /// The tasks that get a node, by index.
     pub placements: Vec<DryRunTask>,
-    /// Tasks that find no node now, with the reason.
-    pub unplaced: Vec<Unplaced>,
+    /// Tasks that get no node now, those of each class with the reason.
+    pub unplaced: Vec<(Vec<u32>, Explanation)>,
     /// Tasks that have a node already and keep it.
     pub kept: u32,
     /// Indexes of tasks that are stopped, since they are no longer wanted.
@@ -54,18 +52,14 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     let (job, row) = row_supposed(snapshot, spec, now_ms);
     let (kept, stopped) = standing(snapshot, job, spec.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
-    if row.state == JobState::Waiting {
-        outcome.waits = after_unmet(snapshot, spec);
-    }
     overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
     let mut placed: BTreeMap<u32, Placement> = BTreeMap::new();
     batches(&mut overlay, job, now_ms, |plan| {
         let own = plan.placements.iter().filter(|placement| placement.task.job == job);
         placed.extend(own.map(|placement| (placement.task.index, placement.clone())));
-        outcome.unplaced.extend(plan.unplaced.iter().filter(|unplaced| unplaced.job == job).cloned());
         counters_added(&mut outcome.counters, &plan.counters);
     });
-    outcome.unplaced = unplaced_last(outcome.unplaced, &placed);
+    outcome.unplaced = explain_job(&overlay, job, now_ms);
     outcome.placements =
         placed.into_values().filter_map(|placement| task_named(snapshot, placement)).collect();
     outcome
@@ -125,20 +119,6 @@ fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMu
             break;
         }
     }
-}
-
-/// The last word on each task that found no node in the end.
-fn unplaced_last(unplaced: Vec<Unplaced>, placed: &BTreeMap<u32, Placement>) -> Vec<Unplaced> {
-    let mut last: BTreeMap<u32, usize> = BTreeMap::new();
-    for (number, unplaced) in unplaced.iter().enumerate() {
-        let tasks = unplaced.tasks.iter().filter(|index| !placed.contains_key(index));
-        last.extend(tasks.map(|&index| (index, number)));
-    }
-    let reduced = |(number, mut unplaced): (usize, Unplaced)| {
-        unplaced.tasks.retain(|index| last.get(index) == Some(&number));
-        (!unplaced.tasks.is_empty()).then_some(unplaced)
-    };
-    unplaced.into_iter().enumerate().filter_map(reduced).collect()
 }
 
 fn counters_added(total: &mut PlanCounters, more: &PlanCounters) {

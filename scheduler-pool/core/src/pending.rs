@@ -15,7 +15,7 @@ pub struct PendingTask {
     pub task: TaskId,
     /// Its class, an index into [`PendingQueue::classes`].
     pub class: u32,
-    /// Neighbouring tasks with the same number here are placed together or not at all.
+    /// The gang it is a possible member of, an index into [`PendingQueue::gangs`]. They are neighbours.
     pub gang: Option<u32>,
 }
 
@@ -25,6 +25,17 @@ pub struct PendingClass {
     /// The job.
     pub job: JobId,
     pub(crate) shape: ShapeId,
+    /// One number per user and priority: who gives up a turn where a task of the class fits nowhere.
+    pub(crate) lane: u32,
+}
+
+/// Tasks of one job of which so many are placed together, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingGang {
+    /// The job.
+    pub job: JobId,
+    /// How many members it still needs.
+    pub need: u32,
 }
 
 /// What wants placing, in order.
@@ -34,6 +45,8 @@ pub struct PendingQueue {
     pub tasks: Vec<PendingTask>,
     /// Their classes.
     pub classes: Vec<PendingClass>,
+    /// Gangs.
+    pub gangs: Vec<PendingGang>,
     /// The first time at which a task in back-off may be placed, milliseconds since 1970: look again then. Only known
     /// for tasks that were looked at, that is of as many jobs as the limit reached.
     pub later_ms: Option<i64>,
@@ -53,11 +66,13 @@ pub fn pending(
     snapshot.wake(now_ms);
     let mut collector = Collector::new(snapshot, now_ms, limit, false);
     let mut keys = collector.snapshot.open.iter().filter(|key| wanted(key.job)).peekable();
+    let mut lanes_before = 0;
     while let Some(first) = keys.peek().copied() {
         let mut lanes: Vec<Lane<'_>> = Vec::new();
         while let Some(key) = keys.next_if(|key| key.priority == first.priority) {
-            lane_add(&mut lanes, collector.snapshot, key);
+            lane_add(&mut lanes, lanes_before, collector.snapshot, key);
         }
+        lanes_before += lanes.len();
         if !collector.round_robin(lanes) {
             collector.queue.more = true;
             break;
@@ -74,18 +89,20 @@ pub fn pending(
 /// them want one now.
 pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option<PendingQueue> {
     let mut collector = Collector::new(snapshot, now_ms, usize::MAX, true);
-    let mut cursor = Cursor::new(job, snapshot.jobs.get(&job)?);
+    let mut cursor = Cursor::new(job, snapshot.jobs.get(&job)?, 0);
     let item = collector.gang_item(&mut cursor);
     matches!(item, Item::Taken).then_some(collector.queue)
 }
 
 /// Jobs are in order, so those of one user are neighbours.
-fn lane_add<'a>(lanes: &mut Vec<Lane<'a>>, snapshot: &'a Snapshot, key: &'a OpenKey) {
+fn lane_add<'a>(lanes: &mut Vec<Lane<'a>>, before: usize, snapshot: &'a Snapshot, key: &'a OpenKey) {
     let Some(entry) = snapshot.jobs.get(&key.job) else { return };
-    let cursor = Cursor::new(key.job, entry);
-    match lanes.last_mut() {
-        Some(lane) if *lane.user == key.user => lane.jobs.push(cursor),
-        _ => lanes.push(Lane { user: &key.user, jobs: vec![cursor], at: 0 }),
+    if lanes.last().is_none_or(|lane| *lane.user != key.user) {
+        lanes.push(Lane { user: &key.user, jobs: Vec::new(), at: 0 });
+    }
+    let number = u32::try_from(before + lanes.len()).unwrap_or(u32::MAX);
+    if let Some(lane) = lanes.last_mut() {
+        lane.jobs.push(Cursor::new(key.job, entry, number));
     }
 }
 
@@ -100,6 +117,7 @@ struct Lane<'a> {
 struct Cursor<'a> {
     job: JobId,
     entry: &'a JobEntry,
+    lane: u32,
     index: u32,
     gang_need: u32,
     found_any: bool,
@@ -110,10 +128,11 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(job: JobId, entry: &'a JobEntry) -> Self {
+    fn new(job: JobId, entry: &'a JobEntry, lane: u32) -> Self {
         Self {
             job,
             entry,
+            lane,
             index: 0,
             gang_need: entry.gang_need(),
             found_any: false,
@@ -209,22 +228,34 @@ impl<'a> Collector<'a> {
         Item::Taken
     }
 
-    /// The members that a gang lacks, all at once; what the job wants beyond them follows task by task.
+    /// The tasks that a gang can choose its members from: of each shape as many as it needs, since one is as good as the
+    /// other. What the job wants beyond them is for later, when the gang stands: nothing of a gang runs that did not come
+    /// together.
     fn gang_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
         if !self.blocked_too && self.snapshot.blocked.gang_blocked(cursor.job) {
             return Item::None;
         }
-        let need = cursor.gang_need as usize;
-        if !self.queue.tasks.is_empty() && self.queue.tasks.len().saturating_add(need) > self.limit {
+        let need = cursor.gang_need;
+        let mut of_shape: BTreeMap<ShapeId, u32> = BTreeMap::new();
+        let mut members = Vec::new();
+        while let Some((index, shape)) = self.task_next(cursor) {
+            let taken = of_shape.entry(shape).or_default();
+            if *taken < need {
+                *taken += 1;
+                members.push((index, shape));
+            } else if cursor.entry.shapes_own.is_empty() {
+                break;
+            }
+        }
+        if members.len() < need as usize {
+            return Item::None;
+        }
+        if !self.queue.tasks.is_empty() && self.queue.tasks.len().saturating_add(members.len()) > self.limit {
             return Item::Full;
         }
-        let mut members = Vec::new();
-        while members.len() < need {
-            let Some(member) = self.task_next(cursor) else { return Item::None };
-            members.push(member);
-        }
-        cursor.gang_need = 0;
-        let gang = u32::try_from(self.queue.tasks.len()).ok();
+        (cursor.gang_need, cursor.index) = (0, u32::MAX);
+        self.queue.gangs.push(PendingGang { job: cursor.job, need });
+        let gang = u32::try_from(self.queue.gangs.len() - 1).ok();
         for (index, shape) in members {
             self.task_push(cursor, index, shape, gang);
         }
@@ -235,7 +266,7 @@ impl<'a> Collector<'a> {
         cursor.found_any = true;
         let classes = &mut self.queue.classes;
         let class = *cursor.classes.entry(shape).or_insert_with(|| {
-            classes.push(PendingClass { job: cursor.job, shape });
+            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane });
             u32::try_from(classes.len() - 1).unwrap_or(u32::MAX)
         });
         self.queue.tasks.push(PendingTask { task: TaskId { job: cursor.job, index }, class, gang });

@@ -297,7 +297,7 @@ fn gang_explanation(snapshot: &Snapshot, job: JobId, needed: u32, now_ms: i64) -
 pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) -> Explanation {
     let requirement = Requirement::of(shape, work.nodes);
     let mut lost: BTreeMap<Refusal, u32> = BTreeMap::new();
-    let mut nearest = nearest::Search::default();
+    let mut nearest = nearest::Search::new(&requirement);
     let mut nodes_fit = 0;
     for &node in &work.nodes.order {
         let mut heard: SmallVec<[Refusal; 8]> = SmallVec::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::resource::Dimension;
 
 use super::{NearestFit, dimension, filter};
-use crate::filter::{Refusal, Requirement, ports_dynamic_free};
+use crate::filter::{Refusal, Requirement, fits_moving, ports_dynamic_free};
 use crate::plan::Work;
 use crate::snapshot::{NodeTable, Shape};
 
@@ -27,12 +27,31 @@ struct Near {
 }
 
 /// The search, node by node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Search {
     near: BTreeMap<Cause, Near>,
+    /// Each fixed port with the requirement without it: that may also leave one more of the range to be handed out.
+    without_port: Vec<(u16, Requirement)>,
 }
 
 impl Search {
+    pub fn new(requirement: &Requirement) -> Self {
+        let without = |&port: &u16| {
+            let mut reduced = requirement.clone();
+            reduced.ports_fixed.retain(|known| *known != port);
+            (port, reduced)
+        };
+        Self { near: BTreeMap::new(), without_port: requirement.ports_fixed.iter().map(without).collect() }
+    }
+
+    fn without_port_heard(&mut self, work: &Work<'_>, node: u32, now_ms: i64) {
+        for (port, reduced) in &self.without_port {
+            if fits_moving(work, reduced, node, now_ms) {
+                self.near.entry(Cause::Other(Refusal::PortFixed(*port))).or_default().nodes += 1;
+            }
+        }
+    }
+
     /// Takes in what was heard against a node.
     pub fn node_heard(
         &mut self,
@@ -42,6 +61,10 @@ impl Search {
         now_ms: i64,
         heard: &[Refusal],
     ) {
+        let of_ports = |refusal: &Refusal| matches!(refusal, Refusal::PortFixed(_) | Refusal::PortsDynamic);
+        if !heard.is_empty() && heard.iter().all(of_ports) {
+            self.without_port_heard(work, node, now_ms);
+        }
         let [refusal] = heard else { return };
         let (cause, has) = match *refusal {
             Refusal::Capacity(number) | Refusal::Free(number) => {
@@ -53,6 +76,7 @@ impl Search {
                 let free = ports_dynamic_free(work, requirement, node, now_ms);
                 (Cause::Other(*refusal), free as u64)
             }
+            Refusal::PortFixed(_) => return,
             other => (Cause::Other(other), 0),
         };
         let near = self.near.entry(cause).or_default();

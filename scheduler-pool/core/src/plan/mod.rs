@@ -9,14 +9,14 @@ mod score;
 mod spread;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use borough_model::task::PortAssignment;
 use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
 
 use crate::explain::{Explanation, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
-use crate::pending::{PendingQueue, PendingTask};
+use crate::pending::{PendingGang, PendingQueue, PendingTask};
 use crate::snapshot::{ShapeId, Snapshot};
 use class::{ClassPlan, Ground};
 pub use recheck::{Recheck, recheck};
@@ -80,7 +80,7 @@ pub struct PlanCounters {
 /// Who goes where, and who nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// In the order of the queue.
+    /// In the order in which they were chosen.
     pub placements: Vec<Placement>,
     /// The new value of each node that the placements touch, by node.
     pub changes: Vec<NodeChange>,
@@ -105,13 +105,7 @@ pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -
         unplaced_of: BTreeMap::new(),
         out: Plan::default(),
     };
-    let same_item = |left: &PendingTask, right: &PendingTask| left.gang.is_some() && left.gang == right.gang;
-    for item in queue.tasks.chunk_by(same_item) {
-        match item {
-            [single] if single.gang.is_none() => planner.single(*single),
-            gang => planner.gang(gang),
-        }
-    }
+    planner.items();
     let mut out = planner.out;
     out.changes = changes_of(&snapshot.nodes, &out.placements, now_ms);
     out
@@ -133,14 +127,49 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn single(&mut self, pending: PendingTask) {
+    /// Goes through the queue item by item, an item being a task or a gang. Where one fits nowhere, its user's next one
+    /// takes the turn: whether something unplaceable is known as such, and left out of the queue, changes nothing.
+    fn items(&mut self) {
+        let same_item =
+            |left: &PendingTask, right: &PendingTask| left.gang.is_some() && left.gang == right.gang;
+        let items: Vec<&[PendingTask]> = self.queue.tasks.chunk_by(same_item).collect();
+        let mut lanes: BTreeMap<u32, VecDeque<usize>> = BTreeMap::new();
+        let lane_of = |item: &[PendingTask]| {
+            let class = self.queue.classes.get(item.first()?.class as usize)?;
+            Some(class.lane)
+        };
+        let lane_numbers: Vec<Option<u32>> = items.iter().map(|item| lane_of(item)).collect();
+        for (number, lane) in lane_numbers.iter().enumerate() {
+            lanes.entry(lane.unwrap_or_default()).or_default().push_back(number);
+        }
+        for lane in lane_numbers {
+            let Some(lane) = lanes.get_mut(&lane.unwrap_or_default()) else { continue };
+            while let Some(item) = lane.pop_front().and_then(|number| items.get(number)) {
+                if self.item(item) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn item(&mut self, item: &[PendingTask]) -> bool {
+        match item {
+            [single] if single.gang.is_none() => self.single(*single),
+            gang => self.gang(gang),
+        }
+    }
+
+    fn single(&mut self, pending: PendingTask) -> bool {
         if !task_wanted(self.snapshot, pending.task) {
-            return;
+            return false;
         }
-        match self.placed(pending) {
-            Some(placement) => self.out.placements.push(placement),
-            None => self.unplaced(pending),
+        let placement = self.placed(pending);
+        if placement.is_none() {
+            self.unplaced(pending);
         }
+        let placed = placement.is_some();
+        self.out.placements.extend(placement);
+        placed
     }
 
     fn unplaced(&mut self, pending: PendingTask) {
@@ -174,43 +203,58 @@ impl Planner<'_> {
         Some(reason)
     }
 
-    /// Places the members of a gang, or none of them.
-    fn gang(&mut self, members: &[PendingTask]) {
+    /// Places as many members of a gang as it needs, or none of them.
+    fn gang(&mut self, members: &[PendingTask]) -> bool {
+        let gang = members.first().and_then(|member| self.queue.gangs.get(member.gang? as usize));
+        let Some(&PendingGang { job, need }) = gang else { return false };
         if !members.iter().all(|member| task_wanted(self.snapshot, member.task)) {
-            return;
+            return false;
         }
         let mut placed = Vec::new();
-        let failed = members.iter().find(|member| match self.placed(**member) {
-            Some(placement) => {
-                placed.push((**member, placement));
-                false
+        let mut failed = None;
+        for &member in members {
+            if placed.len() >= need as usize {
+                break;
             }
-            None => true,
-        });
-        let Some(failed) = failed else {
+            match self.placed(member) {
+                Some(placement) => placed.push((member, placement)),
+                None => failed = failed.or(Some(member)),
+            }
+        }
+        if placed.len() >= need as usize {
             self.out.placements.extend(placed.into_iter().map(|(_, placement)| placement));
-            return;
-        };
-        let reason = self.reason(failed.class);
+            return true;
+        }
         let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
+        if let Some(failed) = failed {
+            self.gang_unplaced(job, members, failed, (need, fitted));
+        }
         for (member, placement) in placed.iter().rev() {
             self.returned(*member, placement);
-        }
-        let class = self.queue.classes.get(failed.class as usize);
-        if let (Some(class), Some(reason)) = (class, reason) {
-            let needed = u32::try_from(members.len()).unwrap_or(u32::MAX);
-            self.out.unplaced.push(Unplaced {
-                job: class.job,
-                tasks: members.iter().map(|member| member.task.index).collect(),
-                gang: fitted > 0,
-                reason: reason.of_gang(needed, fitted),
-                shape: class.shape,
-            });
         }
         if fitted > 0 {
             self.work.generation += 1;
             self.exhausted.clear();
         }
+        false
+    }
+
+    fn gang_unplaced(
+        &mut self,
+        job: JobId,
+        members: &[PendingTask],
+        failed: PendingTask,
+        (need, fitted): (u32, u32),
+    ) {
+        let Some(reason) = self.reason(failed.class) else { return };
+        let Some(class) = self.queue.classes.get(failed.class as usize) else { return };
+        self.out.unplaced.push(Unplaced {
+            job,
+            tasks: members.iter().map(|member| member.task.index).collect(),
+            gang: fitted > 0,
+            reason: reason.of_gang(need, fitted),
+            shape: class.shape,
+        });
     }
 
     /// Gives one task its node, ports and charge, or nothing.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use borough_model::JobId;
 
-use super::{Shape, ShapeId, Snapshot};
+use super::{NodeTable, Shape, ShapeId, Snapshot};
 use crate::filter::{Requirement, fits};
 use crate::plan::{Plan, Work};
 
@@ -15,8 +15,19 @@ const CHECKS_MAX: usize = 100_000;
 
 #[derive(Clone, Debug, Default)]
 struct Block {
+    /// Whether ports are asked for.
+    ports: bool,
     /// A port that is cooling now may help from this time on, milliseconds since 1970.
     retry_at_ms: Option<i64>,
+}
+
+impl Block {
+    /// Takes in that ports will have cooled down at a time.
+    fn cools(&mut self, at_ms: Option<i64>) {
+        if self.ports {
+            self.retry_at_ms = self.retry_at_ms.into_iter().chain(at_ms).min();
+        }
+    }
 }
 
 /// What fits nowhere.
@@ -90,10 +101,11 @@ impl Blocked {
     }
 }
 
-/// The first time after `now_ms` at which a port of any node has cooled down.
-fn cooled_next(snapshot: &Snapshot, shape: &Shape, now_ms: i64) -> Option<i64> {
-    let cooling = snapshot.nodes.ports.iter().flat_map(|ports| ports.cooling.iter().map(|&(_, until)| until));
-    if shape.ports_any() { cooling.filter(|&until| until > now_ms).min() } else { None }
+/// The first time after `now_ms` at which a port of one of the nodes has cooled down.
+fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64) -> Option<i64> {
+    let ports = among.filter_map(|node| nodes.ports(node));
+    let cooling = ports.flat_map(|ports| ports.cooling.iter().map(|&(_, until_ms)| until_ms));
+    cooling.filter(|&until_ms| until_ms > now_ms).min()
 }
 
 impl Snapshot {
@@ -102,7 +114,10 @@ impl Snapshot {
     pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
         for unplaced in &plan.unplaced {
             let Some(shape) = self.shapes.get(unplaced.shape).cloned() else { continue };
-            let block = Block { retry_at_ms: cooled_next(self, &shape, now_ms) };
+            let mut block = Block { ports: shape.ports_any(), retry_at_ms: None };
+            if block.ports {
+                block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
+            }
             if self.shape_fits_none(&shape, now_ms) {
                 self.blocked.shapes.insert(unplaced.shape, block);
             } else if unplaced.gang && plan.placements.is_empty() {
@@ -165,6 +180,9 @@ impl Snapshot {
         let gangs = self.blocked.gangs.iter();
         let gangs: Vec<JobId> =
             gangs.filter(|(job, block)| due(block) || gang_helped(job)).map(|(&job, _)| job).collect();
+        let cooled_ms = cooled_next(&self.nodes, helped.iter().copied(), now_ms);
+        let blocks = self.blocked.shapes.values_mut().chain(self.blocked.gangs.values_mut());
+        blocks.for_each(|block| block.cools(cooled_ms));
         let mut woken = BTreeSet::new();
         for shape in shapes {
             woken.extend(self.blocked.shape_woken(shape));

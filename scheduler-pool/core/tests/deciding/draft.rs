@@ -1,0 +1,193 @@
+//! Random nodes, jobs and events, small enough that they get in each other's way.
+
+use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride};
+use borough_model::{JobSpec, NodeRow, Resources};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::world::{name, node};
+
+/// What happens to a cell.
+#[derive(Clone, Debug)]
+pub enum Event {
+    NodeAdded(NodeDraft),
+    /// The n-th node, modulo their number.
+    NodeCordoned(usize, bool),
+    NodeDrained(usize),
+    NodeLost(usize),
+    NodeBack(usize),
+    NodeRacked(usize, u8),
+    NodeResized(usize, u64),
+    Submitted(Box<JobDraft>),
+    JobStopped(usize),
+    JobCounted(usize, u32),
+    /// The n-th standing task ends: crashed (to come back after a pause) or for good.
+    TaskCrashed(usize, u16),
+    TaskDone(usize),
+    TimePassed(u16),
+    /// The commit of the plan that follows is lost.
+    CommitLost,
+    /// The plan that follows is cut short.
+    Limited(usize),
+}
+
+#[derive(Clone, Debug)]
+pub struct NodeDraft {
+    pub cores: u64,
+    pub gib: u64,
+    pub gpus: u64,
+    pub rack: Option<u8>,
+    pub ports: u16,
+    pub generation: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub struct JobDraft {
+    pub user: &'static str,
+    pub priority: u32,
+    pub count: u32,
+    pub min_member: u32,
+    pub service: bool,
+    pub cpu_millis: u64,
+    pub mib: u64,
+    pub gpu_millis: u64,
+    pub own: Option<(u32, u64)>,
+    pub ports_fixed: Option<u16>,
+    pub ports_dynamic: usize,
+    pub constraints: Vec<Constraint>,
+    pub spread: Option<(&'static str, u32)>,
+}
+
+impl NodeDraft {
+    pub fn row(&self, number: u64) -> NodeRow {
+        let mut row = node(number, self.cores, self.gib);
+        if self.gpus > 0 {
+            row.capacity.device_millis.insert("gpu".to_owned(), self.gpus * 1000);
+        }
+        row.port_last = row.port_first + self.ports;
+        if let Some(rack) = self.rack {
+            row.labels.insert("rack".to_owned(), format!("r{rack}"));
+        }
+        if let Some(generation) = self.generation {
+            row.attributes.insert("generation".to_owned(), generation.to_string());
+        }
+        row
+    }
+}
+
+impl JobDraft {
+    pub fn spec(&self, number: usize) -> JobSpec {
+        let kind = if self.service { JobKind::Service } else { JobKind::Batch };
+        let job = name(&format!("job-{number}"));
+        let mut spec = JobSpec::defaults(name(self.user), job, kind, vec!["true".to_owned()]);
+        spec.priority = self.priority;
+        spec.count = self.count;
+        spec.min_member = self.min_member.min(self.count);
+        let memory_bytes = self.mib << 20;
+        spec.task.resources = Resources { cpu_millis: self.cpu_millis, memory_bytes, ..Resources::default() };
+        if self.gpu_millis > 0 {
+            spec.task.resources.device_millis.insert("gpu".to_owned(), self.gpu_millis);
+        }
+        if let Some((index, cpu_millis)) = self.own {
+            let resources = Some(Resources { cpu_millis, ..spec.task.resources.clone() });
+            spec.overrides.insert(index, TaskOverride { resources, ..TaskOverride::default() });
+        }
+        let fixed = self.ports_fixed.map(|number| PortSpec { name: name("fixed"), number: Some(number) });
+        let dynamic = (0..self.ports_dynamic)
+            .map(|number| PortSpec { name: name(&format!("p{number}")), number: None });
+        spec.task.ports = dynamic.chain(fixed).collect();
+        spec.constraints.clone_from(&self.constraints);
+        let spread = |(attribute, weight): (&str, u32)| Spread { attribute: attribute.to_owned(), weight };
+        spec.spread = self.spread.into_iter().map(spread).collect();
+        spec
+    }
+}
+
+pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
+    let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
+    (size, option::of(0..3u8), 0..6u16, option::of(1..12u8)).prop_map(
+        |((cores, gib, gpus), rack, ports, generation)| NodeDraft {
+            cores,
+            gib,
+            gpus,
+            rack,
+            ports,
+            generation,
+        },
+    )
+}
+
+fn constraint() -> impl Strategy<Value = Constraint> {
+    use ConstraintOperator::{Absent, Exists, GreaterThan, In, LessThan, NotIn};
+    let racks = |values: Vec<u8>| values.into_iter().map(|rack| format!("r{rack}")).collect::<Vec<_>>();
+    let rack = (select(vec![In, NotIn]), vec(0..4u8, 1..3))
+        .prop_map(move |(operator, values)| ("rack", operator, racks(values)));
+    let there = (select(vec!["rack", "generation", "nothing"]), select(vec![Exists, Absent]))
+        .prop_map(|(attribute, operator)| (attribute, operator, Vec::new()));
+    let number = (select(vec![GreaterThan, LessThan]), 0..12u8)
+        .prop_map(|(operator, value)| ("generation", operator, vec![value.to_string()]));
+    let named = (select(vec![In, NotIn]), 0..6u8)
+        .prop_map(|(operator, number)| ("node.name", operator, vec![format!("node-{number}")]));
+    (prop_oneof![3 => rack, 1 => there, 1 => number, 1 => named], option::weighted(0.4, 1..=100u32)).prop_map(
+        |((attribute, operator, values), preference)| Constraint {
+            attribute: attribute.to_owned(),
+            operator,
+            values,
+            preference,
+        },
+    )
+}
+
+pub fn job_draft() -> impl Strategy<Value = JobDraft> {
+    let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 150, 250]));
+    let size = (0..7u32, prop_oneof![3 => Just(1u32), 1 => 2..5u32], any::<bool>());
+    let need = (0..=20u64, 0..=12u64, prop_oneof![4 => Just(0u64), 1 => select(vec![250u64, 500, 1000])]);
+    let ports = (option::weighted(0.15, select(vec![80u16, 20001])), select(vec![0usize, 0, 0, 1, 2]));
+    let own = option::weighted(0.2, (0..4u32, select(vec![100u64, 1500, 9000])));
+    let where_ = (
+        vec(constraint(), 0..3),
+        option::weighted(0.5, (select(vec!["rack", "node.name", "nothing"]), 1..=100u32)),
+    );
+    (owner, size, need, ports, own, where_).prop_map(
+        |((user, priority), (count, min_member, service), (cpu, mib, gpu_millis), ports, own, where_)| {
+            JobDraft {
+                user,
+                priority,
+                count,
+                min_member,
+                service,
+                cpu_millis: cpu * 100,
+                mib: mib * 128,
+                gpu_millis,
+                own,
+                ports_fixed: ports.0,
+                ports_dynamic: ports.1,
+                constraints: where_.0,
+                spread: where_.1,
+            }
+        },
+    )
+}
+
+pub fn event() -> impl Strategy<Value = Event> {
+    let at = 0..64usize;
+    prop_oneof![
+        2 => node_draft().prop_map(Event::NodeAdded),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, cordoned)| Event::NodeCordoned(at, cordoned)),
+        1 => at.clone().prop_map(Event::NodeDrained),
+        1 => at.clone().prop_map(Event::NodeLost),
+        2 => at.clone().prop_map(Event::NodeBack),
+        1 => (at.clone(), 0..3u8).prop_map(|(at, rack)| Event::NodeRacked(at, rack)),
+        1 => (at.clone(), 1..=5u64).prop_map(|(at, cores)| Event::NodeResized(at, cores)),
+        8 => job_draft().prop_map(|draft| Event::Submitted(Box::new(draft))),
+        1 => at.clone().prop_map(Event::JobStopped),
+        2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),
+        3 => (at.clone(), 0..5000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
+        3 => at.prop_map(Event::TaskDone),
+        3 => (0..20_000u16).prop_map(Event::TimePassed),
+        1 => Just(Event::CommitLost),
+        1 => (1..4usize).prop_map(Event::Limited),
+    ]
+}

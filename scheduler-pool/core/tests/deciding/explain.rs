@@ -1,0 +1,178 @@
+//! Explanations: what they say would fit does fit, and how they read.
+
+use borough_model::job::{
+    After, AfterCondition, Constraint, ConstraintOperator, JobOutcome, JobState, PortSpec, TaskOverride,
+};
+use borough_model::node::NodeState;
+use borough_model::{JobId, JobSpec, NodeRow, Resources, TaskId, TaskState};
+use borough_scheduler_core::{Filter, NearestFit, ScoringProfile, explain, explain_job};
+use expect_test::expect;
+
+use crate::naive;
+use crate::place::{planned, world};
+use crate::world::{World, name, node, spec};
+
+/// Holds a nearest fit against the rows: with the change made, so many nodes more fit.
+pub fn nearest_checked(world: &World, spec: &JobSpec, index: u32, nearest: &NearestFit) {
+    let mut world = world.clone();
+    let mut changed = spec.clone();
+    let fits = naive::fit_count(&world, spec, index);
+    match nearest {
+        NearestFit::Resource { dimension, at_most, .. } => {
+            let mut resources = spec.resources_for(index).clone();
+            resources.amount_set(dimension, at_most + 1);
+            changed.overrides.clear();
+            changed.task.resources = resources.clone();
+            assert_eq!(naive::fit_count(&world, &changed, index), fits, "more than {nearest} does not fit");
+            resources.amount_set(dimension, *at_most);
+            changed.task.resources = resources;
+        }
+        NearestFit::Ports { at_most, .. } => {
+            let mut left = usize::from(*at_most);
+            changed.task.ports.retain(|port| {
+                let kept = port.number.is_some() || left > 0;
+                left -= usize::from(port.number.is_none() && left > 0);
+                kept
+            });
+        }
+        NearestFit::Without { filter: Filter::Constraint { constraint }, .. } => {
+            let position = changed.constraints.iter().position(|known| known == constraint);
+            changed.constraints.remove(position.expect("a constraint of the spec"));
+        }
+        NearestFit::Without { filter: Filter::PortFixed { number }, .. } => {
+            changed.task.ports.retain(|port| port.number != Some(*number));
+        }
+        NearestFit::Without { filter, .. } => nodes_opened(&mut world, filter),
+    }
+    let more = naive::fit_count(&world, &changed, index) - fits;
+    assert_eq!(more, nearest.nodes() as usize, "{nearest}");
+}
+
+fn nodes_opened(world: &mut World, filter: &Filter) {
+    for (row, _) in world.nodes.values_mut() {
+        match filter {
+            Filter::Lost if row.state == NodeState::Lost => {
+                (row.state, row.draining, row.schedulable) = (NodeState::Ready, false, true);
+            }
+            Filter::Recovering if row.state == NodeState::Recovering => {
+                (row.state, row.draining, row.schedulable) = (NodeState::Ready, false, true);
+            }
+            Filter::Draining if row.state == NodeState::Ready && row.draining => {
+                (row.draining, row.schedulable) = (false, true);
+            }
+            Filter::Cordoned if row.state == NodeState::Ready && !row.draining => row.schedulable = true,
+            _ => {}
+        }
+    }
+}
+
+fn constrained(attribute: &str, operator: ConstraintOperator, values: &[&str]) -> Constraint {
+    let values = values.iter().map(|&value| value.to_owned()).collect();
+    Constraint { attribute: attribute.to_owned(), operator, values, preference: None }
+}
+
+/// A cell in which a job fits nowhere for every reason there is.
+fn refused_for_every_reason() -> (World, JobSpec) {
+    let mut world = world(ScoringProfile::BestFit);
+    let mut number = 0;
+    let mut added = |world: &mut World, gib: u64, change: &dyn Fn(&mut NodeRow)| {
+        let mut row = node(number, 8, gib);
+        number += 1;
+        row.labels.insert("zone".to_owned(), "a".to_owned());
+        row.capacity.device_millis.insert("gpu".to_owned(), 1000);
+        change(&mut row);
+        world.node_put(row);
+    };
+    added(&mut world, 64, &|row| row.state = NodeState::Recovering);
+    added(&mut world, 64, &|row| row.state = NodeState::Lost);
+    added(&mut world, 64, &|row| row.schedulable = false);
+    added(&mut world, 64, &|row| row.draining = true);
+    added(&mut world, 64, &|row| drop(row.labels.insert("zone".to_owned(), "c".to_owned())));
+    added(&mut world, 64, &|row| row.port_last = row.port_first);
+    added(&mut world, 8, &|row| row.capacity.memory_bytes = (3 << 29) + 1);
+    added(&mut world, 64, &|row| row.capacity.device_millis.clear());
+    let mut job = spec("ann", "job", 2, 2500, 2048);
+    job.constraints = vec![constrained("zone", ConstraintOperator::In, &["a", "b"])];
+    job.task.resources.device_millis.insert("gpu".to_owned(), 500);
+    let port = |port: &str| PortSpec { name: name(port), number: None };
+    job.task.ports = vec![port("http"), port("admin")];
+    (world, job)
+}
+
+#[test]
+fn an_explanation_names_each_filter_and_the_nearest_fit() {
+    let (mut world, job) = refused_for_every_reason();
+    world.job_submit(JobId(1), &job);
+    let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
+    assert_eq!((told.nodes, told.nodes_fit), (8, 0));
+    expect![[r#"
+        fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 draining, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once not cordoned, or on 1 node once not draining, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 ports handed out"#]]
+    .assert_eq(&told.to_string());
+}
+
+#[test]
+fn what_is_in_use_is_told_from_what_is_not_there() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    world.job_submit(JobId(1), &spec("ann", "first", 1, 3000, 64));
+    world.commit(&planned(&world));
+    let mut second = spec("ann", "second", 1, 2000, 64);
+    second.task.ports = vec![PortSpec { name: name("http"), number: Some(80) }];
+    world.job_submit(JobId(2), &second);
+    let told = explain(&world.snapshot(0), JobId(2), 0, world.now_ms);
+    expect!["fits on none of 1 node: 1 less than cpu 2 free; would fit on 1 node with cpu <= 1"]
+        .assert_eq(&told.to_string());
+}
+
+#[test]
+fn reasons_that_lie_in_no_node_are_told() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    let told = |world: &World, job: u64, index: u32| {
+        explain(&world.snapshot(0), JobId(job), index, world.now_ms).to_string()
+    };
+    expect!["there is no such job"].assert_eq(&told(&world, 1, 0));
+
+    let mut later = spec("ann", "later", 1, 100, 64);
+    later.after = vec![After { job: name("first"), condition: AfterCondition::Succeeded }];
+    world.job_submit(JobId(1), &later);
+    world.job_change(JobId(1), |row| row.state = JobState::Waiting);
+    expect!["waits for job first, which does not exist"].assert_eq(&told(&world, 1, 0));
+    world.job_submit(JobId(2), &spec("ann", "first", 1, 100, 64));
+    expect!["waits for job first to succeed"].assert_eq(&told(&world, 1, 0));
+    expect!["waits for its turn; fits on 1 of 1 node"].assert_eq(&told(&world, 2, 0));
+    expect!["its job has 1 tasks"].assert_eq(&told(&world, 2, 1));
+    world.commit(&planned(&world));
+    expect!["wants no node: it is assigned"].assert_eq(&told(&world, 2, 0));
+    world.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| {
+        (row.state, row.not_before_ms, row.failures) = (TaskState::Pending, 2_000_000, 3);
+    });
+    expect!["backs off until 2000000 ms since 1970 after 3 failures in a row"].assert_eq(&told(&world, 2, 0));
+    world.job_change(JobId(2), |row| row.state = JobState::Ended { outcome: JobOutcome::Failed });
+    expect!["never starts: job first ended otherwise than it must"].assert_eq(&told(&world, 1, 0));
+    expect!["its job has ended"].assert_eq(&told(&world, 2, 0));
+
+    let mut gang = spec("ann", "gang", 3, 2000, 64);
+    gang.min_member = 3;
+    world.job_submit(JobId(3), &gang);
+    expect!["3 tasks must be placed together and 2 fit; fits on none of 1 node: 1 less than cpu 2 free; would fit on 1 node without cpu"]
+    .assert_eq(&told(&world, 3, 0));
+    expect!["there are no nodes"].assert_eq(&{
+        let mut empty = crate::place::world(ScoringProfile::BestFit);
+        empty.job_submit(JobId(1), &spec("ann", "job", 1, 100, 64));
+        told(&empty, 1, 0)
+    });
+}
+
+#[test]
+fn tasks_of_a_job_are_explained_class_by_class() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    let mut job = spec("ann", "job", 4, 8000, 64);
+    let resources = Some(Resources { cpu_millis: 9000, ..Resources::default() });
+    job.overrides.insert(2, TaskOverride { resources, ..TaskOverride::default() });
+    world.job_submit(JobId(1), &job);
+    let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
+    let indexes: Vec<&[u32]> = told.iter().map(|(indexes, _)| indexes.as_slice()).collect();
+    assert_eq!(indexes, [&[0, 1, 3][..], &[2][..]]);
+}

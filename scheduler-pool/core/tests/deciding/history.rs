@@ -1,0 +1,344 @@
+//! Random histories of a cell: after each event everything that wants a node is planned, and each plan is held against
+//! the slow and obvious scheduler, against a snapshot built anew, and against what a dry run had promised.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::JobState;
+use borough_model::node::NodeState;
+use borough_model::{JobId, NodeId, TaskId, TaskState};
+use borough_scheduler_core::{
+    CellSettings, Overcommit, PLAN_SEED, PendingQueue, Placement, Plan, ScoringProfile, Snapshot, dry_run,
+    explain, pending, plan, recheck,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::draft::{Event, NodeDraft, event, job_draft, node_draft};
+use crate::naive;
+use crate::world::World;
+
+/// Long enough for a node that is lost to hold nothing.
+const COOL_MS: i64 = 10_000;
+
+struct History {
+    world: World,
+    kept: Snapshot,
+    commit_lost: bool,
+    limit: usize,
+}
+
+fn everything(_: JobId) -> bool {
+    true
+}
+
+impl History {
+    fn new(settings: CellSettings, nodes: &[NodeDraft]) -> Self {
+        let mut world = World { settings: settings.clone(), now_ms: 1_000_000, ..World::default() };
+        for (draft, number) in nodes.iter().zip(0u64..) {
+            world.node_put(draft.row(number));
+        }
+        Self { world, kept: Snapshot::new(settings), commit_lost: false, limit: usize::MAX }
+    }
+
+    fn node_at(&self, at: usize) -> Option<NodeId> {
+        self.world.nodes.keys().nth(at % self.world.nodes.len().max(1)).copied()
+    }
+
+    fn job_at(&self, at: usize) -> Option<JobId> {
+        self.world.jobs.keys().nth(at % self.world.jobs.len().max(1)).copied()
+    }
+
+    fn task_at(&self, at: usize) -> Option<TaskId> {
+        let standing: Vec<TaskId> =
+            self.world.jobs.keys().flat_map(|&job| self.world.standing(job)).map(|row| row.id).collect();
+        standing.get(at % standing.len().max(1)).copied()
+    }
+
+    fn happens(&mut self, event: &Event) {
+        self.commit_lost = matches!(event, Event::CommitLost);
+        self.limit = if let Event::Limited(limit) = event { *limit } else { usize::MAX };
+        match event {
+            Event::NodeAdded(draft) => self.world.node_put(draft.row(self.world.nodes.len() as u64)),
+            Event::Submitted(draft) => {
+                let number = self.world.jobs.len();
+                // Ids are random: nothing may follow from their order.
+                let id = JobId((number as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
+                self.world.job_submit(id, &draft.spec(number));
+            }
+            Event::TimePassed(by_ms) => self.world.now_ms += i64::from(*by_ms),
+            Event::CommitLost | Event::Limited(_) => {}
+            Event::JobStopped(at) => self.job_stopped(*at),
+            Event::JobCounted(at, count) => self.job_counted(*at, *count),
+            Event::TaskCrashed(at, pause_ms) => self.task_crashed(*at, *pause_ms),
+            Event::TaskDone(at) => {
+                if let Some(task) = self.task_at(*at) {
+                    self.world.task_end(task, Some(COOL_MS), |row| row.state = TaskState::Dead);
+                }
+            }
+            Event::NodeCordoned(at, _)
+            | Event::NodeDrained(at)
+            | Event::NodeLost(at)
+            | Event::NodeBack(at)
+            | Event::NodeRacked(at, _)
+            | Event::NodeResized(at, _) => {
+                if let Some(node) = self.node_at(*at) {
+                    self.node_happens(node, event);
+                }
+            }
+        }
+    }
+
+    fn node_happens(&mut self, node: NodeId, event: &Event) {
+        if matches!(event, Event::NodeLost(_)) {
+            let there: Vec<TaskId> = self.tasks_where(|row| row.charged_node() == Some(node));
+            for task in there {
+                self.world.task_end(task, None, |row| row.state = TaskState::Lost);
+            }
+        }
+        if matches!(event, Event::NodeBack(_)) {
+            for task in self.tasks_where(|row| row.state == TaskState::Lost) {
+                let mut row = self.world.tasks.get(&task).expect("a row").clone();
+                row.state = TaskState::Pending;
+                self.world.task_put(row);
+            }
+        }
+        self.world.node_change(node, |row| match event {
+            Event::NodeCordoned(_, cordoned) => row.schedulable = !cordoned,
+            Event::NodeDrained(_) => row.draining = true,
+            Event::NodeLost(_) => row.state = NodeState::Lost,
+            Event::NodeBack(_) => (row.state, row.draining) = (NodeState::Ready, false),
+            Event::NodeRacked(_, rack) => drop(row.labels.insert("rack".to_owned(), format!("r{rack}"))),
+            Event::NodeResized(_, cores) => row.capacity.cpu_millis = cores * 1000,
+            _ => {}
+        });
+    }
+
+    fn tasks_where(&self, holds: impl Fn(&borough_model::TaskRow) -> bool) -> Vec<TaskId> {
+        self.world.tasks.values().filter(|row| holds(row)).map(|row| row.id).collect()
+    }
+
+    fn job_stopped(&mut self, at: usize) {
+        let Some(job) = self.job_at(at) else { return };
+        self.world.job_change(job, |row| row.state = JobState::Stopping);
+        self.stopping(job, 0);
+    }
+
+    /// Tasks from an index on begin to stop: still charged, to be ended by later events.
+    fn stopping(&mut self, job: JobId, from: u32) {
+        for task in self.tasks_where(|row| row.id.job == job && row.id.index >= from) {
+            let mut row = self.world.tasks.get(&task).expect("a row").clone();
+            if row.charged_node().is_some() {
+                row.state = TaskState::Stopping;
+                self.world.task_put(row);
+            }
+        }
+    }
+
+    fn job_counted(&mut self, at: usize, count: u32) {
+        let Some(job) = self.job_at(at) else { return };
+        self.world.job_change(job, |row| row.count = count);
+        self.stopping(job, count);
+        for task in self.tasks_where(|row| row.id.job == job && row.state == TaskState::Stopping) {
+            self.world.task_end(task, Some(COOL_MS), |row| row.state = TaskState::Pending);
+        }
+    }
+
+    fn task_crashed(&mut self, at: usize, pause_ms: u16) {
+        let Some(task) = self.task_at(at) else { return };
+        let until_ms = self.world.now_ms + i64::from(pause_ms);
+        self.world.task_end(task, Some(COOL_MS), |row| {
+            row.state = TaskState::Pending;
+            row.not_before_ms = until_ms;
+            row.failures += 1;
+            row.crashed_on = row.node;
+            row.crashes_there += 2;
+        });
+    }
+
+    /// Plans what wants a node, checks the plan, and commits it unless its commit is lost.
+    fn planned(&mut self) {
+        self.world.journal_apply(&mut self.kept);
+        self.same_rows();
+        let now_ms = self.world.now_ms;
+        let queue = pending(&mut self.kept, &everything, now_ms, self.limit);
+        let outcome = plan(&self.kept, &queue, now_ms, PLAN_SEED);
+        let allocs = naive::plan_checked(&self.world, &queue, &outcome);
+        self.unplaced_fit_nowhere(&outcome, &allocs);
+        self.explained();
+        self.taken_back(&outcome, &queue);
+        if self.limit == usize::MAX {
+            self.nobody_overslept(&queue);
+            self.same_anew(&outcome);
+        }
+        if !self.commit_lost {
+            self.world.commit(&outcome);
+            self.world.journal_apply(&mut self.kept);
+        }
+        self.kept.remember(&outcome, now_ms);
+    }
+
+    /// The snapshot kept from the journal knows what one built from the rows knows.
+    fn same_rows(&self) {
+        let anew = self.world.snapshot(7);
+        assert!(self.kept.nodes().eq(anew.nodes()));
+        assert!(self.kept.jobs().eq(anew.jobs()));
+        for &job in self.world.jobs.keys() {
+            assert!(self.kept.tasks(job).eq(anew.tasks(job)));
+            assert_eq!(self.kept.job_spec(job), anew.job_spec(job));
+        }
+        for (id, (_, alloc)) in &self.world.nodes {
+            assert_eq!(self.kept.node_alloc(*id).as_ref(), Some(alloc));
+        }
+    }
+
+    fn unplaced_fit_nowhere(&self, outcome: &Plan, allocs: &BTreeMap<NodeId, borough_model::NodeAlloc>) {
+        for unplaced in &outcome.unplaced {
+            let reason = &unplaced.reason;
+            let lost: u32 = reason.lost.iter().map(|loss| loss.nodes).sum();
+            assert_eq!(reason.nodes as usize, self.world.nodes.len());
+            assert_eq!(lost + reason.nodes_fit, reason.nodes, "each node is counted once: {reason}");
+            let (_, spec) = self.world.jobs.get(&unplaced.job).expect("a known job");
+            if naive::gang_need(&self.world, unplaced.job) > 0 {
+                continue;
+            }
+            for &index in &unplaced.tasks {
+                let fits = |(id, (row, _)): (&NodeId, &(borough_model::NodeRow, _))| {
+                    naive::fits(&self.world, spec, index, row, allocs.get(id).expect("a known node"))
+                };
+                assert!(!self.world.nodes.iter().any(fits), "{}/{index} fits after the plan", spec.name);
+            }
+        }
+    }
+
+    /// Explanations agree with the rows, and what they say would fit does.
+    fn explained(&self) {
+        for (&job, (row, spec)) in &self.world.jobs {
+            let wanted = naive::wanted(&self.world, job);
+            let Some(first) = wanted.first().filter(|_| row.state == JobState::Running) else { continue };
+            if naive::gang_need(&self.world, job) > 0 {
+                continue;
+            }
+            let told = explain(&self.kept, job, first.index, self.world.now_ms);
+            let lost: u32 = told.lost.iter().map(|loss| loss.nodes).sum();
+            assert_eq!((lost + told.nodes_fit) as usize, self.world.nodes.len());
+            assert_eq!(told.nodes_fit as usize, naive::fit_count(&self.world, spec, first.index), "{told}");
+            for nearest in &told.nearest {
+                crate::explain::nearest_checked(&self.world, spec, first.index, nearest);
+            }
+        }
+    }
+
+    /// What is assumed counts, and taken back it is as if it had never been; checked again, a plan holds.
+    fn taken_back(&self, outcome: &Plan, queue: &PendingQueue) {
+        let mut assumed = self.kept.clone();
+        assumed.assume(outcome);
+        for change in &outcome.changes {
+            let alloc = assumed.node_alloc(change.node).expect("a known node");
+            assert_eq!((&alloc.used, alloc.tasks), (&change.alloc.used, change.alloc.tasks));
+            assert_eq!(alloc.ports, change.alloc.ports);
+        }
+        let again = plan(&assumed, queue, self.world.now_ms, PLAN_SEED);
+        assert!(again.placements.iter().all(|placement| !outcome.placements.contains(placement)));
+        assumed.forget(outcome);
+        let again = plan(&assumed, queue, self.world.now_ms, PLAN_SEED);
+        assert_eq!(again.placements, outcome.placements);
+        let held = recheck(&self.kept, outcome.placements.clone(), self.world.now_ms);
+        assert_eq!((held.placements, held.changes), (outcome.placements.clone(), outcome.changes.clone()));
+        assert!(held.dropped.is_empty());
+    }
+
+    /// No task that fits somewhere is left out of the queue as one that fits nowhere.
+    fn nobody_overslept(&self, queue: &PendingQueue) {
+        for (&job, (_, spec)) in &self.world.jobs {
+            if naive::gang_need(&self.world, job) > 0 {
+                continue;
+            }
+            for task in naive::wanted(&self.world, job) {
+                let queued = queue.tasks.iter().any(|pending| pending.task == task);
+                let fits = naive::fit_count(&self.world, spec, task.index);
+                assert!(queued || fits == 0, "{}/{} fits {fits} nodes and sleeps", spec.name, task.index);
+            }
+        }
+    }
+
+    /// Snapshots built anew, in whatever order and without memory of what was blocked, give the same plan.
+    fn same_anew(&self, outcome: &Plan) {
+        let told = |placement: &Placement| Placement { gang: None, ..placement.clone() };
+        let kept: Vec<Placement> = outcome.placements.iter().map(told).collect();
+        for seed in [1, 99] {
+            let mut anew = self.world.snapshot(seed);
+            let queue = pending(&mut anew, &everything, self.world.now_ms, usize::MAX);
+            let plan = plan(&anew, &queue, self.world.now_ms, PLAN_SEED);
+            let anew: Vec<Placement> = plan.placements.iter().map(told).collect();
+            assert_eq!(anew, kept);
+        }
+    }
+}
+
+fn settings() -> impl Strategy<Value = CellSettings> {
+    let profile = select(vec![ScoringProfile::BestFit, ScoringProfile::WorstFit, ScoringProfile::Spread]);
+    let domains =
+        select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
+    (profile, domains, select(vec![1000u32, 1500])).prop_map(
+        |(profile, failure_domains, memory_per_mille)| CellSettings {
+            overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
+            failure_domains,
+            profile,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_hold_against_a_slow_and_obvious_scheduler(
+        settings in settings(),
+        nodes in vec(node_draft(), 0..6),
+        events in vec(event(), 1..24),
+    ) {
+        let mut history = History::new(settings, &nodes);
+        history.planned();
+        for event in &events {
+            history.happens(event);
+            history.planned();
+        }
+    }
+
+    #[test]
+    fn a_dry_run_shows_what_the_run_then_does(
+        settings in settings(),
+        nodes in vec(node_draft(), 1..6),
+        events in vec(event(), 0..12),
+        waiting in job_draft(),
+        draft in job_draft(),
+    ) {
+        let mut history = History::new(settings, &nodes);
+        for event in &events {
+            history.happens(event);
+            history.planned();
+        }
+        history.happens(&Event::Submitted(Box::new(waiting)));
+        history.world.journal_apply(&mut history.kept);
+        history.limit = usize::MAX;
+        history.commit_lost = false;
+        let number = history.world.jobs.len();
+        let spec = draft.spec(number);
+        let shown = dry_run(&history.world.snapshot(3), &spec, history.world.now_ms);
+
+        let job = history.world.job_submit(JobId(42), &spec);
+        let mut before = usize::MAX;
+        while before != history.world.tasks.values().filter(|row| row.charged_node().is_some()).count() {
+            before = history.world.tasks.values().filter(|row| row.charged_node().is_some()).count();
+            history.planned();
+        }
+        let done: Vec<_> = history.world.standing(job)
+            .map(|row| (row.id.index, row.node, row.ports.clone())).collect();
+        let shown_placed: Vec<_> = shown.placements.iter()
+            .map(|task| (task.index, Some(task.node), task.ports.clone())).collect();
+        prop_assert_eq!(shown_placed, done);
+        let unplaced: usize = shown.unplaced.iter().map(|(tasks, _)| tasks.len()).sum();
+        prop_assert_eq!(unplaced + shown.placements.len(), spec.count as usize);
+    }
+}

@@ -1,0 +1,12 @@
+//! Deciding, held against a slow and obvious scheduler over random histories, and by example.
+
+#![expect(clippy::expect_used, reason = "a test says what it expected")]
+
+mod draft;
+mod explain;
+mod history;
+mod naive;
+mod order;
+mod place;
+mod sleep;
+mod world;

@@ -1,0 +1,258 @@
+//! Where tasks go, by example: best fit, preferences, spread, crashed pairs, gangs, large cells.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::{Constraint, ConstraintOperator, JobState, Spread};
+use borough_model::{JobId, JobSpec, Name, NodeId, TaskId, TaskState};
+use borough_scheduler_core::{
+    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, pending, plan, recheck,
+};
+
+use crate::naive;
+use crate::world::{World, name, node, shared, spec};
+
+pub fn world(profile: ScoringProfile) -> World {
+    let settings = CellSettings { profile, ..CellSettings::default() };
+    World { settings, now_ms: 1_000_000, ..World::default() }
+}
+
+pub fn planned(world: &World) -> Plan {
+    let mut snapshot = world.snapshot(0);
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    naive::plan_checked(world, &queue, &outcome);
+    outcome
+}
+
+/// How many tasks a plan puts on each node.
+fn per_node(world: &World, plan: &Plan) -> BTreeMap<Name, usize> {
+    let mut counts = BTreeMap::new();
+    for placement in &plan.placements {
+        let (row, _) = world.nodes.get(&placement.node).expect("a known node");
+        *counts.entry(row.name.clone()).or_default() += 1;
+    }
+    counts
+}
+
+fn counts(expected: &[(&str, usize)]) -> BTreeMap<Name, usize> {
+    expected.iter().map(|&(node, count)| (name(node), count)).collect()
+}
+
+fn racked(world: &mut World, number: u64, rack: &str) -> NodeId {
+    let mut row = node(number, 4, 4);
+    row.labels.insert("rack".to_owned(), rack.to_owned());
+    let id = row.id;
+    world.node_put(row);
+    id
+}
+
+fn prefers(attribute: &str, value: &str, weight: u32) -> Constraint {
+    Constraint {
+        attribute: attribute.to_owned(),
+        operator: ConstraintOperator::In,
+        values: vec![value.to_owned()],
+        preference: Some(weight),
+    }
+}
+
+#[test]
+fn best_fit_fills_the_fullest_node_that_has_room() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 8, 8));
+    world.node_put(node(1, 2, 2));
+    world.job_submit(JobId(1), &spec("ann", "small", 3, 1000, 1024));
+    assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 1), ("node-1", 2)]));
+}
+
+#[test]
+fn worst_fit_and_spread_even_out() {
+    for profile in [ScoringProfile::WorstFit, ScoringProfile::Spread] {
+        let mut world = world(profile);
+        world.node_put(node(0, 4, 4));
+        world.node_put(node(1, 4, 4));
+        world.job_submit(JobId(1), &spec("ann", "even", 4, 500, 512));
+        assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 2), ("node-1", 2)]));
+    }
+}
+
+#[test]
+fn a_job_spreads_over_racks_and_then_over_nodes() {
+    let mut world = world(ScoringProfile::BestFit);
+    for (number, rack) in ["a", "a", "b", "b", "c", "c"].into_iter().enumerate() {
+        racked(&mut world, number as u64, rack);
+    }
+    let mut web = spec("ann", "web", 6, 100, 64);
+    let by = |attribute: &str, weight| Spread { attribute: attribute.to_owned(), weight };
+    web.spread = vec![by("rack", 50), by("node.name", 10)];
+    world.job_submit(JobId(1), &web);
+    let each: Vec<usize> = per_node(&world, &planned(&world)).into_values().collect();
+    assert_eq!(each, [1; 6]);
+
+    world.job_change(JobId(1), |row| row.count = 3);
+    let plan = planned(&world);
+    let rack = |id: NodeId| world.nodes.get(&id).expect("a node").0.labels.get("rack").cloned();
+    let mut racks: Vec<_> = plan.placements.iter().map(|placement| rack(placement.node)).collect();
+    racks.sort();
+    racks.dedup();
+    assert_eq!(racks.len(), 3);
+}
+
+#[test]
+fn siblings_that_run_already_count_for_spread() {
+    let mut world = world(ScoringProfile::BestFit);
+    let first = racked(&mut world, 0, "a");
+    let second = racked(&mut world, 1, "b");
+    let mut web = spec("ann", "web", 1, 100, 64);
+    web.spread = vec![Spread { attribute: "rack".to_owned(), weight: 1 }];
+    world.job_submit(JobId(1), &web);
+    let before = planned(&world);
+    let taken = before.placements.first().expect("a placement").node;
+    world.commit(&before);
+    world.job_change(JobId(1), |row| row.count = 2);
+    let after = planned(&world);
+    let other = if taken == first { second } else { first };
+    assert_eq!(after.placements.first().map(|placement| placement.node), Some(other));
+}
+
+#[test]
+fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
+    let mut world = world(ScoringProfile::BestFit);
+    racked(&mut world, 0, "a");
+    racked(&mut world, 1, "b");
+    let mut job = spec("ann", "job", 6, 1000, 64);
+    job.constraints = vec![prefers("rack", "b", 1)];
+    world.job_submit(JobId(1), &job);
+    assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 2), ("node-1", 4)]));
+}
+
+#[test]
+fn a_node_where_the_task_crashed_repeatedly_is_left_for_another_unless_it_is_the_only_one() {
+    let mut world = world(ScoringProfile::BestFit);
+    let full = racked(&mut world, 0, "a");
+    let job = spec("ann", "job", 1, 1000, 64);
+    world.job_submit(JobId(1), &job);
+    world.commit(&planned(&world));
+    let task = TaskId { job: JobId(1), index: 0 };
+    let crashed = |world: &mut World| {
+        world.task_end(task, None, |row| {
+            row.state = TaskState::Pending;
+            row.crashed_on = row.node;
+            row.crashes_there = 5;
+        });
+    };
+    crashed(&mut world);
+    let only = planned(&world);
+    assert_eq!(only.placements.first().map(|placement| placement.node), Some(full));
+    let other = racked(&mut world, 1, "b");
+    let avoided = planned(&world);
+    let placement = avoided.placements.first().expect("a placement");
+    assert_eq!((placement.node, placement.incarnation.0), (other, 2));
+}
+
+#[test]
+fn a_gang_takes_nothing_where_it_does_not_fit_whole() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    let mut gang = spec("ann", "gang", 5, 1000, 64);
+    gang.min_member = 5;
+    world.job_submit(JobId(1), &gang);
+    world.job_submit(JobId(2), &spec("bob", "single", 4, 1000, 64));
+    let plan = planned(&world);
+    assert!(plan.placements.iter().all(|placement| placement.task.job == JobId(2)));
+    assert_eq!(plan.placements.len(), 4);
+    assert!(plan.unplaced.iter().any(|unplaced| unplaced.job == JobId(1)));
+
+    world.node_put(node(1, 5, 4));
+    world.job_change(JobId(2), |row| row.state = JobState::Stopping);
+    let plan = planned(&world);
+    assert_eq!(plan.placements.len(), 5);
+    assert!(plan.placements.iter().all(|placement| placement.gang.is_some()));
+}
+
+#[test]
+fn a_recheck_drops_what_was_overtaken_and_the_gang_around_it() {
+    let mut world = world(ScoringProfile::BestFit);
+    let first = racked(&mut world, 0, "a");
+    let second = racked(&mut world, 1, "b");
+    let mut gang = spec("ann", "gang", 2, 3000, 64);
+    gang.min_member = 2;
+    world.job_submit(JobId(1), &gang);
+    world.job_submit(JobId(2), &spec("bob", "small", 2, 500, 64));
+    let plan = planned(&world);
+    assert_eq!(plan.placements.len(), 4);
+    world.node_change(first, |row| row.schedulable = false);
+    let checked = recheck(&world.snapshot(1), plan.placements, world.now_ms);
+    assert!(checked.placements.iter().all(|left| left.task.job == JobId(2) && left.node == second));
+    assert_eq!(checked.placements.len() + checked.dropped.len(), 4);
+    assert!(checked.dropped.iter().filter(|dropped| dropped.task.job == JobId(1)).count() == 2);
+}
+
+/// A large cell: more nodes than are scored for one class.
+fn large(nodes: u64) -> World {
+    let mut world = world(ScoringProfile::BestFit);
+    for number in 0..nodes {
+        world.node_put(node(number, 4, 4));
+    }
+    world
+}
+
+#[test]
+fn a_large_cell_is_searched_until_enough_nodes_are_scored_and_further_when_they_are_full() {
+    let mut world = large(2500);
+    world.job_submit(JobId(1), &spec("ann", "few", 100, 1000, 64));
+    let few = planned(&world);
+    assert_eq!(few.placements.len(), 100);
+    assert!(few.counters.nodes_examined <= 1000, "{:?}", few.counters);
+
+    world.job_change(JobId(1), |row| row.count = 10_001);
+    let mut snapshot = world.snapshot(0);
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    let all = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    assert_eq!(all.placements.len(), 10_000, "every node is found in the end");
+    assert_eq!(all.unplaced.first().map(|unplaced| unplaced.tasks.len()), Some(1));
+}
+
+#[test]
+fn many_classes_of_one_shape_that_fits_nowhere_are_examined_once() {
+    let mut world = large(1500);
+    for number in 0..200 {
+        world.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 5, 9000, 64));
+    }
+    let plan = planned(&world);
+    assert_eq!(plan.unplaced.len(), 200);
+    assert!(plan.counters.nodes_examined <= 1500, "{:?}", plan.counters);
+}
+
+#[test]
+fn a_dry_run_of_a_changed_count_keeps_and_stops() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 8, 8));
+    let mut job = spec("ann", "job", 4, 1000, 64);
+    world.job_submit(JobId(1), &job);
+    world.commit(&planned(&world));
+    job.count = 2;
+    let fewer = dry_run(&world.snapshot(0), &job, world.now_ms);
+    assert_eq!((fewer.kept, fewer.stopped, fewer.placements.len()), (2, vec![2, 3], 0));
+    job.count = 10;
+    let more = dry_run(&world.snapshot(0), &job, world.now_ms);
+    let placed: Vec<u32> = more.placements.iter().map(|task| task.index).collect();
+    assert_eq!((more.kept, placed), (4, vec![4, 5, 6, 7]));
+    assert_eq!(more.unplaced.iter().map(|(tasks, _)| tasks.clone()).collect::<Vec<_>>(), [vec![8, 9]]);
+}
+
+#[test]
+fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 8, 8));
+    let job: JobSpec = spec("ann", "job", 1, 1000, 64);
+    world.job_submit(JobId(1), &job);
+    let mut snapshot: Snapshot = world.snapshot(0);
+    let mut row = world.jobs.get(&JobId(1)).expect("a job").0.clone();
+    (row.revision, row.spec_version) = (2, 2);
+    snapshot.job_upsert(&row, None);
+    assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty());
+    snapshot.job_upsert(&row, Some(shared(&job)));
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, 10);
+    let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    assert_eq!(outcome.placements.first().map(|placement| placement.spec_version), Some(2));
+}

@@ -1,0 +1,113 @@
+//! Work that fits nowhere sleeps, and is woken by what could help it.
+
+use borough_model::{JobId, TaskId, TaskState};
+use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, Snapshot, pending, plan};
+
+use crate::place::world;
+use crate::world::{World, node, spec};
+
+/// Plans once; the plan is not committed.
+fn round(world: &mut World, snapshot: &mut Snapshot) -> Plan {
+    world.journal_apply(snapshot);
+    let queue = pending(snapshot, &|_| true, world.now_ms, usize::MAX);
+    let outcome = plan(snapshot, &queue, world.now_ms, PLAN_SEED);
+    world.commit(&outcome);
+    world.journal_apply(snapshot);
+    snapshot.remember(&outcome, world.now_ms);
+    outcome
+}
+
+fn asleep() -> (World, Snapshot) {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 2, 2));
+    world.job_submit(JobId(1), &spec("ann", "large", 100, 4000, 64));
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    assert_eq!(round(&mut world, &mut snapshot).unplaced.len(), 1);
+    (world, snapshot)
+}
+
+#[test]
+fn what_fits_nowhere_is_not_looked_at_again() {
+    let (mut world, mut snapshot) = asleep();
+    let again = round(&mut world, &mut snapshot);
+    assert_eq!(again, Plan::default());
+    // Another job of the same shape is known to fit nowhere before it is planned.
+    world.job_submit(JobId(2), &spec("bob", "as-large", 5, 4000, 64));
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default());
+    // A node that cannot help wakes nobody.
+    world.node_put(node(1, 3, 3));
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default());
+}
+
+#[test]
+fn a_node_that_can_help_wakes_it() {
+    let (mut world, mut snapshot) = asleep();
+    world.node_put(node(1, 8, 8));
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 2);
+    let placed = world.standing(JobId(1)).next().expect("a task").id;
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default());
+    world.task_end(placed, None, |row| row.state = TaskState::Dead);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+}
+
+#[test]
+fn uncordoning_and_relabelling_wake_it() {
+    let mut world = world(ScoringProfile::BestFit);
+    let mut row = node(0, 8, 8);
+    let id = row.id;
+    row.schedulable = false;
+    world.node_put(row);
+    world.job_submit(JobId(1), &spec("ann", "job", 1, 1000, 64));
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    assert!(round(&mut world, &mut snapshot).placements.is_empty());
+    world.node_change(id, |row| drop(row.labels.insert("rack".to_owned(), "a".to_owned())));
+    assert!(round(&mut world, &mut snapshot).placements.is_empty());
+    world.node_change(id, |row| row.schedulable = true);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+}
+
+#[test]
+fn a_port_that_has_cooled_down_wakes_it() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 8, 8));
+    let mut job = spec("ann", "job", 2, 100, 64);
+    let port = borough_model::job::PortSpec { name: crate::world::name("http"), number: Some(80) };
+    job.task.ports = vec![port];
+    world.job_submit(JobId(1), &job);
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+    world.task_end(TaskId { job: JobId(1), index: 0 }, Some(10_000), |row| row.state = TaskState::Dead);
+    assert!(round(&mut world, &mut snapshot).placements.is_empty());
+    world.now_ms += 9_999;
+    assert!(round(&mut world, &mut snapshot).placements.is_empty());
+    world.now_ms += 1;
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+}
+
+#[test]
+fn a_gang_sleeps_until_there_is_more_room() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    let mut gang = spec("ann", "gang", 6, 1000, 64);
+    gang.min_member = 6;
+    world.job_submit(JobId(1), &gang);
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    assert_eq!(round(&mut world, &mut snapshot).unplaced.len(), 1);
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default());
+    world.node_put(node(1, 2, 2));
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 6);
+}
+
+#[test]
+fn a_lost_commit_puts_nobody_to_sleep() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 2, 2));
+    world.job_submit(JobId(1), &spec("ann", "job", 3, 1000, 64));
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    world.journal_apply(&mut snapshot);
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    let lost = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    assert_eq!((lost.placements.len(), lost.unplaced.len()), (2, 1));
+    snapshot.remember(&lost, world.now_ms);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 2);
+}

@@ -1,0 +1,197 @@
+//! A cell as its rows alone, with a journal of what changed: what the store would hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::job::{JobState, job_new};
+use borough_model::node::{NodeState, node_alloc_release, node_alloc_touch};
+use borough_model::task::{Placement as TaskPlacement, TaskEvent, task_transition};
+use borough_model::{
+    Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId, TaskRow,
+    TaskState,
+};
+use borough_scheduler_core::{CellSettings, Placement, Plan, Snapshot};
+
+/// Rows of a cell.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub settings: CellSettings,
+    pub now_ms: i64,
+    pub nodes: BTreeMap<NodeId, (NodeRow, NodeAlloc)>,
+    pub jobs: BTreeMap<JobId, (JobRow, JobSpec)>,
+    pub tasks: BTreeMap<TaskId, TaskRow>,
+    /// What changed and no snapshot has seen yet.
+    pub journal: Vec<Delta>,
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+/// A node that takes tasks: so many cores and GiB, ports 20000 to 20009.
+pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
+    NodeRow {
+        id: NodeId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        name: name(&format!("node-{number}")),
+        state: NodeState::Ready,
+        schedulable: true,
+        draining: false,
+        capacity: Resources { cpu_millis: cores * 1000, memory_bytes: gib << 30, ..Resources::default() },
+        port_first: 20000,
+        port_last: 20009,
+        attributes: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: String::new(),
+        agent_version: String::new(),
+        revision: 1,
+        changed_ms: 0,
+    }
+}
+
+impl World {
+    pub fn node_put(&mut self, mut row: NodeRow) {
+        let (before, alloc) = match self.nodes.get(&row.id) {
+            Some((before, alloc)) => (before.revision, node_alloc_touch(alloc)),
+            None => (0, NodeAlloc::default()),
+        };
+        row.revision = before + 1;
+        self.journal.push(Delta::Node { row: row.clone() });
+        self.journal.push(Delta::NodeAlloc { node: row.id, alloc: alloc.clone() });
+        self.nodes.insert(row.id, (row, alloc));
+    }
+
+    pub fn node_change(&mut self, id: NodeId, change: impl FnOnce(&mut NodeRow)) {
+        let Some((row, _)) = self.nodes.get(&id) else { return };
+        let mut row = row.clone();
+        change(&mut row);
+        self.node_put(row);
+    }
+
+    pub fn job_submit(&mut self, id: JobId, spec: &JobSpec) -> JobId {
+        let mut row = job_new(id, spec, RequestId::default(), self.now_ms);
+        row.state = JobState::Running;
+        self.journal.push(Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) });
+        self.jobs.insert(id, (row, spec.clone()));
+        id
+    }
+
+    pub fn job_change(&mut self, id: JobId, change: impl FnOnce(&mut JobRow)) {
+        let Some((row, _)) = self.jobs.get_mut(&id) else { return };
+        change(row);
+        row.revision += 1;
+        self.journal.push(Delta::Job { row: row.clone(), spec: None });
+    }
+
+    pub fn task_put(&mut self, mut row: TaskRow) {
+        row.revision = self.tasks.get(&row.id).map_or(0, |before| before.revision) + 1;
+        self.journal.push(Delta::Task { row: row.clone() });
+        self.tasks.insert(row.id, row);
+    }
+
+    /// Ends a life: its capacity is given back, its ports cool down, and the row is as `change` leaves it.
+    pub fn task_end(&mut self, id: TaskId, cool_ms: Option<i64>, change: impl FnOnce(&mut TaskRow)) {
+        let Some(row) = self.tasks.get(&id).filter(|row| row.charged_node().is_some()) else { return };
+        let mut row = row.clone();
+        let node = row.charged_node().expect("charged");
+        let (_, alloc) = self.nodes.get_mut(&node).expect("a charged node is there");
+        let until_ms = cool_ms.map(|cool_ms| self.now_ms + cool_ms);
+        *alloc = node_alloc_release(alloc, &row.charge.resources, &row.port_numbers(), until_ms)
+            .expect("what was charged is held");
+        self.journal.push(Delta::NodeAlloc { node, alloc: alloc.clone() });
+        row.ports.clear();
+        change(&mut row);
+        self.task_put(row);
+    }
+
+    /// What may be promised of a node.
+    pub fn limits(&self, row: &NodeRow) -> Resources {
+        let memory =
+            u128::from(row.capacity.memory_bytes) * u128::from(self.settings.overcommit.memory_per_mille);
+        let memory_bytes = u64::try_from(memory / 1000).expect("in range");
+        Resources { memory_bytes, ..row.capacity.clone() }
+    }
+
+    /// Commits a plan by the rules of the model, which refuse what cannot be.
+    pub fn commit(&mut self, plan: &Plan) {
+        for placement in &plan.placements {
+            self.placement_commit(placement);
+        }
+        for change in &plan.changes {
+            let (_, alloc) = self.nodes.get_mut(&change.node).expect("a known node");
+            assert_eq!(change.alloc.epoch, alloc.epoch + 1, "the plan was made on the newest commitment");
+            *alloc = change.alloc.clone();
+            self.journal.push(Delta::NodeAlloc { node: change.node, alloc: alloc.clone() });
+        }
+    }
+
+    fn placement_commit(&mut self, placement: &Placement) {
+        let known = self.tasks.get(&placement.task).cloned();
+        let before = known.unwrap_or_else(|| TaskRow::never_placed(placement.task));
+        let event = TaskEvent::Place(TaskPlacement {
+            node: placement.node,
+            incarnation: placement.incarnation,
+            ports: placement.ports.clone(),
+            resources: placement.charge.clone(),
+            spec_version: placement.spec_version,
+            unit: None,
+        });
+        let transition = task_transition(&before, &event, self.now_ms).expect("the task may be placed");
+        self.task_put(transition.row);
+    }
+
+    /// Applies what the journal holds to a snapshot that has seen everything before.
+    pub fn journal_apply(&mut self, snapshot: &mut Snapshot) {
+        for delta in self.journal.drain(..) {
+            snapshot.apply(&delta);
+        }
+    }
+
+    /// A snapshot from the rows, in an order of its own per seed.
+    pub fn snapshot(&self, seed: u64) -> Snapshot {
+        let node = |(row, alloc): &(NodeRow, NodeAlloc)| {
+            [Delta::Node { row: row.clone() }, Delta::NodeAlloc { node: row.id, alloc: alloc.clone() }]
+        };
+        let job = |(row, spec): &(JobRow, JobSpec)| Delta::Job {
+            row: row.clone(),
+            spec: Some(Box::new(spec.clone())),
+        };
+        let mut deltas: Vec<Delta> = self.nodes.values().flat_map(node).collect();
+        deltas.extend(self.jobs.values().map(job));
+        deltas.extend(self.tasks.values().map(|row| Delta::Task { row: row.clone() }));
+        let mut keyed: Vec<(u64, Delta)> = deltas
+            .into_iter()
+            .zip(0u64..)
+            .map(|(delta, number)| {
+                ((number ^ seed).wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(23), delta)
+            })
+            .collect();
+        keyed.sort_by_key(|&(key, _)| key);
+        let mut snapshot = Snapshot::new(self.settings.clone());
+        for (_, delta) in &keyed {
+            snapshot.apply(delta);
+        }
+        snapshot
+    }
+
+    /// Tasks that stand on a node.
+    pub fn standing(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
+        use TaskState::{Assigned, Held, Running, Starting};
+        let rows = self.tasks.values().filter(move |row| row.id.job == job);
+        rows.filter(|row| matches!(row.state, Held | Assigned | Starting | Running))
+    }
+}
+
+/// A job of `count` tasks of so many thousandths of a core and MiB.
+pub fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64) -> JobSpec {
+    let kind = borough_model::job::JobKind::Batch;
+    let mut spec = JobSpec::defaults(name(user), name(job), kind, vec!["true".to_owned()]);
+    spec.count = count;
+    spec.task.resources = Resources { cpu_millis, memory_bytes: mib << 20, ..Resources::default() };
+    spec
+}
+
+/// The rows of a snapshot's specs are shared; a job put in directly shares one too.
+pub fn shared(spec: &JobSpec) -> Arc<JobSpec> {
+    Arc::new(spec.clone())
+}
