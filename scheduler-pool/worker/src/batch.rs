@@ -1,0 +1,100 @@
+//! From what the core decided to what the store commits: pure.
+
+use std::collections::BTreeMap;
+
+use borough_model::node::NodeRow;
+use borough_model::task::{
+    Placement as TaskPlacement, TaskEvent, TransitionRefused, UnitRow, UnitState, task_transition,
+};
+use borough_model::{JobId, NodeId, RequestId, TaskId, TaskRow, UnitId};
+use borough_scheduler_core::{Plan, Snapshot};
+use borough_store::keys::LeaseKey;
+use borough_store::placement::{Placement, PlacementBatch, PlacementNode};
+
+/// The epoch of units that are placed whole in one commit: they never hold, so nothing ever fences them.
+const UNIT_EPOCH: u64 = 1;
+
+/// What a batch is made with: ids and times made outside.
+#[derive(Clone, Debug)]
+pub struct BatchStamp {
+    /// The batch's id.
+    pub id: RequestId,
+    /// The lease it is committed under.
+    pub lease: LeaseKey,
+    /// Wall time, milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// The batch of a plan over `snapshot`, whose nodes' rows are `nodes`. A placement whose task or node the snapshot does
+/// not let it have is left out and named: the planner and the state machine disagree, which is a defect worth a log line
+/// and no reason to hold up the others.
+pub fn batch_of_plan(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    nodes: &BTreeMap<NodeId, NodeRow>,
+    stamp: BatchStamp,
+) -> (PlacementBatch, Vec<(TaskId, TransitionRefused)>) {
+    let mut refused = Vec::new();
+    let mut batch = PlacementBatch {
+        id: stamp.id,
+        lease: stamp.lease,
+        at_ms: stamp.at_ms,
+        nodes: BTreeMap::new(),
+        placements: Vec::with_capacity(plan.placements.len()),
+        evictions: Vec::new(),
+        units: Vec::new(),
+    };
+    for placement in &plan.placements {
+        let before = snapshot
+            .task_row(placement.task)
+            .cloned()
+            .unwrap_or_else(|| TaskRow::never_placed(placement.task));
+        let event = TaskEvent::Place(TaskPlacement {
+            node: placement.node,
+            incarnation: placement.incarnation,
+            ports: placement.ports.clone(),
+            resources: placement.charge.clone(),
+            spec_version: placement.spec_version,
+            unit: placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH)),
+        });
+        match task_transition(&before, &event, stamp.at_ms) {
+            Ok(transition) => batch.placements.push(Placement {
+                revision_before: before.revision,
+                row: transition.row,
+                terms: Vec::new(),
+            }),
+            Err(error) => refused.push((placement.task, error)),
+        }
+    }
+    batch.units = units_of(plan, snapshot, stamp.id);
+    let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
+    for node in touched.collect::<std::collections::BTreeSet<_>>() {
+        if let (Some(row), Some(alloc)) = (nodes.get(&node), snapshot.node_alloc(node)) {
+            let capacity = row.capacity.clone();
+            batch.nodes.insert(node, PlacementNode { revision: row.revision, capacity, alloc });
+        }
+    }
+    (batch, refused)
+}
+
+/// The units of the plan's gangs, committed with it.
+fn units_of(plan: &Plan, snapshot: &Snapshot, batch: RequestId) -> Vec<UnitRow> {
+    let gangs = plan.placements.iter().filter_map(|placement| Some((placement.gang?, placement.task.job)));
+    let gangs: BTreeMap<u32, JobId> = gangs.collect();
+    let unit = |(gang, job): (u32, JobId)| UnitRow {
+        id: unit_id(batch, gang),
+        job,
+        min_member: snapshot.job_spec(job).map_or(1, |spec| spec.min_member),
+        state: UnitState::Committed,
+        epoch: UNIT_EPOCH,
+        expires_ms: 0,
+        revision: 1,
+    };
+    gangs.into_iter().map(unit).collect()
+}
+
+/// The id of a gang of a batch: batch ids are random, so this is too.
+fn unit_id(batch: RequestId, gang: u32) -> UnitId {
+    let low = u64::try_from(batch.0 & u128::from(u64::MAX)).unwrap_or_default();
+    UnitId(low.wrapping_add(u64::from(gang)))
+}

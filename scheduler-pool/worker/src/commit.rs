@@ -1,0 +1,122 @@
+//! Committing a batch at its version, and what each answer of the store means for it.
+
+use std::ops::Range;
+
+use borough_kv::database::CommitAtError;
+use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _, Version};
+use borough_store::placement::{PlacementBatch, TRANSACTION_LIFE_VERSIONS, placement_commit, placement_find};
+use borough_store::{CellSpace, StoreError, StoreResult};
+use bytes::Bytes;
+
+/// What became of a commit.
+#[derive(Debug)]
+pub enum Committed {
+    /// It is durable.
+    Yes,
+    /// Guards were overtaken; those that are known.
+    Conflict(Vec<Range<Bytes>>),
+    /// It did not happen and may be decided anew.
+    No,
+}
+
+/// How to find out whether a failed commit has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// It surely has not.
+    None,
+    /// Guards were overtaken.
+    Conflict,
+    /// It may have, and is no longer in flight.
+    Settled,
+    /// It may still happen, for as long as a transaction lives.
+    InFlight,
+    /// The store cannot go on.
+    Fatal,
+}
+
+fn doubt_of(code: ErrorCode) -> Doubt {
+    match code {
+        ErrorCode::NotCommitted => Doubt::Conflict,
+        ErrorCode::TransactionTimedOut | ErrorCode::OperationCancelled | ErrorCode::TransactionCancelled => {
+            Doubt::InFlight
+        }
+        code if code.is_maybe_committed() => Doubt::Settled,
+        code if code.is_retryable_not_committed() => Doubt::None,
+        _ => Doubt::Fatal,
+    }
+}
+
+/// Commits `batch` at `version`, and after an unknown result looks for it until it is known. Never replays it.
+pub async fn batch_commit(
+    db: &Database,
+    space: &CellSpace,
+    store_epoch: u64,
+    version: Version,
+    batch: &PlacementBatch,
+) -> StoreResult<Committed> {
+    let commit =
+        db.commit_at("placement_commit", version, |tx| placement_commit(tx, space, store_epoch, batch));
+    let CommitAtError { error, conflicting } = match commit.await {
+        Ok(_) => return Ok(Committed::Yes),
+        Err(failed) => failed,
+    };
+    let Some(code) = error.kv_error().map(|error: &borough_kv::KvError| error.code) else {
+        return Err(error);
+    };
+    match doubt_of(code) {
+        Doubt::Conflict => Ok(Committed::Conflict(conflicting)),
+        Doubt::None => Ok(Committed::No),
+        Doubt::Settled => found(db, space, store_epoch, version, version, batch).await,
+        Doubt::InFlight => {
+            let after = version.saturating_add(TRANSACTION_LIFE_VERSIONS);
+            found(db, space, store_epoch, version, after, batch).await
+        }
+        Doubt::Fatal => Err(error),
+    }
+}
+
+/// Looks for the batch at a read version later than `after`, waiting until there is one.
+async fn found(
+    db: &Database,
+    space: &CellSpace,
+    store_epoch: u64,
+    version: Version,
+    after: Version,
+    batch: &PlacementBatch,
+) -> StoreResult<Committed> {
+    loop {
+        let seen = db
+            .run("placement_find", Idempotency::ReadOnly, |tx, _| async move {
+                let now = tx.read_version().await?;
+                if now <= after {
+                    return Ok(None);
+                }
+                let stamp = placement_find(&tx, space, store_epoch, version, batch.id).await?;
+                Ok::<_, StoreError>(Some(stamp))
+            })
+            .await?;
+        match seen {
+            Some(Some(_)) => return Ok(Committed::Yes),
+            Some(None) => return Ok(Committed::No),
+            None => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_decided() {
+        for &code in ErrorCode::ALL {
+            let doubt = doubt_of(code);
+            assert_eq!(code.is_maybe_committed(), doubt == Doubt::Settled, "{code:?}");
+            if code.is_retryable_not_committed() {
+                assert!(matches!(doubt, Doubt::None | Doubt::Conflict), "{code:?}");
+            }
+        }
+        assert_eq!(doubt_of(ErrorCode::TransactionTimedOut), Doubt::InFlight);
+        assert_eq!(doubt_of(ErrorCode::IoError), Doubt::Fatal);
+    }
+}

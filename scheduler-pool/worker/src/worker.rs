@@ -1,0 +1,287 @@
+//! The loop of one worker: read at R, plan, commit at R; sleep until something changes. It makes no choices of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency, Version};
+use borough_model::{Delta, JobId, JobRow, RequestId, TaskId};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, pending, plan, shard_of};
+use borough_store::cell::{CellState, cell_meta_read};
+use borough_store::journal::{CHUNK_ROWS, Cursor, Listed, cell_list_chunked};
+use borough_store::keys::LeaseKey;
+use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
+use borough_store::{CellSpace, StoreError, StoreResult};
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::{BatchStamp, batch_of_plan};
+use crate::commit::{Committed, batch_commit};
+use crate::metrics::WorkerMetrics;
+use crate::read::{Read, cell_read, cell_watch};
+use crate::shard::{SchedulerShards, ShardHeld};
+use crate::view::{BatchView, CellView};
+
+/// How often what is left of a conflicting batch is tried again before everything is planned anew.
+const SURVIVOR_ATTEMPTS: u32 = 3;
+/// Longest sleep without a look: a watch may be late, or lost.
+const SLEEP_MAX: Duration = Duration::from_millis(1_500);
+/// Pause after an error of the store.
+const ERROR_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a worker is made with.
+#[derive(Clone)]
+pub struct WorkerConfig {
+    /// The cell it fills.
+    pub space: CellSpace,
+    /// Into how many shards the cell's jobs are divided: the number of workers meant to run.
+    pub shards: u32,
+    /// This worker's place among them, from 0: the shard it prefers.
+    pub place: u32,
+    /// Its name in leases, unique to this process and worker.
+    pub holder: String,
+    /// Milliseconds without a heartbeat after which another may take a shard.
+    pub lease_ms: u64,
+    /// The life of the store's opening: leases of an older one are void.
+    pub generation: u64,
+    /// Tasks in a batch at most.
+    pub batch_tasks_max: usize,
+}
+
+impl std::fmt::Debug for WorkerConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WorkerConfig({} {}/{})", self.space, self.place, self.shards)
+    }
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// Something was committed, or should be looked at again at once.
+    Again,
+    /// Nothing to do before something changes, or before this wall time (milliseconds since 1970).
+    Idle(Option<i64>),
+}
+
+/// One scheduler worker.
+pub struct Worker {
+    config: WorkerConfig,
+    db: Database,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    metrics: WorkerMetrics,
+    shards: SchedulerShards,
+    view: CellView,
+    cursor: Cursor,
+    store_epoch: u64,
+    /// Conflicts in a row: turns the seed, so that workers that collided look elsewhere.
+    collisions: u64,
+}
+
+impl Worker {
+    /// A worker over `db`, after a listing of the cell.
+    pub async fn start(
+        config: WorkerConfig,
+        db: Database,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        metrics: WorkerMetrics,
+    ) -> StoreResult<Self> {
+        let shards = SchedulerShards::new(&config);
+        let settings = CellSettings::default();
+        let cursor = Cursor::start(0);
+        let view = CellView::new(settings);
+        let mut worker =
+            Self { config, db, clock, rng, metrics, shards, view, cursor, store_epoch: 0, collisions: 0 };
+        worker.list().await?;
+        Ok(worker)
+    }
+
+    /// Works until cancelled, then gives its shards back.
+    pub async fn run(mut self, cancelled: CancellationToken) {
+        while !cancelled.is_cancelled() {
+            let outcome = tokio::select! {
+                outcome = self.round() => outcome,
+                () = cancelled.cancelled() => break,
+            };
+            let sleep = match outcome {
+                Ok(Round::Again) => continue,
+                Ok(Round::Idle(until_ms)) => self.sleep(until_ms).await,
+                Err(StoreError::JournalTrimmed { .. } | StoreError::ForeignEpoch { .. }) => self.list().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sleep {
+                tracing::warn!(worker = ?self.config, error = %error_chain(&error), "scheduler round failed");
+                tokio::select! {
+                    () = tokio::time::sleep(ERROR_PAUSE) => {}
+                    () = cancelled.cancelled() => {}
+                }
+            }
+        }
+        self.shards.release(&self.db).await;
+    }
+
+    /// Lists the cell again, from nothing.
+    async fn list(&mut self) -> StoreResult<()> {
+        let space = &self.config.space;
+        let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
+            cell_meta_read(&tx, space).await
+        });
+        let settings =
+            CellSettings { failure_domains: meta.await?.failure_domains, ..CellSettings::default() };
+        let mut view = CellView::new(settings);
+        // A job is planned only with its spec, so its row waits for it.
+        let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();
+        self.cursor = cell_list_chunked(&self.db, space, CHUNK_ROWS, |listed| match listed {
+            Listed::Row(delta) => match *delta {
+                Delta::Job { row, .. } => drop(jobs.insert(row.id, row)),
+                delta => view.apply_delta(&delta),
+            },
+            Listed::Spec { job, version, spec } => {
+                if let Some(row) = jobs.get(&job).filter(|row| row.spec_version == version) {
+                    view.apply_delta(&Delta::Job { row: row.clone(), spec: Some(spec) });
+                }
+            }
+        })
+        .await?;
+        self.view = view;
+        self.store_epoch = self.cursor.store_epoch;
+        Ok(())
+    }
+
+    async fn round(&mut self) -> StoreResult<Round> {
+        self.shards.tend(&self.db, &*self.clock).await?;
+        let read = self.read().await?;
+        let mut round = Round::Idle(None);
+        if read.gate.state == CellState::Moved {
+            return Ok(round);
+        }
+        for held in self.shards.held_at(&read) {
+            let next = self.shard_round(&held, read.version).await?;
+            round = earlier(round, next);
+            if round == Round::Again {
+                // What was read is no longer the newest: the other shards' batches would only conflict.
+                break;
+            }
+        }
+        Ok(round)
+    }
+
+    async fn read(&mut self) -> StoreResult<Read> {
+        let leases = self.shards.keys();
+        let read = cell_read(&self.db, &self.config.space, self.cursor, &leases).await?;
+        read.entries.iter().for_each(|entry| self.view.apply(entry));
+        self.cursor = read.next;
+        Ok(read)
+    }
+
+    async fn shard_round(&mut self, held: &ShardHeld, version: Version) -> StoreResult<Round> {
+        let now_ms = self.clock.wall_ms();
+        let shards = self.config.shards;
+        let wanted = |job: JobId| shard_of(job, shards) == held.shard;
+        let queue = pending(&mut self.view.snapshot, &wanted, now_ms, self.config.batch_tasks_max);
+        if queue.tasks.is_empty() {
+            return Ok(Round::Idle(queue.later_ms));
+        }
+        let started = self.clock.monotonic();
+        let planned = plan(&self.view.snapshot, &queue, now_ms, PLAN_SEED.wrapping_add(self.collisions));
+        self.view.snapshot.remember(&planned, now_ms);
+        self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
+        let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
+        let (batch, refused) = batch_of_plan(&planned, &self.view.snapshot, &self.view.nodes, stamp);
+        for (task, error) in refused {
+            tracing::error!(%task, %error, "the planner placed what the state machine refuses");
+        }
+        if batch.placements.is_empty() {
+            return Ok(if queue.more { Round::Again } else { Round::Idle(queue.later_ms) });
+        }
+        self.commit(batch, version).await?;
+        Ok(Round::Again)
+    }
+
+    /// Commits a batch, and what is left of it after each conflict, over fresh values.
+    async fn commit(&mut self, batch: PlacementBatch, version: Version) -> StoreResult<()> {
+        let mut batch = batch;
+        let mut version = version;
+        for _ in 0..SURVIVOR_ATTEMPTS {
+            let started = self.clock.monotonic();
+            let space = &self.config.space;
+            let outcome = batch_commit(&self.db, space, self.store_epoch, version, &batch).await?;
+            self.metrics.committed(&batch, &outcome, self.clock.monotonic().saturating_sub(started));
+            let ranges = match outcome {
+                Committed::Yes => {
+                    self.collisions = 0;
+                    return Ok(());
+                }
+                Committed::No => return Ok(()),
+                Committed::Conflict(ranges) => ranges,
+            };
+            self.collisions = self.collisions.saturating_add(1);
+            let conflicts = placement_conflicts(&self.config.space, &ranges, &batch);
+            if conflicts.cell || conflicts.lease {
+                return Ok(());
+            }
+            let losers = placement_losers(&conflicts, &batch);
+            let tasks: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
+            self.view.follow(&tasks);
+            let read = self.read().await?;
+            if !self.shards.holds(&batch.lease, &read) {
+                return Ok(());
+            }
+            version = read.version;
+            let view = BatchView::new(&self.view, batch.nodes.keys().copied());
+            batch = placement_survivors(&batch, &losers, &view, self.request_id(), self.clock.wall_ms());
+            if batch.placements.is_empty() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the journal moves, `until_ms`, the next turn of a lease, or the longest time without a look.
+    async fn sleep(&mut self, until_ms: Option<i64>) -> StoreResult<()> {
+        let Some(watch) = cell_watch(&self.db, &self.config.space, self.cursor).await? else { return Ok(()) };
+        let wait = until_ms.map_or(SLEEP_MAX, |until| {
+            let left = u64::try_from(until.saturating_sub(self.clock.wall_ms())).unwrap_or_default();
+            Duration::from_millis(left.max(1))
+        });
+        let jitter = Duration::from_millis(self.rng.next_u64() % 100);
+        let wait = wait.min(self.shards.tend_after()).min(SLEEP_MAX).saturating_add(jitter);
+        tokio::select! {
+            // An error of a watch means no more than its end: look.
+            _ = watch => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+        Ok(())
+    }
+
+    fn request_id(&self) -> RequestId {
+        RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()))
+    }
+}
+
+fn earlier(left: Round, right: Round) -> Round {
+    match (left, right) {
+        (Round::Again, _) | (_, Round::Again) => Round::Again,
+        (Round::Idle(left), Round::Idle(right)) => Round::Idle(match (left, right) {
+            (Some(left), Some(right)) => Some(left.min(right)),
+            (left, right) => left.or(right),
+        }),
+    }
+}
+
+fn error_chain(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// The key of a shard's lease.
+pub fn shard_lease(shard: u32) -> LeaseKey {
+    LeaseKey { role: "scheduler".to_owned(), shard }
+}
