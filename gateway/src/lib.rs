@@ -1,1 +1,17 @@
-//! gRPC and HTTP front doors, agent sessions, watch fan-out.
+//! The front doors of a cell: gRPC for operators, programs and node agents, server-sent events over HTTP for load
+//! balancers. Stateless: whatever it knows it read from the store and can read again.
+
+pub mod auth;
+pub mod cell;
+pub mod http;
+pub mod job;
+pub mod name;
+pub mod node;
+pub mod page;
+pub mod serve;
+pub mod session;
+pub mod status;
+pub mod task;
+pub mod watch;
+
+pub use serve::{Gateway, GatewayConfig};

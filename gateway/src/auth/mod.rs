@@ -1,0 +1,118 @@
+//! Who may speak: whoever has the bearer token. One layer for gRPC and HTTP, before anything else is looked at.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::{Either, Ready, ready};
+use http::{HeaderMap, Request, Response, header};
+use subtle::ConstantTimeEq as _;
+use tonic::Status;
+use tonic::body::Body;
+use tower::{Layer, Service};
+
+/// The secret that a caller must send as `authorization: Bearer <token>`.
+#[derive(Clone)]
+pub struct Token(Arc<str>);
+
+impl Token {
+    /// The token of this gateway; at least 16 characters are worth something.
+    pub fn new(text: &str) -> Self {
+        Self(Arc::from(text.trim()))
+    }
+
+    /// Whether the headers carry it. Takes as long for a wrong token as for the right one.
+    pub fn admits(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
+        let expected = format!("Bearer {}", self.0);
+        given.ct_eq(expected.as_bytes()).into()
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Refuses gRPC calls without the token.
+#[derive(Clone, Debug)]
+pub struct AuthLayer {
+    token: Token,
+}
+
+impl AuthLayer {
+    /// A layer that asks for `token`.
+    pub fn new(token: Token) -> Self {
+        Self { token }
+    }
+}
+
+impl<S> Layer<S> for AuthLayer {
+    type Service = Auth<S>;
+
+    fn layer(&self, inner: S) -> Auth<S> {
+        Auth { inner, token: self.token.clone() }
+    }
+}
+
+/// A service behind [`AuthLayer`].
+#[derive(Clone, Debug)]
+pub struct Auth<S> {
+    inner: S,
+    token: Token,
+}
+
+impl<S, B> Service<Request<B>> for Auth<S>
+where
+    S: Service<Request<B>, Response = Response<Body>>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Either<S::Future, Ready<Result<Response<Body>, S::Error>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if self.token.admits(request.headers()) {
+            return Either::Left(self.inner.call(request));
+        }
+        let message =
+            "the call has no valid token; send `authorization: Bearer <token>` from the gateway's token file";
+        Either::Right(ready(Ok(Status::unauthenticated(message).into_http())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn only_the_token_is_admitted() {
+        let token = Token::new("correct-horse-battery\n");
+        assert!(token.admits(&headers("Bearer correct-horse-battery")));
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer correct-horse",
+            "Basic correct-horse-battery",
+            "correct-horse-battery",
+        ] {
+            assert!(!token.admits(&headers(wrong)), "{wrong}");
+        }
+        assert!(!token.admits(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        assert_eq!(format!("{:?}", Token::new("secret")), "Token(..)");
+    }
+}

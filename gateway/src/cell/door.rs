@@ -1,0 +1,230 @@
+//! One cell as this gateway serves it: its store, its mirror, its sessions, and a scheduler's snapshot for questions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Database;
+use borough_kv::env::{Clock, Rng};
+use borough_model::{JournalEntry, Name, RequestId};
+use borough_proto::convert::{name_from_text, request_id_from_text};
+use borough_proto::v1;
+use borough_scheduler_core::{CellSettings, Snapshot};
+use borough_store::journal::{Change, Cursor};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState};
+use borough_store::{CellSpace, StoreResult};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::session::registry::Sessions;
+use crate::session::report::ReportWriter;
+use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
+
+/// How long a mutation waits for the mirror to show it before it is answered anyway.
+const ECHO_WAIT: Duration = Duration::from_secs(2);
+
+/// A cell behind this gateway.
+pub struct CellDoor {
+    /// Its name.
+    pub name: Name,
+    /// Its keys.
+    pub space: CellSpace,
+    /// Its store.
+    pub db: Database,
+    /// Its state, in memory.
+    pub mirror: MirrorHandle,
+    /// Its agents' sessions on this gateway.
+    pub sessions: Sessions,
+    /// What agents report, on its way into the store.
+    pub reports: ReportWriter,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub rng: Arc<dyn Rng>,
+    snapshot: Mutex<Snapshot>,
+}
+
+/// What a gateway is made with, per cell.
+pub struct CellConnection {
+    /// The cell.
+    pub space: CellSpace,
+    /// Its name.
+    pub name: Name,
+    /// Its store.
+    pub db: Database,
+    /// Its mirror, shared with other roles of the process.
+    pub mirror: MirrorHandle,
+}
+
+/// Who asks, and under which id.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The user.
+    pub user: Name,
+    /// The caller's id of the request; a fresh one where a read has none.
+    pub request: RequestId,
+}
+
+impl CellDoor {
+    /// A door to a cell; what follows the mirror ends with `cancelled`.
+    pub fn open(
+        connection: CellConnection,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        cancelled: &CancellationToken,
+    ) -> Arc<Self> {
+        let CellConnection { space, name, db, mirror } = connection;
+        let reports = ReportWriter::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+        let snapshot = Mutex::new(Snapshot::new(CellSettings::default()));
+        let sessions = Sessions::default();
+        let door = Arc::new(Self { name, space, db, mirror, sessions, reports, clock, rng, snapshot });
+        let follower = Arc::clone(&door);
+        let cancelled = cancelled.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = follower.snapshot_follow() => {}
+                () = cancelled.cancelled() => {}
+            }
+        });
+        door
+    }
+
+    /// Asks the scheduler's own code, over the cell as it is known now.
+    pub fn ask<T>(&self, question: impl FnOnce(&Snapshot) -> T) -> T {
+        question(&self.snapshot.lock())
+    }
+
+    /// The change a caller's mutation is made under.
+    pub fn change(&self, caller: &Caller, action: &'static str) -> Change {
+        let at_ms = self.clock.wall_ms();
+        Change { request: caller.request, actor: format!("user/{}", caller.user), action, at_ms }
+    }
+
+    /// A random id.
+    pub fn id(&self) -> u64 {
+        self.rng.next_u64().max(1)
+    }
+
+    /// A random request id, for the gateway's own transactions.
+    pub fn request_id(&self) -> RequestId {
+        RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()))
+    }
+
+    /// Waits until the mirror shows `cursor`, so that whoever reads after a write sees it. Gives up after a while: the
+    /// write is durable all the same.
+    pub async fn echo(&self, cursor: Cursor) {
+        if tokio::time::timeout(ECHO_WAIT, self.mirror.wait_for(cursor)).await.is_err() {
+            tracing::warn!(cell = %self.name, %cursor, "the mirror is behind its own store");
+        }
+    }
+
+    /// Runs a mutation and waits for its echo.
+    pub async fn settled<T>(&self, result: StoreResult<(T, Option<Cursor>)>) -> Result<(T, Cursor), Status> {
+        let (value, cursor) = result.map_err(|error| status_from_store(&error))?;
+        let cursor = match cursor {
+            Some(cursor) => {
+                self.echo(cursor).await;
+                cursor
+            }
+            None => self.mirror.cursor(),
+        };
+        Ok((value, cursor))
+    }
+
+    /// The mirror, once it has listed the cell.
+    pub fn state<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> Result<T, Status> {
+        if !self.mirror.is_ready() {
+            return Err(status_unavailable("CELL_LOADING", format!("cell {} is being loaded", self.name)));
+        }
+        Ok(self.mirror.read(look))
+    }
+
+    /// Keeps the snapshot in step with the mirror.
+    async fn snapshot_follow(&self) {
+        self.mirror.ready().await;
+        loop {
+            let (snapshot, mut subscription) = self.mirror.subscribe_with(snapshot_of);
+            *self.snapshot.lock() = snapshot;
+            while let Some(event) = subscription.next().await {
+                match event {
+                    MirrorEvent::Entry { entry, .. } => self.snapshot_apply(&entry),
+                    MirrorEvent::Resync => break,
+                }
+            }
+            // The mirror is gone for good only when the process ends; otherwise begin anew.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn snapshot_apply(&self, entry: &JournalEntry) {
+        let mut snapshot = self.snapshot.lock();
+        for delta in &entry.deltas {
+            snapshot.apply(delta);
+        }
+    }
+}
+
+fn snapshot_of(state: &MirrorState) -> Snapshot {
+    let mut snapshot = Snapshot::new(CellSettings::default());
+    for row in state.nodes().values() {
+        snapshot.node_upsert(row);
+    }
+    for (&node, alloc) in state.allocs() {
+        snapshot.alloc_upsert(node, alloc);
+    }
+    for row in state.jobs().values() {
+        snapshot.job_upsert(row, state.spec_of(row).cloned());
+    }
+    for row in state.tasks().values() {
+        snapshot.task_upsert(row);
+    }
+    snapshot
+}
+
+/// The cells of a gateway.
+#[derive(Default)]
+pub struct Cells(pub BTreeMap<Name, Arc<CellDoor>>);
+
+impl Cells {
+    /// The cell of that name.
+    pub fn get(&self, name: &str) -> Result<&Arc<CellDoor>, Status> {
+        let name = name_from_text("cell", name).map_err(|refused| status_from_field(&refused))?;
+        self.0.get(&name).ok_or_else(|| {
+            let known: Vec<&str> = self.0.keys().map(Name::as_str).collect();
+            status_not_found(&format!("cell {name} here; there are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// Who a mutation comes from. It needs a request id: with one, repeating it does no harm.
+pub fn caller_of_mutation(context: Option<&v1::RequestContext>) -> Result<Caller, Status> {
+    let missing = v1::RequestContext::default();
+    let context = context.unwrap_or(&missing);
+    let request = request_id_from_text("context.request_id", &context.request_id);
+    let user = name_from_text("context.user", &context.user);
+    match (user, request) {
+        (Ok(user), Ok(request)) => Ok(Caller { user, request }),
+        (Err(refused), _) | (_, Err(refused)) => Err(status_from_field(&refused)),
+    }
+}
+
+/// Who a read comes from: an identity, and no request id is needed.
+pub fn caller_of_read(context: Option<&v1::RequestContext>) -> Result<Name, Status> {
+    let user = context.map_or("", |context| context.user.as_str());
+    name_from_text("context.user", user).map_err(|refused| status_from_field(&refused))
+}
+
+/// A cursor as a message.
+pub fn cursor_to_message(cursor: Cursor) -> v1::Cursor {
+    v1::Cursor { store_epoch: cursor.store_epoch, stamp: cursor.stamp.0.to_vec().into() }
+}
+
+/// A cursor from a message.
+pub fn cursor_from_message(message: &v1::Cursor) -> Result<Cursor, Status> {
+    let stamp = borough_kv::Versionstamp::from_slice(&message.stamp).ok_or_else(|| {
+        let value: String = message.stamp.iter().map(|byte| format!("{byte:02x}")).collect();
+        status_from_field(&borough_proto::convert::FieldRefused::new("cursor.stamp", value, "ten bytes"))
+    })?;
+    Ok(Cursor { store_epoch: message.store_epoch, stamp })
+}

@@ -1,0 +1,10 @@
+//! Cells: the doors to them, and the service that shows them.
+
+mod door;
+mod service;
+
+pub use door::{
+    Caller, CellConnection, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
+    cursor_to_message,
+};
+pub use service::CellRoom;

@@ -1,0 +1,137 @@
+//! `CellService`: which cells there are, and how one is doing.
+
+use std::sync::Arc;
+
+use borough_kv::Idempotency;
+use borough_model::Resources;
+use borough_model::job::JobState;
+use borough_model::node::NodeState;
+use borough_model::resource::resources_add;
+use borough_proto::convert::{resources_to_message, task_counts_add};
+use borough_proto::v1;
+use borough_proto::v1::cell_service_server::CellService;
+use borough_store::cell::CellState;
+use borough_store::keys::{self, LeaseKey, Prefix, RangeOptions};
+use borough_store::mirror::MirrorState;
+use tonic::{Request, Response, Status};
+
+use super::door::{CellDoor, Cells, caller_of_read, cursor_to_message};
+use crate::status::status_from_store;
+
+/// The room of cells.
+#[derive(Clone)]
+pub struct CellRoom {
+    cells: Arc<Cells>,
+}
+
+impl CellRoom {
+    /// A room over `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+}
+
+#[tonic::async_trait]
+impl CellService for CellRoom {
+    async fn list_cells(
+        &self,
+        request: Request<v1::ListCellsRequest>,
+    ) -> Result<Response<v1::ListCellsResponse>, Status> {
+        caller_of_read(request.get_ref().context.as_ref())?;
+        let mut cells = Vec::with_capacity(self.cells.0.len());
+        for door in self.cells.0.values() {
+            cells.push(cell_message(door).await?);
+        }
+        Ok(Response::new(v1::ListCellsResponse { cells }))
+    }
+
+    async fn get_cell(
+        &self,
+        request: Request<v1::GetCellRequest>,
+    ) -> Result<Response<v1::GetCellResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.name)?;
+        let cell = cell_message(door).await?;
+        let cursor = Some(cursor_to_message(door.mirror.cursor()));
+        Ok(Response::new(v1::GetCellResponse { cell: Some(cell), cursor }))
+    }
+}
+
+async fn cell_message(door: &CellDoor) -> Result<v1::Cell, Status> {
+    let mut cell = door.state(cell_of_state)?;
+    cell.name = door.name.to_string();
+    let info = door.db.info();
+    cell.store = format!("{} {}", info.name, info.location);
+    cell.staleness_ms = u64::try_from(door.mirror.staleness().as_millis()).unwrap_or(u64::MAX);
+    cell.schedulers = schedulers(door).await?;
+    Ok(cell)
+}
+
+fn cell_of_state(state: &MirrorState) -> v1::Cell {
+    let mut tasks = v1::TaskCounts::default();
+    state.tasks().values().for_each(|row| task_counts_add(&mut tasks, row));
+    let mut jobs = 0_u32;
+    for row in state.jobs().values() {
+        tasks.succeeded = tasks.succeeded.saturating_add(row.succeeded);
+        tasks.failed = tasks.failed.saturating_add(row.failed);
+        jobs = jobs.saturating_add(u32::from(!matches!(row.state, JobState::Ended { .. })));
+    }
+    tasks.pending = tasks.pending.saturating_add(never_placed(state));
+    let mut capacity = Resources::default();
+    let mut used = Resources::default();
+    let mut ready = 0_u32;
+    for row in state.nodes().values().filter(|row| row.state == NodeState::Ready) {
+        ready = ready.saturating_add(1);
+        capacity = resources_add(&capacity, &row.capacity).unwrap_or(capacity);
+    }
+    for alloc in state.allocs().values() {
+        used = resources_add(&used, &alloc.used).unwrap_or(used);
+    }
+    let gate = state.gate();
+    v1::Cell {
+        state: match gate.map(|gate| gate.state) {
+            Some(CellState::Open) => v1::CellState::Open,
+            Some(CellState::Draining) => v1::CellState::Draining,
+            Some(CellState::Moved) => v1::CellState::Moved,
+            None => v1::CellState::Unspecified,
+        }
+        .into(),
+        store_epoch: gate.map_or(0, |gate| gate.store_epoch),
+        nodes: u32::try_from(state.nodes().len()).unwrap_or(u32::MAX),
+        nodes_ready: ready,
+        capacity: Some(resources_to_message(&capacity)),
+        used: Some(resources_to_message(&used)),
+        jobs,
+        tasks: Some(tasks),
+        ..v1::Cell::default()
+    }
+}
+
+/// Tasks without a row, of jobs that want them.
+fn never_placed(state: &MirrorState) -> u32 {
+    let wanted = state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. }));
+    let absent = wanted.map(|row| {
+        let rows = state.job_tasks(row.id).filter(|task| task.id.index < row.count).count();
+        row.count.saturating_sub(u32::try_from(rows).unwrap_or(u32::MAX))
+    });
+    absent.fold(0, u32::saturating_add)
+}
+
+async fn schedulers(door: &CellDoor) -> Result<Vec<v1::SchedulerWorker>, Status> {
+    let space = &door.space;
+    let rows = door.db.run("cell_schedulers", Idempotency::ReadOnly, |tx, _| async move {
+        let prefix = Prefix::of(&ROLE.to_owned());
+        keys::range::<LeaseKey>(&tx, space, &prefix, RangeOptions::snapshot()).await
+    });
+    let rows = rows.await.map_err(|error| status_from_store(&error))?;
+    let worker = |(key, row): (LeaseKey, borough_store::lease::LeaseRow)| v1::SchedulerWorker {
+        shard: key.shard,
+        owner: row.holder,
+        epoch: row.epoch,
+    };
+    Ok(rows.into_iter().map(worker).collect())
+}
+
+/// The role of scheduler workers' leases.
+const ROLE: &str = "scheduler";

@@ -1,0 +1,58 @@
+//! Endpoints as JSON and as server-sent events.
+
+use std::sync::Arc;
+
+use borough_model::Name;
+use borough_model::task::Endpoint;
+use borough_store::journal::Cursor;
+use serde_json::{Map, Value, json};
+use tonic::Status;
+
+use crate::name::{EndpointChange, Told};
+
+/// A list of endpoints with the position it is as of.
+pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> String {
+    let endpoints: Vec<Value> = endpoints.iter().map(|row| endpoint(cell, row)).collect();
+    let mut text = json!({ "endpoints": endpoints, "cursor": cursor.to_string() }).to_string();
+    text.push('\n');
+    text
+}
+
+/// One event: its kind, its data, and as its id the position a reconnecting reader sends back.
+pub fn event(cell: &Name, (change, cursor): &Told) -> String {
+    let (kind, data) = match change {
+        EndpointChange::Published(row) => ("published", endpoint(cell, row)),
+        EndpointChange::Withdrawn { user, job, index, incarnation } => {
+            let name = format!("{index}.{job}.{user}.{cell}");
+            let data =
+                json!({ "name": name, "user": user, "job": job, "index": index, "incarnation": incarnation });
+            ("withdrawn", data)
+        }
+        EndpointChange::Bookmark => ("bookmark", json!({})),
+    };
+    let id = cursor.map(|cursor| format!("id: {cursor}\n")).unwrap_or_default();
+    format!("event: {kind}\ndata: {data}\n{id}\n")
+}
+
+/// The last event of a stream that cannot go on: the reader lists again.
+pub fn error_event(status: &Status) -> String {
+    let data = json!({ "code": format!("{:?}", status.code()), "message": status.message() });
+    format!("event: error\ndata: {data}\nid:\n\n")
+}
+
+fn endpoint(cell: &Name, row: &Endpoint) -> Value {
+    let ports: Map<String, Value> =
+        row.ports.iter().map(|port| (port.name.to_string(), Value::from(port.number))).collect();
+    json!({
+        "name": format!("{}.{}.{}.{cell}", row.task.index, row.job, row.user),
+        "user": row.user,
+        "job": row.job,
+        "index": row.task.index,
+        "incarnation": row.incarnation.0,
+        "host": row.host,
+        "ports": ports,
+        "health": row.health,
+        "weight": row.weight,
+        "node": row.node,
+    })
+}

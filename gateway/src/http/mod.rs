@@ -1,0 +1,162 @@
+//! HTTP for what does not speak gRPC: endpoints as JSON and as server-sent events, metrics, liveness.
+//!
+//! Every path but `/healthz` needs the token, in the `authorization` header: a web page cannot send it.
+
+mod json;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tonic::Status;
+
+use crate::auth::Token;
+use crate::cell::Cells;
+use crate::name::{endpoint_changes, endpoints_now, filter_of};
+
+/// How often an idle stream is kept alive, shorter than the patience of common proxies.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The HTTP front door.
+pub struct HttpDoor {
+    /// The cells.
+    pub cells: Arc<Cells>,
+    /// Who may speak; absent: everybody (only for tests of the handlers).
+    pub token: Option<Token>,
+    /// What `/metrics` shows.
+    pub registry: Arc<Mutex<Registry>>,
+}
+
+impl HttpDoor {
+    /// Answers one request.
+    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let path = request.uri().path().to_owned();
+        if path == "/healthz" {
+            return Ok(text(StatusCode::OK, "ok\n"));
+        }
+        if self.token.as_ref().is_some_and(|token| !token.admits(request.headers())) {
+            return Ok(text(
+                StatusCode::UNAUTHORIZED,
+                "send `authorization: Bearer <token>` from the token file\n",
+            ));
+        }
+        if request.method() != Method::GET {
+            return Ok(text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET is answered here; use gRPC to change things\n",
+            ));
+        }
+        let resume =
+            request.headers().get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let answer = match parts.as_slice() {
+            ["metrics"] => self.metrics(),
+            ["v1", "cells", cell, "names", rest @ ..] => match rest {
+                ["watch"] => self.names_watch(cell, "", "", resume),
+                [user, "watch"] => self.names_watch(cell, user, "", resume),
+                [user, job, "watch"] => self.names_watch(cell, user, job, resume),
+                [] => self.names(cell, "", ""),
+                [user] => self.names(cell, user, ""),
+                [user, job] => self.names(cell, user, job),
+                _ => Ok(not_found()),
+            },
+            _ => Ok(not_found()),
+        };
+        Ok(answer.unwrap_or_else(|status| refusal(&status)))
+    }
+
+    fn metrics(&self) -> Result<Response<Body>, Status> {
+        let mut out = String::new();
+        prometheus_client::encoding::text::encode(&mut out, &self.registry.lock())
+            .map_err(|error| Status::internal(error.to_string()))?;
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        Ok(with_type(text(StatusCode::OK, out), kind))
+    }
+
+    fn names(&self, cell: &str, user: &str, job: &str) -> Result<Response<Body>, Status> {
+        let door = self.cells.get(cell)?;
+        let filter = filter_of(user, job)?;
+        let (endpoints, cursor) = door.state(|state| endpoints_now(state, &filter))?;
+        let body = json::endpoints(&door.name, &endpoints, cursor);
+        Ok(with_type(text(StatusCode::OK, body), "application/json"))
+    }
+
+    fn names_watch(
+        &self,
+        cell: &str,
+        user: &str,
+        job: &str,
+        resume: Option<String>,
+    ) -> Result<Response<Body>, Status> {
+        let door = Arc::clone(self.cells.get(cell)?);
+        let filter = filter_of(user, job)?;
+        let resume = resume.map(|text| text.parse()).transpose();
+        let resume = resume.map_err(|error: borough_store::journal::CursorParseError| {
+            Status::invalid_argument(format!("last-event-id: {error}"))
+        })?;
+        let name = door.name.clone();
+        let events = endpoint_changes(door, filter, resume)?.map(move |told| match told {
+            Ok(told) => json::event(&name, &told),
+            Err(status) => json::error_event(&status),
+        });
+        let body = StreamBody::new(kept_alive(Box::pin(events)));
+        let mut response = Response::new(body.boxed_unsync());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+}
+
+/// The events as frames, with a comment whenever nothing was said for a while.
+fn kept_alive(
+    mut events: Pin<Box<dyn Stream<Item = String> + Send>>,
+) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
+    async_stream::stream! {
+        loop {
+            match tokio::time::timeout(KEEP_ALIVE, events.next()).await {
+                Ok(Some(event)) => yield Ok(Frame::data(Bytes::from(event))),
+                Ok(None) => break,
+                Err(_) => yield Ok(Frame::data(Bytes::from_static(b":\n\n"))),
+            }
+        }
+    }
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body> {
+    response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    response
+}
+
+fn not_found() -> Response<Body> {
+    let known = "there are /healthz, /metrics and /v1/cells/{cell}/names[/{user}[/{job}]][/watch]\n";
+    text(StatusCode::NOT_FOUND, known)
+}
+
+fn refusal(status: &Status) -> Response<Body> {
+    let code = match status.code() {
+        tonic::Code::NotFound => StatusCode::NOT_FOUND,
+        tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        tonic::Code::OutOfRange => StatusCode::GONE,
+        tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    text(code, format!("{}\n", status.message()))
+}

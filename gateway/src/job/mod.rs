@@ -1,0 +1,37 @@
+//! `JobService`: admitting, planning, scaling, stopping and showing jobs.
+
+mod plan;
+mod request;
+mod service;
+
+use borough_model::JobRow;
+use borough_model::job::JobState;
+use borough_proto::convert::{job_to_message, task_counts_add};
+use borough_proto::v1;
+use borough_store::mirror::MirrorState;
+
+use crate::cell::CellDoor;
+
+pub use plan::explanation_message;
+pub use request::{Admission, keyed_run};
+pub use service::JobRoom;
+
+/// Where a job's tasks are in their lives; those that were never placed count as pending.
+pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
+    let mut counts = v1::TaskCounts::default();
+    let mut known = 0_u32;
+    for task in state.job_tasks(row.id) {
+        task_counts_add(&mut counts, task);
+        known = known.saturating_add(u32::from(task.id.index < row.count));
+    }
+    if matches!(row.state, JobState::Waiting | JobState::Running) {
+        counts.pending = counts.pending.saturating_add(row.count.saturating_sub(known));
+    }
+    counts
+}
+
+/// A job of the mirror as a message.
+pub fn job_message(door: &CellDoor, state: &MirrorState, row: &JobRow) -> v1::Job {
+    let kind = state.spec_of(row).map_or(borough_model::job::JobKind::Service, |spec| spec.kind);
+    job_to_message(&door.name, row, kind, job_counts(state, row))
+}

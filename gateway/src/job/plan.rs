@@ -1,0 +1,101 @@
+//! What a submission would do, and why tasks have no node: asked of the scheduler's own code.
+
+use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_diff};
+use borough_model::{JobRow, JobSpec, TaskState};
+use borough_proto::convert::ports_to_message;
+use borough_proto::v1;
+use borough_scheduler_core::{DryRun, Explanation, dry_run};
+use borough_store::mirror::MirrorState;
+use tonic::Status;
+
+use crate::cell::{CellDoor, cursor_to_message};
+
+/// A plan for `spec`.
+pub fn plan_of(door: &CellDoor, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
+    let mut response = door.state(|state| plan_changes(state, spec))?;
+    if response.refusal.is_empty() {
+        let now_ms = door.clock.wall_ms();
+        // Not under the mirror's lock: planning a big job takes a while.
+        dry_add(&mut response, door.ask(|snapshot| dry_run(snapshot, spec, now_ms)));
+    }
+    Ok(response)
+}
+
+/// What of the job itself would change.
+fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
+    let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
+    let current = live.and_then(|row| Some((row, state.spec_of(row)?.in_force(row))));
+    let mut response = v1::PlanJobResponse {
+        changed: true,
+        revision: live.map_or(0, |row| row.revision),
+        cursor: Some(cursor_to_message(state.cursor())),
+        ..v1::PlanJobResponse::default()
+    };
+    if let Some((row, current)) = &current {
+        response.diff = spec_diff(current, spec).iter().map(change_message).collect();
+        match change_class(current, spec) {
+            ChangeClass::Nothing => response.changed = false,
+            ChangeClass::CountOrPriorityOnly => {}
+            ChangeClass::NeedsUpdate => {
+                response.refusal = format!(
+                    "job {}/{} runs and differs in more than count and priority; stop it first",
+                    row.user, row.name
+                );
+                return response;
+            }
+        }
+        let above = state.job_tasks(row.id).filter(|task| task.id.index >= spec.count);
+        let above = above.filter(|task| !matches!(task.state, TaskState::Dead | TaskState::Pending));
+        response.stopped = above.map(|task| task.id.index).collect();
+    }
+    response
+}
+
+fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
+    let placement = |task: borough_scheduler_core::DryRunTask| v1::PlannedPlacement {
+        index: task.index,
+        node: task.name.to_string(),
+        ports: ports_to_message(&task.ports),
+    };
+    response.placements = dry.placements.into_iter().map(placement).collect();
+    response.placements.sort_by_key(|placement| placement.index);
+    response.unplaced = dry
+        .unplaced
+        .into_iter()
+        .map(|unplaced| explanation_message(unplaced.tasks, &unplaced.reason))
+        .collect();
+    if !dry.waits.is_empty() {
+        let explanation = Explanation { waits: dry.waits, ..Explanation::default() };
+        response.unplaced.push(explanation_message(Vec::new(), &explanation));
+    }
+}
+
+fn is_over(row: &JobRow) -> bool {
+    matches!(row.state, JobState::Ended { .. })
+}
+
+/// A change of one field.
+pub fn change_message(change: &FieldChange) -> v1::FieldChange {
+    let json =
+        |value: &Option<serde_json::Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
+    v1::FieldChange { path: change.path.clone(), old_json: json(&change.old), new_json: json(&change.new) }
+}
+
+/// An explanation of the tasks `indexes`.
+pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::Explanation {
+    let loss = |loss: &borough_scheduler_core::FilterLoss| v1::FilterLoss {
+        filter: loss.filter.to_string(),
+        nodes: loss.nodes,
+    };
+    let near = |near: &borough_scheduler_core::NearestFit| v1::NearestFit {
+        change: near.to_string(),
+        nodes: near.nodes(),
+    };
+    v1::Explanation {
+        indexes,
+        summary: explanation.to_string(),
+        nodes: explanation.nodes,
+        losses: explanation.lost.iter().map(loss).collect(),
+        nearest: explanation.nearest.iter().map(near).collect(),
+    }
+}

@@ -1,0 +1,255 @@
+//! The service of jobs over the layer and the mirror.
+
+use std::sync::Arc;
+
+use borough_kv::Idempotency;
+use borough_model::job::JobState;
+use borough_model::{JobId, JobRow, JobSpec, Name};
+use borough_proto::convert::{job_spec_from_message, job_spec_to_message, job_to_message, name_from_text};
+use borough_proto::v1;
+use borough_proto::v1::job_service_server::JobService;
+use borough_store::job::{SubmitOutcome, job_by_name, job_history, job_scale, job_stop, job_submit};
+use borough_store::mirror::MirrorState;
+use borough_store::{StoreError, StoreResult};
+use tonic::{Request, Response, Status};
+
+use super::plan::plan_of;
+use super::request::{Admission, keyed_run};
+use super::{job_counts, job_message};
+use crate::cell::{Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use crate::page::{page_of, page_request};
+use crate::status::{status_from_field, status_from_store, status_from_validation, status_not_found};
+use crate::task::job_found;
+
+/// Jobs of a history at most.
+const HISTORY_JOBS_MAX: usize = 100;
+
+/// The room of jobs.
+#[derive(Clone)]
+pub struct JobRoom {
+    cells: Arc<Cells>,
+}
+
+impl JobRoom {
+    /// A room over `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+}
+
+/// The user and name of a job in a request.
+fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
+    let user = name_from_text("user", user).map_err(|refused| status_from_field(&refused))?;
+    let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
+    Ok((user, name))
+}
+
+/// A spec whose form and sense are checked.
+fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
+    let missing = v1::JobSpec::default();
+    let spec = job_spec_from_message(message.unwrap_or(&missing))
+        .map_err(|refused| status_from_field(&refused.within("spec")))?;
+    spec.validate().map_err(|errors| status_from_validation(&errors))?;
+    Ok(spec)
+}
+
+/// A mutation of the job of a name; its id is the value.
+async fn job_change<F, Fut>(
+    door: &CellDoor,
+    caller: &Caller,
+    action: &'static str,
+    asked: &impl prost::Message,
+    change: F,
+) -> Result<(v1::Job, v1::Cursor), Status>
+where
+    F: Fn(borough_kv::Transaction, borough_store::ChangeSet) -> Fut,
+    Fut: Future<Output = StoreResult<(JobId, borough_store::ChangeSet)>>,
+{
+    let changed = keyed_run(door, caller, (action, Admission::Existing), asked, change).await;
+    let (job, cursor) = door.settled(changed).await?;
+    Ok((job_by_id(door, job)?, cursor_to_message(cursor)))
+}
+
+fn job_by_id(door: &CellDoor, job: JobId) -> Result<v1::Job, Status> {
+    let message = door.state(|state| state.jobs().get(&job).map(|row| job_message(door, state, row)))?;
+    message.ok_or_else(|| status_not_found(&format!("job {job} any more")))
+}
+
+#[tonic::async_trait]
+impl JobService for JobRoom {
+    async fn submit_job(
+        &self,
+        request: Request<v1::SubmitJobRequest>,
+    ) -> Result<Response<v1::SubmitJobResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let spec = spec_of(request.spec.as_ref())?;
+        let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
+        let submitted = keyed_run(
+            door,
+            &caller,
+            ("job_submit", Admission::New),
+            &request,
+            |tx, mut changes| async move {
+                revision_check(&tx, &changes, spec, expected).await?;
+                let submitted = job_submit(&tx, &mut changes, spec, candidate).await?;
+                Ok((submitted, changes))
+            },
+        );
+        let (submitted, cursor) = door.settled(submitted.await).await?;
+        let response = v1::SubmitJobResponse {
+            job: Some(job_by_id(door, submitted.job)?),
+            changed: submitted.outcome != SubmitOutcome::Unchanged,
+            diff: Vec::new(),
+            cursor: Some(cursor_to_message(cursor)),
+        };
+        Ok(Response::new(response))
+    }
+
+    async fn plan_job(
+        &self,
+        request: Request<v1::PlanJobRequest>,
+    ) -> Result<Response<v1::PlanJobResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let spec = spec_of(request.spec.as_ref())?;
+        Ok(Response::new(plan_of(door, &spec)?))
+    }
+
+    async fn scale_job(
+        &self,
+        request: Request<v1::ScaleJobRequest>,
+    ) -> Result<Response<v1::ScaleJobResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name, count, space) = (&user, &name, request.count, &door.space);
+        let (job, cursor) = job_change(door, &caller, "job_scale", &request, |tx, mut changes| async move {
+            let job = job_by_name(&tx, space, user, name).await?.id;
+            job_scale(&tx, &mut changes, job, count).await?;
+            Ok((job, changes))
+        })
+        .await?;
+        Ok(Response::new(v1::ScaleJobResponse { job: Some(job), cursor: Some(cursor) }))
+    }
+
+    async fn stop_job(
+        &self,
+        request: Request<v1::StopJobRequest>,
+    ) -> Result<Response<v1::StopJobResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name, space) = (&user, &name, &door.space);
+        let (job, cursor) = job_change(door, &caller, "job_stop", &request, |tx, mut changes| async move {
+            let job = job_by_name(&tx, space, user, name).await?.id;
+            job_stop(&tx, &mut changes, job).await?;
+            Ok((job, changes))
+        })
+        .await?;
+        Ok(Response::new(v1::StopJobResponse { job: Some(job), cursor: Some(cursor) }))
+    }
+
+    async fn get_job(
+        &self,
+        request: Request<v1::GetJobRequest>,
+    ) -> Result<Response<v1::GetJobResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let response = door.state(|state| {
+            let row = job_found(state, &door.name, &request.user, &request.name)?;
+            let spec = state.spec_of(row).map(|spec| job_spec_to_message(&spec.in_force(row)));
+            let cursor = Some(cursor_to_message(state.cursor()));
+            Ok::<_, Status>(v1::GetJobResponse { job: Some(job_message(door, state, row)), spec, cursor })
+        })??;
+        Ok(Response::new(response))
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<v1::ListJobsRequest>,
+    ) -> Result<Response<v1::ListJobsResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        Ok(Response::new(door.state(|state| jobs_listed(door, state, &request))?))
+    }
+
+    async fn get_job_history(
+        &self,
+        request: Request<v1::GetJobHistoryRequest>,
+    ) -> Result<Response<v1::GetJobHistoryResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let (user, name) = names_of(&request.user, &request.name)?;
+        let (user, name, space) = (&user, &name, &door.space);
+        let versions = door.db.run("job_history", Idempotency::ReadOnly, |tx, _| async move {
+            job_history(&tx, space, user, name, HISTORY_JOBS_MAX).await
+        });
+        let versions = versions.await.map_err(|error| status_from_store(&error))?;
+        if versions.is_empty() {
+            return Err(status_not_found(&format!("job {user}/{name} in cell {}, now or before", door.name)));
+        }
+        let versions = door.state(|state| {
+            let message = |version: &borough_store::job::JobVersion| v1::JobVersion {
+                job: Some(job_to_message(
+                    &door.name,
+                    &version.job,
+                    version.spec.kind,
+                    job_counts(state, &version.job),
+                )),
+                version: version.version,
+                spec: Some(job_spec_to_message(&version.spec)),
+            };
+            versions.iter().map(message).collect()
+        })?;
+        Ok(Response::new(v1::GetJobHistoryResponse { versions }))
+    }
+}
+
+/// The job must be as the plan saw it, where the submission says so.
+async fn revision_check(
+    tx: &borough_kv::Transaction,
+    changes: &borough_store::ChangeSet,
+    spec: &JobSpec,
+    expected: u64,
+) -> StoreResult<()> {
+    if expected == 0 {
+        return Ok(());
+    }
+    let revision = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
+        Ok(row) if !matches!(row.state, JobState::Ended { .. }) => row.revision,
+        Ok(_) | Err(StoreError::NotFound { .. }) => 0,
+        Err(error) => return Err(error),
+    };
+    match revision == expected {
+        true => Ok(()),
+        false => Err(StoreError::refused(format!(
+            "job {}/{} is at revision {revision}, the plan was made at {expected}; plan again",
+            spec.user, spec.name
+        ))),
+    }
+}
+
+fn jobs_listed(door: &CellDoor, state: &MirrorState, request: &v1::ListJobsRequest) -> v1::ListJobsResponse {
+    let page = page_request(request.page.as_ref());
+    let wanted = |row: &&Arc<JobRow>| {
+        let live = request.ended || !matches!(row.state, JobState::Ended { .. });
+        live && (request.user.is_empty() || request.user == row.user.as_str())
+    };
+    let key = |row: &&Arc<JobRow>| format!("{}/{}/{}", row.user, row.name, row.id);
+    let mut rows: Vec<&Arc<JobRow>> = state.jobs().values().filter(wanted).collect();
+    rows.sort_by_cached_key(key);
+    let (rows, next_page) = page_of(rows, &page, key);
+    v1::ListJobsResponse {
+        jobs: rows.into_iter().map(|row| job_message(door, state, row)).collect(),
+        next_page,
+        cursor: Some(cursor_to_message(state.cursor())),
+    }
+}

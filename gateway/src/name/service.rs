@@ -1,0 +1,85 @@
+//! `NameService` over the stream of endpoints.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use borough_model::Name;
+use borough_proto::convert::{endpoint_to_message, name_from_text};
+use borough_proto::v1;
+use borough_proto::v1::name_service_server::NameService;
+use futures::{Stream, StreamExt as _};
+use tonic::{Request, Response, Status};
+
+use super::stream::{EndpointChange, EndpointFilter, Told, endpoint_changes, endpoints_now};
+use crate::cell::{Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::status::status_from_field;
+
+/// The room of names.
+#[derive(Clone)]
+pub struct NameRoom {
+    cells: Arc<Cells>,
+}
+
+impl NameRoom {
+    /// A room over `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+}
+
+/// The filter of a request: empty texts are any.
+pub fn filter_of(user: &str, job: &str) -> Result<EndpointFilter, Status> {
+    let name = |field, text: &str| match text.is_empty() {
+        true => Ok(None),
+        false => name_from_text(field, text).map(Some).map_err(|refused| status_from_field(&refused)),
+    };
+    Ok(EndpointFilter { user: name("user", user)?, job: name("job", job)? })
+}
+
+type EndpointStream = Pin<Box<dyn Stream<Item = Result<v1::WatchEndpointsResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl NameService for NameRoom {
+    type WatchEndpointsStream = EndpointStream;
+
+    async fn list_endpoints(
+        &self,
+        request: Request<v1::ListEndpointsRequest>,
+    ) -> Result<Response<v1::ListEndpointsResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let filter = filter_of(&request.user, &request.job)?;
+        let (endpoints, cursor) = door.state(|state| endpoints_now(state, &filter))?;
+        let endpoints = endpoints.iter().map(|endpoint| endpoint_to_message(&door.name, endpoint)).collect();
+        Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)) }))
+    }
+
+    async fn watch_endpoints(
+        &self,
+        request: Request<v1::WatchEndpointsRequest>,
+    ) -> Result<Response<EndpointStream>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = Arc::clone(self.cells.get(&request.cell)?);
+        let filter = filter_of(&request.user, &request.job)?;
+        let resume = request.resume.as_ref().map(cursor_from_message).transpose()?;
+        let cell = door.name.clone();
+        let changes = endpoint_changes(door, filter, resume)?;
+        let responses = changes.map(move |told| told.map(|told| response_of(&cell, told)));
+        Ok(Response::new(Box::pin(responses)))
+    }
+}
+
+fn response_of(cell: &Name, (change, cursor): Told) -> v1::WatchEndpointsResponse {
+    use v1::watch_endpoints_response::Event;
+    let event = match change {
+        EndpointChange::Published(endpoint) => Event::Published(endpoint_to_message(cell, &endpoint)),
+        EndpointChange::Withdrawn { user, job, index, incarnation } => {
+            let (user, job) = (user.to_string(), job.to_string());
+            Event::Withdrawn(v1::EndpointWithdrawn { user, job, index, incarnation })
+        }
+        EndpointChange::Bookmark => Event::Bookmark(true),
+    };
+    v1::WatchEndpointsResponse { event: Some(event), cursor: cursor.map(cursor_to_message) }
+}

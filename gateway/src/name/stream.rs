@@ -1,0 +1,120 @@
+//! The stream of endpoints: first what there is, then what changes, in order.
+//!
+//! The journal is in the order of commits, and a task's row never publishes an incarnation again that it has
+//! withdrawn, so a watcher that has seen a withdrawal never sees that incarnation again.
+
+use std::sync::Arc;
+
+use borough_model::task::Endpoint;
+use borough_model::{Delta, Name};
+use borough_store::journal::Cursor;
+use borough_store::mirror::MirrorState;
+use futures::{Stream, StreamExt as _};
+use tonic::Status;
+
+use crate::cell::CellDoor;
+use crate::watch::{FeedItem, feed};
+
+/// Which endpoints are wanted; absent is any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointFilter {
+    /// Of this user.
+    pub user: Option<Name>,
+    /// Of this job.
+    pub job: Option<Name>,
+}
+
+impl EndpointFilter {
+    fn wants(&self, user: &Name, job: &Name) -> bool {
+        self.user.as_ref().is_none_or(|wanted| wanted == user)
+            && self.job.as_ref().is_none_or(|wanted| wanted == job)
+    }
+}
+
+/// What a watcher is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EndpointChange {
+    /// It serves, as described from now on.
+    Published(Arc<Endpoint>),
+    /// It no longer serves.
+    Withdrawn {
+        /// Whose job.
+        user: Name,
+        /// Which job.
+        job: Name,
+        /// Which task.
+        index: u32,
+        /// The life that served; 0 where this gateway no longer knows.
+        incarnation: u64,
+    },
+    /// What there is has been told, or nothing has changed for a while.
+    Bookmark,
+}
+
+/// The endpoints there are, with the position they are as of.
+pub fn endpoints_now(state: &MirrorState, filter: &EndpointFilter) -> (Vec<Arc<Endpoint>>, Cursor) {
+    let endpoints = state.endpoints().values().map(|mirrored| &mirrored.endpoint);
+    let wanted = endpoints.filter(|endpoint| filter.wants(&endpoint.user, &endpoint.job));
+    (wanted.cloned().collect(), state.cursor())
+}
+
+/// A change, with the position to resume from once it has been taken; absent within one commit of several changes.
+pub type Told = (EndpointChange, Option<Cursor>);
+
+/// Endpoints from `resume` on, or from a snapshot.
+pub fn endpoint_changes(
+    door: Arc<CellDoor>,
+    filter: EndpointFilter,
+    resume: Option<Cursor>,
+) -> Result<impl Stream<Item = Result<Told, Status>> + Send, Status> {
+    let (now, cursor) = door.state(|state| endpoints_now(state, &filter))?;
+    let (snapshot, after) = match resume {
+        Some(after) => (Vec::new(), after),
+        None => {
+            let published = now.into_iter().map(|endpoint| Ok((EndpointChange::Published(endpoint), None)));
+            let complete = std::iter::once(Ok((EndpointChange::Bookmark, Some(cursor))));
+            (published.chain(complete).collect(), cursor)
+        }
+    };
+    let follower = Arc::clone(&door);
+    let changes = feed(door, after).flat_map(move |item| {
+        let told: Vec<Result<Told, Status>> = match item {
+            Ok(FeedItem::Bookmark(cursor)) => vec![Ok((EndpointChange::Bookmark, Some(cursor)))],
+            Ok(FeedItem::Entry(cursor, entry)) => changes_of(&follower, &filter, &entry.deltas, cursor),
+            Err(status) => vec![Err(status)],
+        };
+        futures::stream::iter(told)
+    });
+    Ok(futures::stream::iter(snapshot).chain(changes))
+}
+
+fn changes_of(
+    door: &CellDoor,
+    filter: &EndpointFilter,
+    deltas: &[Delta],
+    cursor: Cursor,
+) -> Vec<Result<Told, Status>> {
+    let change = |delta: &Delta| match delta {
+        Delta::Endpoint { endpoint, .. } if filter.wants(&endpoint.user, &endpoint.job) => {
+            Some(EndpointChange::Published(Arc::new(endpoint.clone())))
+        }
+        Delta::EndpointWithdrawn { user, job, task, .. } if filter.wants(user, job) => {
+            let own = deltas.iter().find_map(|delta| match delta {
+                Delta::Task { row } if row.id == *task => Some(row.incarnation.0),
+                _ => None,
+            });
+            let known = || door.mirror.read(|state| state.tasks().get(task).map(|row| row.incarnation.0));
+            Some(EndpointChange::Withdrawn {
+                user: user.clone(),
+                job: job.clone(),
+                index: task.index,
+                incarnation: own.or_else(known).unwrap_or(0),
+            })
+        }
+        _ => None,
+    };
+    let changes: Vec<EndpointChange> = deltas.iter().filter_map(change).collect();
+    let last = changes.len().saturating_sub(1);
+    let told = |(place, change)| Ok((change, (place == last).then_some(cursor)));
+    changes.into_iter().enumerate().map(told).collect()
+}

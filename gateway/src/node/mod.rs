@@ -1,0 +1,167 @@
+//! `NodeService`: nodes, as operators see and steer them.
+
+use std::sync::Arc;
+
+use borough_kv::{Idempotency, Transaction};
+use borough_model::node::{NodeAlloc, NodeRow};
+use borough_model::{Name, NodeId};
+use borough_proto::convert::{name_from_text, node_to_message};
+use borough_proto::v1;
+use borough_proto::v1::node_service_server::NodeService;
+use borough_store::journal::{ChangeSet, Cursor};
+use borough_store::mirror::MirrorState;
+use borough_store::node::{node_by_name, node_cordon, node_drain, node_uncordon};
+use borough_store::{StoreError, StoreResult};
+use tonic::{Request, Response, Status};
+
+use crate::cell::{Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use crate::page::{page_of, page_request};
+use crate::status::{status_from_field, status_not_found};
+
+/// The room of nodes.
+#[derive(Clone)]
+pub struct NodeRoom {
+    cells: Arc<Cells>,
+}
+
+impl NodeRoom {
+    /// A room over `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+
+    async fn steer(
+        &self,
+        context: Option<v1::RequestContext>,
+        cell: &str,
+        name: &str,
+        verb: Verb,
+    ) -> Result<(Option<v1::Node>, Option<v1::Cursor>), Status> {
+        let caller = caller_of_mutation(context.as_ref())?;
+        let door = self.cells.get(cell)?;
+        let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
+        let steered = node_steer(door, &caller, &name, verb).await;
+        let (row, cursor) = door.settled(steered).await?;
+        let message = door.state(|state| node_message(door, state, &row))?;
+        Ok((Some(message), Some(cursor_to_message(cursor))))
+    }
+}
+
+/// What an operator does to a node.
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Cordon,
+    Uncordon,
+    Drain,
+}
+
+impl Verb {
+    fn action(self) -> &'static str {
+        match self {
+            Self::Cordon => "node_cordon",
+            Self::Uncordon => "node_uncordon",
+            Self::Drain => "node_drain",
+        }
+    }
+
+    async fn apply(self, tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
+        match self {
+            Self::Cordon => node_cordon(tx, changes, node).await,
+            Self::Uncordon => node_uncordon(tx, changes, node).await,
+            Self::Drain => node_drain(tx, changes, node).await,
+        }
+    }
+}
+
+async fn node_steer(
+    door: &CellDoor,
+    caller: &Caller,
+    name: &Name,
+    verb: Verb,
+) -> StoreResult<(NodeRow, Option<Cursor>)> {
+    let change = door.change(caller, verb.action());
+    let (change, space) = (&change, &door.space);
+    let steered = door.db.run_committed(verb.action(), Idempotency::Natural, |tx, _| async move {
+        let mut changes = ChangeSet::begin(&tx, space, change).await?;
+        let node = node_by_name(&tx, space, name).await?.id;
+        let row = verb.apply(&tx, &mut changes, node).await?;
+        let epoch = changes.store_epoch();
+        changes.append(&tx)?;
+        Ok::<_, StoreError>((row, epoch))
+    });
+    let ((row, epoch), committed) = steered.await?;
+    Ok((row, committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
+}
+
+#[tonic::async_trait]
+impl NodeService for NodeRoom {
+    async fn list_nodes(
+        &self,
+        request: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<v1::ListNodesResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let page = page_request(request.page.as_ref());
+        let (nodes, next_page, cursor) = door.state(|state| {
+            let mut rows: Vec<&Arc<NodeRow>> = state.nodes().values().collect();
+            rows.sort_by(|left, right| left.name.cmp(&right.name));
+            let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
+            let nodes = rows.into_iter().map(|row| node_message(door, state, row)).collect();
+            (nodes, next, state.cursor())
+        })?;
+        Ok(Response::new(v1::ListNodesResponse { nodes, next_page, cursor: Some(cursor_to_message(cursor)) }))
+    }
+
+    async fn get_node(
+        &self,
+        request: Request<v1::GetNodeRequest>,
+    ) -> Result<Response<v1::GetNodeResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
+        let found = door.state(|state| {
+            let row = state.node_by_name(&name)?;
+            Some((node_message(door, state, row), state.cursor()))
+        })?;
+        let (node, cursor) =
+            found.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", door.name)))?;
+        Ok(Response::new(v1::GetNodeResponse { node: Some(node), cursor: Some(cursor_to_message(cursor)) }))
+    }
+
+    async fn cordon_node(
+        &self,
+        request: Request<v1::CordonNodeRequest>,
+    ) -> Result<Response<v1::CordonNodeResponse>, Status> {
+        let request = request.into_inner();
+        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, Verb::Cordon).await?;
+        Ok(Response::new(v1::CordonNodeResponse { node, cursor }))
+    }
+
+    async fn uncordon_node(
+        &self,
+        request: Request<v1::UncordonNodeRequest>,
+    ) -> Result<Response<v1::UncordonNodeResponse>, Status> {
+        let request = request.into_inner();
+        let (node, cursor) =
+            self.steer(request.context, &request.cell, &request.name, Verb::Uncordon).await?;
+        Ok(Response::new(v1::UncordonNodeResponse { node, cursor }))
+    }
+
+    async fn drain_node(
+        &self,
+        request: Request<v1::DrainNodeRequest>,
+    ) -> Result<Response<v1::DrainNodeResponse>, Status> {
+        let request = request.into_inner();
+        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, Verb::Drain).await?;
+        Ok(Response::new(v1::DrainNodeResponse { node, cursor }))
+    }
+}
+
+/// A node of the mirror as a message.
+pub fn node_message(door: &CellDoor, state: &MirrorState, row: &NodeRow) -> v1::Node {
+    let empty = NodeAlloc::default();
+    let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);
+    node_to_message(&door.name, row, alloc, door.sessions.get(row.id).is_some())
+}

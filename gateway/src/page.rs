@@ -1,0 +1,74 @@
+//! Pages of lists: at most a thousand rows at a time, continued by the last row's key, so that a page stays right
+//! while rows come and go.
+
+use borough_proto::v1;
+
+/// Most rows of a page.
+pub const PAGE_ROWS_MAX: usize = 1_000;
+
+/// What page is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Rows at most.
+    pub limit: usize,
+    /// The key of the last row of the page before.
+    pub after: Option<String>,
+}
+
+/// The page a request asks for.
+pub fn page_request(request: Option<&v1::PageRequest>) -> Page {
+    let limit = request.map_or(0, |request| request.limit);
+    let limit = match usize::try_from(limit) {
+        Ok(0) | Err(_) => PAGE_ROWS_MAX,
+        Ok(limit) => limit.min(PAGE_ROWS_MAX),
+    };
+    let after = request.map(|request| request.page.clone()).filter(|page| !page.is_empty());
+    Page { limit, after }
+}
+
+/// The rows of `page` among `rows`, which are in the order of their keys, and what names the next page (empty: none).
+pub fn page_of<T>(rows: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
+    let begin = match &page.after {
+        Some(after) => rows.partition_point(|row| key(row) <= *after),
+        None => 0,
+    };
+    let left = rows.len().saturating_sub(begin);
+    let taken: Vec<T> = rows.into_iter().skip(begin).take(page.limit).collect();
+    let next = taken.last().filter(|_| left > taken.len()).map(key).unwrap_or_default();
+    (taken, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_together_are_the_list() {
+        let rows: Vec<String> = (0..25).map(|number| format!("{number:02}")).collect();
+        let mut seen = Vec::new();
+        let mut after = None;
+        loop {
+            let page = Page { limit: 10, after };
+            let (taken, next) = page_of(rows.clone(), &page, Clone::clone);
+            seen.extend(taken);
+            if next.is_empty() {
+                break;
+            }
+            after = Some(next);
+        }
+        assert_eq!(seen, rows);
+    }
+
+    #[test]
+    fn a_page_goes_on_behind_a_row_that_has_gone() {
+        let page = Page { limit: 2, after: Some("b".to_owned()) };
+        let (taken, next) = page_of(vec!["a", "c", "d", "e"], &page, |row| (*row).to_owned());
+        assert_eq!((taken, next), (vec!["c", "d"], "d".to_owned()));
+    }
+
+    #[test]
+    fn limits_are_bounded() {
+        let of = |limit| page_request(Some(&v1::PageRequest { limit, page: String::new() })).limit;
+        assert_eq!([of(0), of(7), of(u32::MAX)], [PAGE_ROWS_MAX, 7, PAGE_ROWS_MAX]);
+    }
+}

@@ -1,0 +1,192 @@
+//! A gateway as a whole: its listeners, its services, its end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_proto::FILE_DESCRIPTOR_SET;
+use borough_proto::v1::agent_service_server::AgentServiceServer;
+use borough_proto::v1::cell_service_server::CellServiceServer;
+use borough_proto::v1::job_service_server::JobServiceServer;
+use borough_proto::v1::name_service_server::NameServiceServer;
+use borough_proto::v1::node_service_server::NodeServiceServer;
+use borough_proto::v1::task_service_server::TaskServiceServer;
+use borough_proto::v1::watch_service_server::WatchServiceServer;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+use crate::auth::{AuthLayer, Token};
+use crate::cell::{CellConnection, CellDoor, CellRoom, Cells};
+use crate::http::HttpDoor;
+use crate::job::JobRoom;
+use crate::name::NameRoom;
+use crate::node::NodeRoom;
+use crate::session::AgentRoom;
+use crate::session::live::live_renew;
+use crate::task::TaskRoom;
+use crate::watch::WatchRoom;
+
+/// Largest message taken: a spec and what stands around it, with room.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How often an idle connection is asked whether it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Reports an agent may miss before its node's lease is no longer renewed.
+const REPORTS_MISSED: u32 = 3;
+
+/// What a gateway is made with.
+pub struct GatewayConfig {
+    /// Where gRPC is answered; port 0 is any free one.
+    pub grpc: SocketAddr,
+    /// Where HTTP is answered; port 0 is any free one.
+    pub http: SocketAddr,
+    /// Who may speak.
+    pub token: Token,
+    /// The cells it serves.
+    pub cells: Vec<CellConnection>,
+    /// How often agents report where nothing changes.
+    pub report_interval: Duration,
+    /// How often leases of nodes are renewed; a fraction of the shortest tolerance.
+    pub beat_interval: Duration,
+    /// What `/metrics` shows.
+    pub registry: Arc<Mutex<Registry>>,
+}
+
+/// A gateway that answers.
+pub struct Gateway {
+    /// Where gRPC is answered.
+    pub grpc: SocketAddr,
+    /// Where HTTP is answered.
+    pub http: SocketAddr,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Listens and answers until `cancelled`.
+    pub async fn start(
+        config: GatewayConfig,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        cancelled: CancellationToken,
+    ) -> io::Result<Self> {
+        let grpc_listener = TcpListener::bind(config.grpc).await?;
+        let http_listener = TcpListener::bind(config.http).await?;
+        let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
+        let mut tasks = Vec::new();
+        let mut cells = BTreeMap::new();
+        for connection in config.cells {
+            let door = CellDoor::open(connection, Arc::clone(&clock), Arc::clone(&rng), &cancelled);
+            let silence_max = config.report_interval.saturating_mul(REPORTS_MISSED);
+            let (name, beat) = (grpc.to_string(), config.beat_interval);
+            tasks.push(tokio::spawn(live_renew(
+                Arc::clone(&door),
+                name,
+                beat,
+                silence_max,
+                cancelled.clone(),
+            )));
+            cells.insert(door.name.clone(), door);
+        }
+        let cells = Arc::new(Cells(cells));
+        let rooms =
+            Rooms { cells: Arc::clone(&cells), name: grpc.to_string(), report: config.report_interval };
+        tasks.push(tokio::spawn(rooms.answer(grpc_listener, config.token.clone(), cancelled.clone())));
+        let door = Arc::new(HttpDoor { cells, token: Some(config.token), registry: config.registry });
+        tasks.push(tokio::spawn(http_answer(http_listener, door, cancelled)));
+        Ok(Self { grpc, http, tasks })
+    }
+
+    /// Waits until everything has ended after the cancellation.
+    pub async fn ended(self) {
+        for task in self.tasks {
+            // A panic was already told by the panic hook.
+            task.await.ok();
+        }
+    }
+}
+
+struct Rooms {
+    cells: Arc<Cells>,
+    name: String,
+    report: Duration,
+}
+
+impl Rooms {
+    async fn answer(self, listener: TcpListener, token: Token, cancelled: CancellationToken) {
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .build_v1();
+        let reflection = match reflection {
+            Ok(reflection) => reflection,
+            Err(error) => {
+                tracing::error!(%error, "the descriptors of the API cannot be read");
+                return;
+            }
+        };
+        let (_, health) = tonic_health::server::health_reporter();
+        let cells = || Arc::clone(&self.cells);
+        let agents = AgentServiceServer::new(AgentRoom::new(cells(), self.name.clone(), self.report));
+        let jobs = JobServiceServer::new(JobRoom::new(cells()));
+        let server = Server::builder()
+            .http2_keepalive_interval(Some(KEEP_ALIVE))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .tcp_nodelay(true)
+            .layer(AuthLayer::new(token))
+            .add_service(reflection)
+            .add_service(health)
+            .add_service(agents.max_decoding_message_size(MESSAGE_BYTES_MAX))
+            .add_service(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX))
+            .add_service(TaskServiceServer::new(TaskRoom::new(cells())))
+            .add_service(NodeServiceServer::new(NodeRoom::new(cells())))
+            .add_service(CellServiceServer::new(CellRoom::new(cells())))
+            .add_service(NameServiceServer::new(NameRoom::new(cells())))
+            .add_service(WatchServiceServer::new(WatchRoom::new(cells())));
+        let incoming = TcpListenerStream::new(listener);
+        // Streams of watchers and agents have no end of their own: they are cut, and their clients resume.
+        tokio::select! {
+            outcome = server.serve_with_incoming(incoming) => {
+                if let Err(error) = outcome {
+                    tracing::error!(%error, "gRPC is no longer answered");
+                }
+            }
+            () = cancelled.cancelled() => {}
+        }
+    }
+}
+
+async fn http_answer(listener: TcpListener, door: Arc<HttpDoor>, cancelled: CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = cancelled.cancelled() => return,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: those of others will come free.
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (door, cancelled) = (Arc::clone(&door), cancelled.clone());
+        tokio::spawn(async move {
+            let service = hyper::service::service_fn(move |request| Arc::clone(&door).answer(request));
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                // A peer that goes away is no news.
+                _ = connection => {}
+                () = cancelled.cancelled() => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! What a node is told: pure functions from the cell's rows and the lives its agent reports to commands.
+//!
+//! The rows are the truth. A life the rows still want is run; one they want ended is stopped; one that is over and
+//! whose end is durable is forgotten; one they do not know at all is left alone (parked), since a restored or moved
+//! store may know less than its nodes do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::task::StopReason;
+use borough_model::{Incarnation, NodeId, TaskId, TaskRow, TaskState};
+use borough_proto::v1::task_status::Phase;
+
+/// One life, as rooms of the gateway speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Life {
+    /// The task.
+    pub task: TaskId,
+    /// Which of its lives.
+    pub incarnation: Incarnation,
+}
+
+/// What an agent is told of one life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Start it, or keep it running.
+    Run,
+    /// End it, with the drain delay where the row says that it was published.
+    Stop {
+        /// Why.
+        reason: StopReason,
+        /// Whether the job's drain delay applies.
+        drain: bool,
+    },
+    /// Its end is durable: drop the record.
+    Forget,
+}
+
+/// What `row` wants of the `reported` life (or of its own, where nothing is reported) on `node`.
+///
+/// `None` is silence: nothing to be said now.
+pub fn life_command(row: &TaskRow, node: NodeId, life: Life, reported: Option<Phase>) -> Option<Command> {
+    let own = row.node == Some(node) && row.incarnation == life.incarnation;
+    let over = reported == Some(Phase::Released);
+    let stale = Command::Stop { reason: row.stop.unwrap_or(StopReason::Restart), drain: false };
+    match row.state {
+        _ if !own && over => Some(Command::Forget),
+        _ if !own => reported.map(|_| stale),
+        TaskState::Assigned | TaskState::Starting | TaskState::Running => Some(Command::Run),
+        // What is reported of it is on its way into the store; until then it is still to be stopped.
+        TaskState::Stopping => Some(Command::Stop {
+            reason: row.stop.unwrap_or(StopReason::Restart),
+            drain: row.started_ms.is_some(),
+        }),
+        TaskState::Held | TaskState::Releasing => None,
+        TaskState::Pending | TaskState::Lost | TaskState::Dead if over => Some(Command::Forget),
+        TaskState::Pending | TaskState::Lost | TaskState::Dead => reported.map(|_| stale),
+    }
+}
+
+/// Everything to tell the agent of `node` after its full report. `row_of` finds the row of a task, `rows` are those
+/// whose node it is.
+pub fn commands_full<'a>(
+    node: NodeId,
+    rows: impl IntoIterator<Item = &'a TaskRow>,
+    reported: &BTreeMap<Life, Phase>,
+    row_of: impl Fn(TaskId) -> Option<&'a TaskRow>,
+) -> BTreeMap<Life, Command> {
+    let wanted = rows.into_iter().map(|row| Life { task: row.id, incarnation: row.incarnation });
+    let lives: BTreeSet<Life> = wanted.chain(reported.keys().copied()).collect();
+    let command = |life: Life| {
+        let row = row_of(life.task)?;
+        let command = life_command(row, node, life, reported.get(&life).copied())?;
+        Some((life, command))
+    };
+    lives.into_iter().filter_map(command).collect()
+}
+
+/// Lives that rows have on `node`, past their delivery, and that its agent does not have: their record is gone, so
+/// they are over. Lives that were `sent` in this session are on their way and are not missing.
+pub fn lives_missing<'a>(
+    rows: impl IntoIterator<Item = &'a TaskRow>,
+    reported: &BTreeMap<Life, Phase>,
+    sent: &BTreeSet<Life>,
+) -> Vec<Life> {
+    let charged = |row: &&TaskRow| match row.state {
+        TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost => true,
+        // An assignment that was never delivered is not lost: it is delivered now.
+        TaskState::Assigned | TaskState::Held | TaskState::Pending | TaskState::Dead => false,
+    };
+    let lives =
+        rows.into_iter().filter(charged).map(|row| Life { task: row.id, incarnation: row.incarnation });
+    lives.filter(|life| !reported.contains_key(life) && !sent.contains(life)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::JobId;
+
+    use super::*;
+
+    const NODE: NodeId = NodeId(1);
+    const TASK: TaskId = TaskId { job: JobId(9), index: 0 };
+
+    fn row(state: TaskState, node: NodeId, incarnation: u64) -> TaskRow {
+        TaskRow {
+            state,
+            node: Some(node),
+            incarnation: Incarnation(incarnation),
+            stop: (state == TaskState::Stopping).then_some(StopReason::JobStopped),
+            revision: 1,
+            ..TaskRow::never_placed(TASK)
+        }
+    }
+
+    fn life(incarnation: u64) -> Life {
+        Life { task: TASK, incarnation: Incarnation(incarnation) }
+    }
+
+    fn full(row: &TaskRow, reported: &[(u64, Phase)]) -> Vec<(u64, Command)> {
+        let reported = reported.iter().map(|&(incarnation, phase)| (life(incarnation), phase)).collect();
+        let here = Some(row).filter(|row| row.node == Some(NODE));
+        let commands = commands_full(NODE, here, &reported, |task| Some(row).filter(|row| row.id == task));
+        commands.into_iter().map(|(life, command)| (life.incarnation.0, command)).collect()
+    }
+
+    #[test]
+    fn a_wanted_life_is_run_whether_or_not_it_is_known() {
+        for state in [TaskState::Assigned, TaskState::Starting, TaskState::Running] {
+            assert_eq!(full(&row(state, NODE, 3), &[]), [(3, Command::Run)]);
+            assert_eq!(full(&row(state, NODE, 3), &[(3, Phase::Running)]), [(3, Command::Run)]);
+        }
+        assert_eq!(full(&row(TaskState::Held, NODE, 3), &[]), []);
+    }
+
+    #[test]
+    fn a_life_that_was_replaced_is_stopped_and_then_forgotten() {
+        let elsewhere = row(TaskState::Running, NodeId(2), 4);
+        let stop = Command::Stop { reason: StopReason::Restart, drain: false };
+        assert_eq!(full(&elsewhere, &[(3, Phase::Running)]), [(3, stop)]);
+        assert_eq!(full(&elsewhere, &[(3, Phase::Released)]), [(3, Command::Forget)]);
+        let here_again = row(TaskState::Running, NODE, 4);
+        assert_eq!(
+            full(&here_again, &[(3, Phase::Exited), (4, Phase::Running)]),
+            [(3, stop), (4, Command::Run)]
+        );
+    }
+
+    #[test]
+    fn a_life_declared_lost_is_stopped_where_it_still_runs() {
+        let stop = Command::Stop { reason: StopReason::Restart, drain: false };
+        assert_eq!(full(&row(TaskState::Pending, NODE, 3), &[(3, Phase::Running)]), [(3, stop)]);
+        assert_eq!(full(&row(TaskState::Pending, NODE, 3), &[]), []);
+    }
+
+    #[test]
+    fn a_life_nobody_knows_is_left_alone() {
+        let reported = BTreeMap::from([(life(1), Phase::Running)]);
+        assert_eq!(commands_full(NODE, [], &reported, |_| None), BTreeMap::new());
+    }
+
+    #[test]
+    fn only_delivered_lives_can_be_missing() {
+        let none = (BTreeMap::new(), BTreeSet::new());
+        assert_eq!(lives_missing([&row(TaskState::Assigned, NODE, 1)], &none.0, &none.1), []);
+        assert_eq!(lives_missing([&row(TaskState::Running, NODE, 1)], &none.0, &none.1), [life(1)]);
+        let sent = BTreeSet::from([life(1)]);
+        assert_eq!(lives_missing([&row(TaskState::Running, NODE, 1)], &none.0, &sent), []);
+        let reported = BTreeMap::from([(life(1), Phase::Running)]);
+        assert_eq!(lives_missing([&row(TaskState::Running, NODE, 1)], &reported, &none.1), []);
+    }
+}

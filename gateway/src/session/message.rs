@@ -1,0 +1,138 @@
+//! Between the session's messages and what the rest of the gateway speaks of.
+
+use borough_model::node::NodeFacts;
+use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
+use borough_proto::convert::{
+    FieldRefused, capacity_from_message, exit_from_message, health_from_message, job_id_from_text,
+    name_from_text, ports_to_message, stop_reason_to_message, task_spec_to_message,
+};
+use borough_proto::v1;
+use borough_proto::v1::task_status::Phase;
+use borough_store::task::{ReportPhase, TaskReport};
+
+use super::desired::{Command, Life};
+
+/// Longest text an agent may say of an exit, in bytes.
+const MESSAGE_BYTES_MAX: usize = 4_096;
+
+/// The facts of a hello.
+pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
+    let port = |field: &str, number: u32| {
+        let wrong = || FieldRefused::new(field, number.to_string(), "1024 to 65535");
+        u16::try_from(number).ok().filter(|port| *port >= 1024).ok_or_else(wrong)
+    };
+    let (port_first, port_last) =
+        (port("port_first", hello.port_first)?, port("port_last", hello.port_last)?);
+    if port_last < port_first {
+        let accepted = format!("at least port_first ({port_first})");
+        return Err(FieldRefused::new("port_last", port_last.to_string(), accepted));
+    }
+    if hello.host.is_empty() {
+        return Err(FieldRefused::new("host", "", "an IP address or host name"));
+    }
+    Ok(NodeFacts {
+        capacity: capacity_from_message(hello.capacity.as_ref())?,
+        port_first,
+        port_last,
+        attributes: hello.attributes.clone(),
+        host: hello.host.clone(),
+        boot_id: hello.boot_id.clone(),
+        agent_version: hello.agent_version.clone(),
+    })
+}
+
+/// The life a status is of.
+pub fn life_of(status: &v1::TaskStatus) -> Result<Life, FieldRefused> {
+    let job = job_id_from_text("job_id", &status.job_id)?;
+    Ok(Life { task: TaskId { job, index: status.index }, incarnation: Incarnation(status.incarnation) })
+}
+
+/// A status as a report, with its phase.
+pub fn report_of(status: &v1::TaskStatus, node: NodeId) -> Result<(Life, Phase, TaskReport), FieldRefused> {
+    let life = life_of(status)?;
+    let phase = Phase::try_from(status.phase).unwrap_or(Phase::Unspecified);
+    let report_phase = match phase {
+        Phase::Accepted => ReportPhase::Accepted,
+        Phase::Starting => ReportPhase::Starting,
+        Phase::Running => ReportPhase::Running,
+        Phase::Stopping => ReportPhase::Stopping,
+        Phase::Exited => ReportPhase::Exited,
+        Phase::Released => ReportPhase::Released,
+        Phase::Unspecified => {
+            return Err(FieldRefused::new("phase", status.phase.to_string(), "a phase of TaskStatus"));
+        }
+    };
+    let mut exit = status.exit.as_ref().map(|exit| exit_from_message(exit, node)).transpose()?;
+    if let Some(exit) = &mut exit {
+        exit.incarnation = life.incarnation;
+        text_bound(&mut exit.message);
+    }
+    let process = status.pid.zip(status.started_ms);
+    let report = TaskReport {
+        task: life.task,
+        incarnation: life.incarnation,
+        phase: report_phase,
+        process,
+        health: health_from_message(status.health),
+        exit,
+    };
+    Ok((life, phase, report))
+}
+
+/// A report of a life whose record is gone.
+pub fn report_missing(life: Life) -> TaskReport {
+    TaskReport {
+        task: life.task,
+        incarnation: life.incarnation,
+        phase: ReportPhase::Missing,
+        process: None,
+        health: borough_model::task::Health::Unknown,
+        exit: None,
+    }
+}
+
+fn text_bound(text: &mut String) {
+    if text.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+/// A life as a message.
+pub fn life_to_message(life: Life) -> v1::TaskLife {
+    v1::TaskLife {
+        job_id: life.task.job.to_string(),
+        index: life.task.index,
+        incarnation: life.incarnation.0,
+    }
+}
+
+/// The assignment of a row's life.
+pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec) -> v1::Assignment {
+    v1::Assignment {
+        life: Some(life_to_message(Life { task: row.id, incarnation: row.incarnation })),
+        cell: cell.to_owned(),
+        user: spec.user.to_string(),
+        job: spec.name.to_string(),
+        spec: Some(task_spec_to_message(&spec.for_task(row.id.index))),
+        ports: ports_to_message(&row.ports),
+        drain_delay_ms: spec.drain_delay_ms,
+    }
+}
+
+/// The stop of a life, with the delays of its spec (where that is known).
+pub fn stop(life: Life, command: Command, spec: Option<&JobSpec>) -> Option<v1::StopCommand> {
+    let Command::Stop { reason, drain } = command else { return None };
+    let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| spec.drain_delay_ms);
+    let grace_ms = spec.map_or(GRACE_MS, |spec| spec.task.grace_ms);
+    let reason = stop_reason_to_message(reason).into();
+    Some(v1::StopCommand { life: Some(life_to_message(life)), reason, drain_delay_ms, grace_ms })
+}
+
+/// The grace of a life whose spec is forgotten.
+const GRACE_MS: u64 = 5_000;
+
+/// The cell and node a hello speaks of.
+pub fn hello_names(hello: &v1::Hello) -> Result<borough_model::Name, FieldRefused> {
+    name_from_text("node", &hello.node)
+}

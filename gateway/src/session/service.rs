@@ -1,0 +1,172 @@
+//! `AgentService`: opening a session, and routing what its agent sends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_model::node::NodeLive;
+use borough_model::{Name, NodeId};
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message as FromAgent;
+use borough_proto::v1::agent_service_server::AgentService;
+use borough_proto::v1::gateway_message::Message as ToAgent;
+use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
+use borough_store::node::{Registered, node_live_renew, node_register};
+use borough_store::{StoreError, StoreResult};
+use futures::{Stream, StreamExt as _};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::course::Course;
+use super::message::{facts_of, hello_names, life_of};
+use super::registry::{Answer, Session};
+use crate::cell::{CellDoor, Cells};
+use crate::status::{status_from_field, status_from_store, status_unavailable};
+
+/// How long an agent has for its first message.
+const HELLO_WAIT: Duration = Duration::from_secs(10);
+/// Reports that wait for the store; more are taken only when these are durable.
+const REPORTS_MAX: usize = 64;
+
+/// The room of agents.
+#[derive(Clone)]
+pub struct AgentRoom {
+    cells: Arc<Cells>,
+    gateway: String,
+    report_interval: Duration,
+}
+
+impl AgentRoom {
+    /// A room over `cells`, on the gateway that others reach as `gateway`. Agents report at least every
+    /// `report_interval`.
+    pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration) -> Self {
+        Self { cells, gateway, report_interval }
+    }
+}
+
+type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::GatewayMessage, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl AgentService for AgentRoom {
+    type SessionStream = SessionStream;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::AgentMessage>>,
+    ) -> Result<Response<SessionStream>, Status> {
+        let mut inbound = request.into_inner();
+        let hello = hello_of(&mut inbound).await?;
+        let door = Arc::clone(self.cells.get(&hello.cell)?);
+        let (name, facts) = match (hello_names(&hello), facts_of(&hello)) {
+            (Ok(name), Ok(facts)) => (name, facts),
+            (Err(refused), _) | (_, Err(refused)) => return Err(status_from_field(&refused)),
+        };
+        door.state(|_| ())?;
+        let id = door.id();
+        let live = NodeLive { beat: 1, gateway: self.gateway.clone(), session: id, report_revision: 0 };
+        let (registered, cursor) =
+            session_register(&door, &name, &facts, live).await.map_err(|error| status_from_store(&error))?;
+        let node = registered.row.id;
+        tracing::info!(cell = %door.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
+        let (session, outbound) = door.sessions.open(node, id);
+        session.heard(door.clock.monotonic());
+        let welcome = v1::Welcome {
+            node_id: node.to_string(),
+            session: id,
+            report_interval_ms: u64::try_from(self.report_interval.as_millis()).unwrap_or(u64::MAX),
+            store_epoch: cursor.store_epoch,
+        };
+        session.send(ToAgent::Welcome(welcome)).await;
+        let (reports, received) = mpsc::channel(REPORTS_MAX);
+        tokio::spawn(
+            Course::new(Arc::clone(&door), Arc::clone(&session), name.clone(), cursor).run(received),
+        );
+        tokio::spawn(route(door, session, name, inbound, reports));
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
+    }
+}
+
+async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello, Status> {
+    let first = tokio::time::timeout(HELLO_WAIT, inbound.message()).await;
+    let first = first.map_err(|_| status_unavailable("NO_HELLO", "the first message did not come"))??;
+    match first.and_then(|first| first.message) {
+        Some(FromAgent::Hello(hello)) => Ok(hello),
+        _ => Err(Status::invalid_argument("the first message of a session is hello")),
+    }
+}
+
+/// Registers the node and makes this session the one its lease names. Answers a position at or after everything that
+/// was committed before.
+async fn session_register(
+    door: &CellDoor,
+    name: &Name,
+    facts: &borough_model::node::NodeFacts,
+    live: NodeLive,
+) -> StoreResult<(Registered, Cursor)> {
+    let change = Change {
+        request: door.request_id(),
+        actor: format!("node/{name}"),
+        action: "node_register",
+        at_ms: door.clock.wall_ms(),
+    };
+    let candidate = NodeId(door.id());
+    let (change, space, live) = (&change, &door.space, &live);
+    let registered = door.db.run_committed("node_register", Idempotency::Natural, |tx, _| async move {
+        let mut changes = ChangeSet::begin(&tx, space, change).await?;
+        let head = journal_head(&tx, space).await?;
+        let registered = node_register(&tx, &mut changes, name, facts, candidate).await?;
+        let beats = std::collections::BTreeMap::from([(registered.row.id, live.clone())]);
+        node_live_renew(&tx, space, &beats)?;
+        changes.append(&tx)?;
+        Ok::<_, StoreError>((registered, head))
+    });
+    let ((registered, head), committed) = registered.await?;
+    let own = committed.stamp.filter(|_| registered.changed);
+    let cursor = own.map_or(head, |stamp| Cursor { store_epoch: head.store_epoch, stamp });
+    Ok((registered, cursor))
+}
+
+/// Hands on what the agent sends, until it stops or a newer session takes over.
+async fn route(
+    door: Arc<CellDoor>,
+    session: Arc<Session>,
+    name: Name,
+    mut inbound: Streaming<v1::AgentMessage>,
+    reports: mpsc::Sender<v1::Report>,
+) {
+    let why = loop {
+        let message = match inbound.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => break "the agent has closed it".to_owned(),
+            Err(status) => break status.message().to_owned(),
+        };
+        if !door.sessions.is_current(&session) {
+            break "a newer session has taken over".to_owned();
+        }
+        session.heard(door.clock.monotonic());
+        match message.message {
+            Some(FromAgent::Report(report)) => {
+                usage_note(&session, &report);
+                if reports.send(report).await.is_err() {
+                    break "its course has ended".to_owned();
+                }
+            }
+            Some(FromAgent::LogChunk(chunk)) => session.answer(chunk.id, Answer::Log(chunk)),
+            Some(FromAgent::ExecOutput(output)) => session.answer(output.id, Answer::Exec(output)),
+            Some(FromAgent::Result(result)) => session.answer(result.id, Answer::Result(result.error)),
+            Some(FromAgent::Hello(_)) | None => break "the agent said something out of order".to_owned(),
+        }
+    };
+    tracing::info!(cell = %door.name, node = %name, session = session.id, why, "agent disconnected");
+    door.sessions.close(&session);
+}
+
+fn usage_note(session: &Session, report: &v1::Report) {
+    let statuses = report.tasks.iter().filter_map(|status| {
+        let over = status.phase == i32::from(v1::task_status::Phase::Released);
+        Some((life_of(status).ok()?, over, status.usage))
+    });
+    session.usage_note(statuses);
+}

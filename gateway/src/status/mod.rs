@@ -1,0 +1,164 @@
+//! Refusals at the edge: every error becomes one gRPC status whose details a program can read. `ErrorInfo` names
+//! the reason, `BadRequest` the field, its value and what would be accepted, `RetryInfo` when to come back.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "the facts of an ErrorInfo are a HashMap in tonic-types; nothing iterates"
+)]
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use borough_kv::ErrorCode;
+use borough_model::job::{FieldChange, FieldError};
+use borough_proto::convert::FieldRefused;
+use borough_store::StoreError;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// The domain of every `ErrorInfo`.
+pub const DOMAIN: &str = "borough";
+
+/// How long a caller should wait before it repeats a request that the store could not take.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// A status with its reason.
+pub fn status_with(
+    code: Code,
+    reason: &str,
+    message: impl Into<String>,
+    facts: HashMap<String, String>,
+) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, DOMAIN, facts);
+    Status::with_error_details(code, message, details)
+}
+
+/// One field that cannot be taken.
+pub fn status_from_field(refused: &FieldRefused) -> Status {
+    status_from_fields(&[(refused.field.clone(), refused.value.clone(), refused.accepted.clone())])
+}
+
+/// Every field of a spec that cannot be taken.
+pub fn status_from_validation(errors: &[FieldError]) -> Status {
+    let fields: Vec<_> = errors
+        .iter()
+        .map(|error| (error.path.clone(), error.value.clone(), error.accepted.clone()))
+        .collect();
+    status_from_fields(&fields)
+}
+
+/// Fields as (path, value, accepted).
+fn status_from_fields(fields: &[(String, String, String)]) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
+    let text = |(field, value, accepted): &(String, String, String)| match value.is_empty() {
+        true => format!("{field} is missing or empty; accepted: {accepted}"),
+        false => format!("{field} is {value:?}; accepted: {accepted}"),
+    };
+    let mut lines = Vec::with_capacity(fields.len());
+    for field in fields {
+        let line = text(field);
+        details.add_bad_request_violation(field.0.clone(), line.clone());
+        lines.push(line);
+    }
+    Status::with_error_details(Code::InvalidArgument, lines.join("\n"), details)
+}
+
+/// There is no such thing.
+pub fn status_not_found(what: &str) -> Status {
+    status_with(Code::NotFound, "NOT_FOUND", format!("there is no {what}"), HashMap::new())
+}
+
+/// The state of a thing forbids what was asked.
+pub fn status_refused(reason: &str, message: impl Into<String>) -> Status {
+    status_with(Code::FailedPrecondition, reason, message, HashMap::new())
+}
+
+/// Not now; the same request may be repeated.
+pub fn status_unavailable(reason: &str, message: impl Into<String>) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
+    details.set_retry_info(Some(RETRY_AFTER));
+    Status::with_error_details(Code::Unavailable, message, details)
+}
+
+/// An error of the layer, by what the caller should do about it.
+pub fn status_from_store(error: &StoreError) -> Status {
+    let message = error_chain(error);
+    match error {
+        StoreError::Kv(kv) => status_from_kv(kv.code, message),
+        StoreError::NotFound { .. } | StoreError::CellUnknown { .. } => {
+            status_with(Code::NotFound, "NOT_FOUND", message, HashMap::new())
+        }
+        StoreError::AlreadyExists { .. } => {
+            status_with(Code::AlreadyExists, "ALREADY_EXISTS", message, HashMap::new())
+        }
+        StoreError::CellClosed { .. } => status_refused("CELL_CLOSED", message),
+        StoreError::JournalTrimmed { .. } => {
+            status_with(Code::OutOfRange, "CURSOR_TRIMMED", message, HashMap::new())
+        }
+        StoreError::ForeignEpoch { .. } => {
+            status_with(Code::OutOfRange, "CURSOR_FOREIGN", message, HashMap::new())
+        }
+        StoreError::RequestReused { .. } => {
+            status_with(Code::AlreadyExists, "REQUEST_ID_REUSED", message, HashMap::new())
+        }
+        StoreError::TooLarge { .. } => {
+            status_with(Code::InvalidArgument, "TOO_LARGE", message, HashMap::new())
+        }
+        StoreError::LeaseLost { .. } => status_with(Code::Aborted, "LEASE_LOST", message, HashMap::new()),
+        StoreError::DamagedValue { .. } | StoreError::DamagedKey { .. } => {
+            tracing::error!(error = %message, "damaged store");
+            status_with(Code::DataLoss, "STORE_DAMAGED", message, HashMap::new())
+        }
+        StoreError::Unencodable { .. } => status_with(Code::Internal, "UNENCODABLE", message, HashMap::new()),
+        StoreError::InvalidSpec { errors } => status_from_validation(errors),
+        StoreError::NeedsUpdate { job, changes } => status_needs_update(*job, changes),
+        _ => status_refused("REFUSED", message),
+    }
+}
+
+/// The job runs and differs in more than count and priority: the diff, one violation per field.
+fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
+    let json = |value: &Option<serde_json::Value>| {
+        value.as_ref().map_or_else(|| "absent".to_owned(), ToString::to_string)
+    };
+    let mut details = ErrorDetails::new();
+    let facts = HashMap::from([("job_id".to_owned(), job.to_string())]);
+    details.set_error_info("JOB_DIFFERS", DOMAIN, facts);
+    let mut message =
+        "a job of that name runs and differs in more than count and priority; stop it first:".to_owned();
+    for change in changes {
+        let line = format!("{}: {} -> {}", change.path, json(&change.old), json(&change.new));
+        message.push_str("\n  ");
+        message.push_str(&line);
+        details.add_precondition_failure_violation("JOB_DIFFERS", change.path.clone(), line);
+    }
+    Status::with_error_details(Code::FailedPrecondition, message, details)
+}
+
+fn status_from_kv(code: ErrorCode, message: String) -> Status {
+    match code {
+        ErrorCode::NoSpace => status_unavailable("STORE_FULL", message),
+        code if code.is_retryable() => status_unavailable("STORE_BUSY", message),
+        ErrorCode::TransactionTimedOut => {
+            status_with(Code::DeadlineExceeded, "STORE_TIMED_OUT", message, HashMap::new())
+        }
+        _ => {
+            tracing::error!(error = %message, "store error");
+            status_with(Code::Internal, "STORE_ERROR", message, HashMap::new())
+        }
+    }
+}
+
+/// An error with its causes, on one line.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! Output of a task, from the agent that keeps it.
+
+use std::pin::Pin;
+
+use borough_proto::v1;
+use borough_proto::v1::gateway_message::Message as ToAgent;
+use futures::Stream;
+use tonic::Status;
+
+use super::session::Found;
+use crate::session::registry::Answer;
+use crate::status::{status_refused, status_unavailable};
+
+/// A stream of output.
+pub type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Status>> + Send>>;
+
+/// Asks the agent, and brings what it sends.
+pub async fn log_read(found: Found, request: &v1::ReadLogsRequest) -> Result<LogStream, Status> {
+    let mut answers = found.session.request();
+    let id = answers.id;
+    let ask = v1::LogRequest {
+        id,
+        job_id: found.life.task.job.to_string(),
+        index: found.life.task.index,
+        incarnation: found.life.incarnation.0,
+        stream: request.stream,
+        tail_lines: request.tail_lines,
+        follow: request.follow,
+    };
+    if !found.session.send(ToAgent::LogRequest(ask)).await {
+        return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
+    }
+    let guard = Cancel { session: found.session, id };
+    Ok(Box::pin(async_stream::stream! {
+        let _guard = guard;
+        while let Some(answer) = answers.next().await {
+            let chunk = match answer {
+                Answer::Log(chunk) => chunk,
+                Answer::Broken(why) => {
+                    yield Err(status_unavailable("LOG_BROKEN", why));
+                    return;
+                }
+                Answer::Exec(_) | Answer::Result(_) => continue,
+            };
+            if !chunk.error.is_empty() {
+                yield Err(status_refused("LOG_REFUSED", chunk.error));
+                return;
+            }
+            if !chunk.data.is_empty() {
+                yield Ok(v1::ReadLogsResponse { stream: chunk.stream, data: chunk.data });
+            }
+            if chunk.end {
+                return;
+            }
+        }
+    }))
+}
+
+/// Tells the agent when nobody reads any more.
+struct Cancel {
+    session: std::sync::Arc<crate::session::registry::Session>,
+    id: u64,
+}
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        let (session, id) = (std::sync::Arc::clone(&self.session), self.id);
+        tokio::spawn(async move {
+            session.send(ToAgent::LogCancel(v1::LogCancel { id })).await;
+        });
+    }
+}

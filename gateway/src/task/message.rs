@@ -1,0 +1,74 @@
+//! Tasks of the mirror as messages, and finding the one that is asked for.
+
+use std::sync::Arc;
+
+use borough_model::{JobRow, Name, NodeId, TaskId, TaskRow};
+use borough_proto::convert::{TaskContext, name_from_text, task_to_message};
+use borough_proto::v1;
+use borough_store::mirror::MirrorState;
+use tonic::Status;
+
+use crate::cell::CellDoor;
+use crate::session::desired::Life;
+use crate::status::{status_from_field, status_not_found};
+
+/// A task as a message; one without a row is pending and was never placed.
+pub fn task_message(door: &CellDoor, state: &MirrorState, job: &JobRow, row: &TaskRow) -> v1::Task {
+    let node = |id: Option<NodeId>| id.and_then(|id| state.nodes().get(&id));
+    let name = |id| node(id).map(|row| row.name.to_string()).unwrap_or_default();
+    let life = Life { task: row.id, incarnation: row.incarnation };
+    let session = row.node.and_then(|node| door.sessions.get(node));
+    let context = TaskContext {
+        node: name(row.node),
+        host: node(row.node).map(|row| row.host.clone()).unwrap_or_default(),
+        exit_node: name(row.exit.as_ref().and_then(|exit| exit.node)),
+        usage: session.and_then(|session| session.usage(life)),
+    };
+    task_to_message(job, row, context)
+}
+
+/// Every task of a job that is wanted or has a row, by index.
+pub fn job_task_messages(door: &CellDoor, state: &MirrorState, job: &JobRow) -> Vec<v1::Task> {
+    let mut rows: Vec<Arc<TaskRow>> = state.job_tasks(job.id).cloned().collect();
+    if !matches!(job.state, borough_model::job::JobState::Ended { .. }) {
+        let known: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.id.index).collect();
+        let absent = (0..job.count).filter(|index| !known.contains(index));
+        rows.extend(absent.map(|index| Arc::new(TaskRow::never_placed(TaskId { job: job.id, index }))));
+        rows.sort_by_key(|row| row.id.index);
+    }
+    rows.iter().map(|row| task_message(door, state, job, row)).collect()
+}
+
+/// The newest job of that user and name.
+pub fn job_found<'a>(
+    state: &'a MirrorState,
+    cell: &Name,
+    user: &str,
+    job: &str,
+) -> Result<&'a Arc<JobRow>, Status> {
+    let field = |refused| status_from_field(&refused);
+    let user = name_from_text("user", user).map_err(field)?;
+    let job = name_from_text("job", job).map_err(field)?;
+    state
+        .job_by_name(&user, &job)
+        .ok_or_else(|| status_not_found(&format!("job {user}/{job} in cell {cell}")))
+}
+
+/// The row of one task of a job; a task that was never placed has a blank one.
+pub fn task_found(
+    state: &MirrorState,
+    cell: &Name,
+    job: &JobRow,
+    index: u32,
+) -> Result<Arc<TaskRow>, Status> {
+    let id = TaskId { job: job.id, index };
+    if let Some(row) = state.tasks().get(&id) {
+        return Ok(Arc::clone(row));
+    }
+    if index < job.count {
+        return Ok(Arc::new(TaskRow::never_placed(id)));
+    }
+    let what =
+        format!("task {}/{}/{index} in cell {cell}; its tasks are 0 to {}", job.user, job.name, job.count);
+    Err(status_not_found(&what))
+}

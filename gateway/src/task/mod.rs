@@ -1,0 +1,10 @@
+//! `TaskService`: what people ask of single tasks.
+
+mod exec;
+mod log;
+mod message;
+mod service;
+mod session;
+
+pub use message::{job_found, job_task_messages, task_found, task_message};
+pub use service::TaskRoom;

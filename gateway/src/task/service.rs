@@ -1,0 +1,225 @@
+//! The service of tasks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_model::{JobRow, NodeId, TaskRow, TaskState};
+use borough_proto::convert::name_from_text;
+use borough_proto::v1;
+use borough_proto::v1::exec_request::Message as FromCaller;
+use borough_proto::v1::gateway_message::Message as ToAgent;
+use borough_proto::v1::task_service_server::TaskService;
+use borough_scheduler_core::explain;
+use borough_store::mirror::MirrorState;
+use borough_store::task::task_restart;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::exec::{ExecStream, exec_start};
+use super::log::{LogStream, log_read};
+use super::message::{job_found, job_task_messages, task_found, task_message};
+use super::session::life_found;
+use crate::cell::{CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use crate::job::{Admission, explanation_message, keyed_run};
+use crate::page::{page_of, page_request};
+use crate::session::message::life_to_message;
+use crate::session::registry::Answer;
+use crate::status::{status_from_field, status_not_found, status_refused, status_unavailable};
+
+/// How long an agent has to answer a command.
+const COMMAND_WAIT: Duration = Duration::from_secs(10);
+/// Classes of tasks that one question may explain.
+const EXPLAINED_MAX: usize = 16;
+
+/// The room of tasks.
+#[derive(Clone)]
+pub struct TaskRoom {
+    cells: Arc<Cells>,
+}
+
+impl TaskRoom {
+    /// A room over `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+}
+
+#[tonic::async_trait]
+impl TaskService for TaskRoom {
+    type ReadLogsStream = LogStream;
+    type ExecStream = ExecStream;
+
+    async fn list_tasks(
+        &self,
+        request: Request<v1::ListTasksRequest>,
+    ) -> Result<Response<v1::ListTasksResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let page = page_request(request.page.as_ref());
+        let (tasks, cursor) = door.state(|state| {
+            let tasks = match request.node.is_empty() {
+                true => {
+                    let job = job_found(state, &door.name, &request.user, &request.job)?;
+                    job_task_messages(door, state, job)
+                }
+                false => node_task_messages(door, state, &request.node)?,
+            };
+            Ok::<_, Status>((tasks, state.cursor()))
+        })??;
+        let key = |task: &v1::Task| format!("{}/{:010}", task.job_id, task.index);
+        let (tasks, next_page) = page_of(tasks, &page, key);
+        Ok(Response::new(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) }))
+    }
+
+    async fn explain_task(
+        &self,
+        request: Request<v1::ExplainTaskRequest>,
+    ) -> Result<Response<v1::ExplainTaskResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let (job, indexes, cursor) = door.state(|state| {
+            let job = Arc::clone(job_found(state, &door.name, &request.user, &request.job)?);
+            let indexes = match request.index {
+                Some(index) => vec![task_found(state, &door.name, &job, index)?.id.index],
+                None => indexes_explained(state, &job),
+            };
+            Ok::<_, Status>((job, indexes, state.cursor()))
+        })??;
+        let explanations = explanations(door, &job, &indexes);
+        Ok(Response::new(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) }))
+    }
+
+    async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let found = life_found(door, &request.user, &request.job, request.index, request.incarnation)?;
+        Ok(Response::new(log_read(found, &request).await?))
+    }
+
+    async fn exec(
+        &self,
+        request: Request<Streaming<v1::ExecRequest>>,
+    ) -> Result<Response<ExecStream>, Status> {
+        let mut inbound = request.into_inner();
+        let open = match inbound.message().await?.and_then(|first| first.message) {
+            Some(FromCaller::Open(open)) => open,
+            _ => return Err(Status::invalid_argument("the first message of an exec opens it")),
+        };
+        caller_of_read(open.context.as_ref())?;
+        let door = self.cells.get(&open.cell)?;
+        let found = life_found(door, &open.user, &open.job, open.index, None)?;
+        running(&found.row, &open.user, &open.job)?;
+        Ok(Response::new(exec_start(found, open, inbound).await?))
+    }
+
+    async fn signal_task(
+        &self,
+        request: Request<v1::SignalTaskRequest>,
+    ) -> Result<Response<v1::SignalTaskResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_mutation(request.context.as_ref())?;
+        if !(1..=64).contains(&request.signal) {
+            let given = request.signal.to_string();
+            let refused = borough_proto::convert::FieldRefused::new("signal", given, "a number from 1 to 64");
+            return Err(status_from_field(&refused));
+        }
+        let door = self.cells.get(&request.cell)?;
+        let found = life_found(door, &request.user, &request.job, request.index, None)?;
+        running(&found.row, &request.user, &request.job)?;
+        let mut answers = found.session.request();
+        let command = v1::SignalCommand {
+            id: answers.id,
+            life: Some(life_to_message(found.life)),
+            signal: request.signal,
+        };
+        found.session.send(ToAgent::Signal(command)).await;
+        let answer = tokio::time::timeout(COMMAND_WAIT, answers.next()).await;
+        match answer {
+            Ok(Some(Answer::Result(error))) if error.is_empty() => {
+                Ok(Response::new(v1::SignalTaskResponse {}))
+            }
+            Ok(Some(Answer::Result(error))) => Err(status_refused("SIGNAL_REFUSED", error)),
+            Ok(Some(Answer::Broken(why))) => Err(status_unavailable("AGENT_AWAY", why)),
+            Ok(_) | Err(_) => {
+                Err(status_unavailable("AGENT_SILENT", "the node's agent did not answer in time"))
+            }
+        }
+    }
+
+    async fn restart_task(
+        &self,
+        request: Request<v1::RestartTaskRequest>,
+    ) -> Result<Response<v1::RestartTaskResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let door = self.cells.get(&request.cell)?;
+        let task = door.state(|state| {
+            let job = job_found(state, &door.name, &request.user, &request.job)?;
+            Ok::<_, Status>(task_found(state, &door.name, job, request.index)?.id)
+        })??;
+        let action = ("task_restart", Admission::Existing);
+        let restarted = keyed_run(door, &caller, action, &request, |tx, mut changes| async move {
+            task_restart(&tx, &mut changes, task).await?;
+            Ok((true, changes))
+        });
+        let (_, cursor) = door.settled(restarted.await).await?;
+        Ok(Response::new(v1::RestartTaskResponse { cursor: Some(cursor_to_message(cursor)) }))
+    }
+}
+
+fn running(row: &TaskRow, user: &str, job: &str) -> Result<(), Status> {
+    match row.state {
+        TaskState::Running | TaskState::Stopping => Ok(()),
+        state => {
+            let state = format!("{state:?}").to_lowercase();
+            Err(status_refused(
+                "NOT_RUNNING",
+                format!("task {user}/{job}/{} is {state}, not running", row.id.index),
+            ))
+        }
+    }
+}
+
+fn node_task_messages(door: &CellDoor, state: &MirrorState, node: &str) -> Result<Vec<v1::Task>, Status> {
+    let name = name_from_text("node", node).map_err(|refused| status_from_field(&refused))?;
+    let row = state.node_by_name(&name);
+    let node: NodeId = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", door.name)))?.id;
+    let tasks = state.node_tasks(node).filter_map(|row| {
+        let job = state.jobs().get(&row.id.job)?;
+        Some(task_message(door, state, job, row))
+    });
+    let mut tasks: Vec<v1::Task> = tasks.collect();
+    tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
+    Ok(tasks)
+}
+
+/// Tasks of the job that have no node, and should.
+fn indexes_explained(state: &MirrorState, job: &JobRow) -> Vec<u32> {
+    let placed = |index: &u32| {
+        let row = state.tasks().get(&borough_model::TaskId { job: job.id, index: *index });
+        row.is_some_and(|row| !matches!(row.state, TaskState::Pending | TaskState::Lost))
+    };
+    (0..job.count).filter(|index| !placed(index)).collect()
+}
+
+/// The explanations of `indexes`, those that are alike together.
+fn explanations(door: &CellDoor, job: &JobRow, indexes: &[u32]) -> Vec<v1::Explanation> {
+    let now_ms = door.clock.wall_ms();
+    let mut alike: BTreeMap<String, v1::Explanation> = BTreeMap::new();
+    for chunk in indexes.chunks(64) {
+        door.ask(|snapshot| {
+            for &index in chunk {
+                let message = explanation_message(vec![index], &explain(snapshot, job.id, index, now_ms));
+                let known = alike.entry(message.summary.clone());
+                known.and_modify(|known| known.indexes.push(index)).or_insert(message);
+            }
+        });
+        if alike.len() >= EXPLAINED_MAX {
+            break;
+        }
+    }
+    alike.into_values().collect()
+}

@@ -1,0 +1,134 @@
+//! Entries of the journal as sentences.
+
+use borough_model::job::{JobOutcome, JobState};
+use borough_model::task::{EndReason, Exit, StopReason};
+use borough_model::{Delta, JobRow, JournalEntry, TaskRow, TaskState};
+use borough_store::mirror::MirrorState;
+
+/// What an event is about, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// Such as `job alice/web`, `task alice/web/2`, `node alpha-1`.
+    pub subject: String,
+    /// One sentence.
+    pub text: String,
+}
+
+/// The sentences of an entry. Names are those the mirror knows now; what it has forgotten is told by its id.
+pub fn sentences(state: &MirrorState, entry: &JournalEntry) -> Vec<Sentence> {
+    entry.deltas.iter().filter_map(|delta| sentence(state, delta)).collect()
+}
+
+fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
+    let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
+    let (subject, text) = match delta {
+        Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row)),
+        Delta::JobRemoved { job } => (format!("job {job}"), "forgotten".to_owned()),
+        Delta::Task { row } => {
+            let node = row.node.map(node_name).unwrap_or_default();
+            (task_subject(state, row), task_text(row, &node))
+        }
+        Delta::Node { row } => {
+            let mut text = format!("{:?}", row.state).to_lowercase();
+            if !row.schedulable {
+                text.push_str(if row.draining { ", draining" } else { ", cordoned" });
+            }
+            (format!("node {}", row.name), text)
+        }
+        Delta::NodeRemoved { node } => (format!("node {node}"), "removed".to_owned()),
+        Delta::Endpoint { endpoint, .. } => {
+            let ports: Vec<String> =
+                endpoint.ports.iter().map(|port| format!("{}={}", port.name, port.number)).collect();
+            let place = format!("{} {}", endpoint.host, ports.join(" "));
+            let text = format!("incarnation {} published at {}", endpoint.incarnation, place.trim());
+            (format!("name {}.{}.{}", endpoint.task.index, endpoint.job, endpoint.user), text)
+        }
+        Delta::EndpointWithdrawn { user, job, task, .. } => {
+            (format!("name {}.{job}.{user}", task.index), "withdrawn".to_owned())
+        }
+        Delta::NodeAlloc { .. } | Delta::TaskRemoved { .. } | Delta::Unit { .. } => return None,
+    };
+    Some(Sentence { subject, text })
+}
+
+fn task_subject(state: &MirrorState, row: &TaskRow) -> String {
+    match state.jobs().get(&row.id.job) {
+        Some(job) => format!("task {}/{}/{}", job.user, job.name, row.id.index),
+        None => format!("task {}", row.id),
+    }
+}
+
+fn job_text(row: &JobRow) -> String {
+    let state = match row.state {
+        JobState::Waiting => "waits for the jobs it comes after",
+        JobState::Running => "running",
+        JobState::Stopping => "stopping",
+        JobState::Ended { outcome: JobOutcome::Succeeded } => "succeeded",
+        JobState::Ended { outcome: JobOutcome::Failed } => "failed",
+        JobState::Ended { outcome: JobOutcome::Stopped } => "stopped",
+        JobState::Ended { outcome: JobOutcome::DependencyFailed } => {
+            "ended, since a job it comes after failed"
+        }
+    };
+    let counts = format!("count {}, priority {}, version {}", row.count, row.priority, row.spec_version);
+    format!("{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
+}
+
+fn task_text(row: &TaskRow, node: &str) -> String {
+    let life = row.incarnation;
+    match row.state {
+        TaskState::Pending => match &row.exit {
+            Some(exit) => {
+                format!("pending again after incarnation {}: {}", exit.incarnation, exit_text(exit))
+            }
+            None => "pending".to_owned(),
+        },
+        TaskState::Held => format!("incarnation {life} holds room on {node}"),
+        TaskState::Assigned => format!("incarnation {life} assigned to {node}"),
+        TaskState::Starting => format!("incarnation {life} starting on {node}"),
+        TaskState::Running => {
+            let health = format!("{:?}", row.health).to_lowercase();
+            format!("incarnation {life} running on {node}, health {health}")
+        }
+        TaskState::Stopping => format!("incarnation {life} stopping on {node}: {}", stop_text(row.stop)),
+        TaskState::Releasing => format!("incarnation {life} has exited on {node} and is being cleared"),
+        TaskState::Lost => format!("incarnation {life} lost with {node}"),
+        TaskState::Dead => match &row.exit {
+            Some(exit) => format!("over: {}", exit_text(exit)),
+            None => "over".to_owned(),
+        },
+    }
+}
+
+fn stop_text(reason: Option<StopReason>) -> &'static str {
+    match reason {
+        Some(StopReason::JobStopped) => "its job was stopped",
+        Some(StopReason::JobShrunk) => "its job was made smaller",
+        Some(StopReason::Restart) => "it is restarted",
+        Some(StopReason::Unhealthy) => "its health check failed",
+        Some(StopReason::Drained) => "its node is drained",
+        Some(StopReason::Preempted) => "a task of higher priority takes its place",
+        Some(StopReason::Updated) => "its spec changed",
+        None => "no reason given",
+    }
+}
+
+/// How a life ended, in words.
+pub fn exit_text(exit: &Exit) -> String {
+    let mut text = match (exit.reason, exit.code, exit.signal) {
+        (EndReason::Exited, Some(code), _) => format!("exited with code {code}"),
+        (EndReason::Exited, None, _) => "exited".to_owned(),
+        (EndReason::Signaled, _, Some(signal)) => format!("ended by signal {signal}"),
+        (EndReason::Signaled, _, None) => "ended by a signal".to_owned(),
+        (EndReason::OutOfMemory, ..) => "ended by the kernel over its memory limit".to_owned(),
+        (EndReason::StartFailed, ..) => "could not be started".to_owned(),
+        (EndReason::Stopped, ..) => "stopped".to_owned(),
+        (EndReason::NodeLost, ..) => "lost with its node".to_owned(),
+        (EndReason::NodeRebooted, ..) => "gone after a reboot of its node".to_owned(),
+    };
+    if !exit.message.is_empty() {
+        text.push_str(": ");
+        text.push_str(&exit.message);
+    }
+    text
+}

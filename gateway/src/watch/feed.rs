@@ -1,0 +1,99 @@
+//! The entries of a cell after a position: from memory where they are there, from the store's journal where not, then
+//! as they come. Without gaps or repetition, at whatever pace the reader has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_model::JournalEntry;
+use borough_store::journal::{Cursor, journal_tail};
+use borough_store::mirror::{MirrorEvent, MirrorSubscription, Resume};
+use futures::Stream;
+use tonic::Status;
+
+use crate::cell::CellDoor;
+use crate::status::{status_from_store, status_unavailable, status_with};
+
+/// Entries of a page read from the store.
+const PAGE_ENTRIES: usize = 512;
+/// How long nothing may be said before a bookmark is.
+const BOOKMARK_AFTER: Duration = Duration::from_secs(10);
+/// How long a position ahead of the mirror is waited for.
+const AHEAD_WAIT: Duration = Duration::from_secs(5);
+
+/// What a feed brings.
+#[derive(Clone, Debug)]
+pub enum FeedItem {
+    /// An entry and its position.
+    Entry(Cursor, Arc<JournalEntry>),
+    /// Nothing has happened for a while; everything up to the position was brought.
+    Bookmark(Cursor),
+}
+
+/// Everything after `after`, for as long as the reader reads. Ends with `OUT_OF_RANGE` where entries are gone ("list
+/// again").
+pub fn feed(door: Arc<CellDoor>, after: Cursor) -> impl Stream<Item = Result<FeedItem, Status>> + Send {
+    async_stream::stream! {
+        let mut after = after;
+        loop {
+            let (backlog, subscription) = match step(&door, after).await {
+                Ok(found) => found,
+                Err(status) => {
+                    yield Err(status);
+                    return;
+                }
+            };
+            for (cursor, entry) in backlog {
+                after = cursor;
+                yield Ok(FeedItem::Entry(cursor, entry));
+            }
+            let Some(mut subscription) = subscription else { continue };
+            loop {
+                match tokio::time::timeout(BOOKMARK_AFTER, subscription.next()).await {
+                    Err(_) => yield Ok(FeedItem::Bookmark(after)),
+                    Ok(Some(MirrorEvent::Entry { cursor, entry })) if cursor > after => {
+                        after = cursor;
+                        yield Ok(FeedItem::Entry(cursor, entry));
+                    }
+                    Ok(Some(MirrorEvent::Entry { .. })) => {}
+                    // The reader was slow, or the mirror began anew: go on from where the reader is.
+                    Ok(Some(MirrorEvent::Resync) | None) => break,
+                }
+            }
+        }
+    }
+}
+
+type Step = (Vec<(Cursor, Arc<JournalEntry>)>, Option<MirrorSubscription>);
+
+/// The next entries after `after`, with a subscription where they reach up to now.
+async fn step(door: &CellDoor, after: Cursor) -> Result<Step, Status> {
+    match door.mirror.resume(after) {
+        Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
+        Resume::TooOld => Ok((entries_stored(door, after).await?, None)),
+        Resume::Ahead => {
+            let waited = tokio::time::timeout(AHEAD_WAIT, door.mirror.wait_for(after)).await;
+            match waited {
+                Ok(Ok(())) => Ok((Vec::new(), None)),
+                Ok(Err(error)) => Err(status_from_store(&error)),
+                Err(_) => Err(status_unavailable(
+                    "BEHIND",
+                    "this gateway has not seen that position yet; try again",
+                )),
+            }
+        }
+        Resume::ForeignEpoch { current } => {
+            let message = format!("{after} belongs to another life of the store than {current}; list again");
+            Err(status_with(tonic::Code::OutOfRange, "CURSOR_FOREIGN", message, Default::default()))
+        }
+    }
+}
+
+async fn entries_stored(door: &CellDoor, after: Cursor) -> Result<Vec<(Cursor, Arc<JournalEntry>)>, Status> {
+    let space = &door.space;
+    let page = door.db.run("watch_read", Idempotency::ReadOnly, |tx, _| async move {
+        journal_tail(&tx, space, after, PAGE_ENTRIES).await
+    });
+    let page = page.await.map_err(|error| status_from_store(&error))?;
+    Ok(page.entries.into_iter().map(|(cursor, entry)| (cursor, Arc::new(entry))).collect())
+}

@@ -1,0 +1,9 @@
+//! `WatchService`: everything that changes in a cell, and the events people read. Both come from the journal.
+
+mod change;
+mod event;
+mod feed;
+mod service;
+
+pub use feed::{FeedItem, feed};
+pub use service::WatchRoom;
