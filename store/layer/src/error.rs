@@ -142,6 +142,9 @@ pub enum StoreError {
     /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan anew.
     #[error("the placement batch contradicts itself")]
     Placement(#[from] crate::placement::PlacementError),
+    /// The unit does not allow it: each cause says what to do.
+    #[error("the unit refuses")]
+    Unit(#[from] borough_model::task::machine::UnitRefused),
     /// What is given back was never taken: the store's books are wrong. Nothing is committed; have the store looked at.
     #[error("the books of node {node} are wrong")]
     NodeBooks {

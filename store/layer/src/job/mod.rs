@@ -16,6 +16,8 @@ mod priority;
 mod read;
 mod row;
 mod submit;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use change::job_tasks_ended;
 pub use change::{job_dependencies_check, job_scale, job_stop};

@@ -143,6 +143,16 @@ impl TaskBook {
         Ok(())
     }
 
+    /// Reads nodes that a placement is to use.
+    pub async fn extend_nodes(
+        &mut self,
+        tx: &Transaction,
+        space: &CellSpace,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> StoreResult<()> {
+        self.nodes_read(tx, space, nodes.into_iter().collect()).await
+    }
+
     async fn nodes_read(
         &mut self,
         tx: &Transaction,
@@ -172,6 +182,11 @@ impl TaskBook {
     /// A job's row as the transaction found it.
     pub fn job(&self, job: JobId) -> Option<&JobRow> {
         self.jobs.get(&job).map(|entry| &entry.row)
+    }
+
+    /// A node's row, where a task of the book is on it or it was asked for.
+    pub fn node(&self, node: NodeId) -> Option<&NodeRow> {
+        self.nodes.get(&node).map(|entry| &entry.row)
     }
 
     /// The spec of a job in a version; 0 is the version in force.

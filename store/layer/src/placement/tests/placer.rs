@@ -11,7 +11,6 @@ use borough_model::{JobId, NodeId, TaskId};
 use super::super::*;
 use super::world::World;
 use crate::check::{CellRows, cell_rows_read};
-use crate::error::StoreError;
 use crate::keys::LeaseKey;
 
 impl PlacementView for CellRows {

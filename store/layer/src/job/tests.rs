@@ -1,0 +1,220 @@
+//! Admission and changes of jobs, against a store.
+
+use borough_model::job::{
+    After, AfterCondition, AfterDecision, Band, JobKind, JobOutcome, JobSpec, JobState, TaskOverride,
+};
+use borough_model::{JobId, Resources};
+
+use super::*;
+use crate::check::{CheckMode, cell_check};
+use crate::error::{StoreError, StoreResult};
+use crate::quota::{quota_set, quota_usage};
+use crate::testing::{TestCell, change, name};
+
+fn spec(job: &str, count: u32) -> JobSpec {
+    let mut spec = JobSpec::defaults(name("ada"), name(job), JobKind::Batch, vec!["true".to_owned()]);
+    spec.count = count;
+    spec
+}
+
+async fn submit(cell: &TestCell, spec: &JobSpec, candidate: u64) -> StoreResult<JobSubmitted> {
+    let change = change(u128::from(candidate), "job_submit");
+    cell.change(change, async |tx, changes| job_submit(tx, changes, spec, JobId(candidate)).await).await
+}
+
+async fn row(cell: &TestCell, job: u64) -> borough_model::JobRow {
+    cell.run(async |tx| job_get(&tx, &cell.space, JobId(job)).await).await.unwrap()
+}
+
+async fn check(cell: &TestCell) {
+    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
+    assert_eq!(found, []);
+}
+
+async fn stop(cell: &TestCell, job: u64) {
+    cell.change(change(900, "job_stop"), async |tx, changes| {
+        job_stop(tx, changes, JobId(job)).await?;
+        job_tasks_gone(tx, changes, JobId(job)).await
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_job_of_ten_thousand_tasks_is_a_small_transaction() {
+    let cell = TestCell::new().await;
+    let spec = spec("wide", 10_000);
+    let bytes = cell
+        .change(change(1, "job_submit"), async |tx, changes| {
+            job_submit(tx, changes, &spec, JobId(1)).await?;
+            Ok(tx.approximate_size().await?)
+        })
+        .await
+        .unwrap();
+    assert!(bytes < 4_000, "{bytes} bytes");
+    check(&cell).await;
+}
+
+#[tokio::test]
+async fn the_same_spec_changes_nothing_and_count_and_priority_are_applied() {
+    let cell = TestCell::new().await;
+    let first = submit(&cell, &spec("web", 3), 1).await.unwrap();
+    assert_eq!((first.job, first.outcome), (JobId(1), SubmitOutcome::Created));
+    let again = submit(&cell, &spec("web", 3), 2).await.unwrap();
+    assert_eq!(again, JobSubmitted { outcome: SubmitOutcome::Unchanged, ..first });
+    let wider = JobSpec { count: 5, priority: 250, ..spec("web", 3) };
+    let updated = submit(&cell, &wider, 3).await.unwrap();
+    assert_eq!((updated.job, updated.outcome), (JobId(1), SubmitOutcome::Updated));
+    let now = row(&cell, 1).await;
+    assert_eq!((now.count, now.priority, now.revision), (5, 250, updated.revision));
+    check(&cell).await;
+    assert_eq!(submit(&cell, &wider, 4).await.unwrap().outcome, SubmitOutcome::Unchanged);
+}
+
+#[tokio::test]
+async fn any_other_difference_is_refused_with_the_diff() {
+    let cell = TestCell::new().await;
+    submit(&cell, &spec("web", 3), 1).await.unwrap();
+    let mut other = spec("web", 4);
+    other.task.command = vec!["false".to_owned()];
+    match submit(&cell, &other, 2).await {
+        Err(StoreError::NeedsUpdate { job: JobId(1), changes }) => {
+            let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+            assert_eq!(paths, ["count", "task.command[0]"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(row(&cell, 1).await.count, 3, "nothing of it was applied");
+}
+
+#[tokio::test]
+async fn a_name_passes_to_a_new_job_and_an_id_is_never_used_again() {
+    let cell = TestCell::new().await;
+    submit(&cell, &spec("web", 3), 1).await.unwrap();
+    cell.change(change(5, "stop"), async |tx, changes| job_stop(tx, changes, JobId(1)).await).await.unwrap();
+    let stopping = submit(&cell, &spec("web", 3), 2).await;
+    assert!(matches!(stopping, Err(StoreError::Refused { .. })), "{stopping:?}");
+    stop(&cell, 1).await;
+    assert!(matches!(submit(&cell, &spec("web", 3), 1).await, Err(StoreError::AlreadyExists { .. })));
+    assert_eq!(submit(&cell, &spec("web", 3), 2).await.unwrap().outcome, SubmitOutcome::Created);
+    let read = cell.run(async |tx| job_history(&tx, &cell.space, &name("ada"), &name("web"), 10).await);
+    let history = read.await.unwrap();
+    let jobs: Vec<(JobId, JobState)> =
+        history.iter().map(|version| (version.job.id, version.job.state)).collect();
+    let over = JobState::Ended { outcome: JobOutcome::Stopped };
+    assert_eq!(jobs, [(JobId(2), JobState::Running), (JobId(1), over)]);
+    cell.change(change(6, "remove"), async |tx, changes| job_remove(tx, changes, JobId(1)).await)
+        .await
+        .unwrap();
+    let named = cell.run(async |tx| job_by_name(&tx, &cell.space, &name("ada"), &name("web")).await);
+    assert_eq!(named.await.unwrap().id, JobId(2));
+    check(&cell).await;
+}
+
+#[tokio::test]
+async fn only_what_can_make_a_placement_wrong_writes_the_gate() {
+    let cell = TestCell::new().await;
+    submit(&cell, &spec("web", 3), 1).await.unwrap();
+    let gate = async || {
+        let read = cell.run(async |tx| {
+            crate::keys::read(&tx, &cell.space, &crate::keys::JobGateKey { job: JobId(1) }).await
+        });
+        read.await.unwrap().unwrap().revision
+    };
+    let scale = async |count| {
+        let scaling = cell
+            .change(change(7, "scale"), async |tx, changes| job_scale(tx, changes, JobId(1), count).await);
+        scaling.await.unwrap()
+    };
+    assert_eq!(gate().await, 1);
+    scale(9).await;
+    cell.change(change(8, "priority"), async |tx, changes| job_priority_set(tx, changes, JobId(1), 50).await)
+        .await
+        .unwrap();
+    assert_eq!(gate().await, 1, "growth and priority");
+    let shrunk = scale(2).await;
+    assert_eq!(gate().await, shrunk.revision, "shrinking");
+    stop(&cell, 1).await;
+    assert!(gate().await > shrunk.revision, "stopping");
+}
+
+#[tokio::test]
+async fn quota_refuses_with_its_line_and_the_shortfall_and_follows_the_job() {
+    let cell = TestCell::new().await;
+    let limit = Resources { cpu_millis: 1_000, ..Resources::default() };
+    cell.run(async |tx| {
+        quota_set(&tx, &cell.space, (&name("ada"), Band::Batch), Some((limit.clone(), Some(8)))).await
+    })
+    .await
+    .unwrap();
+    let mut spec = spec("web", 4);
+    let resources = Some(Resources { cpu_millis: 500, memory_bytes: 1 << 20, ..Resources::default() });
+    spec.overrides.insert(0, TaskOverride { resources, ..TaskOverride::default() });
+    submit(&cell, &spec, 1).await.unwrap();
+    let scale = async |count| {
+        cell.change(change(7, "scale"), async |tx, changes| job_scale(tx, changes, JobId(1), count).await)
+            .await
+    };
+    let refused = scale(10).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the quota of ada for batch (priority 100-199) does not allow it: cpu: 1400m of 1 would be used, 400m too \
+         many; tasks: 10 of 8 would be admitted, 2 too many"
+    );
+    scale(6).await.unwrap();
+    scale(2).await.unwrap();
+    check(&cell).await;
+    let used = async |band| {
+        let read = cell.run(async |tx| quota_usage(&tx, &cell.space, &name("ada"), band).await);
+        let used = read.await.unwrap();
+        (used.used.cpu_millis, used.tasks)
+    };
+    assert_eq!(used(Band::Batch).await, (600, 2));
+    cell.change(change(8, "priority"), async |tx, changes| {
+        job_priority_set(tx, changes, JobId(1), 250).await
+    })
+    .await
+    .unwrap();
+    assert_eq!((used(Band::Batch).await, used(Band::Production).await), ((0, 0), (600, 2)));
+    check(&cell).await;
+    stop(&cell, 1).await;
+    assert_eq!(used(Band::Production).await, (0, 0));
+    check(&cell).await;
+}
+
+#[tokio::test]
+async fn a_job_waits_for_others_and_never_starts_after_a_failure() {
+    let cell = TestCell::new().await;
+    let after = |condition| vec![After { job: name("first"), condition }];
+    let finished = JobSpec { after: after(AfterCondition::Finished), ..spec("second", 1) };
+    let succeeded = JobSpec { after: after(AfterCondition::Succeeded), ..spec("third", 1) };
+    submit(&cell, &finished, 2).await.unwrap();
+    submit(&cell, &succeeded, 3).await.unwrap();
+    let decide = async |job| {
+        let deciding = cell.change(change(9, "dependencies"), async |tx, changes| {
+            job_dependencies_check(tx, changes, JobId(job)).await
+        });
+        deciding.await.unwrap()
+    };
+    assert_eq!(decide(2).await, AfterDecision::Wait(name("first")));
+    submit(&cell, &spec("first", 1), 1).await.unwrap();
+    assert_eq!(decide(3).await, AfterDecision::Wait(name("first")));
+    stop(&cell, 1).await;
+    assert_eq!(decide(2).await, AfterDecision::Go);
+    assert_eq!(decide(3).await, AfterDecision::Never(name("first")));
+    assert_eq!(row(&cell, 2).await.state, JobState::Running);
+    assert_eq!(row(&cell, 3).await.state, JobState::Ended { outcome: JobOutcome::DependencyFailed });
+    check(&cell).await;
+}
+
+#[tokio::test]
+async fn a_bad_spec_is_refused_by_its_fields() {
+    let cell = TestCell::new().await;
+    let refused = submit(&cell, &spec("web", 1_000_000_000), 1).await;
+    match refused {
+        Err(StoreError::InvalidSpec { errors }) => assert_eq!(errors[0].path, "count"),
+        other => panic!("{other:?}"),
+    }
+    submit(&cell, &spec("empty", 0), 2).await.unwrap();
+    check(&cell).await;
+}

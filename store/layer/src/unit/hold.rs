@@ -1,0 +1,96 @@
+//! Holds of a unit's members.
+
+use borough_kv::Transaction;
+use borough_model::job::JobState;
+use borough_model::node::node_open;
+use borough_model::task::machine::{HoldStanding, hold_standing};
+use borough_model::task::{Life, Placement, TaskEvent, TaskRow, UnitState};
+use borough_model::{TaskId, UnitId};
+
+use super::step::unit_get;
+use crate::error::{StoreError, StoreResult};
+use crate::job::job_get;
+use crate::journal::ChangeSet;
+use crate::keys::{self, Prefix, RangeOptions, TaskKey};
+use crate::task::{TaskBook, TaskSweep};
+
+/// A member and where it is to hold. The placement names the unit and its epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitHold {
+    /// The member.
+    pub task: TaskId,
+    /// Where and how.
+    pub placement: Placement,
+}
+
+/// Takes holds for members of a unit that gathers at `epoch`: all of them, or none. Repeating holds changes nothing.
+///
+/// Unlike a placement this reads what it decides on, so it may run in the retry loop.
+pub async fn unit_hold(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    (unit, epoch): (UnitId, u64),
+    holds: &[UnitHold],
+) -> StoreResult<()> {
+    let row = unit_get(tx, changes.space(), unit).await?;
+    let refuse = |why: &str| Err(StoreError::refused(format!("unit {unit}: {why}")));
+    if row.state != UnitState::Gathering || row.epoch != epoch || changes.at_ms() >= row.expires_ms {
+        return refuse("it does not gather at this epoch any more");
+    }
+    let job = job_get(tx, changes.space(), row.job).await?;
+    if job.state != JobState::Running {
+        return refuse("its job does not run");
+    }
+    let mut book = TaskBook::read(tx, changes.space(), holds.iter().map(|hold| hold.task)).await?;
+    book.extend_nodes(tx, changes.space(), holds.iter().map(|hold| hold.placement.node)).await?;
+    for UnitHold { task, placement } in holds {
+        if task.job != job.id || task.index >= job.count || placement.unit != Some((unit, epoch)) {
+            return refuse("a hold is not of this unit");
+        }
+        let open = book.node(placement.node).map(node_open);
+        if open != Some(Ok(())) {
+            return refuse("a node takes no tasks");
+        }
+        book.apply(*task, &TaskEvent::Hold(placement.clone()), changes.at_ms())?
+            .or_else(|refused| refuse(&format!("task {task}: {refused}")).map(|()| false))?;
+    }
+    book.write(tx, changes).await
+}
+
+/// Carries out what the holds of a unit are worth: placements where it was committed, given back where they are void.
+/// Goes through at most `limit` rows of the job after `after`.
+pub async fn unit_holds_settle(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    unit: UnitId,
+    after: Option<TaskId>,
+    limit: usize,
+) -> StoreResult<TaskSweep> {
+    let row = unit_get(tx, changes.space(), unit).await?;
+    let options =
+        RangeOptions { after: after.map(TaskKey::of), limit: limit.max(1), ..RangeOptions::default() };
+    let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&row.job), options).await?;
+    let next = rows.last().filter(|_| rows.len() >= limit.max(1)).map(|(_, row)| row.id);
+    let standing = rows.into_iter().filter_map(|(_, task)| {
+        let standing = hold_standing(&task, &row, changes.at_ms())?;
+        Some((task, standing))
+    });
+    let standing: Vec<(TaskRow, HoldStanding)> = standing.collect();
+    let mut book = TaskBook::default();
+    let known = standing.iter().map(|(task, _)| (task.id, Some(task.clone())));
+    book.extend_rows(tx, changes.space(), known).await?;
+    let mut changed = 0_usize;
+    for (task, standing) in &standing {
+        let Some(node) = task.node else { continue };
+        let life = Life { node, incarnation: task.incarnation };
+        let event = match standing {
+            HoldStanding::Waits => continue,
+            HoldStanding::Placed => TaskEvent::HoldConfirmed { life },
+            HoldStanding::Void => TaskEvent::HoldExpired { life },
+        };
+        let applied = book.apply(task.id, &event, changes.at_ms())?;
+        changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
+    }
+    book.write(tx, changes).await?;
+    Ok(TaskSweep { changed, next })
+}

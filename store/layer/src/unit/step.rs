@@ -1,0 +1,98 @@
+//! Transitions of a unit's row.
+
+use borough_kv::Transaction;
+use borough_model::job::JobState;
+use borough_model::task::machine::{UnitEvent, unit_gathering, unit_transition};
+use borough_model::task::{TaskRow, TaskState, UnitRow};
+use borough_model::{Delta, JobId, UnitId};
+
+use crate::error::{StoreError, StoreResult};
+use crate::job::job_get;
+use crate::journal::ChangeSet;
+use crate::keys::{self, CellSpace, Prefix, RangeOptions, TaskKey, UnitKey};
+
+/// The row of a unit, with a read conflict.
+pub async fn unit_get(tx: &Transaction, space: &CellSpace, unit: UnitId) -> StoreResult<UnitRow> {
+    let row = keys::read(tx, space, &UnitKey { unit }).await?;
+    row.ok_or_else(|| StoreError::not_found(format!("unit {unit}")))
+}
+
+/// Opens a unit of a running job, or an epoch more of one that was released, or gives one that gathers more time.
+/// Answers the row: holds name its epoch.
+pub async fn unit_begin(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    (unit, job): (UnitId, JobId),
+    min_member: u32,
+    expires_ms: i64,
+) -> StoreResult<UnitRow> {
+    let row = job_get(tx, changes.space(), job).await?;
+    if row.state != JobState::Running {
+        return Err(StoreError::refused(format!("job {}/{} does not run", row.user, row.name)));
+    }
+    match keys::read(tx, changes.space(), &UnitKey { unit }).await? {
+        None => {
+            let row = unit_gathering(unit, job, min_member, expires_ms);
+            unit_write(tx, changes, &row)?;
+            Ok(row)
+        }
+        Some(row) if row.job != job => {
+            Err(StoreError::AlreadyExists { what: format!("unit {unit} of another job") })
+        }
+        Some(row) => unit_event(tx, changes, &row, &UnitEvent::Gather { expires_ms }),
+    }
+}
+
+/// Makes every hold of `epoch` a placement, where enough members hold: the one transaction that decides. All rows of the
+/// job are read with a conflict, so a hold that is lost in between fails it.
+pub async fn unit_commit(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    unit: UnitId,
+    epoch: u64,
+) -> StoreResult<UnitRow> {
+    let row = unit_get(tx, changes.space(), unit).await?;
+    let prefix = Prefix::<TaskKey>::of(&row.job);
+    let tasks = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
+    let holds =
+        |task: &TaskRow| task.state == TaskState::Held && task.unit == Some(unit) && task.unit_epoch == epoch;
+    let holding = tasks.iter().filter(|(_, task)| holds(task)).count();
+    let holding = u32::try_from(holding).unwrap_or(u32::MAX);
+    unit_event(tx, changes, &row, &UnitEvent::Commit { epoch, holding })
+}
+
+/// Releases a unit whose holds are past their time.
+pub async fn unit_expire(tx: &Transaction, changes: &mut ChangeSet, unit: UnitId) -> StoreResult<UnitRow> {
+    let row = unit_get(tx, changes.space(), unit).await?;
+    unit_event(tx, changes, &row, &UnitEvent::Expire)
+}
+
+/// Releases a unit at `epoch`, whatever its time.
+pub async fn unit_give_up(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    unit: UnitId,
+    epoch: u64,
+) -> StoreResult<UnitRow> {
+    let row = unit_get(tx, changes.space(), unit).await?;
+    unit_event(tx, changes, &row, &UnitEvent::GiveUp { epoch })
+}
+
+fn unit_event(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &UnitRow,
+    event: &UnitEvent,
+) -> StoreResult<UnitRow> {
+    let transition = unit_transition(before, event, changes.at_ms())?;
+    if transition.changed {
+        unit_write(tx, changes, &transition.row)?;
+    }
+    Ok(transition.row)
+}
+
+fn unit_write(tx: &Transaction, changes: &mut ChangeSet, row: &UnitRow) -> StoreResult<()> {
+    keys::write(tx, changes.space(), &UnitKey { unit: row.id }, row)?;
+    changes.push(Delta::Unit { row: row.clone() });
+    Ok(())
+}
