@@ -1,9 +1,10 @@
 //! The nodes of a cell as a structure of arrays: one column per resource dimension, one entry per node, found by a dense
 //! ordinal. What a filter reads for node after node lies side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::node::NodeState;
+use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
 use super::text::Texts;
@@ -56,8 +57,10 @@ pub(crate) struct NodeTable {
     pub ports: Vec<NodePorts>,
     /// What may be promised, per dimension and node.
     limits: Vec<Vec<u64>>,
-    /// What is promised, per dimension and node.
+    /// What is not free, per dimension and node: used, or promised to tasks that are held until their victims are gone.
     used: Vec<Vec<u64>>,
+    /// What of it is promised, where anything is.
+    promised: BTreeMap<u32, Resources>,
     kinds: Vec<String>,
     pub texts: Texts,
 }
@@ -273,15 +276,15 @@ impl NodeTable {
     }
 
     /// Whether a new value gives back anything of what is committed.
-    fn freed(&self, node: u32, alloc: &NodeAlloc) -> bool {
-        let fixed = fixed_amounts(&alloc.used);
+    fn freed(&self, node: u32, taken: &Resources, given: &BTreeSet<u16>) -> bool {
+        let fixed = fixed_amounts(taken);
         let device = |(kind, name): (usize, &String)| {
-            let now = alloc.used.device_millis.get(name).copied().unwrap_or(0);
+            let now = taken.device_millis.get(name).copied().unwrap_or(0);
             now < self.used(DIMENSIONS_FIXED + kind, node)
         };
         fixed.iter().enumerate().any(|(dimension, &now)| now < self.used(dimension, node))
             || self.kinds.iter().enumerate().any(device)
-            || self.ports(node).is_some_and(|ports| ports.used.iter().any(|port| !alloc.ports.contains(port)))
+            || self.ports(node).is_some_and(|ports| ports.used.iter().any(|port| !given.contains(port)))
     }
 
     /// The newer value of what is committed on a node, and whether it gives anything back. `None` where it is older than
@@ -292,7 +295,12 @@ impl NodeTable {
         if alloc.epoch < *self.epochs.get(index)? {
             return None;
         }
-        let freed = self.freed(node, alloc);
+        let taken = resources_add(&alloc.used, &alloc.promised).unwrap_or_else(|_| alloc.used.clone());
+        let freed = self.freed(node, &taken, &alloc.ports);
+        self.promised.remove(&node);
+        if !alloc.promised.is_zero() {
+            self.promised.insert(node, alloc.promised.clone());
+        }
         *self.epochs.get_mut(index)? = alloc.epoch;
         *self.tasks.get_mut(index)? = alloc.tasks;
         let ports = self.ports.get_mut(index)?;
@@ -300,7 +308,7 @@ impl NodeTable {
         ports.used.extend(alloc.ports.iter().copied());
         ports.cooling.clear();
         ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
-        self.amounts_set(node, fixed_amounts(&alloc.used), &alloc.used, false);
+        self.amounts_set(node, fixed_amounts(&taken), &taken, false);
         Some((node, freed))
     }
 
@@ -308,9 +316,12 @@ impl NodeTable {
     pub fn alloc(&self, node: u32) -> Option<NodeAlloc> {
         let index = node as usize;
         let ports = self.ports(node)?;
+        let promised = self.promised.get(&node).cloned().unwrap_or_default();
+        let taken = self.resources(&self.used, node);
         Some(NodeAlloc {
             epoch: *self.epochs.get(index)?,
-            used: self.resources(&self.used, node),
+            used: resources_sub(&taken, &promised).unwrap_or(taken),
+            promised,
             tasks: *self.tasks.get(index)?,
             ports: ports.used.iter().copied().collect(),
             ports_cooling: ports.cooling.iter().copied().collect(),
@@ -369,6 +380,7 @@ impl NodeTable {
         for entry in columns.filter_map(|column| column.get_mut(index)) {
             *entry = 0;
         }
+        self.promised.remove(&node);
         self.entry_cleared(index);
         self.vacant.push(node);
         true

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeAlloc, node_alloc_check};
-use borough_model::resource::resources_add;
+use borough_model::node::{NodeAlloc, node_alloc_check, node_alloc_sum};
 use borough_model::task::TaskRow;
-use borough_model::{NodeId, Resources, TaskId};
+use borough_model::{NodeId, TaskId};
 
 use super::{CellRows, Violations};
 use crate::task::is_on_node;
@@ -34,13 +33,16 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
 }
 
 fn sum_check(found: &mut Violations, node: NodeId, alloc: &NodeAlloc, tasks: &[&TaskRow]) {
-    let sum =
-        tasks.iter().try_fold(Resources::default(), |sum, row| resources_add(&sum, &row.charge.resources));
-    let holds = sum.as_ref() == Ok(&alloc.used) && usize::try_from(alloc.tasks) == Ok(tasks.len());
+    let sum = node_alloc_sum(tasks.iter().copied());
+    let holds = sum.as_ref().is_ok_and(|sum| {
+        (&sum.used, &sum.promised, sum.tasks) == (&alloc.used, &alloc.promised, alloc.tasks)
+    });
     found.require(holds, "node_alloc_sum", || {
         let ids: Vec<TaskId> = tasks.iter().map(|row| row.id).collect();
-        let (used, count) = (&alloc.used, alloc.tasks);
-        format!("{node} says {count} tasks with {used}; charged to it are {ids:?} with {sum:?}")
+        let (used, promised, count) = (&alloc.used, &alloc.promised, alloc.tasks);
+        format!(
+            "{node} says {count} tasks with {used}, promised {promised}; charged are {ids:?} with {sum:?}"
+        )
     });
     let mut ports = BTreeSet::new();
     for (row, port) in

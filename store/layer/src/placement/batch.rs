@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeAlloc, NodeAllocError, node_alloc_add, node_alloc_apply};
-use borough_model::task::{CapacityEffect, Effects, TaskRow, UnitRow};
+use borough_model::node::{NodeAlloc, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_promise};
+use borough_model::task::{Effects, TaskRow, UnitRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use crate::keys::{ConstraintKey, LeaseKey};
@@ -70,10 +70,7 @@ pub struct Eviction {
 impl Eviction {
     /// The node it gives way on.
     pub fn node(&self) -> Option<NodeId> {
-        match &self.effects.capacity {
-            CapacityEffect::Keep => self.row.node,
-            CapacityEffect::Take(share) | CapacityEffect::Release { share, .. } => Some(share.node),
-        }
+        self.effects.capacity.share().map(|share| share.node).or(self.row.node)
     }
 }
 
@@ -112,7 +109,7 @@ impl PlacementBatch {
     /// The values of the batch's nodes after it: victims that only held given back, then placements charged in their
     /// order. Nodes whose commitment does not change are not among them.
     ///
-    /// A victim that has started is charged until it is gone.
+    /// A victim that has started is charged until it is gone; its preemptor is promised what it will give back.
     pub fn allocs_after(&self) -> Result<BTreeMap<NodeId, NodeAlloc>, PlacementError> {
         let mut allocs: BTreeMap<NodeId, NodeAlloc> = BTreeMap::new();
         for eviction in &self.evictions {
@@ -129,7 +126,8 @@ impl PlacementBatch {
             let node = row.charged_node().ok_or(PlacementError::NodeUnknown { task: row.id })?;
             let (known, before) = self.alloc_before(&allocs, row.id, node)?;
             let (resources, ports) = (&row.charge.resources, row.port_numbers());
-            let after = node_alloc_add(&before, &known.capacity, resources, &ports, self.at_ms)
+            let add = if row.promised { node_alloc_promise } else { node_alloc_add };
+            let after = add(&before, &known.capacity, resources, &ports, self.at_ms)
                 .map_err(|source| PlacementError::Unfit { task: row.id, node, source })?;
             allocs.insert(node, after);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
-use borough_model::task::{CapacityEffect, EndpointEffect, TaskRow};
+use borough_model::task::{EndpointEffect, TaskRow};
 use borough_model::{Delta, Name};
 
 use super::PlacementBatch;
@@ -94,7 +94,8 @@ fn evictions_write(
     for eviction in &batch.evictions {
         let row = &eviction.row;
         task_write(tx, space, changes, row)?;
-        if let CapacityEffect::Release { share, .. } = &eviction.effects.capacity {
+        let capacity = &eviction.effects.capacity;
+        if let Some(share) = capacity.share().filter(|_| capacity.is_leaving()) {
             keys::clear(tx, space, &NodeTaskKey::of(share.node, row.id))?;
         }
         if eviction.effects.endpoint == EndpointEffect::Withdraw {

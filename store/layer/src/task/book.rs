@@ -240,10 +240,7 @@ fn capacity_apply(
     returning: bool,
     now_ms: i64,
 ) -> StoreResult<()> {
-    let node = match effect {
-        CapacityEffect::Keep => return Ok(()),
-        CapacityEffect::Take(share) | CapacityEffect::Release { share, .. } => share.node,
-    };
+    let Some(node) = effect.share().map(|share| share.node) else { return Ok(()) };
     let entry = nodes.get_mut(&node).ok_or_else(|| StoreError::not_found(format!("node {node}")))?;
     let after = node_alloc_apply(&entry.alloc, &entry.row.capacity, effect, returning, now_ms)
         .map_err(|source| StoreError::NodeBooks { node, source })?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::promise::{node_alloc_forgo, node_alloc_fulfil, node_alloc_promise};
 use super::{NodeAlloc, NodeRow};
 use crate::resource::{ResourceError, Resources, Shortfall, resources_add, resources_sub, shortfall};
 use crate::task::{CapacityEffect, CapacityShare};
@@ -55,13 +56,14 @@ fn shortfalls_text(shortfalls: &[Shortfall]) -> String {
     shortfalls.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// What is still free: capacity less what is used; nothing in a dimension that is overcommitted (an agent registered
-/// with less than before).
+/// What is still free: capacity less what is used and what is promised; nothing in a dimension that is overcommitted
+/// (an agent registered with less than before).
 pub fn node_free(capacity: &Resources, alloc: &NodeAlloc) -> Resources {
     let mut free = Resources::default();
     for (dimension, amount) in capacity.amounts() {
         let used = alloc.used.amount(&dimension);
-        free.amount_set(&dimension, amount.saturating_sub(used));
+        let promised = alloc.promised.amount(&dimension);
+        free.amount_set(&dimension, amount.saturating_sub(used).saturating_sub(promised));
     }
     free
 }
@@ -79,13 +81,17 @@ pub fn node_alloc_add(
         return Err(NodeAllocError::DoesNotFit { shortfalls });
     }
     let mut next = node_alloc_cooled(alloc, now_ms);
-    for &port in ports {
-        if let Some(&until_ms) = next.ports_cooling.get(&port) {
-            return Err(NodeAllocError::PortCooling { port, until_ms });
-        }
-    }
+    cooled_check(&next, ports)?;
     share_add(&mut next, resources, ports)?;
     Ok(node_alloc_touch(&next))
+}
+
+pub(super) fn cooled_check(alloc: &NodeAlloc, ports: &[u16]) -> Result<(), NodeAllocError> {
+    let cooling = ports.iter().find_map(|port| alloc.ports_cooling.get_key_value(port));
+    match cooling {
+        Some((&port, &until_ms)) => Err(NodeAllocError::PortCooling { port, until_ms }),
+        None => Ok(()),
+    }
 }
 
 /// The commitment with a share that comes back after its node was declared lost. It is there already, so it is
@@ -105,12 +111,18 @@ pub fn node_alloc_retake(
 }
 
 fn share_add(next: &mut NodeAlloc, resources: &Resources, ports: &[u16]) -> Result<(), NodeAllocError> {
+    task_add(next, ports)?;
+    next.used = resources_add(&next.used, resources).map_err(|source| NodeAllocError::Overflow { source })?;
+    Ok(())
+}
+
+/// One task more, with its ports.
+pub(super) fn task_add(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), NodeAllocError> {
     for &port in ports {
         if !next.ports.insert(port) {
             return Err(NodeAllocError::PortInUse { port });
         }
     }
-    next.used = resources_add(&next.used, resources).map_err(|source| NodeAllocError::Overflow { source })?;
     next.tasks = next.tasks.saturating_add(1);
     Ok(())
 }
@@ -123,17 +135,21 @@ pub fn node_alloc_release(
     ports_cool_until_ms: Option<i64>,
 ) -> Result<NodeAlloc, NodeAllocError> {
     let mut next = alloc.clone();
-    next.tasks = alloc.tasks.checked_sub(1).ok_or(NodeAllocError::NotKnown { port: None })?;
+    task_remove(&mut next, ports)?;
     next.used = resources_sub(&alloc.used, resources).map_err(|source| NodeAllocError::NotHeld { source })?;
-    for &port in ports {
-        if !next.ports.remove(&port) {
-            return Err(NodeAllocError::NotKnown { port: Some(port) });
-        }
-        if let Some(until_ms) = ports_cool_until_ms {
-            next.ports_cooling.insert(port, until_ms);
-        }
+    if let Some(until_ms) = ports_cool_until_ms {
+        next.ports_cooling.extend(ports.iter().map(|&port| (port, until_ms)));
     }
     Ok(node_alloc_touch(&next))
+}
+
+/// One task less, with its ports.
+pub(super) fn task_remove(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), NodeAllocError> {
+    next.tasks = next.tasks.checked_sub(1).ok_or(NodeAllocError::NotKnown { port: None })?;
+    match ports.iter().find(|port| !next.ports.remove(port)) {
+        Some(&port) => Err(NodeAllocError::NotKnown { port: Some(port) }),
+        None => Ok(()),
+    }
 }
 
 /// Carries out the capacity effect of a task's transition; `None` where it has none. A share is counted without
@@ -156,6 +172,11 @@ pub fn node_alloc_apply(
         CapacityEffect::Release { share, ports_cool_until_ms } => {
             node_alloc_release(alloc, &share.resources, &share.ports, *ports_cool_until_ms).map(Some)
         }
+        CapacityEffect::Promise(CapacityShare { resources, ports, .. }) => {
+            node_alloc_promise(alloc, capacity, resources, ports, now_ms).map(Some)
+        }
+        CapacityEffect::Fulfil(share) => node_alloc_fulfil(alloc, capacity, &share.resources).map(Some),
+        CapacityEffect::Forgo(share) => node_alloc_forgo(alloc, &share.resources, &share.ports).map(Some),
     }
 }
 
@@ -174,7 +195,7 @@ pub fn node_alloc_cooled(alloc: &NodeAlloc, now_ms: i64) -> NodeAlloc {
 /// A commitment that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeAllocBroken {
-    /// More is used than the node has.
+    /// More is used, or promised, than the node has.
     #[error("over capacity: {}", shortfalls_text(.shortfalls))]
     OverCapacity {
         /// Per dimension: what is used (needed) and what the node has (free).
@@ -193,15 +214,17 @@ pub enum NodeAllocBroken {
 
 /// Checks what is true of every commitment: never over capacity, no port twice, nothing used by nobody.
 pub fn node_alloc_check(row: &NodeRow, alloc: &NodeAlloc) -> Result<(), NodeAllocBroken> {
-    let shortfalls = shortfall(&alloc.used, &row.capacity);
-    if !shortfalls.is_empty() {
+    let used = shortfall(&alloc.used, &row.capacity);
+    let promised = shortfall(&alloc.promised, &row.capacity);
+    if let Some(shortfalls) = [used, promised].into_iter().find(|shortfalls| !shortfalls.is_empty()) {
         return Err(NodeAllocBroken::OverCapacity { shortfalls });
     }
     let cooling: BTreeSet<u16> = alloc.ports_cooling.keys().copied().collect();
     if let Some(&port) = alloc.ports.intersection(&cooling).next() {
         return Err(NodeAllocBroken::PortTwice { port });
     }
-    if alloc.tasks == 0 && !(alloc.used.is_zero() && alloc.ports.is_empty()) {
+    let nothing = alloc.used.is_zero() && alloc.promised.is_zero() && alloc.ports.is_empty();
+    if alloc.tasks == 0 && !nothing {
         return Err(NodeAllocBroken::UsedByNobody);
     }
     Ok(())

@@ -11,6 +11,7 @@ use crate::resource::Resources;
 mod alloc;
 mod machine;
 mod port;
+mod promise;
 
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
@@ -20,6 +21,7 @@ pub use machine::{
     NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
 };
 pub use port::{PortsShort, ports_pick};
+pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
 
 /// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -105,6 +107,12 @@ pub struct NodeAlloc {
     /// Ports that cool down, each with the wall time (milliseconds since 1970) from which it may be given again.
     #[n(4)]
     pub ports_cooling: BTreeMap<u16, i64>,
+    /// The sum over tasks that are held until their victims are gone: nobody else may take it, but it is not free yet
+    /// either. Not part of `used`; their ports and their number are part of `ports` and `tasks`.
+    #[n(5)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub promised: Resources,
 }
 
 /// A node's coarse lease: changes while its agent reports. Never in the journal.

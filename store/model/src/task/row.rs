@@ -116,6 +116,11 @@ pub struct TaskRow {
     #[cbor(default)]
     #[serde(default)]
     pub unit_epoch: u64,
+    /// While held: its share is promised from what victims give back, not taken yet.
+    #[n(22)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub promised: bool,
 }
 
 impl TaskRow {
@@ -144,10 +149,12 @@ impl TaskRow {
             crashes_there: 0,
             verdict: None,
             unit_epoch: 0,
+            promised: false,
         }
     }
 
-    /// The node whose capacity and ports this row takes; `None` while it takes none.
+    /// The node whose commitment this row is part of (its share is taken or promised, its ports are given); `None` while
+    /// it is part of none.
     pub fn charged_node(&self) -> Option<NodeId> {
         if self.state.is_charged() { self.node } else { None }
     }
@@ -172,7 +179,7 @@ impl TaskState {
         Self::Dead,
     ];
 
-    /// Whether a task in this state takes capacity and ports of its node.
+    /// Whether a task in this state is part of its node's commitment.
     pub fn is_charged(self) -> bool {
         match self {
             Self::Held

@@ -71,6 +71,7 @@ fn task_full() -> TaskRow {
         crashes_there: 2,
         verdict: Some(Verdict::Again),
         unit_epoch: 9,
+        promised: true,
     }
 }
 
@@ -154,6 +155,7 @@ fn node_alloc() -> NodeAlloc {
         tasks: 1,
         ports: [20_001].into(),
         ports_cooling: [(20_002, 1_700_000_000_000)].into(),
+        promised: resources(),
     }
 }
 
@@ -352,7 +354,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
     let full = minicbor::to_vec(task_full()).unwrap();
     let older = array_of(&elements(&full)[..19]);
     let row: TaskRow = minicbor::decode(&older).unwrap();
-    let expected = TaskRow { crashes_there: 0, verdict: None, unit_epoch: 0, ..task_full() };
+    let expected = TaskRow { crashes_there: 0, verdict: None, unit_epoch: 0, promised: false, ..task_full() };
     assert_eq!(row, expected);
 }
 

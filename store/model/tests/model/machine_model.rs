@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::id::{Incarnation, JobId, NodeId, TaskId, UnitId};
 use borough_model::job::{JobKind, PortSpec};
-use borough_model::node::{NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, ports_pick};
-use borough_model::resource::{Resources, resources_add};
+use borough_model::node::{
+    NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, node_alloc_sum, ports_pick,
+};
+use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
     CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Health, Life, OwnerEffect, Placement,
@@ -32,7 +34,7 @@ struct Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
-    let act = (0..TASKS, 0u8..18, any::<u8>(), skew, 0u16..9000)
+    let act = (0..TASKS, 0u8..19, any::<u8>(), skew, 0u16..9000)
         .prop_map(|(task, kind, arg, skew, wait_ms)| Act { task, kind, arg, skew, wait_ms });
     prop::collection::vec(act, 1..120)
 }
@@ -66,6 +68,9 @@ struct World {
     withdrawn: BTreeSet<(usize, Incarnation)>,
     /// Whose share is taken, so that each is given back once.
     taken: BTreeSet<(usize, Incarnation)>,
+    /// To whom a share is promised.
+    promised: BTreeSet<(usize, Incarnation)>,
+    fulfilled: usize,
     /// The job's unplaced remainder, in tasks.
     remainder: usize,
     ended: usize,
@@ -82,6 +87,8 @@ impl World {
             published: BTreeMap::new(),
             withdrawn: BTreeSet::new(),
             taken: BTreeSet::new(),
+            promised: BTreeSet::new(),
+            fulfilled: 0,
             remainder: TASKS,
             ended: 0,
             revived: 0,
@@ -141,6 +148,7 @@ impl World {
                 TaskEvent::NodeReturned { life, process, health }
             }
             16 => TaskEvent::RescheduleLost,
+            17 => TaskEvent::HoldPromised(self.placement(act, Incarnation(incarnation.0 + 1))?),
             _ => TaskEvent::JobGrown,
         })
     }
@@ -161,24 +169,31 @@ impl World {
 
     /// Carries out the effect on capacity; `false` where the node refuses the share and nothing commits.
     fn capacity(&mut self, task: usize, transition: &Transition, returning: bool) -> bool {
-        let (share, take) = match &transition.effects.capacity {
-            CapacityEffect::Keep => return true,
-            CapacityEffect::Take(share) => (share, true),
-            CapacityEffect::Release { share, .. } => (share, false),
-        };
+        let effect = &transition.effects.capacity;
+        let Some(share) = effect.share() else { return true };
         let capacity = node_row(share.node.0).capacity;
         let alloc = &self.allocs[&share.node];
-        let effect = &transition.effects.capacity;
         match node_alloc_apply(alloc, &capacity, effect, returning, self.now_ms) {
             Ok(next) => self.allocs.insert(share.node, next.expect("an effect changes the commitment")),
-            Err(_) if take => return false,
-            Err(error) => panic!("a release is refused: {error}"),
+            Err(error) if effect.is_leaving() => panic!("giving back is refused: {error}"),
+            Err(_) => return false,
         };
-        let incarnation = transition.row.incarnation;
-        if take {
-            assert!(self.taken.insert((task, incarnation)), "taken twice by one life");
-        } else {
-            assert!(self.taken.remove(&(task, incarnation)), "given back twice by one life");
+        let life = (task, transition.row.incarnation);
+        match effect {
+            CapacityEffect::Keep => {}
+            CapacityEffect::Take(_) => assert!(self.taken.insert(life), "taken twice by one life"),
+            CapacityEffect::Promise(_) => assert!(self.promised.insert(life), "promised twice to one life"),
+            CapacityEffect::Fulfil(_) => {
+                assert!(
+                    self.promised.remove(&life) && self.taken.insert(life),
+                    "fulfilled, but not promised"
+                );
+                self.fulfilled += 1;
+            }
+            CapacityEffect::Release { .. } => {
+                assert!(self.taken.remove(&life), "given back twice by one life")
+            }
+            CapacityEffect::Forgo(_) => assert!(self.promised.remove(&life), "forgone, but not promised"),
         }
         true
     }
@@ -224,12 +239,10 @@ impl World {
         }
         for (&node, alloc) in &self.allocs {
             node_alloc_check(&node_row(node.0), alloc).unwrap_or_else(|broken| panic!("{node}: {broken}"));
-            let on_node = || self.rows.iter().filter(|row| row.charged_node() == Some(node));
-            let used = on_node()
-                .fold(Resources::default(), |sum, row| resources_add(&sum, &row.charge.resources).unwrap());
-            let ports: BTreeSet<u16> = on_node().flat_map(TaskRow::port_numbers).collect();
-            assert_eq!((&used, &ports), (&alloc.used, &alloc.ports), "{node}");
-            assert_eq!(on_node().count(), usize::try_from(alloc.tasks).unwrap(), "{node}");
+            let on_node = self.rows.iter().filter(|row| row.charged_node() == Some(node));
+            let sum = node_alloc_sum(on_node).unwrap();
+            let known = NodeAlloc { epoch: 0, ports_cooling: BTreeMap::new(), ..alloc.clone() };
+            assert_eq!(sum, known, "{node}");
         }
         for (&task, &incarnation) in &self.published {
             let row = &self.rows[task];
@@ -293,8 +306,9 @@ fn assert_stop_ends(mut world: World) {
         assert_eq!(world.rows[task].state, TaskState::Dead);
     }
     world.check();
-    assert!(world.taken.is_empty() && world.published.is_empty());
-    assert!(world.allocs.values().all(|alloc| alloc.used.is_zero() && alloc.tasks == 0));
+    assert!(world.taken.is_empty() && world.promised.is_empty() && world.published.is_empty());
+    let empty = |alloc: &NodeAlloc| alloc.used.is_zero() && alloc.promised.is_zero() && alloc.tasks == 0;
+    assert!(world.allocs.values().all(empty));
 }
 
 proptest! {
@@ -315,7 +329,7 @@ proptest! {
 fn the_random_walk_reaches_every_state_and_every_effect() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut states = BTreeSet::new();
-    let (mut published, mut withdrawn, mut revived) = (0, 0, 0);
+    let (mut published, mut withdrawn, mut revived, mut fulfilled) = (0, 0, 0, 0);
     for _ in 0..200 {
         let acts = acts().new_tree(&mut runner).unwrap().current();
         let mut world = World::new();
@@ -326,7 +340,8 @@ fn the_random_walk_reaches_every_state_and_every_effect() {
         }
         withdrawn += world.withdrawn.len();
         revived += world.revived;
+        fulfilled += world.fulfilled;
     }
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
-    assert!(published > 0 && withdrawn > 0 && revived > 0, "{published} {withdrawn} {revived}");
+    assert!(published > 0 && withdrawn > 0 && revived > 0 && fulfilled > 0);
 }

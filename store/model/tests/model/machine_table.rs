@@ -25,6 +25,7 @@ fn rows() -> Vec<(&'static str, TaskRow)> {
         ("pending, never placed", row_after(&[])),
         ("pending, in back-off", row_from(running(Health::Healthy), &[exited(1, 1, true, JobKind::Service)])),
         ("held", row_after(&[TaskEvent::Hold(placement(1))])),
+        ("held, its share promised", row_after(&[TaskEvent::HoldPromised(placement(1))])),
         ("assigned", placed()),
         ("starting", row_from(placed(), &[TaskEvent::AgentAccepted { life: life(1) }])),
         ("running, health unknown", running(Health::Unknown)),
@@ -60,6 +61,7 @@ fn life_events(at: u64) -> Vec<(String, TaskEvent)> {
     let oom_released = TaskEvent::ProcessExited { life: one, exit: oom, released: true, rules: service };
     let named = [
         ("hold", TaskEvent::Hold(placement(at))),
+        ("hold_promised", TaskEvent::HoldPromised(placement(at))),
         ("place", TaskEvent::Place(placement(at))),
         ("hold_confirmed", TaskEvent::HoldConfirmed { life: one }),
         ("hold_expired", TaskEvent::HoldExpired { life: one }),
@@ -94,6 +96,7 @@ fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
     let mut events = life_events(row.incarnation.0);
     let next = row.incarnation.0 + 1;
     events.push(("hold, next life".to_owned(), TaskEvent::Hold(placement(next))));
+    events.push(("hold_promised, next life".to_owned(), TaskEvent::HoldPromised(placement(next))));
     events.push(("place, next life".to_owned(), TaskEvent::Place(placement(next))));
     events.push(("place, life after the next".to_owned(), TaskEvent::Place(placement(next + 1))));
     events.extend(
@@ -110,6 +113,9 @@ fn effects_text(effects: &Effects) -> String {
     match &effects.capacity {
         CapacityEffect::Keep => {}
         CapacityEffect::Take(_) => parts.push("take".to_owned()),
+        CapacityEffect::Promise(_) => parts.push("promise".to_owned()),
+        CapacityEffect::Fulfil(_) => parts.push("fulfil".to_owned()),
+        CapacityEffect::Forgo(_) => parts.push("forgo".to_owned()),
         CapacityEffect::Release { ports_cool_until_ms: None, .. } => parts.push("release".to_owned()),
         CapacityEffect::Release { ports_cool_until_ms: Some(until_ms), .. } => {
             parts.push(format!("release (ports cool {} ms)", until_ms - NOW));
@@ -185,6 +191,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::NodeReturned { .. } => 12,
         TaskEvent::RescheduleLost => 13,
         TaskEvent::JobGrown => 14,
+        TaskEvent::HoldPromised(_) => 15,
     }
 }
 
@@ -194,7 +201,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..15).collect(), "{label}");
+        assert_eq!(seen, (0..16).collect(), "{label}");
     }
 }
 
@@ -214,8 +221,11 @@ fn every_row_of_the_table_and_all_that_follow_keep_the_invariants() {
 fn an_older_life_is_always_stale_and_a_later_one_always_unknown() {
     for (label, row) in rows() {
         let own = row.incarnation.0;
-        let spoken =
-            |at: u64| life_events(at).into_iter().filter(|(name, _)| !["hold", "place"].contains(&&**name));
+        let spoken = |at: u64| {
+            life_events(at)
+                .into_iter()
+                .filter(|(name, _)| !["hold", "hold_promised", "place"].contains(&&**name))
+        };
         for (event_label, event) in spoken(own + 1) {
             let result = task_transition(&row, &event, NOW);
             let unknown = matches!(result, Err(TransitionRefused::UnknownLife { .. }));

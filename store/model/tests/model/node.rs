@@ -7,14 +7,15 @@ use borough_model::job::PortSpec;
 use borough_model::journal::{Delta, DeltaKey, delta_supersedes};
 use borough_model::node::{
     NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
-    PortsShort, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_release, node_alloc_retake,
+    PortsShort, holds_ready, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo,
+    node_alloc_fulfil, node_alloc_promise, node_alloc_release, node_alloc_retake, node_alloc_sum,
     node_attribute, node_free, node_new, node_open, node_transition, ports_pick,
 };
 use borough_model::resource::Resources;
-use borough_model::task::{Health, TaskRow};
+use borough_model::task::{Health, Placement, TaskEvent, TaskRow};
 use proptest::prelude::*;
 
-use crate::sample::{NOW, name, running};
+use crate::sample::{NOW, name, placement, row_from, running};
 
 fn facts() -> NodeFacts {
     NodeFacts {
@@ -87,6 +88,51 @@ fn giving_back_what_was_never_taken_is_refused() {
     assert_eq!(release(700, 20_002), Err(NodeAllocError::NotKnown { port: Some(20_002) }));
     let none = node_alloc_release(&NodeAlloc::default(), &cpu(0), &[], None);
     assert_eq!(none, Err(NodeAllocError::NotKnown { port: None }));
+}
+
+/// A task of 700 runs; one of 600 is to take its place, and one of 300 would fit beside it.
+#[test]
+fn a_promised_share_is_neither_used_nor_free_until_the_victim_is_gone() {
+    let capacity = facts().capacity;
+    let victim = add(&NodeAlloc::default(), 700, &[20_001]).unwrap();
+    let promised = node_alloc_promise(&victim, &capacity, &cpu(600), &[20_002], NOW).unwrap();
+    assert_eq!(node_alloc_check(&ready(), &promised), Ok(()));
+    assert_eq!((promised.used.cpu_millis, promised.promised.cpu_millis, promised.tasks), (700, 600, 2));
+    assert_eq!(node_free(&capacity, &promised).cpu_millis, 0);
+    assert!(matches!(add(&promised, 300, &[]), Err(NodeAllocError::DoesNotFit { .. })));
+    let early = node_alloc_fulfil(&promised, &capacity, &cpu(600));
+    assert!(matches!(early, Err(NodeAllocError::DoesNotFit { .. })));
+
+    let gone = node_alloc_release(&promised, &cpu(700), &[20_001], None).unwrap();
+    assert_eq!(node_free(&capacity, &gone).cpu_millis, 400, "what was promised is not free");
+    let taken = node_alloc_fulfil(&gone, &capacity, &cpu(600)).unwrap();
+    assert_eq!((taken.used.cpu_millis, taken.promised.cpu_millis, taken.tasks), (600, 0, 1));
+    assert!(matches!(node_alloc_fulfil(&taken, &capacity, &cpu(600)), Err(NodeAllocError::NotHeld { .. })));
+
+    let forgone = node_alloc_forgo(&promised, &cpu(600), &[20_002]).unwrap();
+    assert_eq!((forgone.used.cpu_millis, node_free(&capacity, &forgone).cpu_millis), (700, 300));
+    assert!(add(&forgone, 1, &[20_002]).is_ok(), "its port was never used");
+    let too_much = node_alloc_promise(&promised, &capacity, &cpu(401), &[], NOW);
+    assert!(matches!(too_much, Err(NodeAllocError::DoesNotFit { .. })));
+}
+
+#[test]
+fn promises_are_kept_in_order_as_far_as_there_is_room() {
+    let held = |index, cpu_millis| {
+        let placement = Placement { resources: cpu(cpu_millis), ports: vec![], ..placement(1) };
+        let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
+        row_from(row, &[TaskEvent::HoldPromised(placement)])
+    };
+    let rows = [held(0, 200), held(1, 600), held(2, 100)];
+    let used = |cpu_millis| NodeAlloc { used: cpu(cpu_millis), ..node_alloc_sum(&rows).unwrap() };
+    let ready = |cpu_millis| {
+        let ready = holds_ready(&facts().capacity, &used(cpu_millis), &rows);
+        ready.into_iter().map(|task| task.index).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        [ready(900), ready(700), ready(200), ready(100)],
+        [vec![], vec![0], vec![0, 1], vec![0, 1, 2]]
+    );
 }
 
 #[test]

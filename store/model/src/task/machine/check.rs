@@ -30,7 +30,7 @@ fn first_broken(rules: &[Rule]) -> Option<&'static str> {
     rules.iter().find(|(holds, _)| !holds).map(|&(_, what)| what)
 }
 
-fn common_rules(row: &TaskRow) -> [Rule; 9] {
+fn common_rules(row: &TaskRow) -> [Rule; 10] {
     let numbers: BTreeSet<u16> = row.ports.iter().map(|port| port.number).collect();
     let charged = row.state.is_charged();
     let exit_known = row.exit.as_ref().is_none_or(|exit| exit.incarnation <= row.incarnation);
@@ -47,6 +47,7 @@ fn common_rules(row: &TaskRow) -> [Rule; 9] {
         (row.health != Health::Healthy || row.state == TaskState::Running, "is healthy but does not run"),
         (row.health != Health::Unhealthy, "is unhealthy and not being stopped"),
         (row.pid.is_none() || row.started_ms.is_some(), "has a process without a start"),
+        (!row.promised || row.state == TaskState::Held, "is promised a share, but does not wait for it"),
         (row.crashes_there == 0 || row.crashed_on.is_some(), "crashed, but nowhere"),
     ]
 }

@@ -54,6 +54,9 @@ impl From<&JobSpec> for TaskRules {
 pub enum TaskEvent {
     /// Capacity is taken, but nothing may start: victims still run there, or the unit is not complete.
     Hold(Placement),
+    /// As [`TaskEvent::Hold`], but its share is not free yet: victims that stop there will give it back. It is promised to
+    /// the task and taken when the hold is confirmed.
+    HoldPromised(Placement),
     /// Capacity is taken and the agent may start it.
     Place(Placement),
     /// The victims are gone, or the unit was committed: the hold is a placement.
@@ -144,6 +147,7 @@ impl TaskEvent {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hold(_) => "hold",
+            Self::HoldPromised(_) => "hold_promised",
             Self::Place(_) => "place",
             Self::HoldConfirmed { .. } => "hold_confirmed",
             Self::HoldExpired { .. } => "hold_expired",
@@ -174,6 +178,7 @@ impl TaskEvent {
             | Self::ReleaseConfirmed { life }
             | Self::NodeReturned { life, .. } => Some(*life),
             Self::Hold(_)
+            | Self::HoldPromised(_)
             | Self::Place(_)
             | Self::StopRequested { .. }
             | Self::NodeDeclaredLost { .. }
@@ -209,6 +214,34 @@ pub enum CapacityEffect {
         /// Wall time (milliseconds since 1970) until which its ports cool down; absent: nothing ever used them.
         ports_cool_until_ms: Option<i64>,
     },
+    /// The share is promised to the life; its ports are given.
+    Promise(CapacityShare),
+    /// What was promised is taken. Refused by the node while victims are still there: the hold is not confirmed then.
+    Fulfil(CapacityShare),
+    /// What was promised is no longer wanted; its ports were never used.
+    Forgo(CapacityShare),
+}
+
+impl CapacityEffect {
+    /// What it is about; `None` where there is nothing.
+    pub fn share(&self) -> Option<&CapacityShare> {
+        match self {
+            Self::Keep => None,
+            Self::Take(share)
+            | Self::Release { share, .. }
+            | Self::Promise(share)
+            | Self::Fulfil(share)
+            | Self::Forgo(share) => Some(share),
+        }
+    }
+
+    /// Whether the life is no longer part of the node's commitment afterwards.
+    pub fn is_leaving(&self) -> bool {
+        match self {
+            Self::Release { .. } | Self::Forgo(_) => true,
+            Self::Keep | Self::Take(_) | Self::Promise(_) | Self::Fulfil(_) => false,
+        }
+    }
 }
 
 /// What happens to the task's endpoint key.

@@ -9,7 +9,9 @@
 //!
 //! - Capacity, ports and charge stay with a life until its release is confirmed or its node is declared lost; they
 //!   are given back exactly once.
-//! - Nothing starts while held.
+//! - Nothing starts while held. A hold takes its share of the node at once, or has it promised from what victims give
+//!   back: then the node is never over capacity, nobody else gets the share, and the hold is confirmed only when it
+//!   is free. Victims stay charged until they are gone, whatever becomes of the hold.
 //! - A life whose endpoint was withdrawn is never published again. A lost life is therefore not withdrawn but demoted
 //!   (health unknown); it is withdrawn when the task is placed elsewhere. A node must not become ready again while
 //!   lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
@@ -64,7 +66,8 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         life_check(row, life)?;
     }
     match event {
-        TaskEvent::Hold(placement) => operate::hold(row, placement, now_ms),
+        TaskEvent::Hold(placement) => operate::hold(row, placement, false, now_ms),
+        TaskEvent::HoldPromised(placement) => operate::hold(row, placement, true, now_ms),
         TaskEvent::Place(placement) => operate::place(row, placement, now_ms),
         TaskEvent::HoldConfirmed { .. } => operate::hold_confirmed(row, now_ms),
         TaskEvent::HoldExpired { .. } => operate::hold_expired(row, now_ms),

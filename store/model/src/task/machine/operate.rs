@@ -7,30 +7,38 @@ use crate::task::{EndReason, Health, StopReason, TaskRow, TaskState, Verdict};
 
 const NOT_WANTED: &str = "only a pending task is placed";
 
-pub(super) fn hold(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decided {
+/// `promised`: its share is what victims will give back.
+pub(super) fn hold(row: &TaskRow, placement: &Placement, promised: bool, now_ms: i64) -> Decided {
+    let event = if promised { "hold_promised" } else { "hold" };
     match row.state {
-        TaskState::Pending => life_begin(row, placement, TaskState::Held, now_ms),
-        TaskState::Held if placement_repeated(row, placement) => unchanged(row),
-        TaskState::Held
+        TaskState::Pending if placement_is_next(row, placement) => {
+            Step::new(row, now_ms).promised_set(promised).life_begin(placement, TaskState::Held).done()
+        }
+        TaskState::Held if placement_repeated(row, placement) && row.promised == promised => unchanged(row),
+        TaskState::Pending
+        | TaskState::Held
         | TaskState::Assigned
         | TaskState::Starting
         | TaskState::Running
         | TaskState::Stopping
         | TaskState::Releasing
         | TaskState::Lost
-        | TaskState::Dead => placement_refused(row, placement, "hold"),
+        | TaskState::Dead => placement_refused(row, placement, event),
     }
 }
 
 pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Pending => life_begin(row, placement, TaskState::Assigned, now_ms),
+        TaskState::Pending if placement_is_next(row, placement) => {
+            Step::new(row, now_ms).life_begin(placement, TaskState::Assigned).done()
+        }
         TaskState::Assigned | TaskState::Starting | TaskState::Running
             if placement_repeated(row, placement) =>
         {
             unchanged(row)
         }
-        TaskState::Held
+        TaskState::Pending
+        | TaskState::Held
         | TaskState::Assigned
         | TaskState::Starting
         | TaskState::Running
@@ -42,12 +50,8 @@ pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decide
 }
 
 /// The next life, and no other: a placement decided before the last life is refused as stale.
-fn life_begin(row: &TaskRow, placement: &Placement, state: TaskState, now_ms: i64) -> Decided {
-    let event = if state == TaskState::Held { "hold" } else { "place" };
-    if placement.incarnation != row.incarnation.next() {
-        return placement_refused(row, placement, event);
-    }
-    Step::new(row, now_ms).life_begin(placement, state).done()
+fn placement_is_next(row: &TaskRow, placement: &Placement) -> bool {
+    placement.incarnation == row.incarnation.next()
 }
 
 fn placement_repeated(row: &TaskRow, placement: &Placement) -> bool {
@@ -77,7 +81,7 @@ fn placement_refused(row: &TaskRow, placement: &Placement, event: &'static str) 
 
 pub(super) fn hold_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Held => Step::new(row, now_ms).state(TaskState::Assigned).done(),
+        TaskState::Held => Step::new(row, now_ms).fulfil().state(TaskState::Assigned).done(),
         TaskState::Assigned
         | TaskState::Starting
         | TaskState::Running

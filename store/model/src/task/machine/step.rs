@@ -70,10 +70,26 @@ impl<'a> Step<'a> {
         self.take()
     }
 
-    /// The life takes its share of its node.
+    /// Whether the life that begins takes its share, or has it promised.
+    pub(super) fn promised_set(mut self, promised: bool) -> Self {
+        self.row.promised = promised;
+        self
+    }
+
+    /// The life takes its share of its node, or has it promised.
     pub(super) fn take(mut self) -> Self {
-        if let Some(share) = share_of(&self.row) {
-            self.effects.capacity = CapacityEffect::Take(share);
+        let promised = self.row.promised;
+        let effect = if promised { CapacityEffect::Promise } else { CapacityEffect::Take };
+        self.effects.capacity = share_of(&self.row).map_or(CapacityEffect::Keep, effect);
+        self
+    }
+
+    /// What was promised is taken.
+    pub(super) fn fulfil(mut self) -> Self {
+        if self.before.promised {
+            self.row.promised = false;
+            self.effects.capacity =
+                share_of(self.before).map_or(CapacityEffect::Keep, CapacityEffect::Fulfil);
         }
         self
     }
@@ -85,9 +101,13 @@ impl<'a> Step<'a> {
         }
         let used = self.before.state != TaskState::Held;
         let ports_cool_until_ms = used.then(|| self.now_ms.saturating_add(PORT_COOL_DOWN_MS));
-        if let Some(share) = share_of(self.before) {
-            self.effects.capacity = CapacityEffect::Release { share, ports_cool_until_ms };
-        }
+        let promised = self.before.promised;
+        self.row.promised = false;
+        self.effects.capacity = match share_of(self.before) {
+            None => CapacityEffect::Keep,
+            Some(share) if promised => CapacityEffect::Forgo(share),
+            Some(share) => CapacityEffect::Release { share, ports_cool_until_ms },
+        };
         self
     }
 

@@ -1,0 +1,98 @@
+//! Shares that are promised: a task of higher priority is held on a node until its victims there are gone.
+//!
+//! What is promised is neither used (the node stays within its capacity, since the victims are still charged) nor free
+//! (nobody else gets what the victims give back). It is taken when it is really free, or forgone; either way the
+//! victims' own shares are given back only by their own ends.
+
+use super::alloc::{cooled_check, node_alloc_cooled, task_add, task_remove};
+use super::{NodeAlloc, NodeAllocError, node_alloc_touch};
+use crate::id::TaskId;
+use crate::resource::{ResourceError, Resources, resources_add, resources_sub, shortfall};
+use crate::task::{TaskRow, TaskState};
+
+/// The commitment with a share promised. All promises together fit the node; whether the victims give back enough is
+/// for the scheduler to see to, under this commitment's epoch: a promise too much waits and expires.
+pub fn node_alloc_promise(
+    alloc: &NodeAlloc,
+    capacity: &Resources,
+    resources: &Resources,
+    ports: &[u16],
+    now_ms: i64,
+) -> Result<NodeAlloc, NodeAllocError> {
+    let mut next = node_alloc_cooled(alloc, now_ms);
+    cooled_check(&next, ports)?;
+    task_add(&mut next, ports)?;
+    next.promised =
+        resources_add(&alloc.promised, resources).map_err(|source| NodeAllocError::Overflow { source })?;
+    let shortfalls = shortfall(&next.promised, capacity);
+    if shortfalls.is_empty() {
+        Ok(node_alloc_touch(&next))
+    } else {
+        Err(NodeAllocError::DoesNotFit { shortfalls })
+    }
+}
+
+/// The commitment with a promised share taken. [`NodeAllocError::DoesNotFit`] while victims are still there: the hold
+/// is not confirmed then.
+pub fn node_alloc_fulfil(
+    alloc: &NodeAlloc,
+    capacity: &Resources,
+    resources: &Resources,
+) -> Result<NodeAlloc, NodeAllocError> {
+    let promised =
+        resources_sub(&alloc.promised, resources).map_err(|source| NodeAllocError::NotHeld { source })?;
+    let used = resources_add(&alloc.used, resources).map_err(|source| NodeAllocError::Overflow { source })?;
+    let shortfalls = shortfall(&used, capacity);
+    if !shortfalls.is_empty() {
+        return Err(NodeAllocError::DoesNotFit { shortfalls });
+    }
+    Ok(node_alloc_touch(&NodeAlloc { used, promised, ..alloc.clone() }))
+}
+
+/// The commitment with a promised share given up. Its ports were never used and need no cool-down.
+pub fn node_alloc_forgo(
+    alloc: &NodeAlloc,
+    resources: &Resources,
+    ports: &[u16],
+) -> Result<NodeAlloc, NodeAllocError> {
+    let mut next = alloc.clone();
+    task_remove(&mut next, ports)?;
+    next.promised =
+        resources_sub(&alloc.promised, resources).map_err(|source| NodeAllocError::NotHeld { source })?;
+    Ok(node_alloc_touch(&next))
+}
+
+/// Which of `held`, tasks held on one node, can have what they were promised by now, in their order: apply
+/// [`crate::task::TaskEvent::HoldConfirmed`] to them. One that does not fit yet holds up those after it, so that a small
+/// task does not starve a large one.
+pub fn holds_ready<'a>(
+    capacity: &Resources,
+    alloc: &NodeAlloc,
+    held: impl IntoIterator<Item = &'a TaskRow>,
+) -> Vec<TaskId> {
+    let mut ready = Vec::new();
+    let mut alloc = alloc.clone();
+    for row in held.into_iter().filter(|row| row.state == TaskState::Held && row.promised) {
+        let Ok(next) = node_alloc_fulfil(&alloc, capacity, &row.charge.resources) else { break };
+        alloc = next;
+        ready.push(row.id);
+    }
+    ready
+}
+
+/// What `rows`, those whose [`TaskRow::charged_node`] is one node, come to: the commitment of that node as it must be,
+/// without its epoch and cooling ports.
+pub fn node_alloc_sum<'a>(rows: impl IntoIterator<Item = &'a TaskRow>) -> Result<NodeAlloc, ResourceError> {
+    let mut sum = NodeAlloc::default();
+    for row in rows {
+        let resources = &row.charge.resources;
+        if row.promised {
+            sum.promised = resources_add(&sum.promised, resources)?;
+        } else {
+            sum.used = resources_add(&sum.used, resources)?;
+        }
+        sum.ports.extend(row.port_numbers());
+        sum.tasks = sum.tasks.saturating_add(1);
+    }
+    Ok(sum)
+}
