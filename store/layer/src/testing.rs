@@ -1,11 +1,13 @@
 //! A store in memory for the crate's own tests, and short forms of what every test needs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, ManualClock, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
-use borough_model::{Name, RequestId};
+use borough_model::job::{JobKind, JobSpec, LogSpec, RestartMode, RestartSpec, TaskSpec};
+use borough_model::{Name, RequestId, Resources};
 
 use crate::cell::{CellMeta, cell_create};
 use crate::error::{StoreError, StoreResult};
@@ -36,6 +38,43 @@ pub(crate) fn seeds(count: u64) -> Vec<u64> {
 /// A name that is known to be one.
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
+}
+
+/// A small spec.
+pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
+    JobSpec {
+        user,
+        name,
+        kind: JobKind::Service,
+        priority: 200,
+        count: 1,
+        min_member: 1,
+        after: Vec::new(),
+        constraints: Vec::new(),
+        spread: Vec::new(),
+        task: TaskSpec {
+            command: vec!["true".to_owned()],
+            environment: BTreeMap::new(),
+            working_directory: None,
+            resources: Resources::default(),
+            ports: Vec::new(),
+            health: None,
+            grace_ms: 0,
+            log: LogSpec { file_bytes_max: 1, files_max: 1 },
+            weight: 1,
+        },
+        overrides: BTreeMap::new(),
+        restart: RestartSpec {
+            mode: RestartMode::Never,
+            attempts_max: None,
+            backoff_initial_ms: 1,
+            backoff_max_ms: 1,
+            reset_after_ms: 1,
+        },
+        drain_delay_ms: 0,
+        lost_after_ms: None,
+        labels: BTreeMap::new(),
+    }
 }
 
 /// A change by a test.

@@ -6,6 +6,8 @@
 
 mod row;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use row::{CellGate, CellMeta, CellState};
 pub use step::{

@@ -3,14 +3,16 @@
 //! Cells do not need it to work: it is read when a name is turned into a store, and cached.
 
 mod row;
+#[cfg(test)]
+mod tests;
 
-pub use row::FederationCell;
+pub use row::{FederationCell, StoreGeneration};
 
 use borough_kv::Transaction;
 use borough_model::Name;
 
 use crate::error::{StoreError, StoreResult};
-use crate::keys::{self, CellSpace, FederationCellKey, Prefix, RangeOptions};
+use crate::keys::{self, CellSpace, FederationCellKey, Prefix, RangeOptions, StoreGenerationKey};
 
 /// Enters `cell` into the directory, or changes where it is. What is entered already is not written.
 pub async fn federation_cell_set(
@@ -48,4 +50,19 @@ pub async fn federation_cell_list(tx: &Transaction) -> StoreResult<Vec<(Name, Fe
 /// Takes `cell` out of the directory. Its keys stay where they are.
 pub fn federation_cell_remove(tx: &Transaction, cell: &Name) -> StoreResult<()> {
     keys::clear(tx, &CellSpace::federation(), &FederationCellKey { cell: cell.clone() })
+}
+
+/// Notes that the store was opened anew by its one process, and so voids every lease given before: claims carry the
+/// generation. Never on a store that outlives its clients (FoundationDB), where this stays 0. Repeating it after an
+/// unknown result counts once more, which does no harm.
+pub async fn store_generation_begin(tx: &Transaction, at_ms: i64) -> StoreResult<StoreGeneration> {
+    let before = store_generation_read(tx).await?;
+    let row = StoreGeneration { generation: before.generation.saturating_add(1), opened_ms: at_ms };
+    keys::write(tx, &CellSpace::federation(), &StoreGenerationKey {}, &row)?;
+    Ok(row)
+}
+
+/// Which opening of the store this is.
+pub async fn store_generation_read(tx: &Transaction) -> StoreResult<StoreGeneration> {
+    Ok(keys::read(tx, &CellSpace::federation(), &StoreGenerationKey {}).await?.unwrap_or_default())
 }

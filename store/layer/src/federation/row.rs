@@ -16,3 +16,14 @@ pub struct FederationCell {
     #[n(2)]
     pub changed_ms: i64,
 }
+
+/// Which opening of the store this is. Leases of an earlier one are void: whoever held them has ended with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct StoreGeneration {
+    /// Counts openings; 0 on a store that outlives its clients.
+    #[n(0)]
+    pub generation: u64,
+    /// Wall time of this one, milliseconds since 1970.
+    #[n(1)]
+    pub opened_ms: i64,
+}

@@ -170,6 +170,21 @@ macro_rules! keys {
             }
         }
 
+        impl StoredRow {
+            /// The bytes of its key in `space`, and of its value.
+            pub fn encode(
+                &self,
+                space: &$crate::keys::CellSpace,
+            ) -> Result<(Vec<u8>, Vec<u8>), $crate::error::StoreError> {
+                use $crate::keys::{Key, KeyKind, value_encode};
+                match self {
+                    $(Self::$kind(key, value) => {
+                        Ok((key.encode(space), value_encode(KeyKind::$kind, value.as_ref())?))
+                    })*
+                }
+            }
+        }
+
         /// Calls `visit` for every key type there is.
         #[cfg(test)]
         pub(crate) fn each_key_type(visitor: &mut impl $crate::keys::tests::KeyVisitor) {

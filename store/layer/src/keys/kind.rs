@@ -94,6 +94,8 @@ kinds! {
 
     /// Where a cell is; in the federation's own space.
     FederationCell = 90, "federation_cell";
+    /// Which opening of the store this is; in the federation's own space.
+    StoreGeneration = 91, "store_generation";
 }
 
 impl KeyKind {

@@ -9,7 +9,7 @@ use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId, UnitId};
 use super::key::keys;
 use super::{Counter, StampValue};
 use crate::cell::{CellGate, CellMeta};
-use crate::federation::FederationCell;
+use crate::federation::{FederationCell, StoreGeneration};
 use crate::job::JobGate;
 use crate::journal::{JournalFloor, JournalPart};
 use crate::lease::{LeaseBeat, LeaseRow};
@@ -203,6 +203,8 @@ keys! {
         /// The cell.
         cell: Name,
     } = FederationCell => FederationCell;
+    /// `store_generation`, in the federation's space: counts openings of a store that is opened by one process.
+    StoreGenerationKey {} = StoreGeneration => StoreGeneration;
 }
 
 impl TaskKey {

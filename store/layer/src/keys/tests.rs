@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 
+mod values;
+
 use super::table::each_key_type;
 use super::{CellSpace, Key, KeyKind, Prefix};
 
@@ -197,6 +199,7 @@ fn bytes_are_golden() {
         RequestKey { id: RequestId(u128::MAX) };
         RequestExpiryKey { expires_ms: -1, id: RequestId(1) };
         FederationCellKey { cell: name("alpha") };
+        StoreGenerationKey {};
     }
     assert_eq!(lines.lines().count(), KeyKind::ALL.len(), "a golden key for every kind");
     expect_test::expect_file!["golden.txt"].assert_eq(&lines);

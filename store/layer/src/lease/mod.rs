@@ -3,7 +3,7 @@
 //! Two keys. `lease` names the holder and counts holders; protected transactions read it with a conflict, so that a
 //! takeover fails all of the old holder's work in flight. `lease_beat` changes with each renewal and is never read by
 //! them, or each renewal would fail the holder's own work. No deadline is stored: observers time an unchanged beat by
-//! their own monotonic clock ([`Silence`]), and the takeover reads the beat with a conflict, so that a renewal that
+//! their own monotonic clock ([`LeaseObserver`]), and the takeover reads the beat with a conflict, so that a renewal that
 //! commits first voids it. Correctness rests on the conflicts alone; clocks only decide when to try.
 
 mod decide;
@@ -15,7 +15,7 @@ mod tests;
 
 pub use decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
 pub use row::{LeaseBeat, LeaseRow};
-pub use silence::Silence;
+pub use silence::{LeaseObserver, Silence};
 pub use step::{
     HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_guard, lease_list, lease_read, lease_release,
     lease_renew,

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use super::LeaseState;
+
 /// The silence of one thing.
 #[derive(Clone, Debug)]
 pub struct Silence<T> {
@@ -49,10 +51,45 @@ impl<T: PartialEq> Silence<T> {
     }
 }
 
+/// Watches one lease for its expiry.
+#[derive(Clone, Debug)]
+pub struct LeaseObserver {
+    silence: Silence<LeaseState>,
+    gap_max: Duration,
+}
+
+impl LeaseObserver {
+    /// An observer that reads the lease about every third of `gap_max` (see [`Silence::observe`]).
+    pub fn new(gap_max: Duration) -> Self {
+        Self { silence: Silence::default(), gap_max }
+    }
+
+    /// Takes the state read at `now` (monotonic). Gives it back where it has been the same for as long as its holder
+    /// has said: what a claim then carries as [`expired`](super::LeaseClaim::expired).
+    pub fn observe(&mut self, now: Duration, state: LeaseState) -> Option<LeaseState> {
+        let silent = self.silence.observe(now, state.clone(), self.gap_max);
+        (silent >= Duration::from_millis(state.row.duration_ms)).then_some(state)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::{LeaseBeat, LeaseRow};
     use proptest::prelude::*;
+
+    #[test]
+    fn a_lease_expires_after_its_own_duration_of_observed_silence() {
+        let row = LeaseRow { epoch: 1, holder: "a".to_owned(), generation: 0, duration_ms: 5_000 };
+        let state = |beat| LeaseState { row: row.clone(), beat: LeaseBeat { epoch: 1, beat } };
+        let mut observer = LeaseObserver::new(GAP);
+        let mut expired = |at, beat| observer.observe(Duration::from_secs(at), state(beat)).is_some();
+        assert!(!expired(0, 1) && !expired(2, 1) && !expired(4, 1));
+        assert!(expired(6, 1));
+        assert!(!expired(7, 2), "it beats");
+        assert!(!expired(100, 2), "the observer was away");
+        assert!(!expired(103, 2) && expired(106, 2));
+    }
 
     const GAP: Duration = Duration::from_secs(3);
 

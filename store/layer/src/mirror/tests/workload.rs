@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_kv::env::{Rng, SeededRng};
-use borough_model::job::{JobKind, JobSpec, JobState, LogSpec, RestartMode, RestartSpec, TaskSpec};
+use borough_model::job::{JobSpec, JobState};
 use borough_model::node::{NodeRow, NodeState};
 use borough_model::task::{Endpoint, Health, TaskRow, TaskState, UnitRow, UnitState};
 use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, RequestId, Resources, TaskId, UnitId};
@@ -16,7 +16,7 @@ use crate::keys::{
     TaskKey, UnitKey,
 };
 use crate::name::EndpointRow;
-use crate::testing::{TestCell, change, name};
+use crate::testing::{TestCell, change, job_spec, name};
 
 /// Draws operations from a seed, and carries them out.
 pub(super) struct Workload {
@@ -163,40 +163,9 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
 
 /// A spec of differing size: some take several parts of the journal's entry.
 fn spec_of(row: &JobRow, value: u64) -> JobSpec {
-    let text = "x".repeat(usize::try_from(value % 5).unwrap() * 15_000);
-    JobSpec {
-        user: row.user.clone(),
-        name: row.name.clone(),
-        kind: JobKind::Service,
-        priority: row.priority,
-        count: row.count,
-        min_member: 1,
-        after: Vec::new(),
-        constraints: Vec::new(),
-        spread: Vec::new(),
-        task: TaskSpec {
-            command: vec!["true".to_owned(), text],
-            environment: BTreeMap::new(),
-            working_directory: None,
-            resources: Resources::default(),
-            ports: Vec::new(),
-            health: None,
-            grace_ms: 0,
-            log: LogSpec { file_bytes_max: 1, files_max: 1 },
-            weight: 1,
-        },
-        overrides: BTreeMap::new(),
-        restart: RestartSpec {
-            mode: RestartMode::Never,
-            attempts_max: None,
-            backoff_initial_ms: 1,
-            backoff_max_ms: 1,
-            reset_after_ms: 1,
-        },
-        drain_delay_ms: 0,
-        lost_after_ms: None,
-        labels: BTreeMap::new(),
-    }
+    let mut spec = job_spec(row.user.clone(), row.name.clone());
+    spec.task.command.push("x".repeat(usize::try_from(value % 5).unwrap() * 15_000));
+    spec
 }
 
 /// Forgets a job with its specs, tasks, units and endpoints, as one entry.

@@ -1,0 +1,90 @@
+//! The gate against a store: it fences what is in flight.
+
+use borough_model::{Delta, JobId};
+
+use super::*;
+use crate::error::StoreError;
+use crate::journal::{ChangeSet, Cursor, journal_head, journal_tail};
+use crate::keys::CellSpace;
+use crate::testing::{TestCell, change, name};
+
+async fn gate_set(cell: &TestCell, state: CellState) -> CellGate {
+    cell.run(async |tx| cell_gate_set(&tx, &cell.space, state, 5).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn creating_a_cell_twice_is_creating_it_once() {
+    let cell = TestCell::new().await;
+    let other = CellMeta { profile: "other".to_owned(), ..CellMeta::default() };
+    let again = cell.run(async |tx| cell_create(&tx, &cell.space, &other, 9).await).await.unwrap();
+    assert_eq!(again, Created::Before);
+    let meta = cell.run(async |tx| cell_meta_read(&tx, &cell.space).await).await.unwrap();
+    assert_eq!((meta.profile.as_str(), meta.created_ms, meta.revision), ("best-fit", 1_000, 1));
+    let edit = async |text: &str| {
+        let editing = cell
+            .run(async |tx| cell_meta_change(&tx, &cell.space, |meta| meta.profile = text.to_owned()).await);
+        editing.await.unwrap().revision
+    };
+    assert_eq!(edit("spread").await, 2);
+    assert_eq!(edit("spread").await, 2, "changing nothing writes nothing");
+}
+
+#[tokio::test]
+async fn a_cell_that_is_not_here_is_refused_by_name() {
+    let cell = TestCell::new().await;
+    let elsewhere = CellSpace::new(name("beta"));
+    let begun = cell.run(async |tx| ChangeSet::begin(&tx, &elsewhere, &change(1, "x")).await).await;
+    assert!(matches!(begun, Err(StoreError::CellUnknown { cell }) if cell == "beta"));
+}
+
+#[tokio::test]
+async fn a_draining_cell_takes_no_new_work_and_a_moved_one_none() {
+    let cell = TestCell::new().await;
+    let begin = async || cell.run(async |tx| ChangeSet::begin(&tx, &cell.space, &change(1, "x")).await).await;
+    let begin_open =
+        async || cell.run(async |tx| ChangeSet::begin_open(&tx, &cell.space, &change(1, "x")).await).await;
+    begin_open().await.unwrap();
+    assert_eq!(gate_set(&cell, CellState::Draining).await.revision, 2);
+    assert_eq!(gate_set(&cell, CellState::Draining).await.revision, 2, "set already");
+    begin().await.unwrap();
+    assert!(matches!(begin_open().await, Err(StoreError::CellClosed { state: "draining", .. })));
+    gate_set(&cell, CellState::Moved).await;
+    assert!(matches!(begin().await, Err(StoreError::CellClosed { state: "moved", .. })));
+}
+
+/// What was decided before the gate closed cannot commit after it, though it read nothing but the gate.
+#[tokio::test]
+async fn closing_the_gate_fails_what_is_in_flight() {
+    let cell = TestCell::new().await;
+    let version = cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
+    gate_set(&cell, CellState::Draining).await;
+    let committing = cell.db.commit_at("late", version, |tx| {
+        let mut changes = ChangeSet::begin_at(tx, &cell.space, 1, &change(1, "late"))?;
+        changes.push(Delta::JobRemoved { job: JobId(1) });
+        changes.append(tx)
+    });
+    let error = committing.await.unwrap_err().error;
+    assert!(matches!(error, StoreError::Kv(error) if error.code == borough_kv::ErrorCode::NotCommitted));
+    let head = cell.run(async |tx| journal_head(&tx, &cell.space).await).await.unwrap();
+    assert_eq!(head, Cursor::start(1), "nothing was told");
+}
+
+#[tokio::test]
+async fn a_new_epoch_has_a_journal_of_its_own() {
+    let cell = TestCell::new().await;
+    let write = async || {
+        let changing = cell.change(change(1, "x"), async |_, changes| {
+            changes.push(Delta::JobRemoved { job: JobId(1) });
+            Ok(())
+        });
+        changing.await.unwrap();
+    };
+    write().await;
+    let old = cell.run(async |tx| journal_head(&tx, &cell.space).await).await.unwrap();
+    cell.run(async |tx| cell_epoch_begin(&tx, &cell.space, 1, 5).await).await.unwrap();
+    let tail = async |after| cell.run(async |tx| journal_tail(&tx, &cell.space, after, 10).await).await;
+    assert!(matches!(tail(old).await, Err(StoreError::ForeignEpoch { current: 2, .. })));
+    assert!(tail(Cursor::start(2)).await.unwrap().entries.is_empty());
+    write().await;
+    assert_eq!(tail(Cursor::start(2)).await.unwrap().entries.len(), 1);
+}

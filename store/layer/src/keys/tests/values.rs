@@ -1,0 +1,162 @@
+//! The stored bytes of a value of each kind. What is in the file is on disks: lines are added, never changed, and
+//! every line, however old, must still be read. The rows' own encodings, field by field, are kept in `store/model`.
+
+use std::collections::BTreeMap;
+
+use borough_kv::Versionstamp;
+use borough_model::job::{Band, job_new};
+use borough_model::node::{NodeAlloc, NodeFacts, NodeLive, node_new};
+use borough_model::task::machine::unit_gathering;
+use borough_model::task::{Endpoint, Health, TaskRow};
+use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId, UnitId};
+
+use crate::cell::{CellGate, CellMeta, CellState};
+use crate::federation::{FederationCell, StoreGeneration};
+use crate::job::JobGate;
+use crate::journal::{Cursor, JournalFloor, JournalPart};
+use crate::keys::*;
+use crate::lease::{LeaseBeat, LeaseRow};
+use crate::name::EndpointRow;
+use crate::quota::{QuotaRow, QuotaUsed};
+use crate::request::RequestRow;
+use crate::task::ConstraintToken;
+use crate::testing::{job_spec, name};
+
+macro_rules! rows {
+    ($($kind:ident: $key:expr => $value:expr;)*) => {
+        vec![$(StoredRow::$kind($key, Box::new($value))),*]
+    };
+}
+
+fn resources() -> Resources {
+    Resources { cpu_millis: 1_500, memory_bytes: 1 << 30, ..Resources::default() }
+}
+
+fn cells_and_nodes() -> Vec<StoredRow> {
+    let node = NodeId(1);
+    let facts = NodeFacts {
+        capacity: resources(),
+        port_first: 20_000,
+        port_last: 20_999,
+        attributes: BTreeMap::from([("rack".to_owned(), "r1".to_owned())]),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+    };
+    let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
+    let gate = CellGate { store_epoch: 1, state: CellState::Draining, revision: 2, changed_ms: 3 };
+    rows! {
+        CellMeta: CellMetaKey {} => CellMeta::default();
+        CellGate: CellGateKey {} => gate;
+        Node: NodeKey { node } => node_new(node, name("n1"), facts, 5);
+        NodeAlloc: NodeAllocKey { node } => NodeAlloc { epoch: 3, used: resources(), ..NodeAlloc::default() };
+        NodeTask: NodeTaskKey { node, job: JobId(2), index: 3 } => ();
+        NodeLive: NodeLiveKey { node } => live;
+        NodeReserved: NodeReservedKey { node } => resources();
+        NodeName: NodeNameKey { name: name("n1") } => node;
+    }
+}
+
+fn jobs_and_tasks() -> Vec<StoredRow> {
+    let (user, job_name, job) = (name("ada"), name("web"), JobId(2));
+    let task = TaskId { job, index: 3 };
+    let spec = job_spec(user.clone(), job_name.clone());
+    let endpoint = Endpoint {
+        task,
+        user: user.clone(),
+        job: job_name.clone(),
+        incarnation: Incarnation(4),
+        host: "127.0.0.1".to_owned(),
+        ports: Vec::new(),
+        health: Health::Healthy,
+        weight: 1,
+        node: name("n1"),
+    };
+    let past = JobPastKey { user: user.clone(), name: job_name.clone(), submitted_ms: 5, job };
+    let term = ConstraintKey { term: "t".to_owned(), domain: "d".to_owned() };
+    let at = EndpointKey { user: user.clone(), job: job_name.clone(), index: 3 };
+    rows! {
+        JobName: JobNameKey { user: user.clone(), name: job_name.clone() } => job;
+        JobGate: JobGateKey { job } => JobGate { revision: 7 };
+        JobRow: JobRowKey { job } => job_new(job, &spec, RequestId(9), 5);
+        JobSpec: JobSpecKey { job, version: 1 } => spec;
+        JobPast: past => ();
+        Task: TaskKey::of(task) => TaskRow::never_placed(task);
+        Constraint: term => ConstraintToken { change: 8 };
+        Unit: UnitKey { unit: UnitId(6) } => unit_gathering(UnitId(6), job, 2, 5);
+        Name: at => EndpointRow { endpoint, revision: 4 };
+        NameRevision: NameRevisionKey { user, job: job_name } => StampValue(Versionstamp::new(10, 1));
+    }
+}
+
+fn the_others() -> Vec<StoredRow> {
+    let (user, band) = (name("ada"), Band::Production);
+    let released = QuotaReleasedKey { user: user.clone(), band, dimension: "cpu_millis".to_owned() };
+    let quota = QuotaRow { limit: resources(), tasks_max: Some(5), ..QuotaRow::default() };
+    let stamp = Versionstamp::new(10, 1);
+    let floor = JournalFloor { trimmed_to: Cursor { store_epoch: 1, stamp }, at_ms: 5 };
+    let lease = LeaseRow { epoch: 1, holder: "w1".to_owned(), generation: 2, duration_ms: 10_000 };
+    let (role, id) = ("scheduler".to_owned(), RequestId(9));
+    let request = RequestRow { digest: vec![1, 2], result: vec![3], expires_ms: 5 };
+    let cell = FederationCell { store: "fdb:/one".to_owned(), revision: 1, changed_ms: 5 };
+    rows! {
+        Quota: QuotaKey { user: user.clone(), band } => quota;
+        QuotaUsed: QuotaUsedKey { user, band } => QuotaUsed { used: resources(), tasks: 2 };
+        QuotaReleased: released => Counter(-3);
+        Journal: JournalKey { store_epoch: 1, stamp, part: 0 } => JournalPart { parts: 2, bytes: vec![1, 2, 3] };
+        JournalHead: JournalHeadKey {} => StampValue(stamp);
+        JournalFloor: JournalFloorKey {} => floor;
+        Lease: LeaseKey { role: role.clone(), shard: 4 } => lease;
+        LeaseBeat: LeaseBeatKey { role, shard: 4 } => LeaseBeat { epoch: 1, beat: 7 };
+        Request: RequestKey { id } => request;
+        RequestExpiry: RequestExpiryKey { expires_ms: 5, id } => ();
+        FederationCell: FederationCellKey { cell: name("alpha") } => cell;
+        StoreGeneration: StoreGenerationKey {} => StoreGeneration { generation: 3, opened_ms: 5 };
+    }
+}
+
+/// Every kind has a line; the last line of a kind is what is written today.
+#[test]
+fn stored_values_are_golden() {
+    let space = CellSpace::new(name("alpha"));
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let mut rows = cells_and_nodes();
+    rows.extend(jobs_and_tasks());
+    rows.extend(the_others());
+    let mut written = BTreeMap::new();
+    for row in &rows {
+        let (key, value) = row.encode(&space).unwrap();
+        assert_eq!(&StoredRow::decode(&space, &key, &value).unwrap(), row);
+        written.insert(super::super::key::kind_of(&space, &key).unwrap(), (hex(&key), hex(&value)));
+    }
+    assert_eq!(written.keys().copied().collect::<Vec<_>>(), KeyKind::ALL, "a sample of every kind");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/keys/golden_values.txt");
+    let mut golden = std::fs::read_to_string(path).unwrap_or_default();
+    let mut last = BTreeMap::new();
+    for line in golden.lines() {
+        let [kind, key, value] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
+        let bytes = |text: &str| hex_bytes(text);
+        let read = StoredRow::decode(&space, &bytes(key), &bytes(value));
+        assert!(read.is_ok(), "what was once written must be read for ever: {line}: {read:?}");
+        last.insert(kind.to_owned(), (key.to_owned(), value.to_owned()));
+    }
+    let mut added = String::new();
+    for (kind, (key, value)) in written {
+        if last.get(kind.name()) != Some(&(key.clone(), value.clone())) {
+            added.push_str(&format!("{} {key} {value}\n", kind.name()));
+        }
+    }
+    if !added.is_empty() && std::env::var_os("UPDATE_EXPECT").is_some() {
+        golden.push_str(&added);
+        std::fs::write(path, golden).unwrap();
+        return;
+    }
+    assert!(
+        added.is_empty(),
+        "values are written otherwise now; UPDATE_EXPECT=1 appends these lines:\n{added}"
+    );
+}
+
+fn hex_bytes(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).unwrap()).collect()
+}
