@@ -47,10 +47,10 @@ pub struct PendingQueue {
     pub classes: Vec<PendingClass>,
     /// Gangs.
     pub gangs: Vec<PendingGang>,
-    /// The first time at which a task in back-off may be placed, milliseconds since 1970: look again then. Only known
-    /// for tasks that were looked at, that is of as many jobs as the limit reached.
+    /// The first time at which a task in back-off may be placed, or a port that cools down may help one that fits
+    /// nowhere, milliseconds since 1970: look again then. Only known of jobs that the limit let be looked at.
     pub later_ms: Option<i64>,
-    /// Whether the limit cut it short.
+    /// Whether the limit cut it short: look again at once, also where nothing of it could be placed.
     pub more: bool,
 }
 
@@ -65,6 +65,7 @@ pub fn pending(
 ) -> PendingQueue {
     snapshot.wake(now_ms);
     let mut collector = Collector::new(snapshot, now_ms, limit, false);
+    collector.queue.later_ms = snapshot.blocked.retry_next();
     let mut keys = collector.snapshot.open.iter().filter(|key| wanted(key.job)).peekable();
     let mut lanes_before = 0;
     while let Some(first) = keys.peek().copied() {

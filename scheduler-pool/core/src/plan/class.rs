@@ -9,11 +9,14 @@ use crate::filter::{Requirement, fits, fits_moving};
 use crate::settings::ScoringProfile;
 
 /// In a cell of up to so many nodes every node is scored.
-pub(crate) const NODES_ALL_MAX: usize = 1000;
+const NODES_ALL_MAX: usize = 1000;
 
 /// In a larger one, scoring stops at so many nodes that fit, found from a place chosen by the job's seed (relaxed
 /// randomization). When most of them are full, the search goes on where it stopped.
-pub(crate) const NODES_ENOUGH: usize = 500;
+const NODES_ENOUGH: usize = 128;
+
+/// The same for a job that spreads, which wants to see more failure domains.
+const NODES_ENOUGH_SPREAD: usize = 512;
 
 /// In a larger cell a class follows at most so many of the latest changes that other classes made; what it misses is
 /// found when a node comes to be chosen.
@@ -181,10 +184,11 @@ impl ClassPlan {
     fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan) {
         let count = ground.work.nodes.count();
         let all = count <= NODES_ALL_MAX;
-        if self.scanned >= count || (!all && self.alive > NODES_ENOUGH / 4) {
+        let enough = if job.spreads() { NODES_ENOUGH_SPREAD } else { NODES_ENOUGH };
+        if self.scanned >= count || (!all && self.alive > enough / 4) {
             return;
         }
-        while self.scanned < count && (all || self.alive < NODES_ENOUGH) {
+        while self.scanned < count && (all || self.alive < enough) {
             let rank = self.scanned;
             self.scanned += 1;
             ground.counters.nodes_examined += 1;

@@ -53,6 +53,11 @@ impl JobPlan {
         Some(plan)
     }
 
+    /// Whether it spreads over anything.
+    pub fn spreads(&self) -> bool {
+        !self.attributes.is_empty()
+    }
+
     /// The domains of a node.
     pub fn domains(&mut self, nodes: &NodeTable, node: u32) -> Domains {
         let place = |attribute: &mut Attribute| {

@@ -55,6 +55,11 @@ impl Blocked {
         self.shapes.len() + self.gangs.len()
     }
 
+    /// When a port that is cooling now may help next, milliseconds since 1970.
+    pub fn retry_next(&self) -> Option<i64> {
+        self.shapes.values().chain(self.gangs.values()).filter_map(|block| block.retry_at_ms).min()
+    }
+
     pub fn shape_blocked(&self, shape: ShapeId) -> bool {
         self.shapes.contains_key(&shape)
     }
@@ -114,6 +119,9 @@ impl Snapshot {
     pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
         for unplaced in &plan.unplaced {
             let Some(shape) = self.shapes.get(unplaced.shape).cloned() else { continue };
+            if self.blocked.shape_blocked(unplaced.shape) {
+                continue;
+            }
             let mut block = Block { ports: shape.ports_any(), retry_at_ms: None };
             if block.ports {
                 block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));

@@ -43,6 +43,7 @@ pub struct Snapshot {
     pub(crate) shapes: Shapes,
     pub(crate) open: BTreeSet<OpenKey>,
     pub(crate) blocked: Blocked,
+    assumed: assume::Assumed,
     /// Tasks that do not want a node: turns the round-robin on from batch to batch.
     pub(crate) closed_total: u64,
 }
@@ -57,6 +58,7 @@ impl Snapshot {
             shapes: Shapes::default(),
             open: BTreeSet::new(),
             blocked: Blocked::default(),
+            assumed: assume::Assumed::default(),
             closed_total: 0,
         }
     }
@@ -164,6 +166,9 @@ impl Snapshot {
             self.open.remove(key);
         }
         self.closed_total -= entry.closed_total();
+        for index in (0..).zip(&entry.tasks).filter(|(_, slot)| slot.assumed).map(|(index, _)| index) {
+            self.assumed_release(TaskId { job, index }, None);
+        }
         self.blocked.job_woken(job);
         self.shapes_release(entry.shape.into_iter().chain(entry.shapes_own.into_values()));
         Applied::Changed
@@ -179,6 +184,7 @@ impl Snapshot {
             return Applied::Ignored;
         }
         self.slot_set(row.id, TaskSlot::of(row));
+        self.assumed_release(row.id, row.charged_node());
         Applied::Changed
     }
 
@@ -189,6 +195,7 @@ impl Snapshot {
             return Applied::Ignored;
         }
         self.slot_set(task, TaskSlot::default());
+        self.assumed_release(task, None);
         Applied::Changed
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct NodeTable {
     names: Vec<Option<Name>>,
     pub gates: Vec<NodeGate>,
     revisions: Vec<u64>,
-    pub epochs: Vec<u64>,
+    epochs: Vec<u64>,
     pub tasks: Vec<u32>,
     /// Attributes and labels as (key, value), ascending by key.
     pub attributes: Vec<Box<[(u32, u32)]>>,
@@ -155,6 +155,11 @@ impl NodeTable {
 
     pub fn ports(&self, node: u32) -> Option<&NodePorts> {
         self.ports.get(node as usize)
+    }
+
+    /// The epoch of what is committed on a node.
+    pub fn epoch(&self, node: u32) -> u64 {
+        self.epochs.get(node as usize).copied().unwrap_or(0)
     }
 
     pub fn limit(&self, dimension: usize, node: u32) -> u64 {

@@ -167,6 +167,7 @@ impl History {
         self.unplaced_fit_nowhere(&outcome, &allocs);
         self.explained();
         self.taken_back(&outcome, &queue);
+        self.overtaken(&outcome, &queue);
         if self.limit == usize::MAX {
             self.nobody_overslept(&queue);
             self.same_anew(&outcome);
@@ -246,6 +247,22 @@ impl History {
         let held = recheck(&self.kept, outcome.placements.clone(), self.world.now_ms);
         assert_eq!((held.placements, held.changes), (outcome.placements.clone(), outcome.changes.clone()));
         assert!(held.dropped.is_empty());
+    }
+
+    /// Another worker's commit, as far as it conflicts, replaces what was assumed, and nothing assumed stays behind.
+    fn overtaken(&self, outcome: &Plan, queue: &PendingQueue) {
+        let mut other = self.world.clone();
+        let theirs = plan(&self.kept, queue, self.world.now_ms, PLAN_SEED ^ 1);
+        let singles = theirs.placements.into_iter().filter(|placement| placement.gang.is_none());
+        let some = recheck(&self.kept, singles.step_by(2).collect(), self.world.now_ms);
+        other.commit(&Plan { placements: some.placements, changes: some.changes, ..Plan::default() });
+        let mut assumed = self.kept.clone();
+        assumed.assume(outcome);
+        other.journal_apply(&mut assumed);
+        assumed.forget(outcome);
+        let true_rows = other.snapshot(5);
+        assert!(assumed.nodes().eq(true_rows.nodes()));
+        assert!(self.world.jobs.keys().all(|&job| assumed.tasks(job).eq(true_rows.tasks(job))));
     }
 
     /// No task that fits somewhere is left out of the queue as one that fits nowhere.

@@ -202,7 +202,7 @@ fn a_large_cell_is_searched_until_enough_nodes_are_scored_and_further_when_they_
     world.job_submit(JobId(1), &spec("ann", "few", 100, 1000, 64));
     let few = planned(&world);
     assert_eq!(few.placements.len(), 100);
-    assert!(few.counters.nodes_examined <= 1000, "{:?}", few.counters);
+    assert!(few.counters.nodes_examined <= 400, "{:?}", few.counters);
 
     world.job_change(JobId(1), |row| row.count = 10_001);
     let mut snapshot = world.snapshot(0);

@@ -78,6 +78,9 @@ fn a_port_that_has_cooled_down_wakes_it() {
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
     world.task_end(TaskId { job: JobId(1), index: 0 }, Some(10_000), |row| row.state = TaskState::Dead);
     assert!(round(&mut world, &mut snapshot).placements.is_empty());
+    let cooled_ms = world.now_ms + 10_000;
+    let later_ms = pending(&mut snapshot.clone(), &|_| true, world.now_ms, 10).later_ms;
+    assert_eq!(later_ms, Some(cooled_ms), "nothing else would tell when to look again");
     world.now_ms += 9_999;
     assert!(round(&mut world, &mut snapshot).placements.is_empty());
     world.now_ms += 1;
