@@ -13,6 +13,8 @@ mod operate;
 mod read;
 mod report;
 mod row;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use apply::{ReportSource, task_report_apply};

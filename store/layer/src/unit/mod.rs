@@ -8,6 +8,8 @@
 
 mod hold;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use hold::{UnitHold, unit_hold, unit_holds_settle};
 pub use step::{unit_begin, unit_commit, unit_expire, unit_get, unit_give_up};

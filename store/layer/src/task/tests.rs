@@ -1,0 +1,288 @@
+//! What agents report and what they are answered, against a store.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::{HealthCheck, JobKind, JobSpec, JobState, PortSpec, Probe};
+use borough_model::node::{NodeFacts, NodeLive};
+use borough_model::task::{
+    EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState,
+};
+use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId};
+
+use super::*;
+use crate::check::{CheckMode, cell_check};
+use crate::error::StoreError;
+use crate::job::{job_scale, job_stop, job_submit, job_tasks_gone};
+use crate::keys::Prefix;
+use crate::name::{EndpointRow, endpoint_get, name_revision};
+use crate::node::{node_declare_lost, node_live_renew, node_register, node_reported};
+use crate::testing::{TestCell, change, name};
+
+const NODE: NodeId = NodeId(7);
+const SOURCE: ReportSource = ReportSource { node: NODE, session: 5 };
+
+fn task(index: u32) -> TaskId {
+    TaskId { job: JobId(1), index }
+}
+
+/// A cell with one ready node and a service of two tasks with a port and a probe; nothing is placed.
+async fn world() -> TestCell {
+    let cell = TestCell::new().await;
+    let facts = NodeFacts {
+        capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_999,
+        attributes: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+    };
+    let mut spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
+    spec.count = 2;
+    spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
+    spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
+    cell.change(change(1, "world"), async |tx, changes| {
+        node_register(tx, changes, &name("n7"), &facts, NODE).await?;
+        node_reported(tx, changes, NODE, 0, 0).await?;
+        job_submit(tx, changes, &spec, JobId(1)).await
+    })
+    .await
+    .unwrap();
+    live(&cell, SOURCE.session).await;
+    cell
+}
+
+async fn live(cell: &TestCell, session: u64) {
+    let beats = BTreeMap::from([(NODE, NodeLive { beat: session, session, ..NodeLive::default() })]);
+    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
+}
+
+/// Places a task on the node as a worker would, but by reading.
+async fn place(cell: &TestCell, index: u32) {
+    let resources = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec![]).task.resources;
+    cell.change(change(2, "place"), async |tx, changes| {
+        let mut book = TaskBook::read(tx, changes.space(), [task(index)]).await?;
+        book.extend_nodes(tx, changes.space(), [NODE]).await?;
+        let incarnation = book.task(task(index)).unwrap().incarnation.next();
+        let number = 20_000 + 10 * u16::try_from(index).unwrap() + u16::try_from(incarnation.0).unwrap();
+        let ports = vec![PortAssignment { name: name("http"), number }];
+        let placement = Placement {
+            node: NODE,
+            incarnation,
+            ports,
+            resources: resources.clone(),
+            spec_version: 1,
+            unit: None,
+        };
+        book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();
+        book.write(tx, changes).await
+    })
+    .await
+    .unwrap();
+}
+
+fn report(index: u32, incarnation: u64, phase: ReportPhase) -> TaskReport {
+    let process = matches!(phase, ReportPhase::Running | ReportPhase::Exited).then_some((42, 500));
+    let (task, incarnation) = (task(index), Incarnation(incarnation));
+    TaskReport { task, incarnation, phase, process, health: Health::Healthy, exit: None }
+}
+
+fn exited(index: u32, phase: ReportPhase) -> TaskReport {
+    let exit = Exit {
+        reason: EndReason::Exited,
+        code: Some(1),
+        signal: None,
+        message: String::new(),
+        at_ms: 900,
+        incarnation: Incarnation(1),
+        node: Some(NODE),
+    };
+    TaskReport { exit: Some(exit), ..report(index, 1, phase) }
+}
+
+async fn apply(cell: &TestCell, source: ReportSource, reports: &[TaskReport]) -> Vec<ReportAnswer> {
+    let applying = cell.change(change(3, "task_report"), async |tx, changes| {
+        task_report_apply(tx, changes, source, reports).await
+    });
+    let answers = applying.await.unwrap();
+    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Always).await).await.unwrap();
+    assert_eq!(found, [], "after {reports:?}");
+    answers
+}
+
+async fn row(cell: &TestCell, index: u32) -> Option<TaskRow> {
+    cell.run(async |tx| task_get(&tx, &cell.space, task(index)).await).await.unwrap()
+}
+
+async fn endpoint(cell: &TestCell, index: u32) -> Option<EndpointRow> {
+    let read = cell.run(async |tx| endpoint_get(&tx, &cell.space, &name("ada"), &name("web"), index).await);
+    read.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_life_is_published_while_it_is_healthy_and_withdrawn_with_its_exit() {
+    let cell = world().await;
+    place(&cell, 0).await;
+    let revision = async || {
+        let read = cell.run(async |tx| name_revision(&tx, &cell.space, &name("ada"), &name("web")).await);
+        read.await.unwrap()
+    };
+    let unhealthy = TaskReport { health: Health::Unknown, ..report(0, 1, ReportPhase::Running) };
+    assert_eq!(apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Accepted), unhealthy]).await.len(), 2);
+    assert_eq!((endpoint(&cell, 0).await, row(&cell, 0).await.unwrap().state), (None, TaskState::Running));
+    let never = revision().await;
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
+    let published = endpoint(&cell, 0).await.unwrap().endpoint;
+    assert_eq!((published.incarnation, published.host.as_str()), (Incarnation(1), "127.0.0.1"));
+    let first = revision().await;
+    assert!(first > never);
+    assert_eq!(apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await, [ReportAnswer::Applied]);
+    assert_eq!(revision().await, first, "a repetition changes nothing");
+    assert_eq!(apply(&cell, SOURCE, &[exited(0, ReportPhase::Exited)]).await, [ReportAnswer::Applied]);
+    assert_eq!((endpoint(&cell, 0).await, row(&cell, 0).await.unwrap().state), (None, TaskState::Releasing));
+    assert!(revision().await > first);
+    assert_eq!(apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await, [ReportAnswer::Forget]);
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Pending);
+}
+
+#[tokio::test]
+async fn every_report_is_answered_by_what_the_agent_is_to_do() {
+    let cell = world().await;
+    place(&cell, 0).await;
+    let unknown = [report(1, 1, ReportPhase::Running), report(1, 1, ReportPhase::Released)];
+    assert_eq!(apply(&cell, SOURCE, &unknown).await, [ReportAnswer::Park, ReportAnswer::Forget]);
+    let stranger =
+        TaskReport { task: TaskId { job: JobId(9), index: 0 }, ..report(0, 1, ReportPhase::Running) };
+    assert_eq!(apply(&cell, SOURCE, &[stranger]).await, [ReportAnswer::Park]);
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running), exited(0, ReportPhase::Released)]).await;
+    place(&cell, 0).await;
+    let stale =
+        [ReportPhase::Running, ReportPhase::Exited, ReportPhase::Released].map(|phase| exited(0, phase));
+    let answers = apply(&cell, SOURCE, &stale).await;
+    assert_eq!(answers, [ReportAnswer::Stop, ReportAnswer::Applied, ReportAnswer::Forget]);
+    let early = TaskReport { process: None, ..report(0, 2, ReportPhase::Released) };
+    assert!(matches!(apply(&cell, SOURCE, &[early]).await[..], [ReportAnswer::Refused(_)]));
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Assigned, "nothing has changed");
+}
+
+#[tokio::test]
+async fn what_is_missing_is_believed_of_the_current_session_only() {
+    let cell = world().await;
+    place(&cell, 0).await;
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
+    let missing = [report(0, 1, ReportPhase::Missing)];
+    live(&cell, 6).await;
+    assert_eq!(apply(&cell, SOURCE, &missing).await, [ReportAnswer::Superseded]);
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Running);
+    let current = ReportSource { session: 6, ..SOURCE };
+    assert_eq!(apply(&cell, current, &missing).await, [ReportAnswer::Forget]);
+    let row = row(&cell, 0).await.unwrap();
+    assert_eq!((row.state, row.exit.unwrap().reason), (TaskState::Pending, EndReason::NodeRebooted));
+    assert_eq!(endpoint(&cell, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_lost_task_comes_back_with_its_node_unless_it_was_given_up() {
+    let cell = world().await;
+    for index in 0..2 {
+        place(&cell, index).await;
+        apply(&cell, SOURCE, &[report(index, 1, ReportPhase::Running)]).await;
+    }
+    let lost = cell
+        .change(change(4, "lost"), async |tx, changes| {
+            let beat = NodeLive { beat: 5, session: 5, ..NodeLive::default() };
+            node_declare_lost(tx, changes, NODE, Some(&beat)).await?;
+            task_node_lost(tx, changes, NODE, None, 10).await
+        })
+        .await
+        .unwrap();
+    assert_eq!(lost, TaskSweep { changed: 2, next: None });
+    assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.health, Health::Unknown, "demoted, not withdrawn");
+    let given_up = cell
+        .change(change(5, "reschedule"), async |tx, changes| {
+            task_reschedule_lost(tx, changes, NODE, &[(task(1), Incarnation(1)), (task(0), Incarnation(9))])
+                .await
+        })
+        .await
+        .unwrap();
+    assert_eq!(given_up, 1, "the other is another life");
+    assert_eq!((endpoint(&cell, 1).await, row(&cell, 1).await.unwrap().state), (None, TaskState::Pending));
+    let reports = [report(0, 1, ReportPhase::Running), report(1, 1, ReportPhase::Running)];
+    assert_eq!(apply(&cell, SOURCE, &reports).await, [ReportAnswer::Applied, ReportAnswer::Stop]);
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Running);
+    assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.health, Health::Healthy);
+    let page = cell.run(async |tx| task_list_by_node(&tx, &cell.space, NODE, None, 10).await).await.unwrap();
+    assert_eq!(page.rows.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stopped_job_ends_with_the_last_release() {
+    let cell = world().await;
+    place(&cell, 0).await;
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
+    let sweep = async || {
+        let sweeping = cell.change(change(6, "sweep"), async |tx, changes| {
+            let sweep = task_unwanted_stop(tx, changes, JobId(1), None, 100).await?;
+            job_tasks_gone(tx, changes, JobId(1)).await.map(|ending| (sweep, ending))
+        });
+        sweeping.await
+    };
+    assert!(matches!(sweep().await, Err(StoreError::Refused { .. })), "a job that runs does not end so");
+    cell.change(change(7, "stop"), async |tx, changes| job_stop(tx, changes, JobId(1)).await).await.unwrap();
+    assert_eq!(sweep().await.unwrap().1, crate::job::JobEnding::Left { tasks: 1 });
+    let stopping = row(&cell, 0).await.unwrap();
+    assert_eq!((stopping.state, stopping.stop), (TaskState::Stopping, Some(StopReason::JobStopped)));
+    assert_eq!(endpoint(&cell, 0).await, None, "withdrawn with the stop");
+    apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await;
+    assert!(
+        matches!(sweep().await.unwrap().1, crate::job::JobEnding::Ended(row) if row.state != JobState::Stopping)
+    );
+    let rows =
+        cell.run(async |tx| task_list_by_job(&tx, &cell.space, JobId(1), None, 10).await).await.unwrap();
+    assert_eq!(rows.rows.len(), 1, "the second task was never placed and has no row");
+    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
+    assert_eq!(found, []);
+}
+
+#[tokio::test]
+async fn a_task_that_was_shrunk_away_is_revived_with_the_next_number_of_life() {
+    let cell = world().await;
+    place(&cell, 1).await;
+    let scale = async |count| {
+        cell.change(change(8, "scale"), async |tx, changes| {
+            job_scale(tx, changes, JobId(1), count).await?;
+            task_unwanted_stop(tx, changes, JobId(1), None, 100).await
+        })
+        .await
+        .unwrap()
+    };
+    assert_eq!(scale(1).await.changed, 1);
+    apply(&cell, SOURCE, &[exited(1, ReportPhase::Released)]).await;
+    assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Dead);
+    assert_eq!(scale(2).await.changed, 0);
+    let revived = row(&cell, 1).await.unwrap();
+    assert_eq!((revived.state, revived.incarnation), (TaskState::Pending, Incarnation(1)));
+    place(&cell, 1).await;
+    assert_eq!(row(&cell, 1).await.unwrap().incarnation, Incarnation(2));
+    apply(&cell, SOURCE, &[]).await;
+}
+
+#[tokio::test]
+async fn a_restart_is_for_tasks_that_there_are() {
+    let cell = world().await;
+    let restart = async |index| {
+        let restarting = cell
+            .change(change(9, "restart"), async |tx, changes| task_restart(tx, changes, task(index)).await);
+        restarting.await.map_err(|error| error.to_string())
+    };
+    assert_eq!(restart(0).await.unwrap_err(), "task ada/web/0: it was never placed");
+    assert_eq!(restart(2).await.unwrap_err(), "task ada/web/2: the job has no such task");
+    place(&cell, 0).await;
+    let stopping = restart(0).await.unwrap();
+    assert_eq!((stopping.state, stopping.stop), (TaskState::Stopping, Some(StopReason::Restart)));
+    let index = cell.run(async |tx| {
+        let prefix = Prefix::<crate::keys::NodeTaskKey>::of(&NODE);
+        crate::keys::range(&tx, &cell.space, &prefix, crate::keys::RangeOptions::snapshot()).await
+    });
+    assert_eq!(index.await.unwrap().len(), 1, "charged until it is gone");
+}

@@ -1,0 +1,131 @@
+//! A gang that gathers over several transactions, against a store.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::{JobKind, JobSpec};
+use borough_model::node::NodeFacts;
+use borough_model::task::machine::UnitRefused;
+use borough_model::task::{Placement, TaskState, UnitState};
+use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId, UnitId};
+
+use super::*;
+use crate::check::{CheckMode, cell_check};
+use crate::error::{StoreError, StoreResult};
+use crate::job::job_submit;
+use crate::journal::Change;
+use crate::node::{node_register, node_reported};
+use crate::task::task_list_by_job;
+use crate::testing::{TestCell, change, name};
+
+const UNIT: UnitId = UnitId(3);
+const NODE: NodeId = NodeId(7);
+
+fn at(at_ms: i64) -> Change {
+    Change { at_ms, ..change(1, "unit") }
+}
+
+async fn world() -> TestCell {
+    let cell = TestCell::new().await;
+    let facts = NodeFacts {
+        capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_999,
+        attributes: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+    };
+    let mut spec = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec!["run".to_owned()]);
+    (spec.count, spec.min_member) = (3, 2);
+    cell.change(change(1, "world"), async |tx, changes| {
+        node_register(tx, changes, &name("n7"), &facts, NODE).await?;
+        node_reported(tx, changes, NODE, 0, 0).await?;
+        job_submit(tx, changes, &spec, JobId(1)).await
+    })
+    .await
+    .unwrap();
+    cell
+}
+
+async fn begin(cell: &TestCell, at_ms: i64) -> StoreResult<borough_model::task::UnitRow> {
+    cell.change(at(at_ms), async |tx, changes| {
+        unit_begin(tx, changes, (UNIT, JobId(1)), 2, at_ms + 1_000).await
+    })
+    .await
+}
+
+async fn hold(cell: &TestCell, index: u32, incarnation: u64, epoch: u64) -> StoreResult<()> {
+    let resources = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec![]).task.resources;
+    let placement = Placement {
+        node: NODE,
+        incarnation: Incarnation(incarnation),
+        ports: Vec::new(),
+        resources,
+        spec_version: 1,
+        unit: Some((UNIT, epoch)),
+    };
+    let holds = [UnitHold { task: TaskId { job: JobId(1), index }, placement }];
+    cell.change(at(1_100), async |tx, changes| unit_hold(tx, changes, (UNIT, epoch), &holds).await).await
+}
+
+async fn commit(cell: &TestCell, epoch: u64) -> StoreResult<borough_model::task::UnitRow> {
+    cell.change(at(1_200), async |tx, changes| unit_commit(tx, changes, UNIT, epoch).await).await
+}
+
+async fn settle(cell: &TestCell, at_ms: i64) -> Vec<TaskState> {
+    let mut after = None;
+    loop {
+        let sweep = cell
+            .change(at(at_ms), async |tx, changes| unit_holds_settle(tx, changes, UNIT, after, 1).await)
+            .await
+            .unwrap();
+        after = sweep.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
+    assert_eq!(found, []);
+    let page =
+        cell.run(async |tx| task_list_by_job(&tx, &cell.space, JobId(1), None, 10).await).await.unwrap();
+    page.rows.iter().map(|row| row.state).collect()
+}
+
+#[tokio::test]
+async fn holds_become_placements_when_enough_are_there() {
+    let cell = world().await;
+    let epoch = begin(&cell, 1_000).await.unwrap().epoch;
+    hold(&cell, 0, 1, epoch).await.unwrap();
+    hold(&cell, 0, 1, epoch).await.unwrap();
+    let few = commit(&cell, epoch).await;
+    assert!(
+        matches!(few, Err(StoreError::Unit(UnitRefused::TooFew { holding: 1, min_member: 2 }))),
+        "{few:?}"
+    );
+    hold(&cell, 2, 1, epoch).await.unwrap();
+    assert_eq!(settle(&cell, 1_200).await, [TaskState::Held, TaskState::Held], "nothing starts before");
+    assert_eq!(commit(&cell, epoch).await.unwrap().state, UnitState::Committed);
+    assert_eq!(commit(&cell, epoch).await.unwrap().state, UnitState::Committed, "a repetition");
+    assert_eq!(settle(&cell, 1_200).await, [TaskState::Assigned, TaskState::Assigned]);
+    assert!(hold(&cell, 1, 1, epoch).await.is_err(), "it gathers no more");
+}
+
+#[tokio::test]
+async fn holds_of_an_epoch_that_is_over_are_void() {
+    let cell = world().await;
+    let epoch = begin(&cell, 1_000).await.unwrap().epoch;
+    hold(&cell, 0, 1, epoch).await.unwrap();
+    let expire =
+        async |at_ms| cell.change(at(at_ms), async |tx, changes| unit_expire(tx, changes, UNIT).await).await;
+    assert!(matches!(expire(1_500).await, Err(StoreError::Unit(UnitRefused::NotExpired))));
+    assert_eq!(expire(2_000).await.unwrap().state, UnitState::Released);
+    assert!(hold(&cell, 1, 1, epoch).await.is_err());
+    let again = begin(&cell, 1_050).await.unwrap();
+    assert!(again.epoch > epoch && again.state == UnitState::Gathering);
+    assert!(matches!(commit(&cell, epoch).await, Err(StoreError::Unit(UnitRefused::StaleEpoch { .. }))));
+    assert_eq!(settle(&cell, 1_200).await, [TaskState::Pending], "the old hold is given back");
+    hold(&cell, 0, 2, again.epoch).await.unwrap();
+    hold(&cell, 1, 1, again.epoch).await.unwrap();
+    commit(&cell, again.epoch).await.unwrap();
+    assert_eq!(settle(&cell, 1_200).await, [TaskState::Assigned, TaskState::Assigned]);
+}
