@@ -1,0 +1,161 @@
+//! Doing what was decided: each action in transactions of its own, under the lease.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency, Transaction};
+use borough_model::task::StopReason;
+use borough_model::{Incarnation, JobId, NodeId, RequestId, TaskId};
+use borough_store::job::{job_dependencies_check, job_remove, job_tasks_gone};
+use borough_store::journal::{Change, ChangeSet};
+use borough_store::lease::{HeldLease, lease_check};
+use borough_store::node::node_declare_lost;
+use borough_store::task::{task_node_lost, task_reschedule_lost, task_stop_begin, task_unwanted_stop};
+use borough_store::{CellSpace, StoreError, StoreResult};
+
+use crate::decide::Action;
+use crate::liveness::Silent;
+
+/// Tasks in one transaction.
+const TASKS_MAX: usize = 256;
+
+/// The hands of a controller that leads.
+pub struct Hands {
+    /// The store.
+    pub db: Database,
+    /// The cell.
+    pub space: CellSpace,
+    /// The lease it leads by.
+    pub lease: HeldLease,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Hands {
+    /// Does one thing, in as many transactions as it takes.
+    pub async fn act(&self, action: Action) -> StoreResult<()> {
+        match action {
+            Action::TasksUnwanted(job) => self.tasks_unwanted(job).await,
+            Action::JobEnd(job) => {
+                self.change("job_end", |tx, mut changes| async move {
+                    job_tasks_gone(&tx, &mut changes, job).await?;
+                    Ok(((), changes))
+                })
+                .await
+            }
+            Action::JobDependencies(job) => {
+                self.change("job_dependencies", |tx, mut changes| async move {
+                    job_dependencies_check(&tx, &mut changes, job).await?;
+                    Ok(((), changes))
+                })
+                .await
+            }
+            Action::NodeTasksLost(node) => self.tasks_lost(node).await,
+            Action::TasksReschedule(node, lives) => {
+                self.lives("task_reschedule", &lives, |tx, mut changes, lives| async move {
+                    task_reschedule_lost(&tx, &mut changes, node, &lives).await?;
+                    Ok(((), changes))
+                })
+                .await
+            }
+            Action::TasksDrain(lives) => {
+                self.lives("task_drain", &lives, |tx, mut changes, lives| async move {
+                    task_stop_begin(&tx, &mut changes, &lives, StopReason::Drained).await?;
+                    Ok(((), changes))
+                })
+                .await
+            }
+        }
+    }
+
+    /// Declares a node lost, unless it has been heard of since.
+    pub async fn node_lost(&self, silent: &Silent) -> StoreResult<()> {
+        self.change("node_declare_lost", |tx, mut changes| async move {
+            let outcome = node_declare_lost(&tx, &mut changes, silent.node, silent.observed.as_ref()).await?;
+            tracing::warn!(node = %silent.node, ?outcome, "a silent node was declared lost");
+            Ok(((), changes))
+        })
+        .await
+    }
+
+    /// Forgets a job that is over.
+    pub async fn job_forget(&self, job: JobId) -> StoreResult<()> {
+        self.change("job_remove", |tx, mut changes| async move {
+            job_remove(&tx, &mut changes, job).await?;
+            Ok(((), changes))
+        })
+        .await
+    }
+
+    async fn tasks_unwanted(&self, job: JobId) -> StoreResult<()> {
+        let mut after = None;
+        loop {
+            let sweep = self
+                .change("task_stop", |tx, mut changes| async move {
+                    let sweep = task_unwanted_stop(&tx, &mut changes, job, after, TASKS_MAX).await?;
+                    Ok((sweep, changes))
+                })
+                .await?;
+            after = sweep.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn tasks_lost(&self, node: NodeId) -> StoreResult<()> {
+        let mut after = None;
+        loop {
+            let sweep = self
+                .change("task_node_lost", |tx, mut changes| async move {
+                    let sweep = task_node_lost(&tx, &mut changes, node, after, TASKS_MAX).await?;
+                    Ok((sweep, changes))
+                })
+                .await?;
+            after = sweep.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn lives<F, Fut>(
+        &self,
+        action: &'static str,
+        lives: &[(TaskId, Incarnation)],
+        closure: F,
+    ) -> StoreResult<()>
+    where
+        F: Fn(Transaction, ChangeSet, Vec<(TaskId, Incarnation)>) -> Fut,
+        Fut: Future<Output = StoreResult<((), ChangeSet)>>,
+    {
+        for chunk in lives.chunks(TASKS_MAX) {
+            self.change(action, |tx, changes| closure(tx, changes, chunk.to_vec())).await?;
+        }
+        Ok(())
+    }
+
+    /// One transaction under the lease. The steps check the state they change, so running them again does no harm.
+    async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
+    where
+        F: Fn(Transaction, ChangeSet) -> Fut,
+        Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
+    {
+        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        let at_ms = self.clock.wall_ms();
+        let change = Change { request, actor: "controller".to_owned(), action, at_ms };
+        let (change, space, lease, closure) = (&change, &self.space, &self.lease, &closure);
+        self.db
+            .run(action, Idempotency::Natural, |tx, _| async move {
+                lease_check(&tx, space, lease).await?;
+                let changes = ChangeSet::begin(&tx, space, change).await?;
+                let (value, changes) = closure(tx.clone(), changes).await?;
+                changes.append(&tx)?;
+                Ok::<_, StoreError>(value)
+            })
+            .await
+    }
+}

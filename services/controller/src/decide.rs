@@ -1,0 +1,201 @@
+//! What is to be done about a job or a node: pure functions of the state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use borough_model::job::{AfterDecision, JobState, after_decide};
+use borough_model::node::NodeState;
+use borough_model::{Incarnation, JobId, JobRow, NodeId, TaskId, TaskState};
+use borough_store::mirror::MirrorState;
+
+/// Something to be done, in transactions of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Begin to end the tasks that the job does not want.
+    TasksUnwanted(JobId),
+    /// End the job: every task is gone.
+    JobEnd(JobId),
+    /// Let the job go, or end it: those it waits for have ended.
+    JobDependencies(JobId),
+    /// Take note in every task of the node that it is lost.
+    NodeTasksLost(NodeId),
+    /// Give these lives up, to be placed elsewhere.
+    TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
+    /// Move these lives off their drained node.
+    TasksDrain(Vec<(TaskId, Incarnation)>),
+}
+
+/// What is to be done about a job.
+pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<Action> {
+    match job.state {
+        JobState::Waiting => {
+            let Some(spec) = state.spec_of(job) else { return Vec::new() };
+            let of = |name: &borough_model::Name| state.job_by_name(&job.user, name).map(|row| row.state);
+            match after_decide(spec, of) {
+                AfterDecision::Wait(_) => Vec::new(),
+                AfterDecision::Go | AfterDecision::Never(_) => vec![Action::JobDependencies(job.id)],
+            }
+        }
+        JobState::Running | JobState::Ended { .. } => {
+            let above = state.job_tasks(job.id).any(|row| row.id.index >= job.count && unasked(row.state));
+            above.then_some(Action::TasksUnwanted(job.id)).into_iter().collect()
+        }
+        JobState::Stopping => {
+            let mut alive = state.job_tasks(job.id).filter(|row| row.state != TaskState::Dead).peekable();
+            if alive.peek().is_none() {
+                return vec![Action::JobEnd(job.id)];
+            }
+            let any = alive.any(|row| unasked(row.state));
+            any.then_some(Action::TasksUnwanted(job.id)).into_iter().collect()
+        }
+    }
+}
+
+/// Whether a task in this state has still to be told that it is not wanted.
+fn unasked(state: TaskState) -> bool {
+    match state {
+        TaskState::Pending
+        | TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Lost => true,
+        TaskState::Stopping | TaskState::Releasing | TaskState::Dead => false,
+    }
+}
+
+/// What is to be done about a node that has been silent for `silent`. A lost node's tasks are given up after the
+/// cell's tolerance, or after their own job's where that is longer.
+pub fn node_actions(state: &MirrorState, node: NodeId, silent: Duration, tolerance: Duration) -> Vec<Action> {
+    let Some(row) = state.nodes().get(&node) else { return Vec::new() };
+    let mut actions = Vec::new();
+    if row.state == NodeState::Lost {
+        let counted = |state: TaskState| state.is_charged();
+        if state.node_tasks(node).any(|task| counted(task.state)) {
+            actions.push(Action::NodeTasksLost(node));
+        }
+        let due = |job: JobId| {
+            let job = state.jobs().get(&job);
+            let own = job.and_then(|job| state.spec_of(job)).and_then(|spec| spec.lost_after_ms);
+            silent >= own.map_or(tolerance, Duration::from_millis).max(tolerance)
+        };
+        let lost = state.node_tasks(node).filter(|task| task.state == TaskState::Lost && due(task.id.job));
+        let lives: Vec<(TaskId, Incarnation)> = lost.map(|task| (task.id, task.incarnation)).collect();
+        if !lives.is_empty() {
+            actions.push(Action::TasksReschedule(node, lives));
+        }
+    }
+    if row.draining && row.state == NodeState::Ready {
+        let lives = drained(state, node);
+        if !lives.is_empty() {
+            actions.push(Action::TasksDrain(lives));
+        }
+    }
+    actions
+}
+
+/// Lives to move off a drained node now. Of one job at most a quarter of its tasks (and at least one) are without a
+/// running life because of it at any time.
+fn drained(state: &MirrorState, node: NodeId) -> Vec<(TaskId, Incarnation)> {
+    let on_node = state
+        .node_tasks(node)
+        .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running));
+    let mut by_job: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> = BTreeMap::new();
+    for task in on_node {
+        by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
+    }
+    let mut lives = Vec::new();
+    for (job, of_job) in by_job {
+        let count = state.jobs().get(&job).map_or(0, |row| row.count);
+        let down = state.job_tasks(job).filter(|task| is_moving(task)).count();
+        let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
+        lives.extend(of_job.into_iter().take(most.saturating_sub(down)));
+    }
+    lives
+}
+
+/// Whether a task is on its way from a drained node: stopping for it, or waiting for another.
+fn is_moving(task: &borough_model::TaskRow) -> bool {
+    use borough_model::task::StopReason;
+    let drained = task.stop == Some(StopReason::Drained);
+    match task.state {
+        TaskState::Stopping | TaskState::Releasing => drained,
+        TaskState::Pending | TaskState::Assigned | TaskState::Starting => task.incarnation.0 > 0,
+        TaskState::Held | TaskState::Running | TaskState::Lost | TaskState::Dead => false,
+    }
+}
+
+/// Jobs and nodes that have to be looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dirty {
+    /// Jobs.
+    pub jobs: BTreeSet<JobId>,
+    /// Nodes.
+    pub nodes: BTreeSet<NodeId>,
+}
+
+impl Dirty {
+    /// Everything.
+    pub fn all(state: &MirrorState) -> Self {
+        Self { jobs: state.jobs().keys().copied().collect(), nodes: state.nodes().keys().copied().collect() }
+    }
+
+    /// Whether nothing has to be looked at.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.nodes.is_empty()
+    }
+
+    /// What a delta makes worth a look. A change of a job is one for those of its user that wait.
+    pub fn note(&mut self, state: &MirrorState, delta: &borough_model::Delta) {
+        use borough_model::Delta;
+        match delta {
+            Delta::Job { row, .. } => {
+                self.jobs.insert(row.id);
+                let waiting = state
+                    .jobs()
+                    .values()
+                    .filter(|job| job.user == row.user && job.state == JobState::Waiting);
+                self.jobs.extend(waiting.map(|job| job.id));
+            }
+            Delta::Task { row } => {
+                self.jobs.insert(row.id.job);
+                self.nodes.extend(row.node);
+                // A task that has moved makes room for the next of its job on a drained node.
+                let draining = state.nodes().values().filter(|node| node.draining).map(|node| node.id);
+                self.nodes.extend(draining);
+            }
+            Delta::Node { row } => {
+                self.nodes.insert(row.id);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many more nodes may be declared lost now: at most `per_minute` in any minute, so that a fault of the network
+/// does not empty the cell. `declared` are the moments of earlier declarations (monotonic).
+pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usize {
+    let minute = Duration::from_secs(60);
+    let recent = declared.iter().filter(|at| now.saturating_sub(**at) < minute).count();
+    usize::try_from(per_minute).unwrap_or(usize::MAX).saturating_sub(recent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_limited_per_minute() {
+        let at = |seconds| Duration::from_secs(seconds);
+        assert_eq!(losses_left(&[], at(0), 2), 2);
+        assert_eq!(losses_left(&[at(0), at(30)], at(59), 2), 0);
+        assert_eq!(losses_left(&[at(0), at(30)], at(60), 2), 1);
+        assert_eq!(losses_left(&[at(0)], at(1), 0), 0);
+    }
+
+    #[test]
+    fn only_lives_that_were_not_told_are_told() {
+        let told: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| !unasked(*state)).collect();
+        assert_eq!(told, [TaskState::Stopping, TaskState::Releasing, TaskState::Dead]);
+    }
+}

@@ -1,0 +1,289 @@
+//! Leading a cell: hold the lease, follow the mirror, do what is to be done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency};
+use borough_store::cell::{CellMeta, cell_meta_read};
+use borough_store::lease::{
+    HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, lease_acquire, lease_read, lease_release,
+    lease_renew,
+};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
+use borough_store::{StoreError, StoreResult};
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::act::Hands;
+use crate::config::ControllerConfig;
+use crate::decide::{Action, Dirty, job_actions, node_actions};
+use crate::housekeeping::{jobs_old, tidy};
+use crate::liveness::Liveness;
+
+/// The role of the lease.
+const ROLE: &str = "controller";
+/// How often everything is looked at, whatever was heard.
+const FULL_PASS: Duration = Duration::from_secs(30);
+/// How often what is old is forgotten.
+const TIDY: Duration = Duration::from_secs(10);
+
+/// One controller of one cell.
+pub struct Controller {
+    config: ControllerConfig,
+    db: Database,
+    mirror: MirrorHandle,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+}
+
+/// What a controller knows while it leads.
+struct Term {
+    hands: Hands,
+    meta: CellMeta,
+    liveness: Liveness,
+    dirty: Dirty,
+    beat: u64,
+    renewed_at: Duration,
+    looked_at: Duration,
+    full_at: Duration,
+    tidied_at: Duration,
+}
+
+impl Controller {
+    /// A controller over `db`, following `mirror`.
+    pub fn new(
+        config: ControllerConfig,
+        db: Database,
+        mirror: MirrorHandle,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
+        Self { config, db, mirror, clock, rng }
+    }
+
+    /// Stands by and leads, until cancelled.
+    pub async fn run(self, cancelled: CancellationToken) {
+        let work = async {
+            self.mirror.ready().await;
+            let mut silence = Silence::default();
+            loop {
+                match self.lease(&mut silence).await {
+                    Ok(Some(lease)) => {
+                        tracing::info!(cell = %self.config.space, epoch = lease.epoch, "leads the cell");
+                        let ended = self.term(lease).await;
+                        if let Err(error) = ended {
+                            tracing::warn!(cell = %self.config.space, error = %chain(&error), "no longer leads");
+                        }
+                        silence = Silence::default();
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(cell = %self.config.space, error = %chain(&error), "cannot lead")
+                    }
+                }
+                tokio::time::sleep(self.config.tick).await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = cancelled.cancelled() => self.release().await,
+        }
+    }
+
+    async fn lease(&self, silence: &mut Silence<LeaseState>) -> StoreResult<Option<HeldLease>> {
+        let space = &self.config.space;
+        let state = self.db.run("lease_read", Idempotency::ReadOnly, |tx, _| async move {
+            lease_read(&tx, space, ROLE, 0).await
+        });
+        let state = state.await?;
+        let gap_max = self.config.tick.saturating_mul(3);
+        let silent = silence.observe(self.clock.monotonic(), state.clone(), gap_max);
+        let expired = silent >= Duration::from_millis(state.row.duration_ms);
+        let claim = LeaseClaim {
+            role: ROLE.to_owned(),
+            shard: 0,
+            holder: self.config.holder.clone(),
+            duration_ms: self.config.lease_ms,
+            generation: self.config.generation,
+            expired: expired.then_some(state),
+        };
+        let claim = &claim;
+        let acquired = self.db.run("lease_acquire", Idempotency::Natural, |tx, _| async move {
+            lease_acquire(&tx, space, claim).await
+        });
+        Ok(match acquired.await? {
+            LeaseAcquired::Held(held) => Some(held),
+            LeaseAcquired::Taken(_) => None,
+        })
+    }
+
+    async fn release(&self) {
+        let space = &self.config.space;
+        let holder = &self.config.holder;
+        let released = self.db.run("lease_release", Idempotency::Natural, |tx, _| async move {
+            let state = lease_read(&tx, space, ROLE, 0).await?;
+            if state.row.holder != *holder {
+                return Ok(());
+            }
+            let held =
+                HeldLease { role: ROLE.to_owned(), shard: 0, holder: holder.clone(), epoch: state.row.epoch };
+            lease_release(&tx, space, &held).await
+        });
+        if let Err(error) = released.await {
+            tracing::warn!(error = %chain(&error), "the controller's lease was not given back; it will expire");
+        }
+    }
+
+    /// Leads until the lease is lost or the store fails.
+    async fn term(&self, lease: HeldLease) -> StoreResult<()> {
+        let now = self.clock.monotonic();
+        let (db, space) = (self.db.clone(), self.config.space.clone());
+        let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
+        let mut term = Term {
+            hands: Hands { db, space, lease, clock, rng },
+            meta: CellMeta::default(),
+            liveness: Liveness::default(),
+            dirty: Dirty::default(),
+            beat: 0,
+            renewed_at: now,
+            looked_at: now,
+            full_at: now,
+            tidied_at: now,
+        };
+        term.meta = self.meta().await?;
+        loop {
+            let (dirty, mut subscription) = self.mirror.subscribe_with(Dirty::all);
+            term.dirty = dirty;
+            while self.step(&mut term, &mut subscription).await? {}
+        }
+    }
+
+    async fn meta(&self) -> StoreResult<CellMeta> {
+        let space = &self.config.space;
+        let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
+            cell_meta_read(&tx, space).await
+        });
+        meta.await
+    }
+
+    /// Does what is to be done, then waits for what comes. `false` where the mirror began anew.
+    async fn step(&self, term: &mut Term, subscription: &mut MirrorSubscription) -> StoreResult<bool> {
+        self.dirty_work(term).await?;
+        // Counted from the last look, so that a busy journal does not put it off.
+        let looked = self.clock.monotonic().saturating_sub(term.looked_at);
+        let left = self.config.tick.saturating_sub(looked);
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(left) => {}
+            event = subscription.next() => {
+                let mut next = event;
+                loop {
+                    match next {
+                        Some(MirrorEvent::Entry { entry, .. }) => self.mirror.read(|state| {
+                            entry.deltas.iter().for_each(|delta| term.dirty.note(state, delta));
+                        }),
+                        Some(MirrorEvent::Resync) | None => return Ok(false),
+                    }
+                    match subscription.next().now_or_never() {
+                        Some(more) => next = more,
+                        None => return Ok(true),
+                    }
+                }
+            }
+        }
+        term.looked_at = self.clock.monotonic();
+        self.timers(term).await?;
+        Ok(true)
+    }
+
+    async fn dirty_work(&self, term: &mut Term) -> StoreResult<()> {
+        self.lease_keep(term).await?;
+        if term.dirty.is_empty() {
+            return Ok(());
+        }
+        let dirty = std::mem::take(&mut term.dirty);
+        let tolerance = Duration::from_millis(term.meta.lost_after_ms);
+        let actions: Vec<Action> = self.mirror.read(|state| {
+            let jobs = dirty.jobs.iter().filter_map(|job| state.jobs().get(job));
+            let jobs = jobs.flat_map(|job| job_actions(state, job));
+            let nodes = dirty.nodes.iter();
+            let nodes =
+                nodes.flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance));
+            jobs.chain(nodes).collect()
+        });
+        for action in actions {
+            self.lease_keep(term).await?;
+            match term.hands.act(action.clone()).await {
+                Ok(()) => {}
+                Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
+                Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
+                // The state has moved on: what is left to do will be found again.
+                Err(error) => tracing::warn!(?action, error = %chain(&error), "not done"),
+            }
+        }
+        Ok(())
+    }
+
+    async fn lease_keep(&self, term: &mut Term) -> StoreResult<()> {
+        let now = self.clock.monotonic();
+        let due = Duration::from_millis(self.config.lease_ms / 3);
+        if now.saturating_sub(term.renewed_at) < due {
+            return Ok(());
+        }
+        term.beat = term.beat.saturating_add(1);
+        let (space, lease, beat) = (&self.config.space, &term.hands.lease, term.beat);
+        let renewed = self.db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
+            lease_renew(&tx, space, lease, beat).await
+        });
+        renewed.await?;
+        term.renewed_at = now;
+        Ok(())
+    }
+
+    async fn timers(&self, term: &mut Term) -> StoreResult<()> {
+        let tolerance = Duration::from_millis(term.meta.lost_after_ms);
+        let gap_max =
+            self.config.tick.saturating_mul(10).min(tolerance / 2).max(self.config.tick.saturating_mul(2));
+        let nodes: Vec<_> = self.mirror.read(|state| state.nodes().keys().copied().collect());
+        let clock = Arc::clone(&self.clock);
+        let space = &self.config.space;
+        term.liveness.observe(&self.db, space, nodes.into_iter(), || clock.monotonic(), gap_max).await?;
+        let now = self.clock.monotonic();
+        let per_minute = term.meta.lost_per_minute_max;
+        let lost = self.mirror.read(|state| term.liveness.lost(state, tolerance, now, per_minute));
+        for silent in lost {
+            term.hands.node_lost(&silent).await?;
+            term.liveness.declared(now);
+        }
+        let silent_nodes = self.mirror.read(|state| {
+            let lost = state.nodes().values().filter(|row| row.state == borough_model::node::NodeState::Lost);
+            lost.map(|row| row.id).collect::<Vec<_>>()
+        });
+        term.dirty.nodes.extend(silent_nodes);
+        if now.saturating_sub(term.full_at) >= FULL_PASS {
+            term.full_at = now;
+            term.dirty = self.mirror.read(Dirty::all);
+            term.meta = self.meta().await?;
+        }
+        if now.saturating_sub(term.tidied_at) >= TIDY {
+            term.tidied_at = now;
+            let now_ms = self.clock.wall_ms();
+            let jobs = self.mirror.read(|state| jobs_old(state, &term.meta, now_ms));
+            tidy(&term.hands, &term.meta, jobs).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
