@@ -1,1 +1,48 @@
-//! The borough program.
+//! The `borough` program as a library, so that its parts can be tested: arguments, job files, commands, output.
+//!
+//! A verb reads its arguments (`args`), asks a gateway through the client library (`command`), and shows the answer
+//! (`output`, the one place that writes to standard output). Roles of the system are in `role`.
+
+pub mod args;
+pub mod client_file;
+mod command;
+mod connect;
+pub mod exit;
+pub mod jobfile;
+mod output;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::Arguments;
+use crate::exit::Code;
+use crate::output::Printer;
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    let printer = Printer::new(&arguments.global);
+    let failed_code = arguments.verb.failed_code();
+    match command::run(arguments, &printer) {
+        Ok(code) => ExitCode::from(code.number()),
+        Err(failure) => {
+            printer.failure(&failure);
+            ExitCode::from(failed_code.unwrap_or_else(|| failure.code().number()))
+        }
+    }
+}
+
+/// What clap has to say: help and version are no failures.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Where even this cannot be written there is nowhere left to say so.
+    let _written = error.print();
+    match error.use_stderr() {
+        true => ExitCode::from(Code::Usage.number()),
+        false => ExitCode::SUCCESS,
+    }
+}

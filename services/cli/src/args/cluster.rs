@@ -1,0 +1,99 @@
+//! Verbs on nodes, cells, names and events.
+
+use clap::{Args, Subcommand};
+
+use super::JobTarget;
+
+/// Verbs on nodes.
+#[derive(Debug, Subcommand)]
+pub enum NodeVerb {
+    /// Every node
+    List,
+    /// One node with its tasks
+    Status {
+        /// The node's name
+        node: String,
+    },
+    /// No new tasks: nothing is placed there after the answer
+    Cordon {
+        /// The node's name
+        node: String,
+    },
+    /// Take new tasks again; ends a drain
+    Uncordon {
+        /// The node's name
+        node: String,
+    },
+    /// Cordon, and move the tasks elsewhere; waits until none is left
+    Drain {
+        /// The node's name
+        node: String,
+        /// Do not wait
+        #[arg(short, long)]
+        detach: bool,
+        /// How long to wait, such as 30s or 5m
+        #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
+        timeout: Option<std::time::Duration>,
+    },
+}
+
+/// Verbs on cells.
+#[derive(Debug, Subcommand)]
+pub enum CellVerb {
+    /// Every cell
+    List,
+    /// One cell
+    Status {
+        /// The cell's name; default: the one in use
+        name: Option<String>,
+    },
+}
+
+/// Verbs on names.
+#[derive(Debug, Subcommand)]
+pub enum NameVerb {
+    /// The endpoints of a job, or of all of your jobs
+    List {
+        /// [USER/]JOB
+        target: Option<JobTarget>,
+        /// Of every user
+        #[arg(short, long, conflicts_with = "target")]
+        all: bool,
+    },
+    /// The endpoints of a job, or of all of your jobs, and every change
+    Watch {
+        /// [USER/]JOB
+        target: Option<JobTarget>,
+    },
+}
+
+/// Verbs on events.
+#[derive(Debug, Subcommand)]
+pub enum EventVerb {
+    /// The newest events
+    List {
+        /// Which.
+        #[command(flatten)]
+        filter: EventFilter,
+        /// How many at most
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// Every change from now on
+    Watch {
+        /// Which.
+        #[command(flatten)]
+        filter: EventFilter,
+    },
+}
+
+/// Which events.
+#[derive(Clone, Debug, Default, Args)]
+pub struct EventFilter {
+    /// Of this job: [USER/]JOB
+    #[arg(long, value_name = "JOB")]
+    pub job: Option<JobTarget>,
+    /// Of this node
+    #[arg(long, value_name = "NODE", conflicts_with = "job")]
+    pub node: Option<String>,
+}

@@ -1,0 +1,142 @@
+//! Names of jobs and tasks as people write them: the user may be left out where it is the caller.
+
+use std::str::FromStr;
+
+use borough_client::{JobRef, TaskRef};
+use borough_model::Name;
+
+/// `[USER/]JOB`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobTarget {
+    user: Option<String>,
+    job: String,
+}
+
+/// `[USER/]JOB/INDEX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskTarget {
+    job: JobTarget,
+    index: u32,
+}
+
+/// `[USER/]JOB[/INDEX]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhyTarget {
+    job: JobTarget,
+    /// The task; absent: every pending one.
+    pub index: Option<u32>,
+}
+
+impl JobTarget {
+    /// The job, of `caller` where no user is given.
+    pub fn resolve(&self, caller: &str) -> JobRef {
+        JobRef::new(self.user.as_deref().unwrap_or(caller), self.job.as_str())
+    }
+}
+
+impl TaskTarget {
+    /// The task, of `caller` where no user is given.
+    pub fn resolve(&self, caller: &str) -> TaskRef {
+        TaskRef { job: self.job.resolve(caller), index: self.index }
+    }
+}
+
+impl WhyTarget {
+    /// The job, of `caller` where no user is given.
+    pub fn resolve(&self, caller: &str) -> JobRef {
+        self.job.resolve(caller)
+    }
+}
+
+impl FromStr for JobTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match *text.split('/').collect::<Vec<_>>().as_slice() {
+            [job] => target(None, job),
+            [user, job] => target(Some(user), job),
+            _ => Err("accepted: JOB or USER/JOB".to_owned()),
+        }
+    }
+}
+
+impl FromStr for TaskTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let accepted = || "accepted: JOB/INDEX or USER/JOB/INDEX".to_owned();
+        match *text.split('/').collect::<Vec<_>>().as_slice() {
+            [job, index] => Ok(Self { job: target(None, job)?, index: number(index)? }),
+            [user, job, index] => Ok(Self { job: target(Some(user), job)?, index: number(index)? }),
+            _ => Err(accepted()),
+        }
+    }
+}
+
+impl FromStr for WhyTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match *text.split('/').collect::<Vec<_>>().as_slice() {
+            [job] => Ok(Self { job: target(None, job)?, index: None }),
+            // A name never begins with a digit, so what does is an index.
+            [job, index] if index.starts_with(|first: char| first.is_ascii_digit()) => {
+                Ok(Self { job: target(None, job)?, index: Some(number(index)?) })
+            }
+            [user, job] => Ok(Self { job: target(Some(user), job)?, index: None }),
+            [user, job, index] => Ok(Self { job: target(Some(user), job)?, index: Some(number(index)?) }),
+            _ => Err("accepted: JOB, JOB/INDEX, USER/JOB or USER/JOB/INDEX".to_owned()),
+        }
+    }
+}
+
+fn target(user: Option<&str>, job: &str) -> Result<JobTarget, String> {
+    if let Some(user) = user {
+        checked("user", user)?;
+    }
+    checked("job", job)?;
+    Ok(JobTarget { user: user.map(str::to_owned), job: job.to_owned() })
+}
+
+fn checked(what: &str, name: &str) -> Result<(), String> {
+    Name::new(name).map(drop).map_err(|error| format!("the name of the {what}, {name:?}, {error}"))
+}
+
+fn number(index: &str) -> Result<u32, String> {
+    index.parse().map_err(|_| format!("the index {index:?} is no number from 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_may_be_left_out() {
+        let job: JobTarget = "web".parse().unwrap();
+        assert_eq!(job.resolve("alice"), JobRef::new("alice", "web"));
+        let job: JobTarget = "bob/web".parse().unwrap();
+        assert_eq!(job.resolve("alice"), JobRef::new("bob", "web"));
+        let task: TaskTarget = "web/3".parse().unwrap();
+        assert_eq!(task.resolve("alice").to_string(), "alice/web/3");
+        let task: TaskTarget = "bob/web/0".parse().unwrap();
+        assert_eq!(task.resolve("alice").to_string(), "bob/web/0");
+    }
+
+    #[test]
+    fn an_index_is_told_from_a_name() {
+        let index = |text: &str| text.parse::<WhyTarget>().unwrap().index;
+        assert_eq!(index("web"), None);
+        assert_eq!(index("web/2"), Some(2));
+        assert_eq!(index("bob/web"), None);
+        assert_eq!(index("bob/web/2"), Some(2));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_with_the_reason() {
+        for bad in ["", "/", "a/b/c/d", "web/", "web/x", "Web/1", "web/-1", "web/4294967296"] {
+            assert!(bad.parse::<TaskTarget>().is_err(), "{bad}");
+        }
+        let error = "Bob/web".parse::<JobTarget>().unwrap_err();
+        assert!(error.contains("user") && error.contains("'B'"), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+//! Verbs on single tasks.
+
+use clap::{Args, Subcommand};
+
+use super::{JobTarget, TaskTarget};
+
+/// Verbs on tasks.
+#[derive(Debug, Subcommand)]
+pub enum TaskVerb {
+    /// Show the tasks of a job
+    Status {
+        /// [USER/]JOB
+        target: JobTarget,
+        /// Only this task
+        #[arg(long)]
+        index: Option<u32>,
+    },
+    /// Show a task's output, also after its end
+    Logs(LogArguments),
+    /// Run a command inside a running task's environment; ends with the command's own code
+    Exec(ExecArguments),
+    /// Send a signal to a running task
+    Signal {
+        /// [USER/]JOB/INDEX
+        target: TaskTarget,
+        /// Name or number, such as HUP, SIGTERM or 9
+        #[arg(value_parser = signal)]
+        signal: i32,
+    },
+    /// End a task's life as a stop would, and start the next
+    Restart {
+        /// [USER/]JOB/INDEX
+        target: TaskTarget,
+    },
+}
+
+/// `task logs`.
+#[derive(Clone, Debug, Args)]
+pub struct LogArguments {
+    /// [USER/]JOB/INDEX
+    pub target: TaskTarget,
+    /// Go on with what is written, until the task's life ends
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only so many lines from the end
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// Standard error only
+    #[arg(long, conflicts_with = "stdout")]
+    pub stderr: bool,
+    /// Standard output only
+    #[arg(long)]
+    pub stdout: bool,
+    /// The life before the current one
+    #[arg(short, long, conflicts_with = "incarnation")]
+    pub previous: bool,
+    /// This life
+    #[arg(long, value_name = "NUMBER")]
+    pub incarnation: Option<u64>,
+}
+
+/// `task exec`.
+#[derive(Clone, Debug, Args)]
+pub struct ExecArguments {
+    /// [USER/]JOB/INDEX
+    pub target: TaskTarget,
+    /// Without a terminal, also where standard input is one
+    #[arg(short = 'T', long)]
+    pub no_tty: bool,
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// The signals people send by name, by their numbers on Linux.
+const SIGNALS: [(&str, i32); 22] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ILL", 4),
+    ("TRAP", 5),
+    ("ABRT", 6),
+    ("BUS", 7),
+    ("FPE", 8),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("SEGV", 11),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("CHLD", 17),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("TSTP", 20),
+    ("TTIN", 21),
+    ("TTOU", 22),
+    ("WINCH", 28),
+];
+
+fn signal(text: &str) -> Result<i32, String> {
+    if let Ok(number) = text.parse::<i32>() {
+        let fits = (1..=64).contains(&number);
+        return if fits { Ok(number) } else { Err("accepted: 1 to 64, or a name such as TERM".to_owned()) };
+    }
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let known = SIGNALS.iter().find(|(known, _)| *known == name);
+    known.map(|&(_, number)| number).ok_or_else(|| {
+        let names: Vec<&str> = SIGNALS.iter().map(|&(name, _)| name).collect();
+        format!("no such signal; accepted: 1 to 64, or one of {}", names.join(", "))
+    })
+}
+
+/// The name of a signal, or its number.
+pub(crate) fn signal_name(number: i32) -> String {
+    let known = SIGNALS.iter().find(|(_, known)| *known == number);
+    known.map_or_else(|| format!("signal {number}"), |(name, _)| format!("SIG{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_go_by_name_and_number() {
+        for (text, number) in [("TERM", 15), ("sigterm", 15), ("SIGKILL", 9), ("hup", 1), ("64", 64)] {
+            assert_eq!(signal(text), Ok(number), "{text}");
+        }
+        for bad in ["", "0", "65", "-9", "SIG", "TERMINATE"] {
+            assert!(signal(bad).is_err(), "{bad}");
+        }
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(40), "signal 40");
+    }
+}

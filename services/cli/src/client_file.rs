@@ -1,0 +1,105 @@
+//! `client.json` in the directory of a dev cell: where it listens and what proves the caller. `borough dev` writes
+//! it, every other verb reads it where it is not told otherwise.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The file's name within the directory.
+pub const FILE_NAME: &str = "client.json";
+
+/// What a client must know of a dev cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientFile {
+    /// gRPC addresses of the gateways, `host:port`.
+    pub gateways: Vec<String>,
+    /// Base address of the HTTP door, `http://host:port`; empty where there is none.
+    pub http: String,
+    /// The file with the token.
+    pub token_file: Option<PathBuf>,
+    /// The cell that verbs are about where none is named.
+    pub default_cell: String,
+    /// Every cell.
+    pub cells: Vec<String>,
+}
+
+impl ClientFile {
+    /// Reads the file of the dev directory `directory`; `None` where there is none.
+    ///
+    /// # Errors
+    /// An unreadable or damaged file, with its path.
+    pub fn read(directory: &Path) -> io::Result<Option<Self>> {
+        let path = directory.join(FILE_NAME);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(named(&path, &error.to_string(), error.kind())),
+        };
+        let file = serde_json::from_str(&text)
+            .map_err(|error| named(&path, &error.to_string(), io::ErrorKind::InvalidData))?;
+        Ok(Some(file))
+    }
+
+    /// Writes the file for its owner alone, in one step: a reader sees the old one or the new one.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        let path = directory.join(FILE_NAME);
+        let temporary = directory.join(format!("{FILE_NAME}.new"));
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, &path)
+    }
+}
+
+/// The directory of the dev cell: `given`, or below the user's state directory.
+pub fn dev_directory(given: Option<&Path>) -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = || {
+        let home = || variable("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".local/state");
+        variable("XDG_STATE_HOME").unwrap_or_else(home)
+    };
+    given.map_or_else(|| state().join("borough/dev"), Path::to_path_buf)
+}
+
+fn named(path: &Path, problem: &str, kind: io::ErrorKind) -> io::Error {
+    io::Error::new(kind, format!("{}: {problem}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back_by_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(ClientFile::read(directory.path()).unwrap(), None);
+        let file = ClientFile {
+            gateways: vec!["127.0.0.1:7000".to_owned()],
+            token_file: Some("/state/token".into()),
+            default_cell: "alpha".to_owned(),
+            ..ClientFile::default()
+        };
+        file.write(directory.path()).unwrap();
+        assert_eq!(ClientFile::read(directory.path()).unwrap(), Some(file));
+        let mode = std::fs::metadata(directory.path().join(FILE_NAME)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(FILE_NAME), "{").unwrap();
+        let error = ClientFile::read(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("client.json: "), "{error}");
+    }
+}

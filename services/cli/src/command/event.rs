@@ -1,0 +1,53 @@
+//! `event list` and `event watch`.
+
+use borough_client::{CellItem, Client};
+use borough_proto::v1::WatchFilter;
+use futures::StreamExt as _;
+
+use crate::args::{EventFilter, EventVerb, Global};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{ChangeView, EventView, Printer};
+
+pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> Result<Code, Failure> {
+    let client = connect::cell_client(global)?;
+    match verb {
+        EventVerb::List { filter, limit } => {
+            let answer = client.event_list(watch_filter(&filter, client.user()), limit).await?;
+            let views: Vec<EventView> = answer.events.into_iter().map(EventView::from).collect();
+            printer.list(&views)?;
+            if answer.trimmed && views.len() < usize::try_from(limit).unwrap_or(usize::MAX) {
+                printer.remark("older events are no longer kept");
+            }
+        }
+        EventVerb::Watch { filter } => {
+            watch(&client, watch_filter(&filter, client.user()), printer).await?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Result<(), Failure> {
+    loop {
+        let mut items = client.watch_cell(filter.clone(), None);
+        while let Some(item) = items.next().await {
+            match item? {
+                CellItem::Change(change) => {
+                    if let Some(view) = ChangeView::new(*change) {
+                        printer.item(&view, ChangeView::text)?;
+                    }
+                }
+                CellItem::Bookmark(_) => {}
+                CellItem::Resync(why) => {
+                    printer.remark(&format!("changes were missed ({why}); watching again from now"));
+                }
+            }
+        }
+    }
+}
+
+fn watch_filter(filter: &EventFilter, caller: &str) -> WatchFilter {
+    let job = filter.job.as_ref().map(|target| target.resolve(caller));
+    let (user, job) = job.map(|job| (job.user, job.name)).unwrap_or_default();
+    WatchFilter { user, job, node: filter.node.clone().unwrap_or_default(), ..WatchFilter::default() }
+}

@@ -1,0 +1,85 @@
+//! `job init` and `job validate`, and how every verb reads a job file.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use borough_model::Name;
+use borough_proto::convert::job_spec_to_message;
+use borough_proto::v1;
+
+use crate::args::{FileArguments, Global};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::jobfile::{JobFileError, LoadOptions, Loaded, STARTER, load};
+use crate::output::{Printer, SpecView, tally};
+
+pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if !matches!(extension, Some("yaml" | "yml")) {
+        let message = format!("{} does not end in .yaml, which the file to start from is", path.display());
+        return Err(Failure::new(Code::Usage, message));
+    }
+    let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(STARTER.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failure::new(Code::Refused, format!("{} exists already", path.display()))
+                .with_hint("name another file: borough job init FILE")
+        }
+        _ => Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display())),
+    })?;
+    printer.remark(&format!("wrote {0}; run it with: borough job run {0}", path.display()));
+    Ok(Code::Done)
+}
+
+pub(super) async fn validate(
+    global: &Global,
+    arguments: &FileArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let loaded = file_load(global, arguments, printer).await?;
+    let spec = job_spec_to_message(&loaded.spec);
+    printer.one(&SpecView::new(Some(&spec)), |_, _| {
+        let tasks = tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "task");
+        format!("{}: fine: {}/{} with {tasks}", arguments.file.display(), spec.user, spec.name)
+    })?;
+    Ok(Code::Done)
+}
+
+/// Reads a job file and remarks on what may surprise.
+async fn file_load(global: &Global, arguments: &FileArguments, printer: &Printer) -> Result<Loaded, Failure> {
+    let caller = Name::new(connect::caller(global)?)
+        .map_err(|error| Failure::new(Code::Usage, format!("the user's name {error}")))?;
+    let evaluator = std::env::current_exe()
+        .map_err(|error| Failure::new(Code::Failed, format!("cannot find this program: {error}")))?;
+    let options = LoadOptions {
+        caller,
+        ext_str: arguments.ext_str.clone(),
+        tla_str: arguments.tla_str.clone(),
+        evaluator,
+    };
+    let loaded = load(&arguments.file, &options).await.map_err(|error| refused(&arguments.file, &error))?;
+    for note in &loaded.notes {
+        printer.remark(&format!("note: {note}"));
+    }
+    Ok(loaded)
+}
+
+/// The message of a job file that can be taken.
+pub(super) async fn spec_load(
+    global: &Global,
+    arguments: &FileArguments,
+    printer: &Printer,
+) -> Result<v1::JobSpec, Failure> {
+    Ok(job_spec_to_message(&file_load(global, arguments, printer).await?.spec))
+}
+
+fn refused(path: &Path, error: &JobFileError) -> Failure {
+    let lines = error.lines();
+    match lines.as_slice() {
+        [line] => Failure::new(Code::Usage, line.clone()),
+        _ => {
+            let found = tally(lines.len(), "problem");
+            Failure::new(Code::Usage, format!("{}: {found}", path.display())).with_details(lines)
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Verbs on jobs.
+
+mod file;
+mod plan;
+mod run;
+mod show;
+mod standing;
+mod wait;
+
+use crate::args::{Global, JobVerb};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+
+pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Result<Code, Failure> {
+    match verb {
+        JobVerb::Init { file } => file::init(&file, printer),
+        JobVerb::Validate(arguments) => file::validate(global, &arguments, printer).await,
+        JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
+        JobVerb::Run(arguments) => run::run(global, arguments, printer).await,
+        JobVerb::Scale { target, count, detach, timeout } => {
+            let client = connect::cell_client(global)?;
+            let job = target.resolve(client.user());
+            run::scale(&client, &job, count, (!detach).then_some(timeout), printer).await
+        }
+        JobVerb::Stop(arguments) => {
+            let client = connect::cell_client(global)?;
+            let job = arguments.target.resolve(client.user());
+            let wait = (!arguments.detach).then_some(arguments.timeout);
+            run::stop(&client, &job, wait, printer).await
+        }
+        JobVerb::Status { target: Some(target), .. } => {
+            let client = connect::cell_client(global)?;
+            show::status(&client, &target.resolve(client.user()), printer).await
+        }
+        JobVerb::Status { target: None, all, ended } => {
+            let client = connect::cell_client(global)?;
+            show::list(&client, all, ended, printer).await
+        }
+        JobVerb::History { target } => {
+            let client = connect::cell_client(global)?;
+            show::history(&client, &target.resolve(client.user()), printer).await
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `job plan`: what `job run` would do, before anything happens.
+
+use crate::args::{FileArguments, Global};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{PlanView, Printer};
+
+use super::file::spec_load;
+
+pub(super) async fn plan(
+    global: &Global,
+    arguments: &FileArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let spec = spec_load(global, arguments, printer).await?;
+    let client = connect::cell_client(global)?;
+    let answer = client.job_plan(spec.clone()).await?;
+    let view = PlanView::new(&spec, client.cell(), answer);
+    printer.one(&view, PlanView::text)?;
+    if let (true, None) = (view.changed, &view.refusal) {
+        let file = arguments.file.display();
+        let check = match view.revision {
+            0 => String::new(),
+            revision => format!(" --check-revision {revision}"),
+        };
+        printer.remark(&format!("to do exactly this: borough job run{check} {file}"));
+    }
+    Ok(if view.changed { Code::Changed } else { Code::Done })
+}

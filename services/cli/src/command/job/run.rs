@@ -1,0 +1,138 @@
+//! `job run`, `job scale` and `job stop`: a change, and the wait for what it brings.
+
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, JobRef};
+use borough_proto::v1::{JobKind, JobSpec};
+use tonic::Code as Status;
+
+use super::file::spec_load;
+use super::show::status_view;
+use super::standing::Goal;
+use super::wait::{Waited, wait};
+use crate::args::{Global, RunArguments};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{EndpointView, JobView, PlanView, Printer, Style, changes_text, table};
+
+/// A wait, and how long at most; absent: none at all.
+type Wait = Option<Option<Duration>>;
+
+/// How often, and how many times, endpoints are looked for after every task is healthy: the health that makes a task
+/// count publishes its endpoint in a transaction of its own.
+const ENDPOINT_LOOKS: (Duration, u32) = (Duration::from_millis(50), 40);
+
+pub(super) async fn run(
+    global: &Global,
+    arguments: RunArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let spec = spec_load(global, &arguments.file, printer).await?;
+    let client = connect::cell_client(global)?;
+    let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
+    let submitted = client.job_submit(spec.clone(), arguments.check_revision.unwrap_or(0)).await;
+    let answer = match submitted {
+        Ok(answer) => answer,
+        Err(error) => return Err(refused(&client, spec, error).await),
+    };
+    let admitted = answer.job.unwrap_or_default();
+    let revision = admitted.revision;
+    printer.remark(&match answer.changed {
+        true => format!("{job}: submitted to cell {} (revision {revision})", client.cell()),
+        false => format!("{job}: no change (revision {revision})"),
+    });
+    if arguments.detach {
+        let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
+        printer.one(&JobView::from(admitted), text)?;
+        return Ok(Code::Done);
+    }
+    let waited = wait(&client, &job, Goal::Up, arguments.timeout, printer).await?;
+    show(&client, waited, printer).await?;
+    Ok(Code::Done)
+}
+
+/// A refusal, with what would have changed: the diff says what is not allowed to.
+async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure {
+    let conflict = matches!(error.code(), Some(Status::FailedPrecondition | Status::Aborted));
+    let failure = Failure::from(error);
+    if !conflict {
+        return failure;
+    }
+    let cell = client.cell().to_owned();
+    let Ok(plan) = client.job_plan(spec.clone()).await else { return failure };
+    let view = PlanView::new(&spec, &cell, plan);
+    let diff = changes_text(&view.diff, &Style::default());
+    let mut details = failure.details().to_vec();
+    details.extend(diff.lines().map(str::to_owned));
+    failure.with_details(details)
+}
+
+/// How the job stands in the end: with its endpoints for people, as a whole for programs.
+async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), Failure> {
+    if printer.is_machine() {
+        let view = status_view(client, waited.job, waited.spec).await?;
+        return printer.one(&view, |_, _| String::new());
+    }
+    printer.text(&waited.text)?;
+    let task = waited.spec.as_ref().and_then(|spec| spec.task.as_ref());
+    let has_ports = task.is_some_and(|task| !task.ports.is_empty());
+    if waited.job.kind() != JobKind::Service || !has_ports {
+        return Ok(());
+    }
+    let endpoints = endpoints(client, &waited).await?;
+    if endpoints.is_empty() {
+        return Ok(());
+    }
+    printer.text(&table(&endpoints, false, false))
+}
+
+async fn endpoints(client: &Client, waited: &Waited) -> Result<Vec<EndpointView>, Failure> {
+    let wanted = usize::try_from(waited.job.count).unwrap_or(usize::MAX);
+    let (pause, looks) = ENDPOINT_LOOKS;
+    let mut endpoints = Vec::new();
+    for _ in 0..looks {
+        endpoints = client.endpoint_list(&waited.job.user, &waited.job.name).await?.0;
+        if endpoints.len() >= wanted {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+    }
+    Ok(endpoints.into_iter().map(EndpointView::from).collect())
+}
+
+pub(super) async fn scale(
+    client: &Client,
+    job: &JobRef,
+    count: u32,
+    wait_for: Wait,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
+    let service = scaled.kind() == JobKind::Service;
+    match wait_for.filter(|_| service) {
+        Some(timeout) => {
+            let waited = wait(client, job, Goal::Up, timeout, printer).await?;
+            show(client, waited, printer).await?;
+        }
+        None => {
+            let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
+            printer.one(&JobView::from(scaled), text)?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+pub(super) async fn stop(
+    client: &Client,
+    job: &JobRef,
+    wait_for: Wait,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
+    if let Some(timeout) = wait_for {
+        stopped = wait(client, job, Goal::Over, timeout, printer).await?.job;
+    }
+    let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
+    printer.one(&JobView::from(stopped), text)?;
+    Ok(Code::Done)
+}

@@ -1,0 +1,265 @@
+//! How a job stands while somebody waits for it. Pure: what is known in, what it means out.
+
+use std::collections::BTreeMap;
+
+use borough_proto::v1::{Health, Job, JobKind, JobState, Task, TaskState};
+
+use crate::output::{ExitView, tally};
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// Every task of a service is healthy, or a batch job is over.
+    Up,
+    /// No task runs any more.
+    Over,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Not there yet.
+    Underway,
+    /// There.
+    Reached,
+    /// It cannot get there any more; the text says why.
+    Lost(String),
+}
+
+/// What is known of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub(super) job: Job,
+    pub(super) tasks: BTreeMap<u32, Task>,
+    /// Whether tasks have a health check; without one a running task is healthy.
+    pub(super) checked: bool,
+}
+
+impl Known {
+    /// Takes a row over an older one.
+    pub(super) fn job_changed(&mut self, job: Job) -> bool {
+        let newer = job.id == self.job.id && job.revision > self.job.revision;
+        if newer {
+            self.job = job;
+        }
+        newer
+    }
+
+    /// Takes a row over an older one.
+    pub(super) fn task_changed(&mut self, task: Task) -> bool {
+        let known = self.tasks.get(&task.index);
+        let newer = task.job_id == self.job.id && known.is_none_or(|known| task.revision > known.revision);
+        if newer {
+            self.tasks.insert(task.index, task);
+        }
+        newer
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.range(..self.job.count).map(|(_, task)| task)
+    }
+
+    fn is_healthy(&self, task: &Task) -> bool {
+        let healthy = match task.health() {
+            Health::Healthy => true,
+            Health::Unhealthy => false,
+            Health::Unknown | Health::Unspecified => !self.checked,
+        };
+        task.state() == TaskState::Running && healthy
+    }
+
+    fn in_state(&self, states: &[TaskState]) -> usize {
+        self.wanted().filter(|task| states.contains(&task.state())).count()
+    }
+
+    /// Tasks that were never placed have no row.
+    pub(super) fn pending(&self) -> usize {
+        let count = usize::try_from(self.job.count).unwrap_or(usize::MAX);
+        count.saturating_sub(self.wanted().count()) + self.in_state(&[TaskState::Pending])
+    }
+
+    fn healthy(&self) -> usize {
+        self.wanted().filter(|task| self.is_healthy(task)).count()
+    }
+
+    /// How far it is.
+    pub(super) fn standing(&self, goal: Goal) -> Standing {
+        let name = format!("{}/{}", self.job.user, self.job.name);
+        match (goal, self.job.state()) {
+            (Goal::Over, JobState::Waiting | JobState::Running | JobState::Stopping) => Standing::Underway,
+            (Goal::Over, _) | (Goal::Up, JobState::Succeeded) => Standing::Reached,
+            (Goal::Up, JobState::Failed) => Standing::Lost(format!("{name} failed{}", self.worst())),
+            (Goal::Up, JobState::Stopping | JobState::Stopped) => {
+                Standing::Lost(format!("{name} was stopped by somebody else"))
+            }
+            (Goal::Up, JobState::DependencyFailed) => {
+                Standing::Lost(format!("{name} never starts: a job it comes after failed"))
+            }
+            (Goal::Up, _) if self.job.kind() == JobKind::Batch => Standing::Underway,
+            (Goal::Up, JobState::Running) => self.service_standing(&name),
+            (Goal::Up, _) => Standing::Underway,
+        }
+    }
+
+    fn service_standing(&self, name: &str) -> Standing {
+        let dead = self.wanted().find(|task| task.state() == TaskState::Dead);
+        if let Some(task) = dead {
+            return Standing::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()));
+        }
+        let all = usize::try_from(self.job.count).unwrap_or(usize::MAX);
+        if self.healthy() >= all { Standing::Reached } else { Standing::Underway }
+    }
+
+    /// How the job stands, in one line.
+    pub(super) fn text(&self, goal: Goal) -> String {
+        let count = self.job.count;
+        let mut parts = match (goal, self.job.kind()) {
+            (Goal::Over, _) => {
+                let left = self
+                    .tasks
+                    .values()
+                    .filter(|task| !matches!(task.state(), TaskState::Dead | TaskState::Pending));
+                vec![format!("{} left", tally(left.count(), "task"))]
+            }
+            (Goal::Up, JobKind::Batch) => vec![format!("{}/{count} done", self.succeeded())],
+            (Goal::Up, _) => vec![format!("{}/{count} healthy", self.healthy())],
+        };
+        if self.job.state() == JobState::Waiting {
+            parts.push("waits for the jobs it comes after".to_owned());
+        }
+        let begun = [TaskState::Held, TaskState::Assigned, TaskState::Starting];
+        for (number, word) in [
+            (self.pending(), "pending"),
+            (self.in_state(&begun), "starting"),
+            (self.in_state(&[TaskState::Running]).saturating_sub(self.healthy()), "not healthy yet"),
+            (self.in_state(&[TaskState::Stopping, TaskState::Releasing]), "stopping"),
+            (self.in_state(&[TaskState::Lost]), "lost"),
+        ] {
+            if number > 0 && goal == Goal::Up {
+                parts.push(format!("{number} {word}"));
+            }
+        }
+        let failing = self.worst();
+        if goal == Goal::Up && !failing.is_empty() {
+            parts.push(failing.trim_start_matches(": ").to_owned());
+        }
+        format!("{}/{}: {}", self.job.user, self.job.name, parts.join(", "))
+    }
+
+    fn succeeded(&self) -> usize {
+        let ended_well = |task: &&Task| {
+            let code = task.exit.as_ref().and_then(|exit| exit.code);
+            task.state() == TaskState::Dead && code == Some(0)
+        };
+        self.wanted().filter(ended_well).count()
+    }
+
+    /// The task that has failed most in a row and how it ended; empty where none has.
+    fn worst(&self) -> String {
+        let failing = self.wanted().filter(|task| task.failures > 0 && !self.is_healthy(task));
+        let worst = failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)));
+        let Some(task) = worst else { return String::new() };
+        let how = task.exit.clone().map(|exit| ExitView::from(exit).text()).unwrap_or_default();
+        let times = if task.failures == 1 { String::new() } else { format!(", {} times", task.failures) };
+        format!(": task {} ended with {how}{times}", task.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::v1::{EndReason, Exit};
+
+    use super::*;
+
+    fn service(count: u32) -> Known {
+        let job = Job {
+            id: "j1".to_owned(),
+            user: "alice".to_owned(),
+            name: "web".to_owned(),
+            count,
+            state: JobState::Running.into(),
+            kind: JobKind::Service.into(),
+            revision: 1,
+            ..Job::default()
+        };
+        Known { job, tasks: BTreeMap::new(), checked: true }
+    }
+
+    fn task(index: u32, state: TaskState, health: Health) -> Task {
+        Task {
+            job_id: "j1".to_owned(),
+            index,
+            state: state.into(),
+            health: health.into(),
+            revision: 1,
+            ..Task::default()
+        }
+    }
+
+    #[test]
+    fn a_service_is_up_when_every_task_is_healthy() {
+        let mut known = service(2);
+        assert_eq!(known.text(Goal::Up), "alice/web: 0/2 healthy, 2 pending");
+        known.task_changed(task(0, TaskState::Running, Health::Healthy));
+        known.task_changed(task(1, TaskState::Running, Health::Unknown));
+        assert_eq!(known.standing(Goal::Up), Standing::Underway);
+        assert_eq!(known.text(Goal::Up), "alice/web: 1/2 healthy, 1 not healthy yet");
+        known.task_changed(Task { revision: 2, ..task(1, TaskState::Running, Health::Healthy) });
+        // What is beyond the count does not matter.
+        known.task_changed(task(2, TaskState::Stopping, Health::Unhealthy));
+        assert_eq!(known.standing(Goal::Up), Standing::Reached);
+        assert_eq!(service(0).standing(Goal::Up), Standing::Reached);
+    }
+
+    #[test]
+    fn without_a_check_running_is_healthy() {
+        let mut known = Known { checked: false, ..service(1) };
+        known.task_changed(task(0, TaskState::Running, Health::Unknown));
+        assert_eq!(known.standing(Goal::Up), Standing::Reached);
+    }
+
+    #[test]
+    fn older_rows_and_those_of_other_jobs_are_not_taken() {
+        let mut known = service(1);
+        assert!(known.task_changed(Task { revision: 5, ..task(0, TaskState::Running, Health::Healthy) }));
+        assert!(!known.task_changed(task(0, TaskState::Pending, Health::Unknown)));
+        let other =
+            Task { job_id: "j2".to_owned(), revision: 9, ..task(0, TaskState::Dead, Health::Unknown) };
+        assert!(!known.task_changed(other));
+        assert!(!known.job_changed(Job { id: "j2".to_owned(), revision: 9, ..Job::default() }));
+        assert_eq!(known.standing(Goal::Up), Standing::Reached);
+    }
+
+    #[test]
+    fn what_crashes_is_told_while_waiting_and_in_the_end() {
+        let mut known = service(1);
+        let exit = Exit { reason: EndReason::Exited.into(), code: Some(3), ..Exit::default() };
+        let failed = Task { exit: Some(exit), failures: 4, ..task(0, TaskState::Pending, Health::Unknown) };
+        known.task_changed(failed.clone());
+        let text = known.text(Goal::Up);
+        assert_eq!(text, "alice/web: 0/1 healthy, 1 pending, task 0 ended with exit code 3, 4 times");
+        known.task_changed(Task { state: TaskState::Dead.into(), revision: 2, ..failed });
+        let why = "task alice/web/0 is dead: task 0 ended with exit code 3, 4 times".to_owned();
+        assert_eq!(known.standing(Goal::Up), Standing::Lost(why));
+    }
+
+    #[test]
+    fn a_batch_job_is_up_when_it_has_succeeded() {
+        let mut known = service(3);
+        known.job.kind = JobKind::Batch.into();
+        let exit = Exit { reason: EndReason::Exited.into(), code: Some(0), ..Exit::default() };
+        known.task_changed(Task { exit: Some(exit), ..task(0, TaskState::Dead, Health::Unknown) });
+        assert_eq!(known.standing(Goal::Up), Standing::Underway);
+        assert_eq!(known.text(Goal::Up), "alice/web: 1/3 done, 2 pending");
+        for (state, reached) in [
+            (JobState::Succeeded, true),
+            (JobState::Failed, false),
+            (JobState::Stopped, false),
+            (JobState::DependencyFailed, false),
+        ] {
+            known.job.state = state.into();
+            assert_eq!(known.standing(Goal::Up) == Standing::Reached, reached, "{state:?}");
+            assert_eq!(known.standing(Goal::Over), Standing::Reached);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Waiting for a job: its rows are listed once and then watched, and what holds it up is shown meanwhile.
+
+use std::time::Duration;
+
+use borough_client::{CellItem, Client, JobRef};
+use borough_proto::v1::{Cursor, Job, JobSpec, WatchFilter, watch_response::Change};
+use futures::StreamExt as _;
+
+use super::standing::{Goal, Known, Standing};
+use crate::exit::{Code, Failure};
+use crate::output::{ExplanationView, Printer, Progress, explanations_text};
+
+/// After so long without a change, tasks that are not placed are explained.
+const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
+
+/// How a wait ended well.
+pub(super) struct Waited {
+    pub(super) job: Job,
+    pub(super) spec: Option<JobSpec>,
+    /// The last line of how the job stands.
+    pub(super) text: String,
+}
+
+/// Waits until `job` has reached `goal`, cannot any more, or the time is over. The job itself goes on in any case.
+pub(super) async fn wait(
+    client: &Client,
+    job: &JobRef,
+    goal: Goal,
+    timeout: Option<Duration>,
+    printer: &Printer,
+) -> Result<Waited, Failure> {
+    let mut progress = Progress::new(printer);
+    let mut waiting = Waiting { client, job, goal, progress: &mut progress, explained: String::new() };
+    let waited = Box::pin(async {
+        tokio::select! {
+            outcome = waiting.until() => outcome,
+            _ = tokio::signal::ctrl_c() => Err(Failure::new(
+                Code::Interrupted,
+                format!("interrupted; {job} goes on: borough job status {job}"),
+            )),
+        }
+    });
+    let Some(timeout) = timeout else { return waited.await };
+    tokio::time::timeout(timeout, waited).await.unwrap_or_else(|_| {
+        let time = humantime::format_duration(timeout);
+        let message = format!("{job} has not come so far within {time}; it goes on");
+        Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
+    })
+}
+
+struct Waiting<'w, 'p> {
+    client: &'w Client,
+    job: &'w JobRef,
+    goal: Goal,
+    progress: &'w mut Progress<'p>,
+    /// The explanation that was last shown.
+    explained: String,
+}
+
+impl Waiting<'_, '_> {
+    /// Lists and watches, and lists again where a watch cannot go on.
+    async fn until(&mut self) -> Result<Waited, Failure> {
+        loop {
+            let answer = self.client.job_get(self.job).await?;
+            let (tasks, _) = self.client.task_list_of_job(self.job).await?;
+            let checked = answer.spec.as_ref().and_then(|spec| spec.task.as_ref());
+            let checked = checked.is_some_and(|task| task.health.is_some());
+            let mut known = Known { job: answer.job.unwrap_or_default(), checked, ..Known::default() };
+            known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
+            if self.watched(&mut known, answer.cursor).await? {
+                let text = known.text(self.goal);
+                return Ok(Waited { job: known.job, spec: answer.spec, text });
+            }
+        }
+    }
+
+    /// Whether the goal was reached; otherwise the watch could not go on.
+    async fn watched(&mut self, known: &mut Known, cursor: Option<Cursor>) -> Result<bool, Failure> {
+        let filter = WatchFilter {
+            user: self.job.user.clone(),
+            job: self.job.name.clone(),
+            jobs: true,
+            tasks: true,
+            ..WatchFilter::default()
+        };
+        let mut changes = self.client.watch_cell(filter, cursor);
+        loop {
+            self.progress.stand(&known.text(self.goal));
+            match known.standing(self.goal) {
+                Standing::Reached => return Ok(true),
+                Standing::Lost(why) => return Err(self.lost(why)),
+                Standing::Underway => {}
+            }
+            match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
+                Ok(Some(item)) => match item? {
+                    CellItem::Change(message) => {
+                        changed(known, message.change);
+                    }
+                    CellItem::Bookmark(_) => {}
+                    CellItem::Resync(_) => return Ok(false),
+                },
+                Ok(None) => return Ok(false),
+                Err(_) => self.explain(known).await,
+            }
+        }
+    }
+
+    fn lost(&self, why: String) -> Failure {
+        let hint = format!("borough job status {0}; borough task logs {0}/INDEX", self.job);
+        Failure::new(Code::Failed, why).with_hint(hint)
+    }
+
+    /// Shows why tasks are not placed, when that has changed. An explanation is a help: without one the wait goes on.
+    async fn explain(&mut self, known: &Known) {
+        if self.goal != Goal::Up || known.pending() == 0 {
+            return;
+        }
+        let Ok(answer) = self.client.task_explain(self.job, None).await else { return };
+        let views: Vec<ExplanationView> =
+            answer.explanations.into_iter().map(ExplanationView::from).collect();
+        let text = explanations_text(&views);
+        if text != self.explained {
+            self.progress.remark(text.trim_end());
+            self.explained = text;
+        }
+    }
+}
+
+fn changed(known: &mut Known, change: Option<Change>) -> bool {
+    match change {
+        Some(Change::Job(job)) => known.job_changed(job),
+        Some(Change::Task(task)) => known.task_changed(task),
+        _ => false,
+    }
+}

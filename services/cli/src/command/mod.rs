@@ -1,0 +1,51 @@
+//! What each verb does: ask the gateway, show the answer.
+
+mod cell;
+mod event;
+mod job;
+mod name;
+mod node;
+mod task;
+mod why;
+
+use clap::CommandFactory as _;
+
+use crate::args::{Arguments, Verb};
+use crate::exit::{Code, Failure};
+use crate::jobfile;
+use crate::output::Printer;
+
+/// Does what the arguments say.
+pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {
+    let Arguments { global, verb } = arguments;
+    match verb {
+        Verb::Job(verb) => block_on(job::run(&global, verb, printer)),
+        Verb::Task(verb) => block_on(task::run(&global, verb, printer)),
+        Verb::Why { target } => block_on(why::run(&global, &target, printer)),
+        Verb::Node(verb) => block_on(node::run(&global, verb, printer)),
+        Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
+        Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
+        Verb::Event(verb) => block_on(event::run(&global, verb, printer)),
+        Verb::Completion { shell } => completion(shell, printer),
+        Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
+            .map(|()| Code::Done)
+            .or_else(|problem| printer.error_bytes(problem.as_bytes()).map(|()| Code::Failed)),
+    }
+}
+
+/// Verbs wait for one thing at a time: one thread is enough for them.
+fn block_on(verb: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::new(Code::Failed, format!("cannot start the runtime: {error}")))?;
+    let outcome = runtime.block_on(verb);
+    // A read of the terminal that nobody waits for any more must not hold the program up.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn completion(shell: clap_complete::Shell, printer: &Printer) -> Result<Code, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "borough", &mut script);
+    printer.bytes(&script).map(|()| Code::Done)
+}

@@ -1,0 +1,56 @@
+//! `name list` and `name watch`.
+
+use borough_client::{EndpointItem, JobRef};
+use futures::StreamExt as _;
+
+use crate::args::{Global, JobTarget, NameVerb};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{EndpointChangeView, EndpointView, Printer};
+
+pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> Result<Code, Failure> {
+    let client = connect::cell_client(global)?;
+    match verb {
+        NameVerb::List { target, all } => {
+            let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
+            let (endpoints, _) = client.endpoint_list(&job.user, &job.name).await?;
+            let views: Vec<EndpointView> = endpoints.into_iter().map(EndpointView::from).collect();
+            printer.list(&views)?;
+        }
+        NameVerb::Watch { target } => {
+            let job = job(target.as_ref(), client.user());
+            let mut items = client.watch_endpoints(job.user, job.name, None);
+            while let Some(item) = items.next().await {
+                if let Some(change) = change(item?) {
+                    printer.item(&change, EndpointChangeView::text)?;
+                }
+            }
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// The job that is named, or all of the caller's.
+fn job(target: Option<&JobTarget>, caller: &str) -> JobRef {
+    target.map_or_else(|| JobRef::new(caller, ""), |target| target.resolve(caller))
+}
+
+fn change(item: EndpointItem) -> Option<EndpointChangeView> {
+    match item {
+        EndpointItem::Snapshot { endpoints, .. } => {
+            let endpoints = endpoints.into_iter().map(EndpointView::from).collect();
+            Some(EndpointChangeView::Snapshot { endpoints })
+        }
+        EndpointItem::Published(endpoint) => {
+            Some(EndpointChangeView::Published { endpoint: (*endpoint).into() })
+        }
+        EndpointItem::Withdrawn(gone) => Some(EndpointChangeView::Withdrawn {
+            user: gone.user,
+            job: gone.job,
+            index: gone.index,
+            incarnation: gone.incarnation,
+        }),
+        EndpointItem::Resync(reason) => Some(EndpointChangeView::Resync { reason }),
+        EndpointItem::Bookmark(_) => None,
+    }
+}

@@ -1,0 +1,138 @@
+//! `task exec`: a command inside a running task's environment, with the caller's terminal where there is one.
+
+use std::io::{IsTerminal as _, Read as _};
+
+use borough_client::Client;
+use borough_proto::v1::exec_request::Message as Input;
+use borough_proto::v1::exec_response::Message as Output;
+use borough_proto::v1::{ExecExit, ExecResponse};
+use futures::StreamExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::terminal::{RawTerminal, size};
+use crate::args::ExecArguments;
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+
+/// Messages that may wait to be sent; a terminal types slower, a file is held back.
+const INPUT_QUEUE: usize = 32;
+
+pub(super) async fn exec(
+    client: &Client,
+    arguments: ExecArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let task = arguments.target.resolve(client.user());
+    let terminals = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let terminal = if arguments.no_tty || !terminals { None } else { size() };
+    let with_terminal = terminal.is_some();
+    let (sender, receiver) = mpsc::channel(INPUT_QUEUE);
+    let opened = client.task_exec(&task, arguments.command, terminal, ReceiverStream::new(receiver)).await;
+    let mut output = opened?;
+    // Raw mode begins only once there is an other side.
+    let raw = match with_terminal {
+        true => Some(RawTerminal::enter().map_err(|error| broken(&format!("the terminal: {error}")))?),
+        false => None,
+    };
+    forward_input(sender.clone());
+    if with_terminal {
+        tokio::spawn(forward_window(sender));
+    }
+    let mut ending = signals()?;
+    loop {
+        let message = tokio::select! {
+            message = output.next() => message,
+            () = ending.received() => {
+                drop(raw);
+                return Err(Failure::new(Code::Interrupted, "interrupted by a signal"));
+            }
+        };
+        let Some(message) = message else {
+            return Err(broken("the connection ended before the command did"));
+        };
+        if let Some(code) = shown(message?, printer)? {
+            return Ok(code);
+        }
+    }
+}
+
+fn broken(what: &str) -> Failure {
+    Failure::new(Code::Failed, what)
+}
+
+/// Shows a part of the output; the code once the command has ended.
+fn shown(message: ExecResponse, printer: &Printer) -> Result<Option<Code>, Failure> {
+    match message.message {
+        Some(Output::Stdout(bytes)) => printer.bytes(&bytes)?,
+        Some(Output::Stderr(bytes)) => printer.error_bytes(&bytes)?,
+        Some(Output::Exit(exit)) => return Ok(Some(code(&exit))),
+        None => {}
+    }
+    Ok(None)
+}
+
+/// The command's own code, or 128 and its signal, as shells do.
+fn code(exit: &ExecExit) -> Code {
+    let number = match (exit.code, exit.signal) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128_i32.saturating_add(signal),
+        (None, None) => 255,
+    };
+    Code::Command(u8::try_from(number).unwrap_or(u8::MAX))
+}
+
+/// Sends standard input from a thread of its own: a read of it cannot be called off, and is left behind at the end.
+fn forward_input(sender: mpsc::Sender<Input>) {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 8 << 10];
+        loop {
+            let message = match std::io::stdin().lock().read(&mut buffer) {
+                Ok(0) | Err(_) => Input::StdinClosed(true),
+                Ok(length) => Input::Stdin(buffer.get(..length).unwrap_or_default().to_vec().into()),
+            };
+            let last = matches!(message, Input::StdinClosed(_));
+            if sender.blocking_send(message).is_err() || last {
+                return;
+            }
+        }
+    });
+}
+
+/// Sends the terminal's size whenever it changes.
+async fn forward_window(sender: mpsc::Sender<Input>) {
+    let Ok(mut changes) = signal(SignalKind::window_change()) else { return };
+    while changes.recv().await.is_some() {
+        let Some(size) = size() else { return };
+        if sender.send(Input::Window(size)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The signals that would end this process with the terminal left in raw mode.
+struct Ending {
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+fn signals() -> Result<Ending, Failure> {
+    let listen = |kind| signal(kind).map_err(|error| broken(&format!("cannot listen for signals: {error}")));
+    Ok(Ending {
+        terminate: listen(SignalKind::terminate())?,
+        hang_up: listen(SignalKind::hangup())?,
+        interrupt: listen(SignalKind::interrupt())?,
+    })
+}
+
+impl Ending {
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

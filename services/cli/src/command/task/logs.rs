@@ -1,0 +1,46 @@
+//! `task logs`.
+
+use borough_client::{Client, LogQuery, TaskRef};
+use borough_proto::v1::read_logs_request::Stream;
+use futures::StreamExt as _;
+
+use super::no_such_task;
+use crate::args::LogArguments;
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+
+pub(super) async fn logs(
+    client: &Client,
+    arguments: &LogArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let task = arguments.target.resolve(client.user());
+    let incarnation = match arguments.previous {
+        true => Some(previous(client, &task).await?),
+        false => arguments.incarnation,
+    };
+    let stream = match (arguments.stdout, arguments.stderr) {
+        (true, _) => Stream::Stdout,
+        (_, true) => Stream::Stderr,
+        _ => Stream::Unspecified,
+    };
+    let query = LogQuery { stream, tail_lines: arguments.tail, follow: arguments.follow, incarnation };
+    let mut parts = client.task_logs(&task, query).await?;
+    while let Some(part) = parts.next().await {
+        let part = part?;
+        match part.stream() {
+            // One stream that was asked for is the answer; of both, each goes where the task sent it.
+            Stream::Stderr if stream == Stream::Unspecified => printer.error_bytes(&part.data)?,
+            _ => printer.bytes(&part.data)?,
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// The life before the current or last one.
+async fn previous(client: &Client, task: &TaskRef) -> Result<u64, Failure> {
+    let (tasks, _) = client.task_list_of_job(&task.job).await?;
+    let row = tasks.iter().find(|row| row.index == task.index).ok_or_else(|| no_such_task(task))?;
+    let earlier = row.incarnation.checked_sub(1).filter(|&incarnation| incarnation > 0);
+    earlier.ok_or_else(|| Failure::new(Code::NotFound, format!("{task} has had no earlier life")))
+}

@@ -1,0 +1,194 @@
+//! How the program ends. The numbers are stable: scripts depend on them.
+//!
+//! | code | meaning |
+//! |-----:|---------|
+//! | 0 | done; for `job plan`: no change |
+//! | 1 | what was asked for did not come about: a job failed, a wait ran out; for `job plan`: there is a change |
+//! | 2 | wrong usage, or a job file that cannot be taken |
+//! | 3 | no such job, task, node or cell |
+//! | 4 | refused: a condition is not met, somebody else was first, a limit is reached |
+//! | 5 | no gateway could be reached, or none answered in time |
+//! | 6 | not allowed: no token, a wrong one, or one without this right |
+//! | 130 | interrupted |
+//! | 255 | `job plan` and `task exec`: it could not be done. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
+
+use borough_client::{ClientError, Refusal};
+
+/// A code of the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// 0.
+    Done,
+    /// 1, of `job plan`: there is a change. Not an error.
+    Changed,
+    /// 1.
+    Failed,
+    /// 2.
+    Usage,
+    /// 3.
+    NotFound,
+    /// 4.
+    Refused,
+    /// 5.
+    Unreachable,
+    /// 6.
+    NotAllowed,
+    /// 130.
+    Interrupted,
+    /// What the command of `task exec` ended with.
+    Command(u8),
+}
+
+impl Code {
+    /// The number the process ends with.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Changed | Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Refused => 4,
+            Self::Unreachable => 5,
+            Self::NotAllowed => 6,
+            Self::Interrupted => 130,
+            Self::Command(number) => number,
+        }
+    }
+}
+
+/// The code of a verb that could not be done, where the verb's other codes already have a meaning.
+pub const VERB_FAILED: u8 = 255;
+
+/// Why a verb was not done: one clear line, what may help, and the code.
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    message: String,
+    details: Vec<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure with its one line.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: Vec::new(), hint: None }
+    }
+
+    /// The same with what may help.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same with further lines.
+    #[must_use]
+    pub fn with_details(self, details: Vec<String>) -> Self {
+        Self { details, ..self }
+    }
+
+    /// The code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The one line.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Further lines.
+    pub fn details(&self) -> &[String] {
+        &self.details
+    }
+
+    /// What may help.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match &error {
+            ClientError::Refused(refusal) => refused(refusal),
+            ClientError::Unreachable { gateways, source, .. } => unreachable(gateways, source.as_deref()),
+            ClientError::Deadline { .. } => Self::new(Code::Unreachable, error.to_string())
+                .with_hint("a change may or may not have been made: look at the job, or repeat the command"),
+            ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
+            ClientError::TokenFile { source, .. } => {
+                Self::new(Code::NotAllowed, format!("{error}: {source}"))
+                    .with_hint("the token file is readable for the user who runs the cell only")
+            }
+            ClientError::TokenText => Self::new(Code::NotAllowed, error.to_string()),
+            ClientError::Incomplete { .. } => Self::new(Code::Failed, error.to_string()),
+        }
+    }
+}
+
+fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
+    let mut message = format!("no gateway answers at {}", gateways.join(", "));
+    if let Some(reason) = source.and_then(innermost) {
+        message = format!("{message} ({reason})");
+    }
+    let hint = "start one with `borough dev`, or say where it is: --gateway HOST:PORT or BOROUGH_GATEWAY";
+    Failure::new(Code::Unreachable, message).with_hint(hint)
+}
+
+/// The first cause says most: "Connection refused" rather than "transport error".
+fn innermost(status: &tonic::Status) -> Option<String> {
+    let mut cause = std::error::Error::source(status);
+    let mut text = Some(status.message().to_owned()).filter(|text| !text.is_empty());
+    while let Some(error) = cause {
+        text = Some(error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    let (code, hint) = match refusal.code {
+        tonic::Code::InvalidArgument => (Code::Usage, None),
+        tonic::Code::NotFound => (Code::NotFound, None),
+        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => (
+            Code::NotAllowed,
+            Some("--token-file or BOROUGH_TOKEN_FILE say where the token is; `borough dev` writes one"),
+        ),
+        tonic::Code::DeadlineExceeded | tonic::Code::Unavailable => (Code::Unreachable, None),
+        tonic::Code::FailedPrecondition
+        | tonic::Code::Aborted
+        | tonic::Code::AlreadyExists
+        | tonic::Code::ResourceExhausted
+        | tonic::Code::OutOfRange
+        | tonic::Code::Unimplemented => (Code::Refused, None),
+        _ => (Code::Failed, None),
+    };
+    let fields = refusal.fields.iter().map(|field| format!("{}: {}", field.field, field.description));
+    let unmet = refusal.preconditions.iter().map(|unmet| format!("{}: {}", unmet.subject, unmet.description));
+    let mut failure = Failure::new(code, refusal.to_string()).with_details(fields.chain(unmet).collect());
+    failure.hint = hint.map(str::to_owned);
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_the_table() {
+        let codes = [
+            (Code::Done, 0),
+            (Code::Changed, 1),
+            (Code::Failed, 1),
+            (Code::Usage, 2),
+            (Code::NotFound, 3),
+            (Code::Refused, 4),
+            (Code::Unreachable, 5),
+            (Code::NotAllowed, 6),
+            (Code::Interrupted, 130),
+            (Code::Command(17), 17),
+        ];
+        for (code, number) in codes {
+            assert_eq!(code.number(), number, "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Health checks: one probe, and its timing.
+
+use borough_model::job::{HealthCheck, Probe};
+
+use super::super::reader::{Item, Reader};
+use super::super::tree::Value;
+use super::task::COMMAND;
+
+const FIELDS: [&str; 7] = ["http", "tcp", "command", "interval", "timeout", "failures", "initial_grace"];
+const PORT: &str = "the name of a port of the task";
+
+pub(super) fn health_decode(reader: &mut Reader, item: &Item<'_>) -> Option<HealthCheck> {
+    let fields = reader.fields(item, &FIELDS)?;
+    let probes = ["http", "tcp", "command"].map(|kind| fields.get(kind));
+    let probe = match probes {
+        [Some(item), None, None] => http_decode(reader, &item),
+        [None, Some(item), None] => tcp_decode(reader, &item),
+        [None, None, Some(item)] => Some(Probe::Command { command: reader.texts(&item, COMMAND) }),
+        [None, None, None] => {
+            reader.refuse_as(item, "has no probe; accepted: one of http, tcp and command");
+            None
+        }
+        _ => {
+            reader.refuse_as(item, "has several probes; accepted: one of http, tcp and command");
+            None
+        }
+    };
+    // A probe that could not be read has been noted; the timing is still worth reading.
+    let mut health = HealthCheck::of(probe.unwrap_or(Probe::Command { command: Vec::new() }));
+    if let Some(item) = fields.get("interval") {
+        health.interval_ms = reader.duration(&item).unwrap_or(health.interval_ms);
+        // A short interval alone must not make the default timeout wrong.
+        health.timeout_ms = health.timeout_ms.min(health.interval_ms);
+    }
+    if let Some(item) = fields.get("timeout") {
+        health.timeout_ms = reader.duration(&item).unwrap_or(health.timeout_ms);
+    }
+    if let Some(item) = fields.get("failures") {
+        health.failures_max = reader.whole(&item, "1 to 1000").unwrap_or(health.failures_max);
+    }
+    if let Some(item) = fields.get("initial_grace") {
+        health.initial_grace_ms = reader.duration(&item).unwrap_or(health.initial_grace_ms);
+    }
+    Some(health)
+}
+
+/// `{port: http, path: /}`, or the port's name alone.
+fn http_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Probe> {
+    let Value::Map(_) = item.node.value else {
+        return Some(Probe::Http { port: reader.name(item)?, path: "/".to_owned() });
+    };
+    let fields = reader.fields(item, &["port", "path"])?;
+    let path = fields.get("path").and_then(|item| reader.text(&item));
+    let Some(port) = fields.get("port") else {
+        reader.missing(item, "port", PORT);
+        return None;
+    };
+    Some(Probe::Http { port: reader.name(&port)?, path: path.unwrap_or_else(|| "/".to_owned()) })
+}
+
+/// `{port: http}`, or the port's name alone.
+fn tcp_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Probe> {
+    let Value::Map(_) = item.node.value else {
+        return Some(Probe::Tcp { port: reader.name(item)? });
+    };
+    let fields = reader.fields(item, &["port"])?;
+    let Some(port) = fields.get("port") else {
+        reader.missing(item, "port", PORT);
+        return None;
+    };
+    Some(Probe::Tcp { port: reader.name(&port)? })
+}

@@ -1,0 +1,207 @@
+//! The top of a job file.
+
+use std::collections::BTreeMap;
+
+use borough_model::Name;
+use borough_model::job::{
+    After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
+};
+
+use super::super::reader::{Fields, Item, Reader};
+use super::super::tree::{Key, Value};
+use super::constraint::constraints_decode;
+use super::task::{override_decode, task_decode};
+
+const FIELDS: [&str; 15] = [
+    "user",
+    "name",
+    "kind",
+    "priority",
+    "count",
+    "min_member",
+    "after",
+    "constraints",
+    "spread",
+    "task",
+    "overrides",
+    "restart",
+    "drain_delay",
+    "lost_after",
+    "labels",
+];
+
+/// A band stands for the lowest priority in it.
+const BANDS: [(&str, u32); 4] =
+    [("best_effort", 0), ("batch", 100), ("production", 200), ("monitoring", 300)];
+
+pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) -> Option<JobSpec> {
+    let fields = reader.fields(root, &FIELDS)?;
+    let user = match fields.get("user") {
+        Some(item) => reader.name(&item),
+        None => Some(caller.clone()),
+    };
+    let name = match fields.get("name") {
+        Some(item) => reader.name(&item),
+        None => {
+            reader.missing(root, "name", "a name such as web");
+            None
+        }
+    };
+    let kinds = [("service", JobKind::Service), ("batch", JobKind::Batch)];
+    let kind = fields.get("kind").and_then(|item| reader.word(&item, &kinds)).unwrap_or(JobKind::Service);
+    // A name that could not be read has been noted; the caller's stands in for it until all problems are known.
+    let or_caller = |name: Option<Name>| name.unwrap_or_else(|| caller.clone());
+    let mut spec = JobSpec::defaults(or_caller(user), or_caller(name), kind, Vec::new());
+    match fields.get("task") {
+        Some(item) => spec.task = task_decode(reader, &item).unwrap_or(spec.task),
+        None => reader.missing(root, "task", "a map with at least a command"),
+    }
+    numbers_decode(reader, &fields, &mut spec);
+    if let Some(item) = fields.get("after") {
+        spec.after = after_decode(reader, &item);
+    }
+    if let Some(item) = fields.get("constraints") {
+        spec.constraints = constraints_decode(reader, &item);
+    }
+    if let Some(item) = fields.get("spread") {
+        spec.spread = spread_decode(reader, &item);
+    }
+    if let Some(item) = fields.get("overrides") {
+        spec.overrides = overrides_decode(reader, &item, &spec.task);
+    }
+    if let Some(item) = fields.get("restart") {
+        spec.restart = restart_decode(reader, &item, kind);
+    }
+    if let Some(item) = fields.get("labels") {
+        spec.labels = reader.text_map(&item);
+    }
+    Some(spec)
+}
+
+fn numbers_decode(reader: &mut Reader, fields: &Fields<'_>, spec: &mut JobSpec) {
+    if let Some(item) = fields.get("priority") {
+        spec.priority = priority_decode(reader, &item).unwrap_or(spec.priority);
+    }
+    if let Some(item) = fields.get("count") {
+        let accepted = "a whole number of tasks from 0 to 100000";
+        spec.count = reader.whole(&item, accepted).unwrap_or(spec.count);
+    }
+    if let Some(item) = fields.get("min_member") {
+        let accepted = "a whole number of tasks that must fit together";
+        spec.min_member = reader.whole(&item, accepted).unwrap_or(spec.min_member);
+    }
+    if let Some(item) = fields.get("drain_delay") {
+        spec.drain_delay_ms = reader.duration(&item).unwrap_or(spec.drain_delay_ms);
+    }
+    if let Some(item) = fields.get("lost_after") {
+        spec.lost_after_ms = reader.duration(&item);
+    }
+}
+
+/// A number, or the name of a band.
+fn priority_decode(reader: &mut Reader, item: &Item<'_>) -> Option<u32> {
+    match item.node.value {
+        Value::Text(_) => reader.word(item, &BANDS),
+        _ => reader.whole(item, "0 to 399, or best_effort, batch, production or monitoring"),
+    }
+}
+
+fn after_decode(reader: &mut Reader, list: &Item<'_>) -> Vec<After> {
+    let items = reader.items(list, "a list of jobs such as [prepare]");
+    items.iter().filter_map(|item| after_one(reader, item)).collect()
+}
+
+/// `prepare`, or `{job: prepare, condition: finished}`.
+fn after_one(reader: &mut Reader, item: &Item<'_>) -> Option<After> {
+    let Value::Map(_) = item.node.value else {
+        let job = reader.name(item)?;
+        return Some(After { job, condition: AfterCondition::default() });
+    };
+    let conditions = [("finished", AfterCondition::Finished), ("succeeded", AfterCondition::Succeeded)];
+    let fields = reader.fields(item, &["job", "condition"])?;
+    let condition = fields.get("condition").and_then(|item| reader.word(&item, &conditions));
+    let Some(job) = fields.get("job") else {
+        reader.missing(item, "job", "the name of a job of the same user");
+        return None;
+    };
+    Some(After { job: reader.name(&job)?, condition: condition.unwrap_or_default() })
+}
+
+/// `[rack, node.name]`, where earlier ones weigh more, or `{rack: 100}`.
+fn spread_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<Spread> {
+    if let Value::Map(_) = item.node.value {
+        let entries = reader.entries(item, "a map of attributes and weights");
+        let spread = entries.into_iter().enumerate().filter_map(|(at, (key, weight))| {
+            reader.placed(format!("spread[{at}]"), weight.node);
+            let weight = reader.whole(&weight, "a weight of 1 to 100")?;
+            Some(Spread { attribute: key.text.clone(), weight })
+        });
+        return spread.collect();
+    }
+    let items = reader.items(item, "a list of attributes such as [rack, node.name], or a map with weights");
+    let mut weights = [100, 50, 25, 12, 6, 3].into_iter();
+    let spread = items.into_iter().filter_map(|item| {
+        let weight = weights.next().unwrap_or(1);
+        Some(Spread { attribute: reader.text(&item)?, weight })
+    });
+    spread.collect()
+}
+
+fn overrides_decode(reader: &mut Reader, item: &Item<'_>, task: &TaskSpec) -> BTreeMap<u32, TaskOverride> {
+    let entries = reader.entries(item, "a map from task indexes to what those tasks have otherwise");
+    let mut overrides = BTreeMap::new();
+    for (key, own) in entries {
+        let Some(index) = index_decode(reader, key, &own) else { continue };
+        let path = format!("overrides[{index}]");
+        reader.placed(path.clone(), own.node);
+        if let Some(own) = override_decode(reader, &Item { node: own.node, path }, task) {
+            overrides.insert(index, own);
+        }
+    }
+    overrides
+}
+
+fn index_decode(reader: &mut Reader, key: &Key, own: &Item<'_>) -> Option<u32> {
+    let index = key.text.parse::<u32>().ok().filter(|index| index.to_string() == key.text);
+    if index.is_none() {
+        reader.refuse_as(own, "the key is no task's index; accepted: whole numbers from 0");
+    }
+    index
+}
+
+/// `always`, or a map.
+fn restart_decode(reader: &mut Reader, item: &Item<'_>, kind: JobKind) -> RestartSpec {
+    let modes = [
+        ("always", RestartMode::Always),
+        ("on_failure", RestartMode::OnFailure),
+        ("never", RestartMode::Never),
+    ];
+    let mut restart = RestartSpec::for_kind(kind);
+    if let Value::Text(_) = item.node.value {
+        restart.mode = reader.word(item, &modes).unwrap_or(restart.mode);
+        return restart;
+    }
+    let accepted = ["mode", "attempts", "backoff", "backoff_max", "reset_after"];
+    let Some(fields) = reader.fields(item, &accepted) else { return restart };
+    if let Some(item) = fields.get("mode") {
+        restart.mode = reader.word(&item, &modes).unwrap_or(restart.mode);
+    }
+    if let Some(item) = fields.get("attempts") {
+        restart.attempts_max = match &item.node.value {
+            Value::Text(text) if text == "unlimited" => None,
+            _ => reader.whole(&item, "a whole number of restarts in a row, or unlimited"),
+        };
+    }
+    if let Some(item) = fields.get("backoff") {
+        restart.backoff_initial_ms = reader.duration(&item).unwrap_or(restart.backoff_initial_ms);
+        // A long first pause alone must not make the default longest one wrong.
+        restart.backoff_max_ms = restart.backoff_max_ms.max(restart.backoff_initial_ms);
+    }
+    if let Some(item) = fields.get("backoff_max") {
+        restart.backoff_max_ms = reader.duration(&item).unwrap_or(restart.backoff_max_ms);
+    }
+    if let Some(item) = fields.get("reset_after") {
+        restart.reset_after_ms = reader.duration(&item).unwrap_or(restart.reset_after_ms);
+    }
+    restart
+}

@@ -1,0 +1,127 @@
+//! What a Jsonnet file may import: files beside it and below, by relative paths. A job file that is copied with its
+//! directory is complete, and what it renders to does not depend on the rest of the machine.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use jrsonnet_parser::{ParserSettings, parse};
+
+use super::super::FILE_BYTES_MAX;
+
+/// Most files of one evaluation.
+const FILES_MAX: usize = 256;
+
+/// Checks every import of `file`, and of what it imports, to be within `directory`. Files that cannot be parsed are
+/// left to the evaluator, which says best what is wrong with them.
+pub(super) fn imports_check(file: &Path, directory: &Path) -> Result<(), String> {
+    let mut seen = BTreeSet::from([file.to_path_buf()]);
+    let mut unread = vec![file.to_path_buf()];
+    while let Some(from) = unread.pop() {
+        let source = source_read(&from)?;
+        for import in imports(&from, &source) {
+            let Some(target) = target(&from, &import, directory)? else { continue };
+            if seen.insert(target.clone()) {
+                unread.push(target);
+            }
+            if seen.len() > FILES_MAX {
+                return Err(format!("imports more than {FILES_MAX} files"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file an import means. `None` for one that is not there: the evaluator tells where it was asked for, unless it
+/// never is.
+fn target(from: &Path, import: &str, directory: &Path) -> Result<Option<PathBuf>, String> {
+    let refuse = || {
+        let what = "accepted: relative paths of files in the job file's directory and below";
+        format!("imports {import:?}, which is outside; {what}")
+    };
+    if Path::new(import).is_absolute() {
+        return Err(refuse());
+    }
+    let joined = from.parent().unwrap_or(directory).join(import);
+    match std::fs::canonicalize(&joined) {
+        Ok(target) if target.starts_with(directory) => Ok(Some(target)),
+        Ok(_) => Err(refuse()),
+        Err(_) if Path::new(import).components().any(|part| part.as_os_str() == "..") => Err(refuse()),
+        Err(_) => Ok(None),
+    }
+}
+
+fn source_read(file: &Path) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
+    let mut source = Vec::new();
+    let opened = std::fs::File::open(file).map_err(failed)?;
+    opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut source).map_err(failed)?;
+    let fits = u64::try_from(source.len()).is_ok_and(|length| length <= FILE_BYTES_MAX);
+    if !fits {
+        return Err(format!("{} has more than {FILE_BYTES_MAX} bytes", file.display()));
+    }
+    // What is imported as text need not be text to be checked; the evaluator refuses it.
+    Ok(String::from_utf8_lossy(&source).into_owned())
+}
+
+/// The paths of every `import` and `importstr`. The parser's tree has a node for each, and its debug form is the one
+/// way to walk all of it; texts in it have their quotes escaped and cannot look like such a node.
+fn imports(file: &Path, source: &str) -> Vec<String> {
+    let settings = ParserSettings { file_name: file.into(), loc_data: false };
+    let Ok(parsed) = parse(source, &settings) else { return Vec::new() };
+    let tree = format!("{parsed:?}");
+    let mut paths = Vec::new();
+    for marker in ["Import(", "ImportStr("] {
+        let after = tree.match_indices(marker).filter_map(|(at, _)| tree.get(at + marker.len()..));
+        paths.extend(after.filter_map(quoted));
+    }
+    paths
+}
+
+/// The text of the literal that `text` begins with.
+fn quoted(text: &str) -> Option<String> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    values.next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_found_wherever_they_stand() {
+        let source = r#"local a = import 'a.libsonnet'; // import 'comment'
+            { b: [importstr "dir/b.txt"], c: "import 'text'", d: 'Import("no.jsonnet")',
+              f(x=import 'c.libsonnet'):: x }"#;
+        let mut found = imports(Path::new("x.jsonnet"), source);
+        found.sort();
+        assert_eq!(found, ["a.libsonnet", "c.libsonnet", "dir/b.txt"]);
+    }
+
+    #[test]
+    fn what_is_outside_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(directory.path()).unwrap();
+        let file = root.join("job.jsonnet");
+        std::fs::write(root.join("ok.libsonnet"), "{}").unwrap();
+        for (source, fine) in [
+            ("import 'ok.libsonnet'", true),
+            ("import './ok.libsonnet'", true),
+            ("import 'missing.libsonnet'", true),
+            ("import '../other.libsonnet'", false),
+            ("importstr '/etc/hostname'", false),
+        ] {
+            std::fs::write(&file, source).unwrap();
+            assert_eq!(imports_check(&file, &root).is_ok(), fine, "{source}");
+        }
+    }
+
+    #[test]
+    fn files_that_import_each_other_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(directory.path()).unwrap();
+        std::fs::write(root.join("a.jsonnet"), "import 'b.jsonnet'").unwrap();
+        std::fs::write(root.join("b.jsonnet"), "import 'a.jsonnet'").unwrap();
+        assert_eq!(imports_check(&root.join("a.jsonnet"), &root), Ok(()));
+    }
+}

@@ -1,0 +1,156 @@
+//! Jsonnet is a programming language: a file may loop, recurse or fill the memory. It is evaluated by a child process
+//! of this same program, which limits itself first ([`child`]); this side bounds its time and its output.
+
+mod child;
+mod imports;
+
+pub use child::{EvaluateArguments, evaluate};
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+
+use super::problem::{JobFileError, Position};
+use super::tree::{Key, Node, Value};
+use super::{LoadOptions, json};
+
+/// Wall time of an evaluation.
+const WALL_LIMIT: Duration = Duration::from_secs(20);
+/// Most bytes of the rendered JSON.
+const OUTPUT_BYTES_MAX: u64 = 8 << 20;
+/// Most bytes of what is said about an error.
+const ERROR_BYTES_MAX: u64 = 16 << 10;
+
+/// The tree of a Jsonnet file: its value, with the places of its keys as far as they can be guessed.
+pub(super) async fn jsonnet_read(
+    path: &Path,
+    source: &str,
+    options: &LoadOptions,
+) -> Result<Node, JobFileError> {
+    let failed = |problem: String| JobFileError::Jsonnet { path: path.to_owned(), problem };
+    let text = evaluated(path, options).await.map_err(failed)?;
+    let mut tree = json::json_read(&text).map_err(|problems| {
+        let first = problems.first().map(|problem| problem.message.clone()).unwrap_or_default();
+        failed(format!("the rendered JSON cannot be read: {first}"))
+    })?;
+    guess_places(&mut tree, source, None);
+    Ok(tree)
+}
+
+async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String> {
+    let mut command = Command::new(&options.evaluator);
+    command.arg("__evaluate-jsonnet");
+    for (flag, pairs) in [("--ext-str", &options.ext_str), ("--tla-str", &options.tla_str)] {
+        command.args(pairs.iter().map(|(key, value)| format!("{flag}={key}={value}")));
+    }
+    command.arg("--").arg(path);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    // Neither settings nor secrets of the caller have an influence on what a file renders to.
+    command.env_clear();
+    let mut process = command.spawn().map_err(|error| {
+        format!("cannot start its evaluation with {}: {error}", options.evaluator.display())
+    })?;
+    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+    let finished = tokio::time::timeout(WALL_LIMIT, async {
+        let (stdout, stderr) =
+            tokio::join!(bounded(stdout, OUTPUT_BYTES_MAX), bounded(stderr, ERROR_BYTES_MAX));
+        if stdout.is_none() {
+            // It may be writing without end; nobody reads on.
+            let _killed = process.start_kill();
+        }
+        (stdout, stderr, process.wait().await)
+    });
+    let (stdout, stderr, status) =
+        finished.await.map_err(|_| format!("did not end within {} s", WALL_LIMIT.as_secs()))?;
+    let Some(stdout) = stdout else {
+        return Err(format!("renders to more than {} MiB", OUTPUT_BYTES_MAX >> 20));
+    };
+    let status = status.map_err(|error| format!("its evaluation was lost: {error}"))?;
+    match status.success() {
+        true => Ok(stdout),
+        false => Err(ending(status, stderr.unwrap_or_default().trim())),
+    }
+}
+
+/// What there is to read; `None` where it is more than `limit`.
+async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> Option<String> {
+    let Some(source) = source else { return Some(String::new()) };
+    let mut bytes = Vec::new();
+    // What was read before an error is what there is.
+    let _ended = source.take(limit + 1).read_to_end(&mut bytes).await;
+    let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= limit);
+    fits.then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Why there is no value: what the evaluation said, or which of its limits ended it.
+fn ending(status: ExitStatus, said: &str) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    const CPU_LIMIT_SIGNAL: i32 = 24;
+    match status.signal() {
+        None if said.is_empty() => format!("has no value ({status})"),
+        None => said.to_owned(),
+        Some(CPU_LIMIT_SIGNAL) => {
+            format!("loops, or takes more than {} s of processor time", child::CPU_SECONDS_MAX)
+        }
+        Some(_) if said.contains("memory allocation") => {
+            format!("takes more than {} MiB of memory", child::MEMORY_BYTES_MAX >> 20)
+        }
+        Some(_) if said.contains("overflowed its stack") => "is nested too deeply".to_owned(),
+        Some(signal) => format!("its evaluation was ended by signal {signal}"),
+    }
+}
+
+/// Gives each entry the place of its key in the source where the key stands there once, else its parent's place. The
+/// value may come from anywhere; the place is a help, the path in the message is the truth.
+fn guess_places(node: &mut Node, source: &str, outer: Option<Position>) {
+    node.at = outer;
+    match &mut node.value {
+        Value::List(items) => {
+            for item in items {
+                guess_places(item, source, outer);
+            }
+        }
+        Value::Map(entries) => {
+            for (Key { at, text }, node) in entries {
+                let place = key_place(source, text).or(outer);
+                *at = place;
+                guess_places(node, source, place);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The place of `key:` in the source where there is exactly one.
+fn key_place(source: &str, key: &str) -> Option<Position> {
+    let mut places = source.match_indices(key).filter(|&(offset, _)| {
+        let before = source.get(..offset).and_then(|text| text.chars().next_back());
+        let after = source.get(offset + key.len()..).unwrap_or_default();
+        let after = after.trim_start_matches(['"', '\'', ']', '+']).trim_start();
+        let inside = before.is_some_and(|each| each.is_alphanumeric() || each == '_' || each == '.');
+        !key.is_empty() && !inside && after.starts_with(':')
+    });
+    match (places.next(), places.next()) {
+        (Some((offset, _)), None) => Some(Position::of(source, offset)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_stands_once_has_a_place() {
+        let source =
+            "local port = 1;\n{\n  task: { memory: 1, \"cpu\": 2, 'disk'+: 3 },\n  b: { disk: 1 },\n}";
+        assert_eq!(key_place(source, "memory"), Some(Position { line: 3, column: 11 }));
+        assert_eq!(key_place(source, "cpu"), Some(Position { line: 3, column: 23 }));
+        assert_eq!(key_place(source, "disk"), None, "it stands twice");
+        assert_eq!(key_place(source, "port"), None, "it is no key");
+        assert_eq!(key_place(source, ""), None);
+    }
+}

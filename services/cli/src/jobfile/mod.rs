@@ -1,0 +1,88 @@
+//! Job files: YAML, JSON and Jsonnet, read into one tree with places, from there into the model's spec.
+//!
+//! Amounts and durations carry units, every field that is unknown or cannot be taken is named with its place, and all
+//! problems of a file are reported at once. Jsonnet is evaluated in a bounded process of its own.
+
+mod decode;
+mod duration;
+mod json;
+mod jsonnet;
+mod problem;
+mod reader;
+mod starter;
+mod suggest;
+mod tree;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+pub use duration::duration_ms;
+pub use jsonnet::{EvaluateArguments, evaluate};
+pub use problem::{JobFileError, Position, Problem};
+pub use starter::STARTER;
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use borough_model::Name;
+use borough_model::job::{JobSpec, Note};
+
+/// Most bytes of a job file.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a job file is read with.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Whose the job is where the file does not say.
+    pub caller: Name,
+    /// `std.extVar` of Jsonnet.
+    pub ext_str: Vec<(String, String)>,
+    /// Arguments of a Jsonnet function.
+    pub tla_str: Vec<(String, String)>,
+    /// The `borough` program, which evaluates Jsonnet in a process of its own.
+    pub evaluator: PathBuf,
+}
+
+/// A job as its file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The rendered spec: what is sent and stored.
+    pub spec: JobSpec,
+    /// What is accepted but may surprise.
+    pub notes: Vec<Note>,
+}
+
+/// Reads, renders and checks the job file `path`; `-` is YAML on standard input.
+///
+/// # Errors
+/// See [`JobFileError`]; everything that is wrong with the file, at once where that can be told.
+pub async fn load(path: &Path, options: &LoadOptions) -> Result<Loaded, JobFileError> {
+    let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let tree = match extension.to_ascii_lowercase().as_str() {
+        "yaml" | "yml" => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
+        "json" => json::json_read(&text_read(path)?).map_err(problems)?,
+        "jsonnet" => jsonnet::jsonnet_read(path, &text_read(path)?, options).await?,
+        _ if path == Path::new("-") => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
+        _ => return Err(JobFileError::Extension { path: path.to_owned() }),
+    };
+    let (spec, notes) = decode::spec_decode(&tree, &options.caller).map_err(problems)?;
+    Ok(Loaded { spec, notes })
+}
+
+fn text_read(path: &Path) -> Result<String, JobFileError> {
+    let failed = |source| JobFileError::Read { path: path.to_owned(), source };
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text)
+    } else {
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)
+    };
+    let length = u64::try_from(read.map_err(failed)?).unwrap_or(u64::MAX);
+    match length > FILE_BYTES_MAX {
+        true => Err(JobFileError::TooLarge { path: path.to_owned(), limit_bytes: FILE_BYTES_MAX }),
+        false => Ok(text),
+    }
+}

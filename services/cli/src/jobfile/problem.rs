@@ -1,0 +1,122 @@
+//! What is wrong with a job file: one line each, with the place, the value, and what would be accepted.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::tree::Node;
+
+/// A place in a file, both numbers from 1; columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl Position {
+    /// The place of byte `offset` of `text`.
+    pub(super) fn of(text: &str, offset: usize) -> Self {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let line = before.bytes().filter(|&byte| byte == b'\n').count();
+        let column = before.get(line_start..).unwrap_or_default().chars().count();
+        let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
+        Self { line: number(line), column: number(column) }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where; absent where it cannot be told.
+    pub at: Option<Position>,
+    /// What, and what would be accepted.
+    pub message: String,
+}
+
+impl Problem {
+    pub(super) fn at(at: Option<Position>, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+
+    pub(super) fn of(node: &Node, message: impl Into<String>) -> Self {
+        Self::at(node.at, message)
+    }
+}
+
+/// Why a job file gives no spec.
+#[derive(Debug, thiserror::Error)]
+pub enum JobFileError {
+    /// Name a file that can be read.
+    #[error("cannot read the job file {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Give the file one of the accepted endings.
+    #[error("{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input", path.display())]
+    Extension {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is larger than any job file.
+    #[error("{} has more than {limit_bytes} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read.
+        limit_bytes: u64,
+    },
+    /// Mend what is listed: everything that could be found at once.
+    #[error("{}", list(path, problems))]
+    Problems {
+        /// The file.
+        path: PathBuf,
+        /// In the order of the file.
+        problems: Vec<Problem>,
+    },
+    /// The Jsonnet program has no value, or not within its bounds. The text says where and why.
+    #[error("{}: {problem}", path.display())]
+    Jsonnet {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        problem: String,
+    },
+}
+
+impl JobFileError {
+    /// One line per problem, each with its place.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Problems { path, problems } => lines(path, problems),
+            other => {
+                let source = std::error::Error::source(other);
+                let source = source.map(|source| format!(": {source}")).unwrap_or_default();
+                format!("{other}{source}").lines().map(str::to_owned).collect()
+            }
+        }
+    }
+}
+
+fn lines(path: &std::path::Path, problems: &[Problem]) -> Vec<String> {
+    let line = |problem: &Problem| match problem.at {
+        Some(at) => format!("{}:{}:{}: {}", path.display(), at.line, at.column, problem.message),
+        None => format!("{}: {}", path.display(), problem.message),
+    };
+    problems.iter().map(line).collect()
+}
+
+fn list(path: &std::path::Path, problems: &[Problem]) -> String {
+    lines(path, problems).join("\n")
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}

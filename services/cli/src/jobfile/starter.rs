@@ -1,0 +1,50 @@
+//! The file `job init` writes: small, complete, and with every field there is.
+
+/// A commented job file that runs as it is.
+pub const STARTER: &str = r#"# A job of Borough. Check it with `borough job validate FILE`, see what it would do with
+# `borough job plan FILE`, run it with `borough job run FILE`.
+
+name: hello            # unique among your jobs in the cell
+kind: service          # service: runs until stopped. batch: runs until done
+count: 2               # how many tasks
+# user: alice          # default: who runs the command
+# priority: production # or a number, 0 to 399: best_effort 0, batch 100, production 200, monitoring 300
+# min_member: 2        # so many must fit together before any is placed
+# after: [prepare]     # jobs that must have succeeded first; or {job: prepare, condition: finished}
+
+task:
+  # The program and its arguments. ${PORT_<NAME>} and ${BOROUGH_...} in arguments are filled in by the node.
+  command: [python3, -m, http.server, --bind, 127.0.0.1, "${PORT_HTTP}"]
+  # environment: {GREETING: hello}
+  # working_directory: /srv
+  resources:
+    cpu: 100m          # thousandths of a core; 1 or 0.5 are cores
+    memory: 64MiB
+    # disk: 1GiB
+    # disk_rate: 10MiB/s
+    # network_rate: 10MiB/s
+    # devices: {gpu: 1}
+  ports: [http]        # the scheduler hands out the numbers; a fixed one is {http: 8080}
+  health:
+    http: {port: http, path: /}    # or tcp: http, or command: [check]
+    interval: 2s
+    timeout: 1s
+    failures: 3        # in a row, then the task is restarted
+    initial_grace: 10s # failures right after the start are not counted
+  grace: 5s            # between SIGTERM and SIGKILL
+  # log: {file_bytes: 10MiB, files: 3}
+  # weight: 1          # share of traffic, 1 to 255
+
+# What single tasks have otherwise.
+# overrides:
+#   0: {arguments: [--directory, /tmp], environment: {ROLE: first}, resources: {memory: 128MiB}, weight: 2}
+
+# Where tasks must run, and where they should (prefer).
+# constraints: ["rack in [r1, r2]", "arch == amd64", "ssd exists prefer 50"]
+spread: [rack, node.name]
+
+# restart: on_failure  # always, on_failure, never; or {mode: always, attempts: 5, backoff: 500ms, backoff_max: 1m}
+drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
+# lost_after: 30s      # how long a vanished node is waited for
+# labels: {team: web}
+"#;

@@ -1,0 +1,32 @@
+//! What somebody who misspelt a word may have meant.
+
+/// The candidate nearest to `word`, where one is near enough to be meant.
+pub(super) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
+    let word = plain(word);
+    let scored =
+        candidates.iter().map(|candidate| (strsim::damerau_levenshtein(&word, candidate), *candidate));
+    let (distance, candidate) = scored.min()?;
+    let prefix = word.len() >= 3 && candidates.iter().filter(|name| name.starts_with(&word)).count() == 1;
+    if prefix {
+        return candidates.iter().find(|name| name.starts_with(&word)).copied();
+    }
+    (distance <= (candidate.len() / 3).max(1)).then_some(candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_suggested_and_far_ones_are_not() {
+        let fields = ["cpu", "memory", "disk", "network_rate"];
+        assert_eq!(nearest("memroy", &fields), Some("memory"));
+        assert_eq!(nearest("Memory", &fields), Some("memory"));
+        assert_eq!(nearest("mem", &fields), Some("memory"));
+        assert_eq!(nearest("network-rate", &fields), Some("network_rate"));
+        assert_eq!(nearest("gpu", &fields), Some("cpu"));
+        assert_eq!(nearest("bandwidth", &fields), None);
+        assert_eq!(nearest("", &fields), None);
+    }
+}

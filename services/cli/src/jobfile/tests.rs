@@ -1,0 +1,1 @@
+//! Job files as people get them wrong.

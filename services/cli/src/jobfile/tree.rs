@@ -1,0 +1,60 @@
+//! A job file as a tree that remembers where everything stood: the one shape all three languages are read into.
+
+use super::problem::{Position, Problem};
+
+/// Most levels of lists and maps in one another.
+pub(super) const DEPTH_MAX: usize = 64;
+/// Most nodes of a tree; aliases count as often as they are used.
+pub(super) const NODES_MAX: usize = 200_000;
+
+/// A value with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    /// Where it stands; absent where the language does not say.
+    pub(super) at: Option<Position>,
+    pub(super) value: Value,
+}
+
+/// What stands there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    /// As it was written: amounts are read exactly, not through floating point.
+    Number(String),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the file; no key twice.
+    Map(Vec<(Key, Node)>),
+}
+
+/// The key of a map's entry with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Key {
+    pub(super) at: Option<Position>,
+    pub(super) text: String,
+}
+
+impl Value {
+    /// What people call it, with the value where it is short.
+    pub(super) fn described(&self) -> String {
+        let short = |text: &str| text.chars().take(40).collect::<String>();
+        match self {
+            Self::Null => "nothing".to_owned(),
+            Self::Bool(value) => value.to_string(),
+            Self::Number(text) => short(text),
+            Self::Text(text) => format!("{:?}", short(text)),
+            Self::List(_) => "a list".to_owned(),
+            Self::Map(_) => "a map".to_owned(),
+        }
+    }
+}
+
+/// Refuses a key that stands twice.
+pub(super) fn duplicate(first: &Key, second: &Key) -> Problem {
+    let before = match first.at {
+        Some(at) => format!(", first on line {}", at.line),
+        None => String::new(),
+    };
+    Problem::at(second.at, format!("field {:?} stands twice{before}; accepted: each once", second.text))
+}

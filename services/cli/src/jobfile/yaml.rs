@@ -1,0 +1,184 @@
+//! YAML with places, within budgets: aliases cannot blow a small file up.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, Options, Spanned};
+
+use super::problem::{Position, Problem};
+use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value};
+
+/// The tree of a YAML text, or the first thing that is wrong with it.
+pub(super) fn yaml_read(text: &str) -> Result<Node, Vec<Problem>> {
+    let read: Result<Raw, _> = serde_saphyr::from_str_with_options(text, options());
+    match read {
+        Ok(raw) => raw.node(text, &mut 0, 0).map_err(|problem| vec![problem]),
+        Err(error) => Err(vec![refusal(&error)]),
+    }
+}
+
+fn options() -> Options {
+    let mut budget = serde_saphyr::Budget::default();
+    budget.max_depth = DEPTH_MAX + 8;
+    budget.max_nodes = NODES_MAX;
+    let mut options = Options::default();
+    options.budget = Some(budget);
+    options.strict_booleans = true;
+    options.with_snippet = false;
+    options
+}
+
+fn refusal(error: &serde_saphyr::Error) -> Problem {
+    let error = error.without_snippet();
+    let at = error.location().and_then(position);
+    let text = error.to_string();
+    // The place is said once, in front.
+    let message = text.split(" at line ").next().unwrap_or(&text);
+    let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
+    match message.strip_prefix("duplicate mapping key: ") {
+        Some(key) => Problem::at(at, format!("field {key:?} stands twice; accepted: each once")),
+        None => Problem::at(at, message),
+    }
+}
+
+fn position(location: Location) -> Option<Position> {
+    let narrow = |number: u64| u32::try_from(number).ok().filter(|&number| number > 0);
+    Some(Position { line: narrow(location.line())?, column: narrow(location.column())? })
+}
+
+/// As the library hands it over.
+struct Raw(Spanned<RawValue>);
+
+enum RawValue {
+    Null,
+    Bool(bool),
+    /// With the library's reading, where the source's text is not at hand.
+    Number(String),
+    Text(String),
+    List(Vec<Raw>),
+    Map(Vec<(Spanned<String>, Raw)>),
+}
+
+impl Raw {
+    fn node(self, text: &str, nodes: &mut usize, depth: usize) -> Result<Node, Problem> {
+        let location = self.0.referenced;
+        let at = position(location);
+        *nodes += 1;
+        if depth > DEPTH_MAX {
+            return Err(Problem::at(at, format!("more than {DEPTH_MAX} levels")));
+        }
+        if *nodes > NODES_MAX {
+            return Err(Problem::at(at, format!("more than {NODES_MAX} values")));
+        }
+        let value = match self.0.value {
+            RawValue::Null => Value::Null,
+            RawValue::Bool(value) => Value::Bool(value),
+            RawValue::Number(read) => Value::Number(source(text, self.0.defined).unwrap_or(read)),
+            RawValue::Text(text) => Value::Text(text),
+            RawValue::List(items) => {
+                let items = items.into_iter().map(|item| item.node(text, nodes, depth + 1));
+                Value::List(items.collect::<Result<_, _>>()?)
+            }
+            RawValue::Map(entries) => {
+                let entries = entries.into_iter().map(|(key, node)| {
+                    let key = Key { at: position(key.referenced), text: key.value };
+                    Ok((key, node.node(text, nodes, depth + 1)?))
+                });
+                Value::Map(entries.collect::<Result<_, Problem>>()?)
+            }
+        };
+        Ok(Node { at, value })
+    }
+}
+
+/// A number as it was written, for exact reading.
+fn source(text: &str, location: Location) -> Option<String> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let length = usize::try_from(span.byte_len()?).ok()?;
+    let written = text.get(start..start.checked_add(length)?)?.trim();
+    let plain = !written.is_empty() && !written.contains(['\n', '\'', '"', '*', '&', '!']);
+    plain.then(|| written.to_owned())
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Spanned::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = RawValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawValue, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.to_string()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.to_string()))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<RawValue, E> {
+        Ok(RawValue::Number(value.to_string()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<RawValue, E> {
+        Ok(RawValue::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawValue, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(RawValue::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
+        let mut map = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            map.push(entry);
+        }
+        Ok(RawValue::Map(map))
+    }
+}

@@ -1,0 +1,124 @@
+//! What a submission changes, and what it would do.
+
+use borough_proto::v1;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::task::ports_text;
+use super::text::ranges;
+use super::{ExplanationView, SpecView, Style, explanations_text};
+
+/// A field of a spec that differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ChangedField {
+    pub(crate) path: String,
+    /// Null where the field was absent.
+    pub(crate) old: Value,
+    /// Null where the field is absent.
+    pub(crate) new: Value,
+}
+
+impl From<v1::FieldChange> for ChangedField {
+    fn from(change: v1::FieldChange) -> Self {
+        // What is no JSON is shown as it came.
+        let value = |text: String| match text.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        };
+        Self { path: change.path, old: value(change.old_json), new: value(change.new_json) }
+    }
+}
+
+/// A diff for people: one line per field, whole subtrees on one line.
+pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
+    let mut text = String::new();
+    for change in changes {
+        let (old, new) = (change.old.to_string(), change.new.to_string());
+        let line = match (&change.old, &change.new) {
+            (Value::Null, _) => style.paint(&format!("+ {}: {new}", change.path), 32),
+            (_, Value::Null) => style.paint(&format!("- {}: {old}", change.path), 31),
+            _ => style.paint(&format!("~ {}: {old} -> {new}", change.path), 33),
+        };
+        text.push_str(&format!("{line}\n"));
+    }
+    text
+}
+
+/// What running a job file would do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PlanView {
+    pub(crate) user: String,
+    pub(crate) name: String,
+    pub(crate) cell: String,
+    pub(crate) changed: bool,
+    /// The job's revision now, for `job run --check-revision`; 0 where there is no such job.
+    pub(crate) revision: u64,
+    pub(crate) diff: Vec<ChangedField>,
+    pub(crate) placements: Vec<PlacementView>,
+    pub(crate) unplaced: Vec<ExplanationView>,
+    /// Indexes of tasks that would be stopped.
+    pub(crate) stopped: Vec<u32>,
+    /// Why it would be refused; null where it would not.
+    pub(crate) refusal: Option<String>,
+    pub(crate) spec: SpecView,
+}
+
+/// Where a task would go.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PlacementView {
+    pub(crate) index: u32,
+    pub(crate) node: String,
+    pub(crate) ports: std::collections::BTreeMap<String, u32>,
+}
+
+impl PlanView {
+    pub(crate) fn new(spec: &v1::JobSpec, cell: &str, plan: v1::PlanJobResponse) -> Self {
+        let placement = |placed: v1::PlannedPlacement| PlacementView {
+            index: placed.index,
+            node: placed.node,
+            ports: placed.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+        };
+        Self {
+            user: spec.user.clone(),
+            name: spec.name.clone(),
+            cell: cell.to_owned(),
+            changed: plan.changed,
+            revision: plan.revision,
+            diff: plan.diff.into_iter().map(ChangedField::from).collect(),
+            placements: plan.placements.into_iter().map(placement).collect(),
+            unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),
+            stopped: plan.stopped,
+            refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()),
+            spec: SpecView::new(Some(spec)),
+        }
+    }
+
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let job = format!("{}/{}", self.user, self.name);
+        let mut text = match (self.changed, self.revision) {
+            (false, _) => format!("{job}: no change\n"),
+            (true, 0) => format!("{job}: a new job in cell {}\n", self.cell),
+            (true, revision) => {
+                format!("{job}: a change of revision {revision} in cell {}\n", self.cell)
+            }
+        };
+        // Of a new job everything is new: its file says it better.
+        if self.revision > 0 {
+            text.push_str(&changes_text(&self.diff, style));
+        }
+        for placed in &self.placements {
+            let ports = ports_text(&placed.ports);
+            let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
+            text.push_str(&format!("place task {} on {}{ports}\n", placed.index, placed.node));
+        }
+        if !self.stopped.is_empty() {
+            text.push_str(&format!("stop tasks {}\n", ranges(&self.stopped)));
+        }
+        text.push_str(&explanations_text(&self.unplaced));
+        if let Some(refusal) = &self.refusal {
+            let line = style.paint(&format!("it would be refused: {refusal}"), 31);
+            text.push_str(&format!("{line}\n"));
+        }
+        text
+    }
+}

@@ -1,0 +1,113 @@
+//! Events and the changes of a watch.
+
+use borough_proto::v1::{self, watch_response};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::table::Tabular;
+use super::text::{time, word};
+use super::{EndpointView, JobView, NodeView, TaskView};
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct EventView {
+    pub(crate) at_ms: i64,
+    pub(crate) actor: String,
+    pub(crate) action: String,
+    pub(crate) subject: String,
+    pub(crate) text: String,
+}
+
+impl From<v1::Event> for EventView {
+    fn from(event: v1::Event) -> Self {
+        Self {
+            at_ms: event.at_ms,
+            actor: event.actor,
+            action: event.action,
+            subject: event.subject,
+            text: event.text,
+        }
+    }
+}
+
+impl Tabular for EventView {
+    const PLURAL: &'static str = "events";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["TIME", "SUBJECT", "EVENT"], vec!["ACTOR", "ACTION"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let cells = vec![time(self.at_ms), self.subject.clone(), self.text.clone()];
+        (cells, vec![self.actor.clone(), self.action.clone()])
+    }
+}
+
+/// A change, as a watch sees it: what it is about, and all of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ChangeView {
+    pub(crate) at_ms: i64,
+    pub(crate) actor: String,
+    pub(crate) action: String,
+    /// `job`, `task`, `node`, `endpoint`, `endpoint_withdrawn`, `job_removed` or `node_removed`.
+    pub(crate) kind: &'static str,
+    pub(crate) subject: String,
+    /// The state it is in now; empty where it has none.
+    pub(crate) state: String,
+    /// The whole object, where there is one.
+    pub(crate) object: Value,
+}
+
+impl ChangeView {
+    /// A view of a change; `None` for what is none.
+    pub(crate) fn new(message: v1::WatchResponse) -> Option<Self> {
+        use watch_response::Change;
+        let (kind, subject, state, object) = match message.change? {
+            Change::Job(job) => {
+                let view = JobView::from(job);
+                let text = format!("{} ({})", view.state, view.tasks.text());
+                ("job", format!("{}/{}", view.user, view.name), text, value(&view))
+            }
+            Change::Task(task) => task_change(TaskView::from(task)),
+            Change::Node(node) => {
+                let view = NodeView::from(node);
+                ("node", view.name.clone(), view.state_text(), value(&view))
+            }
+            Change::Endpoint(endpoint) => {
+                let health = word(endpoint.health().as_str_name(), "HEALTH_");
+                let view = EndpointView::from(endpoint);
+                ("endpoint", view.name.clone(), format!("{} {health}", view.addresses()), value(&view))
+            }
+            Change::EndpointWithdrawn(gone) => {
+                let subject = format!("{}.{}.{}", gone.index, gone.job, gone.user);
+                ("endpoint_withdrawn", subject, format!("incarnation {}", gone.incarnation), Value::Null)
+            }
+            Change::JobRemoved(id) => ("job_removed", id, String::new(), Value::Null),
+            Change::NodeRemoved(name) => ("node_removed", name, String::new(), Value::Null),
+            Change::Bookmark(_) => return None,
+        };
+        let v1::WatchResponse { actor, action, at_ms, .. } = message;
+        Some(Self { at_ms, actor, action, kind, subject, state, object })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let kind = self.kind.replace('_', " ");
+        let text = format!("{} {kind} {}: {} [{}]", time(self.at_ms), self.subject, self.state, self.action);
+        text.replace(" []", "").replace(":  [", ": [")
+    }
+}
+
+fn task_change(view: TaskView) -> (&'static str, String, String, Value) {
+    let node = if view.node.is_empty() { String::new() } else { format!(" on {}", view.node) };
+    let health = match (view.state.as_str(), view.health.as_str()) {
+        ("running", "healthy" | "unhealthy") => format!(", {}", view.health),
+        _ => String::new(),
+    };
+    let text = format!("{}{health}{node} (incarnation {})", view.state, view.incarnation);
+    ("task", format!("{}/{}/{}", view.user, view.job, view.index), text, value(&view))
+}
+
+fn value<T: Serialize>(view: &T) -> Value {
+    // Plain data of text keys cannot fail to be written; were it to, the error would be the value.
+    serde_json::to_value(view).unwrap_or_else(|error| Value::String(error.to_string()))
+}

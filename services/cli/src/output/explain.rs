@@ -1,0 +1,73 @@
+//! Why tasks are not placed.
+
+use borough_proto::v1;
+use serde::Serialize;
+
+use super::text::{ranges, tally};
+
+/// Why tasks that are alike are not placed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ExplanationView {
+    pub(crate) indexes: Vec<u32>,
+    pub(crate) summary: String,
+    /// Nodes that were looked at.
+    pub(crate) nodes: u32,
+    /// Each node is counted at the first filter that refuses it.
+    pub(crate) losses: Vec<LossView>,
+    /// What would fit, nearest first.
+    pub(crate) nearest: Vec<NearestView>,
+}
+
+/// How many nodes a filter refused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LossView {
+    pub(crate) filter: String,
+    pub(crate) nodes: u32,
+}
+
+/// A change that would make nodes fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct NearestView {
+    pub(crate) change: String,
+    pub(crate) nodes: u32,
+}
+
+impl From<v1::Explanation> for ExplanationView {
+    fn from(explanation: v1::Explanation) -> Self {
+        let losses = explanation.losses.into_iter();
+        let nearest = explanation.nearest.into_iter();
+        Self {
+            indexes: explanation.indexes,
+            summary: explanation.summary,
+            nodes: explanation.nodes,
+            losses: losses.map(|loss| LossView { filter: loss.filter, nodes: loss.nodes }).collect(),
+            nearest: nearest.map(|fit| NearestView { change: fit.change, nodes: fit.nodes }).collect(),
+        }
+    }
+}
+
+/// Explanations for people.
+pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
+    let mut text = String::new();
+    for explanation in explanations {
+        let tasks = match explanation.indexes.as_slice() {
+            [] => "all tasks".to_owned(),
+            [index] => format!("task {index}"),
+            indexes => format!("{} ({})", tally(indexes.len(), "task"), ranges(indexes)),
+        };
+        text.push_str(&format!("{tasks}: {}\n", explanation.summary));
+        for loss in &explanation.losses {
+            let of = format!("{} of {}", loss.nodes, tally(width(explanation.nodes), "node"));
+            text.push_str(&format!("  {of} refused by: {}\n", loss.filter));
+        }
+        for fit in &explanation.nearest {
+            let nodes = tally(width(fit.nodes), "node");
+            text.push_str(&format!("  would fit on {nodes} with: {}\n", fit.change));
+        }
+    }
+    text
+}
+
+fn width(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,228 @@
+//! Jobs and their specs.
+
+use borough_model::job::spec_value;
+use borough_proto::convert::job_spec_from_message;
+use borough_proto::v1;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::table::{Tabular, table};
+use super::task::TaskView;
+use super::text::{facts, time, word};
+use super::{ExplanationView, Style, explanations_text};
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct JobView {
+    pub(crate) cell: String,
+    pub(crate) user: String,
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) kind: String,
+    pub(crate) state: String,
+    pub(crate) priority: u32,
+    pub(crate) count: u32,
+    pub(crate) tasks: CountsView,
+    pub(crate) spec_version: u32,
+    pub(crate) revision: u64,
+    pub(crate) submitted_ms: i64,
+    pub(crate) changed_ms: i64,
+}
+
+/// How many tasks are where in their life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct CountsView {
+    pub(crate) pending: u32,
+    pub(crate) held: u32,
+    pub(crate) assigned: u32,
+    pub(crate) starting: u32,
+    pub(crate) running: u32,
+    pub(crate) healthy: u32,
+    pub(crate) stopping: u32,
+    pub(crate) releasing: u32,
+    pub(crate) lost: u32,
+    pub(crate) succeeded: u32,
+    pub(crate) failed: u32,
+}
+
+impl From<v1::TaskCounts> for CountsView {
+    fn from(counts: v1::TaskCounts) -> Self {
+        Self {
+            pending: counts.pending,
+            held: counts.held,
+            assigned: counts.assigned,
+            starting: counts.starting,
+            running: counts.running,
+            healthy: counts.healthy,
+            stopping: counts.stopping,
+            releasing: counts.releasing,
+            lost: counts.lost,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+        }
+    }
+}
+
+impl CountsView {
+    /// Those that are not zero.
+    pub(crate) fn text(&self) -> String {
+        let all = [
+            ("pending", self.pending),
+            ("held", self.held),
+            ("assigned", self.assigned),
+            ("starting", self.starting),
+            ("running", self.running),
+            ("healthy", self.healthy),
+            ("stopping", self.stopping),
+            ("releasing", self.releasing),
+            ("lost", self.lost),
+            ("succeeded", self.succeeded),
+            ("failed", self.failed),
+        ];
+        let some = all.iter().filter(|(_, number)| *number > 0);
+        some.map(|(word, number)| format!("{number} {word}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl From<v1::Job> for JobView {
+    fn from(job: v1::Job) -> Self {
+        Self {
+            kind: word(job.kind().as_str_name(), "JOB_KIND_"),
+            state: word(job.state().as_str_name(), "JOB_STATE_"),
+            cell: job.cell,
+            user: job.user,
+            name: job.name,
+            id: job.id,
+            priority: job.priority,
+            count: job.count,
+            tasks: job.tasks.unwrap_or_default().into(),
+            spec_version: job.spec_version,
+            revision: job.revision,
+            submitted_ms: job.submitted_ms,
+            changed_ms: job.changed_ms,
+        }
+    }
+}
+
+impl Tabular for JobView {
+    const PLURAL: &'static str = "jobs";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        let heads = vec!["USER", "JOB", "KIND", "STATE", "HEALTHY", "PRIORITY", "SUBMITTED"];
+        (heads, vec!["TASKS", "VERSION", "REVISION", "ID"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let healthy = match self.kind.as_str() {
+            "batch" => format!("{}/{} done", self.tasks.succeeded, self.count),
+            _ => format!("{}/{}", self.tasks.healthy, self.count),
+        };
+        let cells = vec![
+            self.user.clone(),
+            self.name.clone(),
+            self.kind.clone(),
+            self.state.clone(),
+            healthy,
+            self.priority.to_string(),
+            time(self.submitted_ms),
+        ];
+        let more = vec![
+            self.tasks.text(),
+            self.spec_version.to_string(),
+            self.revision.to_string(),
+            self.id.clone(),
+        ];
+        (cells, more)
+    }
+}
+
+/// A spec in the form it is stored in. A newer gateway's spec that this program cannot read is left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct SpecView(pub(crate) Option<Value>);
+
+impl SpecView {
+    pub(crate) fn new(spec: Option<&v1::JobSpec>) -> Self {
+        let read = spec.and_then(|spec| job_spec_from_message(spec).ok());
+        Self(read.as_ref().map(spec_value))
+    }
+}
+
+/// One job with everything about it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct JobStatusView {
+    pub(crate) job: JobView,
+    pub(crate) tasks: Vec<TaskView>,
+    /// Why some are not placed.
+    pub(crate) unplaced: Vec<ExplanationView>,
+    pub(crate) spec: SpecView,
+}
+
+impl JobStatusView {
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let job = &self.job;
+        let state = match job.state.as_str() {
+            "running" | "succeeded" => style.paint(&job.state, 32),
+            "failed" | "dependency_failed" => style.paint(&job.state, 31),
+            _ => job.state.clone(),
+        };
+        let mut text = facts(&[
+            ("job", format!("{}/{} in cell {}", job.user, job.name, job.cell)),
+            ("kind", job.kind.clone()),
+            ("state", state),
+            ("priority", job.priority.to_string()),
+            ("tasks", format!("{} wanted: {}", job.count, job.tasks.text())),
+            ("submitted", time(job.submitted_ms)),
+            ("changed", time(job.changed_ms)),
+            ("version", format!("{} (revision {})", job.spec_version, job.revision)),
+        ]);
+        if !self.tasks.is_empty() {
+            text.push('\n');
+            text.push_str(&table(&self.tasks, style.wide, style.color));
+        }
+        if !self.unplaced.is_empty() {
+            text.push('\n');
+            text.push_str(&explanations_text(&self.unplaced));
+        }
+        text
+    }
+}
+
+/// One spec version of a job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct JobVersionView {
+    pub(crate) version: u32,
+    pub(crate) job: JobView,
+    pub(crate) spec: SpecView,
+}
+
+impl From<v1::JobVersion> for JobVersionView {
+    fn from(version: v1::JobVersion) -> Self {
+        let spec = SpecView::new(version.spec.as_ref());
+        Self { version: version.version, job: version.job.unwrap_or_default().into(), spec }
+    }
+}
+
+impl Tabular for JobVersionView {
+    const PLURAL: &'static str = "versions";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["ID", "VERSION", "STATE", "COUNT", "SUBMITTED", "CHANGED", "COMMAND"], vec!["REVISION"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let command = self.spec.0.as_ref().and_then(|spec| spec.pointer("/task/command"));
+        let words = command.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let command = words.collect::<Vec<_>>().join(" ");
+        let cells = vec![
+            self.job.id.clone(),
+            self.version.to_string(),
+            self.job.state.clone(),
+            self.job.count.to_string(),
+            time(self.job.submitted_ms),
+            time(self.job.changed_ms),
+            command.chars().take(60).collect(),
+        ];
+        (cells, vec![self.job.revision.to_string()])
+    }
+}

@@ -1,0 +1,189 @@
+//! Everything the program writes. Answers go to standard output as tables, JSON or YAML; progress, remarks and errors
+//! go to standard error, so that answers can be piped.
+//!
+//! JSON is stable: objects of the types in the modules here, in snake_case, with units in their names. A list is one
+//! JSON list; a stream is one object per line.
+
+mod cell;
+mod changes;
+mod event;
+mod explain;
+mod job;
+mod name;
+mod node;
+mod progress;
+mod table;
+mod task;
+mod text;
+
+pub(crate) use cell::CellView;
+pub(crate) use changes::{PlanView, changes_text};
+pub(crate) use event::{ChangeView, EventView};
+pub(crate) use explain::{ExplanationView, explanations_text};
+pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
+pub(crate) use name::{EndpointChangeView, EndpointView};
+pub(crate) use node::{NodeStatusView, NodeView};
+pub(crate) use progress::Progress;
+pub(crate) use table::{Tabular, table};
+pub(crate) use task::{ExitView, TaskView};
+pub(crate) use text::tally;
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::args::{Format, Global};
+use crate::exit::{Code, Failure};
+
+/// Where answers, remarks and errors go.
+pub(crate) struct Printer {
+    format: Format,
+    quiet: bool,
+    color: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(global: &Global) -> Self {
+        let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let color = !refused && io::stdout().is_terminal();
+        Self { format: global.output, quiet: global.quiet, color }
+    }
+
+    /// Whether answers are for programs.
+    pub(crate) fn is_machine(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Yaml)
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// A list: a table, or a list of objects.
+    pub(crate) fn list<T: Tabular + Serialize>(&self, rows: &[T]) -> Result<(), Failure> {
+        match self.format {
+            Format::Table | Format::Wide => {
+                let wide = self.format == Format::Wide;
+                if rows.is_empty() {
+                    self.remark(&format!("no {}", T::PLURAL));
+                    return Ok(());
+                }
+                self.text(&table(rows, wide, self.color))
+            }
+            Format::Json | Format::Yaml => self.object(&rows),
+        }
+    }
+
+    /// One object for programs; `text` makes of it what people read.
+    pub(crate) fn one<T: Serialize>(
+        &self,
+        object: &T,
+        text: impl FnOnce(&T, &Style) -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Table | Format::Wide => {
+                let style = Style { wide: self.format == Format::Wide, color: self.color };
+                self.text(&text(object, &style))
+            }
+            Format::Json | Format::Yaml => self.object(object),
+        }
+    }
+
+    /// One item of a stream: a line for people, an object on one line (or a YAML document) for programs.
+    pub(crate) fn item<T: Serialize>(
+        &self,
+        object: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Table | Format::Wide => self.text(&text(object)),
+            Format::Json => self.text(&json(object, false)?),
+            Format::Yaml => self.text(&format!("---\n{}", yaml(object)?)),
+        }
+    }
+
+    fn object<T: Serialize>(&self, object: &T) -> Result<(), Failure> {
+        match self.format {
+            Format::Yaml => self.text(&yaml(object)?),
+            _ => self.text(&json(object, true)?),
+        }
+    }
+
+    /// Text to standard output, ended with one line end.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        self.bytes(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
+    }
+
+    /// Bytes to standard output as they are.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
+    }
+
+    /// Bytes to standard error as they are: what a task wrote there.
+    pub(crate) fn error_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stderr().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
+    }
+
+    /// A remark for people, on standard error; none where they want quiet.
+    pub(crate) fn remark(&self, text: &str) {
+        if !self.quiet {
+            self.stderr_line(text);
+        }
+    }
+
+    /// A failure: one clear line, then what belongs to it.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        // A reader of ours who has gone is not told anything.
+        if failure.message().is_empty() {
+            return;
+        }
+        self.stderr_line(&format!("error: {}", failure.message()));
+        for detail in failure.details() {
+            self.stderr_line(&format!("  {detail}"));
+        }
+        if let Some(hint) = failure.hint() {
+            self.stderr_line(&format!("hint: {hint}"));
+        }
+    }
+
+    fn stderr_line(&self, text: &str) {
+        // Where standard error is closed there is nowhere left to say so.
+        let _written = writeln!(io::stderr().lock(), "{text}");
+    }
+}
+
+/// How text for people is to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Style {
+    pub(crate) wide: bool,
+    pub(crate) color: bool,
+}
+
+impl Style {
+    /// `text` in an ANSI colour, where there are colours.
+    pub(crate) fn paint(self, text: &str, ansi: u8) -> String {
+        if self.color { format!("\x1b[{ansi}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+fn json<T: Serialize>(object: &T, pretty: bool) -> Result<String, Failure> {
+    let text = if pretty { serde_json::to_string_pretty(object) } else { serde_json::to_string(object) };
+    text.map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as JSON: {error}")))
+}
+
+fn yaml<T: Serialize>(object: &T) -> Result<String, Failure> {
+    serde_saphyr::to_string(object)
+        .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as YAML: {error}")))
+}
+
+/// A reader that has seen enough (`| head`) ends the program without a word.
+fn write_failure(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::new(Code::Done, ""),
+        _ => Failure::new(Code::Failed, format!("cannot write the answer: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Endpoints, and how they change.
+
+use std::collections::BTreeMap;
+
+use borough_proto::v1;
+use serde::Serialize;
+
+use super::table::Tabular;
+use super::text::word;
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct EndpointView {
+    pub(crate) name: String,
+    pub(crate) user: String,
+    pub(crate) job: String,
+    pub(crate) index: u32,
+    pub(crate) incarnation: u64,
+    pub(crate) host: String,
+    pub(crate) ports: BTreeMap<String, u32>,
+    pub(crate) health: String,
+    pub(crate) weight: u32,
+    pub(crate) node: String,
+}
+
+impl From<v1::Endpoint> for EndpointView {
+    fn from(endpoint: v1::Endpoint) -> Self {
+        Self {
+            health: word(endpoint.health().as_str_name(), "HEALTH_"),
+            name: endpoint.name,
+            user: endpoint.user,
+            job: endpoint.job,
+            index: endpoint.index,
+            incarnation: endpoint.incarnation,
+            host: endpoint.host,
+            ports: endpoint.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+            weight: endpoint.weight,
+            node: endpoint.node,
+        }
+    }
+}
+
+impl EndpointView {
+    /// `http 127.0.0.1:8080` for each port.
+    pub(crate) fn addresses(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        let texts = self.ports.iter().map(|(name, number)| format!("{name} {host}:{number}"));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Tabular for EndpointView {
+    const PLURAL: &'static str = "endpoints";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["NAME", "ADDRESSES", "HEALTH", "WEIGHT"], vec!["NODE", "INCARNATION"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let cells = vec![self.name.clone(), self.addresses(), self.health.clone(), self.weight.to_string()];
+        (cells, vec![self.node.clone(), self.incarnation.to_string()])
+    }
+}
+
+/// One change of the endpoints of a job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(crate) enum EndpointChangeView {
+    /// Every endpoint there is; replaces what was known.
+    Snapshot { endpoints: Vec<EndpointView> },
+    /// There, or changed.
+    Published { endpoint: EndpointView },
+    /// Gone; this incarnation never comes back.
+    Withdrawn { user: String, job: String, index: u32, incarnation: u64 },
+    /// The watch could not go on; a snapshot follows.
+    Resync { reason: String },
+}
+
+impl EndpointChangeView {
+    pub(crate) fn text(&self) -> String {
+        let line = |sign: &str, endpoint: &EndpointView| {
+            let (addresses, life) = (endpoint.addresses(), endpoint.incarnation);
+            format!("{sign} {} {addresses} {} (incarnation {life})", endpoint.name, endpoint.health)
+        };
+        match self {
+            Self::Snapshot { endpoints } if endpoints.is_empty() => "= no endpoints".to_owned(),
+            Self::Snapshot { endpoints } => {
+                endpoints.iter().map(|endpoint| line("=", endpoint)).collect::<Vec<_>>().join("\n")
+            }
+            Self::Published { endpoint } => line("+", endpoint),
+            Self::Withdrawn { user, job, index, incarnation } => {
+                format!("- {index}.{job}.{user} (incarnation {incarnation})")
+            }
+            Self::Resync { reason } => format!("! listing again: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Nodes.
+
+use std::collections::BTreeMap;
+
+use borough_model::resource::cpu_display;
+use borough_proto::v1;
+use serde::Serialize;
+
+use super::Style;
+use super::table::{Tabular, table};
+use super::task::TaskView;
+use super::text::{ResourcesView, bytes, facts, time, word};
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct NodeView {
+    pub(crate) cell: String,
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) state: String,
+    /// Takes new tasks.
+    pub(crate) schedulable: bool,
+    pub(crate) draining: bool,
+    /// Whether its agent's session is open.
+    pub(crate) connected: bool,
+    pub(crate) tasks: u32,
+    pub(crate) capacity: ResourcesView,
+    pub(crate) used: ResourcesView,
+    pub(crate) port_first: u32,
+    pub(crate) port_last: u32,
+    pub(crate) ports_used: u32,
+    pub(crate) attributes: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) host: String,
+    pub(crate) boot_id: String,
+    pub(crate) agent_version: String,
+    pub(crate) revision: u64,
+    pub(crate) changed_ms: i64,
+}
+
+impl From<v1::Node> for NodeView {
+    fn from(node: v1::Node) -> Self {
+        Self {
+            state: word(node.state().as_str_name(), "NODE_STATE_"),
+            cell: node.cell,
+            name: node.name,
+            id: node.id,
+            schedulable: node.schedulable,
+            draining: node.draining,
+            connected: node.connected,
+            tasks: node.tasks,
+            capacity: node.capacity.unwrap_or_default().into(),
+            used: node.used.unwrap_or_default().into(),
+            port_first: node.port_first,
+            port_last: node.port_last,
+            ports_used: node.ports_used,
+            attributes: node.attributes.into_iter().collect(),
+            labels: node.labels.into_iter().collect(),
+            host: node.host,
+            boot_id: node.boot_id,
+            agent_version: node.agent_version,
+            revision: node.revision,
+            changed_ms: node.changed_ms,
+        }
+    }
+}
+
+impl NodeView {
+    /// The state with what an operator did to it.
+    pub(crate) fn state_text(&self) -> String {
+        let steered = match (self.draining, self.schedulable) {
+            (true, _) => ", draining",
+            (false, false) => ", cordoned",
+            (false, true) => "",
+        };
+        let silent = if self.connected { "" } else { ", not connected" };
+        format!("{}{steered}{silent}", self.state)
+    }
+}
+
+/// `2 of 4`, with the share.
+fn share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
+    let percent = (u128::from(used) * 100).checked_div(u128::from(capacity)).unwrap_or(0);
+    format!("{}/{} ({percent}%)", show(used), show(capacity))
+}
+
+impl Tabular for NodeView {
+    const PLURAL: &'static str = "nodes";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        let heads = vec!["NODE", "STATE", "TASKS", "CPU", "MEMORY"];
+        (heads, vec!["HOST", "PORTS", "ATTRIBUTES", "LABELS", "AGENT"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let pairs = |map: &BTreeMap<String, String>| {
+            map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+        };
+        let cells = vec![
+            self.name.clone(),
+            self.state_text(),
+            self.tasks.to_string(),
+            share(self.used.cpu_millis, self.capacity.cpu_millis, cpu_display),
+            share(self.used.memory_bytes, self.capacity.memory_bytes, bytes),
+        ];
+        let more = vec![
+            self.host.clone(),
+            format!("{}-{} ({} used)", self.port_first, self.port_last, self.ports_used),
+            pairs(&self.attributes),
+            pairs(&self.labels),
+            self.agent_version.clone(),
+        ];
+        (cells, more)
+    }
+}
+
+/// One node with its tasks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct NodeStatusView {
+    pub(crate) node: NodeView,
+    pub(crate) tasks: Vec<TaskView>,
+}
+
+impl NodeStatusView {
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let node = &self.node;
+        let mut text = facts(&[
+            ("node", format!("{} in cell {}", node.name, node.cell)),
+            ("state", node.state_text()),
+            ("host", node.host.clone()),
+            ("capacity", node.capacity.text()),
+            ("used", node.used.text()),
+            ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
+            ("agent", node.agent_version.clone()),
+            ("changed", time(node.changed_ms)),
+        ]);
+        for (head, map) in [("attributes", &node.attributes), ("labels", &node.labels)] {
+            if !map.is_empty() {
+                text.push_str(&format!("{head}\n"));
+                let lines = map.iter().map(|(key, value)| format!("  {key} = {value}\n"));
+                text.extend(lines);
+            }
+        }
+        if !self.tasks.is_empty() {
+            text.push('\n');
+            text.push_str(&table(&self.tasks, style.wide, style.color));
+        }
+        text
+    }
+}

@@ -1,0 +1,42 @@
+//! Tables: columns two spaces apart, no lines, so that they can be read and cut.
+
+use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
+
+/// Something that can stand in a table.
+pub(crate) trait Tabular {
+    /// What several of them are called.
+    const PLURAL: &'static str;
+
+    /// The heads of the columns; the second list is for wide tables.
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>);
+
+    /// The cells of a row, in the order of the heads.
+    fn cells(&self) -> (Vec<String>, Vec<String>);
+}
+
+pub(crate) fn table<T: Tabular>(rows: &[T], wide: bool, color: bool) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if color {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    let (mut heads, more) = T::heads();
+    if wide {
+        heads.extend(more);
+    }
+    table.set_header(heads.into_iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
+    for row in rows {
+        let (mut cells, more) = row.cells();
+        if wide {
+            cells.extend(more);
+        }
+        table.add_row(cells.into_iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { cell }));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let text = table.to_string();
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

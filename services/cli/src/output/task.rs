@@ -1,0 +1,165 @@
+//! Tasks.
+
+use std::collections::BTreeMap;
+
+use borough_proto::v1;
+use serde::Serialize;
+
+use super::table::Tabular;
+use super::text::{bytes, time, word};
+use crate::args::signal_name;
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct TaskView {
+    pub(crate) user: String,
+    pub(crate) job: String,
+    pub(crate) index: u32,
+    pub(crate) state: String,
+    pub(crate) health: String,
+    /// Empty where it is on none.
+    pub(crate) node: String,
+    pub(crate) host: String,
+    pub(crate) incarnation: u64,
+    pub(crate) ports: BTreeMap<String, u32>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) restarts: u32,
+    /// Failures in a row.
+    pub(crate) failures: u32,
+    /// Why it is being stopped.
+    pub(crate) stop: Option<String>,
+    /// How its last life ended.
+    pub(crate) exit: Option<ExitView>,
+    /// Not started again before this, milliseconds since 1970; 0 for at once.
+    pub(crate) not_before_ms: i64,
+    pub(crate) started_ms: Option<i64>,
+    pub(crate) changed_ms: i64,
+    pub(crate) spec_version: u32,
+    pub(crate) revision: u64,
+    pub(crate) usage: Option<UsageView>,
+}
+
+/// The end of a life.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ExitView {
+    pub(crate) reason: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) message: String,
+    pub(crate) at_ms: i64,
+    pub(crate) incarnation: u64,
+    pub(crate) node: String,
+}
+
+/// What a task used at a moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct UsageView {
+    pub(crate) at_ms: i64,
+    pub(crate) cpu_millis: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) memory_peak_bytes: u64,
+    pub(crate) processes: u32,
+}
+
+impl From<v1::Exit> for ExitView {
+    fn from(exit: v1::Exit) -> Self {
+        Self {
+            reason: word(exit.reason().as_str_name(), "END_REASON_"),
+            code: exit.code,
+            signal: exit.signal,
+            message: exit.message,
+            at_ms: exit.at_ms,
+            incarnation: exit.incarnation,
+            node: exit.node,
+        }
+    }
+}
+
+impl ExitView {
+    /// One phrase: `exit code 1`, `SIGKILL`, `out of memory`, and what else is known.
+    pub(crate) fn text(&self) -> String {
+        let how = match (self.reason.as_str(), self.code, self.signal) {
+            ("exited", Some(code), _) => format!("exit code {code}"),
+            ("signaled", _, Some(signal)) => signal_name(signal),
+            (reason, _, _) => reason.replace('_', " "),
+        };
+        if self.message.is_empty() { how } else { format!("{how}: {}", self.message) }
+    }
+}
+
+impl From<v1::Task> for TaskView {
+    fn from(task: v1::Task) -> Self {
+        let stop = task.stop();
+        let stop = (stop != v1::StopReason::Unspecified).then(|| word(stop.as_str_name(), "STOP_REASON_"));
+        Self {
+            state: word(task.state().as_str_name(), "TASK_STATE_"),
+            health: word(task.health().as_str_name(), "HEALTH_"),
+            user: task.user,
+            job: task.job,
+            index: task.index,
+            node: task.node,
+            host: task.host,
+            incarnation: task.incarnation,
+            ports: task.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+            pid: task.pid,
+            restarts: task.restarts,
+            failures: task.failures,
+            stop,
+            exit: task.exit.map(ExitView::from),
+            not_before_ms: task.not_before_ms,
+            started_ms: task.started_ms,
+            changed_ms: task.changed_ms,
+            spec_version: task.spec_version,
+            revision: task.revision,
+            usage: task.usage.map(|usage| UsageView {
+                at_ms: usage.at_ms,
+                cpu_millis: usage.cpu_millis,
+                memory_bytes: usage.memory_bytes,
+                memory_peak_bytes: usage.memory_peak_bytes,
+                processes: usage.processes,
+            }),
+        }
+    }
+}
+
+/// Named ports: `http:8080, admin:8081`.
+pub(super) fn ports_text(ports: &BTreeMap<String, u32>) -> String {
+    let texts = ports.iter().map(|(name, number)| format!("{name}:{number}"));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+impl Tabular for TaskView {
+    const PLURAL: &'static str = "tasks";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        let heads = vec!["TASK", "STATE", "HEALTH", "NODE", "PORTS", "RESTARTS", "LAST EXIT"];
+        (heads, vec!["INCARNATION", "PID", "STARTED", "CPU", "MEMORY", "PEAK"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let state = match &self.stop {
+            Some(reason) => format!("{} ({})", self.state, reason.replace('_', " ")),
+            None => self.state.clone(),
+        };
+        let health = if self.state == "running" { self.health.clone() } else { String::new() };
+        let cells = vec![
+            format!("{}/{}/{}", self.user, self.job, self.index),
+            state,
+            health,
+            self.node.clone(),
+            ports_text(&self.ports),
+            self.restarts.to_string(),
+            self.exit.as_ref().map(ExitView::text).unwrap_or_default(),
+        ];
+        let used = |figure: fn(&UsageView) -> String| self.usage.as_ref().map(figure).unwrap_or_default();
+        let more = vec![
+            self.incarnation.to_string(),
+            self.pid.map(|pid| pid.to_string()).unwrap_or_default(),
+            self.started_ms.map(time).unwrap_or_default(),
+            used(|usage| format!("{}m", usage.cpu_millis)),
+            used(|usage| bytes(usage.memory_bytes)),
+            used(|usage| bytes(usage.memory_peak_bytes)),
+        ];
+        (cells, more)
+    }
+}

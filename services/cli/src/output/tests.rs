@@ -1,0 +1,1 @@
+//! What answers look like: golden tables, JSON and YAML.

@@ -1,0 +1,117 @@
+//! Words and figures as people read them.
+
+use borough_model::resource::{bytes_display, cpu_display, device_display, rate_display};
+use borough_proto::v1;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Milliseconds since 1970 in RFC 3339, UTC, to the second; `-` for none.
+pub(crate) fn time(ms: i64) -> String {
+    let Ok(past) = u64::try_from(ms) else { return "-".to_owned() };
+    if past == 0 {
+        return "-".to_owned();
+    }
+    let moment = std::time::UNIX_EPOCH + std::time::Duration::from_millis(past);
+    humantime::format_rfc3339_seconds(moment).to_string()
+}
+
+/// Bytes with three significant digits at most: `1.5GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let step = (63_u32.saturating_sub(bytes.leading_zeros())) / 10;
+    let unit = usize::try_from(step).ok().and_then(|step| UNITS.get(step)).unwrap_or(&"B");
+    if step == 0 {
+        return format!("{bytes}B");
+    }
+    let tenths = (u128::from(bytes) * 10) >> (10 * step);
+    match tenths {
+        0..1000 if tenths % 10 != 0 => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+        _ => format!("{}{unit}", tenths / 10),
+    }
+}
+
+/// An amount in every dimension, in a job file's terms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct ResourcesView {
+    pub(crate) cpu_millis: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) disk_bytes_per_s: u64,
+    pub(crate) network_bytes_per_s: u64,
+    pub(crate) device_millis: BTreeMap<String, u64>,
+}
+
+impl From<v1::Resources> for ResourcesView {
+    fn from(message: v1::Resources) -> Self {
+        Self {
+            cpu_millis: message.cpu_millis,
+            memory_bytes: message.memory_bytes,
+            disk_bytes: message.disk_bytes,
+            disk_bytes_per_s: message.disk_bytes_per_s,
+            network_bytes_per_s: message.network_bytes_per_s,
+            device_millis: message.device_millis.into_iter().collect(),
+        }
+    }
+}
+
+impl ResourcesView {
+    /// Every dimension that has an amount.
+    pub(crate) fn text(&self) -> String {
+        let mut parts = vec![
+            format!("cpu {}", cpu_display(self.cpu_millis)),
+            format!("memory {}", bytes(self.memory_bytes)),
+        ];
+        if self.disk_bytes > 0 {
+            parts.push(format!("disk {}", bytes_display(self.disk_bytes)));
+        }
+        if self.disk_bytes_per_s > 0 {
+            parts.push(format!("disk_rate {}", rate_display(self.disk_bytes_per_s)));
+        }
+        if self.network_bytes_per_s > 0 {
+            parts.push(format!("network_rate {}", rate_display(self.network_bytes_per_s)));
+        }
+        parts.extend(
+            self.device_millis.iter().map(|(kind, &millis)| format!("{kind} {}", device_display(millis))),
+        );
+        parts.join(", ")
+    }
+}
+
+/// The name of a protobuf enumeration's value in snake_case, without the enumeration's own name.
+pub(crate) fn word(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Indexes as ranges: `0-3, 7`.
+pub(crate) fn ranges(indexes: &[u32]) -> String {
+    let mut sorted = indexes.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for index in sorted {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(index) => *last = index,
+            _ => ranges.push((index, index)),
+        }
+    }
+    let texts = ranges.iter().map(|&(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// `1 task`, `2 tasks`.
+pub(crate) fn tally(number: usize, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{number} {one}s"),
+    }
+}
+
+/// Lines of a label and a text, the texts aligned; those without a text are left out.
+pub(crate) fn facts(facts: &[(&str, String)]) -> String {
+    let width = facts.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let lines = facts.iter().filter(|(_, text)| !text.is_empty());
+    lines.map(|(label, text)| format!("{label:width$}  {text}\n")).collect()
+}
