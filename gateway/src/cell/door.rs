@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency};
 use borough_model::{JournalEntry, Name, RequestId};
 use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
 use borough_scheduler_core::{CellSettings, Snapshot};
+use borough_store::cell::cell_meta_read;
 use borough_store::journal::{Change, Cursor};
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState};
 use borough_store::{CellSpace, StoreResult};
@@ -144,7 +145,10 @@ impl CellDoor {
     async fn snapshot_follow(&self) {
         self.mirror.ready().await;
         loop {
-            let (snapshot, mut subscription) = self.mirror.subscribe_with(snapshot_of);
+            // The scheduler's own settings: what is asked here is what it will do.
+            let settings = self.settings_read().await;
+            let (snapshot, mut subscription) =
+                self.mirror.subscribe_with(|state| snapshot_of(state, settings));
             *self.snapshot.lock() = snapshot;
             while let Some(event) = subscription.next().await {
                 match event {
@@ -157,6 +161,22 @@ impl CellDoor {
         }
     }
 
+    async fn settings_read(&self) -> CellSettings {
+        let space = &self.space;
+        loop {
+            let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
+                cell_meta_read(&tx, space).await
+            });
+            match meta.await {
+                Ok(meta) => {
+                    return CellSettings { failure_domains: meta.failure_domains, ..CellSettings::default() };
+                }
+                Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     fn snapshot_apply(&self, entry: &JournalEntry) {
         let mut snapshot = self.snapshot.lock();
         for delta in &entry.deltas {
@@ -165,8 +185,8 @@ impl CellDoor {
     }
 }
 
-fn snapshot_of(state: &MirrorState) -> Snapshot {
-    let mut snapshot = Snapshot::new(CellSettings::default());
+fn snapshot_of(state: &MirrorState, settings: CellSettings) -> Snapshot {
+    let mut snapshot = Snapshot::new(settings);
     for row in state.nodes().values() {
         snapshot.node_upsert(row);
     }

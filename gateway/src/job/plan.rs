@@ -59,15 +59,9 @@ fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
     };
     response.placements = dry.placements.into_iter().map(placement).collect();
     response.placements.sort_by_key(|placement| placement.index);
-    response.unplaced = dry
-        .unplaced
-        .into_iter()
-        .map(|unplaced| explanation_message(unplaced.tasks, &unplaced.reason))
-        .collect();
-    if !dry.waits.is_empty() {
-        let explanation = Explanation { waits: dry.waits, ..Explanation::default() };
-        response.unplaced.push(explanation_message(Vec::new(), &explanation));
-    }
+    let explained = |(indexes, reason): (Vec<u32>, Explanation)| explanation_message(indexes, &reason);
+    response.unplaced = dry.unplaced.into_iter().map(explained).collect();
+    response.stopped = dry.stopped;
 }
 
 fn is_over(row: &JobRow) -> bool {

@@ -1,16 +1,15 @@
 //! The service of tasks.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::{JobRow, NodeId, TaskRow, TaskState};
+use borough_model::{NodeId, TaskRow, TaskState};
 use borough_proto::convert::name_from_text;
 use borough_proto::v1;
 use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
-use borough_scheduler_core::explain;
+use borough_scheduler_core::{explain, explain_job};
 use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
 use tonic::{Request, Response, Status, Streaming};
@@ -28,8 +27,6 @@ use crate::status::{status_from_field, status_not_found, status_refused, status_
 
 /// How long an agent has to answer a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
-/// Classes of tasks that one question may explain.
-const EXPLAINED_MAX: usize = 16;
 
 /// The room of tasks.
 #[derive(Clone)]
@@ -79,15 +76,20 @@ impl TaskService for TaskRoom {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let (job, indexes, cursor) = door.state(|state| {
-            let job = Arc::clone(job_found(state, &door.name, &request.user, &request.job)?);
-            let indexes = match request.index {
-                Some(index) => vec![task_found(state, &door.name, &job, index)?.id.index],
-                None => indexes_explained(state, &job),
-            };
-            Ok::<_, Status>((job, indexes, state.cursor()))
+        let (job, cursor) = door.state(|state| {
+            let job = job_found(state, &door.name, &request.user, &request.job)?;
+            if let Some(index) = request.index {
+                task_found(state, &door.name, job, index)?;
+            }
+            Ok::<_, Status>((job.id, state.cursor()))
         })??;
-        let explanations = explanations(door, &job, &indexes);
+        let now_ms = door.clock.wall_ms();
+        let explained = door.ask(|snapshot| match request.index {
+            Some(index) => vec![(vec![index], explain(snapshot, job, index, now_ms))],
+            None => explain_job(snapshot, job, now_ms),
+        });
+        let message = |(indexes, explanation)| explanation_message(indexes, &explanation);
+        let explanations = explained.into_iter().map(message).collect();
         Ok(Response::new(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) }))
     }
 
@@ -194,32 +196,4 @@ fn node_task_messages(door: &CellDoor, state: &MirrorState, node: &str) -> Resul
     let mut tasks: Vec<v1::Task> = tasks.collect();
     tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
     Ok(tasks)
-}
-
-/// Tasks of the job that have no node, and should.
-fn indexes_explained(state: &MirrorState, job: &JobRow) -> Vec<u32> {
-    let placed = |index: &u32| {
-        let row = state.tasks().get(&borough_model::TaskId { job: job.id, index: *index });
-        row.is_some_and(|row| !matches!(row.state, TaskState::Pending | TaskState::Lost))
-    };
-    (0..job.count).filter(|index| !placed(index)).collect()
-}
-
-/// The explanations of `indexes`, those that are alike together.
-fn explanations(door: &CellDoor, job: &JobRow, indexes: &[u32]) -> Vec<v1::Explanation> {
-    let now_ms = door.clock.wall_ms();
-    let mut alike: BTreeMap<String, v1::Explanation> = BTreeMap::new();
-    for chunk in indexes.chunks(64) {
-        door.ask(|snapshot| {
-            for &index in chunk {
-                let message = explanation_message(vec![index], &explain(snapshot, job.id, index, now_ms));
-                let known = alike.entry(message.summary.clone());
-                known.and_modify(|known| known.indexes.push(index)).or_insert(message);
-            }
-        });
-        if alike.len() >= EXPLAINED_MAX {
-            break;
-        }
-    }
-    alike.into_values().collect()
 }

@@ -137,6 +137,7 @@ impl Worker {
                 Delta::Job { row, .. } => drop(jobs.insert(row.id, row)),
                 delta => view.apply_delta(&delta),
             },
+            Listed::JobName { .. } => {}
             Listed::Spec { job, version, spec } => {
                 if let Some(row) = jobs.get(&job).filter(|row| row.spec_version == version) {
                     view.apply_delta(&Delta::Job { row: row.clone(), spec: Some(spec) });
