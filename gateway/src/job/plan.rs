@@ -82,7 +82,7 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
         nodes: loss.nodes,
     };
     let near = |near: &borough_scheduler_core::NearestFit| v1::NearestFit {
-        change: near.to_string(),
+        change: near.change(),
         nodes: near.nodes(),
     };
     v1::Explanation {
