@@ -1,1 +1,34 @@
-//! The node agent.
+//! The node agent: runs what the control plane wants on this node, and tells it what runs.
+//!
+//! | folder | what lives there |
+//! |---|---|
+//! | `decide/` | every choice, as pure functions: what to start, stop, drop, report; health; environment; which logs go |
+//! | `disk/` | the state directory, the directories of lives, the embedded shim |
+//! | `runtime/` | one task that owns the state, and the IO it orders |
+//! | `session/` | the stream to a gateway |
+//! | `probe/` | asking tasks for their health |
+//! | `serve/` | logs, commands and signals that a gateway asks for |
+//!
+//! The agent holds nothing that is not on disk or in the next report: it may be killed at any time. Its tasks belong
+//! to their shims ([`borough_shim`]), which it finds again by their records. Lives the control plane does not know are
+//! parked: kept running, and ended only when a stop names them.
+//!
+//! In commands and in values of the environment, `${NAME}` stands for a variable of the task's environment; in values
+//! only for those the agent gives. `$${` is a plain `${`. A name that is not there fails the start by name.
+
+mod config;
+mod decide;
+mod disk;
+mod error;
+mod facts;
+mod life;
+mod probe;
+mod ready;
+mod runtime;
+mod serve;
+mod session;
+
+pub use config::{AgentConfig, Pace, Retention};
+pub use disk::{TestGuard, shim_install};
+pub use error::AgentError;
+pub use runtime::run;

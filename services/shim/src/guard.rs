@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::process::{Signal, setsid};
+use rustix::process::{Signal, getppid, setsid};
 
 use crate::cgroup::Leaf;
 use crate::file::json_read;
@@ -25,21 +25,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// # Errors
 /// Where something is still there at the end.
 pub fn guard_wait(records: &Path) -> io::Result<()> {
+    // An agent may run inside the test's own process, which is not ours to end.
+    let test = getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
     // Out of reach of whatever signals the test's session.
     let _ = setsid();
     let mut scratch = [0; 64];
     while matches!(io::stdin().read(&mut scratch), Ok(length) if length > 0) {}
-    recorded_end(records)
+    recorded_end(records, test)
 }
 
-/// Ends everything recorded in `records`, and removes the records and the cgroups they name.
+/// Ends everything recorded in `records` but the process `spared`, and removes the records and the cgroups they name.
 ///
 /// # Errors
 /// `TimedOut` where something is still there at the end.
-pub fn recorded_end(records: &Path) -> io::Result<()> {
+pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
     let mut quiet = 0;
     for _ in 0..ROUNDS {
-        let busy = round(records)?;
+        let busy = round(records, spared)?;
         quiet = if busy { 0 } else { quiet + 1 };
         // Twice quiet: a process that was just being recorded in the first look is seen in the second.
         if quiet >= 2 {
@@ -50,13 +52,14 @@ pub fn recorded_end(records: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, format!("still there: {}", records.display())))
 }
 
-fn round(records: &Path) -> io::Result<bool> {
+fn round(records: &Path, spared: Option<u32>) -> io::Result<bool> {
     let boot = boot_id()?;
     let mut found = records_read(records);
     found.sort_by_key(|(_, record)| record.kind != Kind::Agent);
     let mut busy = false;
+    let others = found.iter().any(|(_, record)| record.kind != Kind::Agent);
     for (file, record) in found {
-        if record.boot_id == boot && record.process.alive() {
+        if record.boot_id == boot && Some(record.process.pid) != spared && record.process.alive() {
             let _ = record.process.signal(Signal::KILL);
             busy = true;
             continue;
@@ -66,6 +69,11 @@ fn round(records: &Path) -> io::Result<bool> {
             continue;
         }
         if record.kind == Kind::Agent {
+            // What an agent names is shared by its shims: it goes last.
+            if others {
+                busy = true;
+                continue;
+            }
             parents_remove(&record.cgroups);
         }
         let _ = fs::remove_file(file);

@@ -19,6 +19,8 @@ pub const WORK_DIR: &str = "work";
 pub struct Spec {
     /// Names the life, for people: `<job>.<index>.<incarnation>`.
     pub life: String,
+    /// The boot it is meant for: in another one it is over before it began.
+    pub boot_id: String,
     /// Program and arguments; what stands in them is final.
     pub command: Vec<String>,
     /// The whole environment.
@@ -29,6 +31,8 @@ pub struct Spec {
     pub log: LogLimits,
     /// Its cgroup; empty where the host has none.
     pub cgroup: Leaf,
+    /// Where the shim itself belongs: not in the cgroup of its agent, with which it is not to end.
+    pub shim_cgroup: Leaf,
     /// Where processes are recorded for a guard that ends them all; tests set it.
     pub record_dir: Option<PathBuf>,
 }

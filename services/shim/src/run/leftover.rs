@@ -53,8 +53,9 @@ pub(crate) fn children_reap(mut ended: impl FnMut(Pid, rustix::process::WaitStat
 pub fn life_clean(life: &Path) -> io::Result<()> {
     // Already leading a session is no harm.
     let _ = setsid();
-    let spec: Option<Spec> = json_read(life, SPEC_FILE)?;
-    let mut record: LifeRecord = json_read(life, STATE_FILE)?.unwrap_or_default();
+    // What is damaged tells nothing; the life is ended all the same.
+    let spec: Option<Spec> = json_read(life, SPEC_FILE).unwrap_or_default();
+    let mut record: LifeRecord = json_read(life, STATE_FILE).unwrap_or_default().unwrap_or_default();
     if record.released_ms.is_some() {
         return Ok(());
     }

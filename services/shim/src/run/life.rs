@@ -1,6 +1,6 @@
 //! The shim's loop: one thread, one poll over the task's output, its start and our signals.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper, setsid};
@@ -45,14 +46,25 @@ pub fn life_run(life: &Path) -> io::Result<()> {
     std::env::set_current_dir(life)?;
     let missing = || io::Error::new(io::ErrorKind::NotFound, "no spec.json");
     let spec: Spec = json_read(life, SPEC_FILE)?.ok_or_else(missing)?;
-    if life.join(STATE_FILE).exists() {
+    // Held until this process ends: an agent that is not sure whether it has started a shim starts another.
+    let lock = File::open(life)?;
+    let first = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if !first || life.join(STATE_FILE).exists() || spec.boot_id != boot_id()? {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this life was begun before"));
     }
     let signals = signals_open()?;
     let mut shim = Shim::begin(life, &spec)?;
     shim.task_start(&spec);
+    let mut moved = false;
     while !shim.over {
         shim.step(&signals)?;
+        if !moved && shim.start.is_none() {
+            // After the start, which is not to wait for it.
+            moved = true;
+            if let Err(error) = spec.shim_cgroup.join() {
+                note(&format!("stays in its agent's cgroup: {error}"));
+            }
+        }
     }
     for file in shim.recorded.iter().flatten() {
         let _ = fs::remove_file(file);

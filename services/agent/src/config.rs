@@ -1,0 +1,133 @@
+//! What an agent is told when it is started.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_proto::v1;
+
+/// An agent's settings. [`AgentConfig::new`] gives the usual ones.
+#[derive(Clone)]
+pub struct AgentConfig {
+    /// The cell it belongs to.
+    pub cell: String,
+    /// The node's name, unique within the cell.
+    pub node: String,
+    /// Gateways, such as `http://127.0.0.1:7000`; any of them will do.
+    pub gateways: Vec<String>,
+    /// Sent as `authorization: Bearer …`.
+    pub token: Option<String>,
+    /// Its state, kept over restarts; one agent at a time.
+    pub state_dir: PathBuf,
+    /// Instead of what the machine has; dimensions that are 0 are taken from the machine.
+    pub capacity: Option<v1::Resources>,
+    /// TCP ports the scheduler may hand out here.
+    pub ports: RangeInclusive<u16>,
+    /// Where tasks are reached: an IP address or host name.
+    pub host: String,
+    /// Failure domains and whatever else is to be known; they win over what the agent finds.
+    pub attributes: BTreeMap<String, String>,
+    /// The name of its cgroups below `borough/`; absent: the cell and a hash of the state directory.
+    pub cgroup_name: Option<String>,
+    /// Where every started process is recorded for a guard; tests set it.
+    pub record_dir: Option<PathBuf>,
+    /// How often it does what it does by time.
+    pub pace: Pace,
+    /// How much of ended lives it keeps.
+    pub retention: Retention,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for the pauses between attempts to connect.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl fmt::Debug for AgentConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The token stays out of logs.
+        f.debug_struct("AgentConfig")
+            .field("cell", &self.cell)
+            .field("node", &self.node)
+            .field("gateways", &self.gateways)
+            .field("state_dir", &self.state_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AgentConfig {
+    /// The usual settings on loopback.
+    pub fn new(
+        cell: impl Into<String>,
+        node: impl Into<String>,
+        state_dir: impl Into<PathBuf>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
+        Self {
+            cell: cell.into(),
+            node: node.into(),
+            gateways: Vec::new(),
+            token: None,
+            state_dir: state_dir.into(),
+            capacity: None,
+            ports: 20_000..=29_999,
+            host: "127.0.0.1".to_owned(),
+            attributes: BTreeMap::new(),
+            cgroup_name: None,
+            record_dir: None,
+            pace: Pace::default(),
+            retention: Retention::default(),
+            clock,
+            rng,
+        }
+    }
+}
+
+/// How often things are done by time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Between two measurements of what tasks use.
+    pub sample: Duration,
+    /// Between two looks at every life's record, in case a change was not announced.
+    pub look: Duration,
+    /// First pause after a failed attempt to connect; doubled each time, with jitter.
+    pub reconnect_first: Duration,
+    /// Longest pause between attempts to connect.
+    pub reconnect_max: Duration,
+    /// A report that a gateway has not applied after this long is sent again.
+    pub repeat: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            sample: Duration::from_secs(5),
+            look: Duration::from_secs(5),
+            reconnect_first: Duration::from_millis(50),
+            reconnect_max: Duration::from_secs(5),
+            repeat: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How much is kept of lives that are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Lives of one task.
+    pub lives_per_task: usize,
+    /// Lives in all.
+    pub lives: usize,
+    /// Bytes of logs in all.
+    pub bytes: u64,
+    /// Milliseconds after the end.
+    pub age_ms: i64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { lives_per_task: 5, lives: 2000, bytes: 4 << 30, age_ms: 24 * 60 * 60 * 1000 }
+    }
+}

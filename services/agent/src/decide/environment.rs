@@ -1,0 +1,211 @@
+//! A task's environment, and `${NAME}` in it and in commands.
+
+use std::collections::BTreeMap;
+
+use borough_proto::v1;
+
+/// What of the agent's own environment tasks are given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// `PATH`.
+    pub path: String,
+    /// `HOME`; absent: the task's own directory.
+    pub home: Option<String>,
+}
+
+/// `PATH` where the agent has none.
+pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where a life runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The node's name.
+    pub node: &'a str,
+    /// Where the node's tasks are reached.
+    pub host: &'a str,
+    /// The task's own directory.
+    pub directory: &'a str,
+}
+
+/// The whole environment of a life. What its spec says wins.
+///
+/// # Errors
+/// A `${NAME}` that is not there, for people.
+pub fn environment(
+    assignment: &v1::Assignment,
+    place: Place<'_>,
+    inherited: &Inherited,
+) -> Result<BTreeMap<String, String>, String> {
+    let given = given(assignment, place, inherited);
+    let mut whole = given.clone();
+    for (name, value) in assignment.spec.iter().flat_map(|spec| &spec.environment) {
+        if name.is_empty() || name.contains('=') || name.contains('\0') || value.contains('\0') {
+            return Err(format!("environment {name:?}: a name has no '=' and neither has a NUL"));
+        }
+        let value = expand(value, &given).map_err(|unknown| format!("environment {name}: {unknown}"))?;
+        whole.insert(name.clone(), value);
+    }
+    Ok(whole)
+}
+
+/// The variables the agent gives.
+fn given(assignment: &v1::Assignment, place: Place<'_>, inherited: &Inherited) -> BTreeMap<String, String> {
+    let life = assignment.life.clone().unwrap_or_default();
+    let home = inherited.home.clone().unwrap_or_else(|| place.directory.to_owned());
+    let mut given: BTreeMap<String, String> = [
+        ("PATH", inherited.path.clone()),
+        ("HOME", home),
+        ("HOST", place.host.to_owned()),
+        ("BOROUGH_CELL", assignment.cell.clone()),
+        ("BOROUGH_USER", assignment.user.clone()),
+        ("BOROUGH_JOB", assignment.job.clone()),
+        ("BOROUGH_INDEX", life.index.to_string()),
+        ("BOROUGH_INCARNATION", life.incarnation.to_string()),
+        ("BOROUGH_NODE", place.node.to_owned()),
+        ("BOROUGH_TASK_DIR", place.directory.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    for port in &assignment.ports {
+        given.insert(port_variable(&port.name), port.number.to_string());
+    }
+    if let Some(first) = assignment.ports.first() {
+        given.insert("PORT".to_owned(), first.number.to_string());
+    }
+    given
+}
+
+/// `PORT_` and the port's name in capitals, `-` as `_`.
+fn port_variable(name: &str) -> String {
+    format!("PORT_{}", name.to_ascii_uppercase().replace('-', "_"))
+}
+
+/// The command with its variables filled in.
+///
+/// # Errors
+/// A `${NAME}` that is not there, for people.
+pub fn command(command: &[String], environment: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
+    let part = |(at, text): (usize, &String)| {
+        if text.contains('\0') {
+            return Err(format!("command, part {at}: holds a NUL"));
+        }
+        expand(text, environment).map_err(|unknown| format!("command, part {at}: {unknown}"))
+    };
+    command.iter().enumerate().map(part).collect()
+}
+
+/// Fills in `${NAME}`. `$${` is a plain `${`; braces around anything but a name are left to whoever reads them.
+fn expand(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, from) = rest.split_at(at);
+        if let Some(before) = before.strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = from.get(2..).unwrap_or_default();
+            continue;
+        }
+        out.push_str(before);
+        let inner = from.get(2..).unwrap_or_default();
+        let name = inner.split_once('}').map(|(name, _)| name).filter(|name| is_name(name));
+        if let Some(name) = name {
+            let value = variables.get(name).ok_or_else(|| {
+                format!("${{{name}}} is not a variable of this task; a plain one is written $${{{name}}}")
+            })?;
+            out.push_str(value);
+            rest = inner.get(name.len().saturating_add(1)..).unwrap_or_default();
+        } else {
+            out.push_str("${");
+            rest = inner;
+        }
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assignment(environment: &[(&str, &str)]) -> v1::Assignment {
+        let port = |name: &str, number| v1::Port { name: name.to_owned(), number };
+        v1::Assignment {
+            life: Some(v1::TaskLife { job_id: "j".to_owned(), index: 2, incarnation: 7 }),
+            cell: "east".to_owned(),
+            user: "ann".to_owned(),
+            job: "web".to_owned(),
+            spec: Some(v1::TaskSpec {
+                environment: environment.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+                ..v1::TaskSpec::default()
+            }),
+            ports: vec![port("http-main", 8080), port("admin", 9090)],
+            ..v1::Assignment::default()
+        }
+    }
+
+    fn whole(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, String> {
+        let inherited = Inherited { path: "/bin".to_owned(), home: None };
+        let place = Place { node: "n1", host: "127.0.0.1", directory: "/t" };
+        environment(&assignment(pairs), place, &inherited)
+    }
+
+    #[test]
+    fn a_task_knows_who_and_where_it_is() {
+        let found = whole(&[("URL", "http://${HOST}:${PORT_HTTP_MAIN}/"), ("HOME", "/h")]).unwrap();
+        let expect = [
+            ("PORT_HTTP_MAIN", "8080"),
+            ("PORT_ADMIN", "9090"),
+            ("PORT", "8080"),
+            ("HOST", "127.0.0.1"),
+            ("URL", "http://127.0.0.1:8080/"),
+            ("HOME", "/h"),
+            ("PATH", "/bin"),
+            ("BOROUGH_CELL", "east"),
+            ("BOROUGH_USER", "ann"),
+            ("BOROUGH_JOB", "web"),
+            ("BOROUGH_INDEX", "2"),
+            ("BOROUGH_INCARNATION", "7"),
+            ("BOROUGH_NODE", "n1"),
+            ("BOROUGH_TASK_DIR", "/t"),
+        ];
+        for (name, value) in expect {
+            assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        assert_eq!(found.len(), expect.len());
+    }
+
+    #[test]
+    fn names_are_filled_in_and_everything_else_is_left_alone() {
+        let variables = [("A".to_owned(), "1".to_owned())].into();
+        for (text, expect) in [
+            ("x${A}y${A}", "x1y1"),
+            ("$${A}", "${A}"),
+            ("${A:-2}", "${A:-2}"),
+            ("${}", "${}"),
+            ("$A", "$A"),
+            ("${A", "${A"),
+            ("${", "${"),
+            ("$", "$"),
+            ("é${A}é", "é1é"),
+            ("${${A}", "${1"),
+        ] {
+            assert_eq!(expand(text, &variables).as_deref(), Ok(expect), "{text}");
+        }
+        assert!(expand("${B}", &variables).unwrap_err().contains("$${B}"));
+    }
+
+    #[test]
+    fn what_cannot_be_passed_to_a_process_is_refused() {
+        assert!(whole(&[("A=B", "x")]).is_err());
+        assert!(whole(&[("A", "x\0")]).is_err());
+        assert!(whole(&[("A", "${PORT_OTHER}")]).unwrap_err().contains("PORT_OTHER"));
+        assert!(command(&["a\0".to_owned()], &BTreeMap::new()).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! What an exit means.
+
+use borough_proto::v1;
+use borough_proto::v1::EndReason;
+
+use super::state::Life;
+use crate::life::LifeId;
+
+/// SIGKILL, which is what the kernel's memory killer sends.
+const SIGKILL: i32 = 9;
+/// Marks, in a record the agent itself wrote after a reboot, why the life ended.
+pub(crate) const REBOOTED: &str = "its node was rebooted";
+
+/// How a life ended, once it has.
+pub fn exit_of(id: &LifeId, life: &Life, node: &str) -> Option<v1::Exit> {
+    let record = life.record.exit.as_ref()?;
+    let (reason, message) = if let Some(error) = &record.start_error {
+        (EndReason::StartFailed, error.clone())
+    } else if record.message == REBOOTED {
+        (EndReason::NodeRebooted, record.message.clone())
+    } else if record.oom_kills > 0 && record.signal == Some(SIGKILL) && !record.stopped {
+        (EndReason::OutOfMemory, record.message.clone())
+    } else if record.stopped {
+        (EndReason::Stopped, record.message.clone())
+    } else if record.signal.is_some() {
+        (EndReason::Signaled, record.message.clone())
+    } else {
+        (EndReason::Exited, record.message.clone())
+    };
+    Some(v1::Exit {
+        reason: reason.into(),
+        // A program that was never executed has no exit of its own; its helper's would only mislead.
+        code: record.code.filter(|_| record.start_error.is_none()),
+        signal: record.signal.filter(|_| record.start_error.is_none()),
+        message,
+        at_ms: record.at_ms,
+        incarnation: id.incarnation,
+        node: node.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use borough_shim::record::ExitRecord;
+
+    fn reason(exit: ExitRecord) -> (EndReason, v1::Exit) {
+        let mut life = Life::default();
+        life.record.exit = Some(exit);
+        let exit = exit_of(&LifeId::new("j0000000000000001", 0, 1).unwrap(), &life, "n").unwrap();
+        (exit.reason(), exit)
+    }
+
+    #[test]
+    fn every_way_to_end_has_its_reason() {
+        let none = ExitRecord::default();
+        let killed = ExitRecord { signal: Some(9), ..none.clone() };
+        assert_eq!(reason(ExitRecord { code: Some(3), ..none.clone() }).0, EndReason::Exited);
+        assert_eq!(reason(killed.clone()).0, EndReason::Signaled);
+        assert_eq!(reason(ExitRecord { oom_kills: 1, ..killed.clone() }).0, EndReason::OutOfMemory);
+        assert_eq!(reason(ExitRecord { stopped: true, ..killed.clone() }).0, EndReason::Stopped);
+        assert_eq!(reason(ExitRecord { code: Some(0), stopped: true, ..none.clone() }).0, EndReason::Stopped);
+        assert_eq!(reason(ExitRecord { message: REBOOTED.to_owned(), ..killed }).0, EndReason::NodeRebooted);
+        // A child was killed for want of memory and the task then chose to exit: its own exit.
+        assert_eq!(reason(ExitRecord { code: Some(1), oom_kills: 1, ..none }).0, EndReason::Exited);
+    }
+
+    #[test]
+    fn a_failed_start_shows_its_reason_and_not_the_helpers_exit() {
+        let exit = ExitRecord { code: Some(0), start_error: Some("no".to_owned()), ..ExitRecord::default() };
+        let (reason, exit) = reason(exit);
+        assert_eq!((reason, exit.code, exit.message.as_str()), (EndReason::StartFailed, None, "no"));
+    }
+}

@@ -1,0 +1,140 @@
+//! What a task's probes mean, and when the next one is due.
+
+use std::time::Duration;
+
+use borough_proto::v1;
+
+/// What probes have shown so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// What they say together.
+    pub health: v1::Health,
+    /// Counted failures in a row.
+    pub failures: u32,
+    /// Probes before the first that passed.
+    tries: u32,
+}
+
+impl Course {
+    /// The course of a life whose health was `health` when it was last known.
+    pub fn new(health: v1::Health) -> Self {
+        Self { health, failures: 0, tries: 0 }
+    }
+}
+
+/// Pauses between the first probes: an endpoint is published when its first probe passes, so waiting a whole interval
+/// for it would be seen by everyone.
+const QUICK_FIRST_MS: u64 = 20;
+const QUICK_MAX_MS: u64 = 100;
+/// After so many, the pauses get longer up to [`QUICK_LATE_MS`].
+const QUICK_TRIES: u32 = 50;
+const QUICK_LATE_MS: u64 = 500;
+/// What stands in a spec as 0 is taken as this.
+const INTERVAL_LEAST_MS: u64 = 20;
+
+/// The course after a probe, and the pause before the next one. `since_start` is how long the task runs.
+pub fn next(
+    check: &v1::HealthCheck,
+    course: Course,
+    passed: bool,
+    since_start: Duration,
+) -> (Course, Duration) {
+    let interval = Duration::from_millis(check.interval_ms.max(INTERVAL_LEAST_MS));
+    if passed {
+        return (Course { health: v1::Health::Healthy, failures: 0, tries: course.tries }, interval);
+    }
+    let never = !matches!(course.health, v1::Health::Healthy | v1::Health::Unhealthy);
+    // Whatever the spec's grace, a task has one interval to come up.
+    let grace = Duration::from_millis(check.initial_grace_ms).max(interval);
+    if never && since_start < grace {
+        let tries = course.tries.saturating_add(1);
+        let quick = if tries > QUICK_TRIES {
+            QUICK_LATE_MS
+        } else {
+            (QUICK_FIRST_MS << tries.saturating_sub(1).min(8)).min(QUICK_MAX_MS)
+        };
+        let pause = Duration::from_millis(quick).min(interval).min(grace.saturating_sub(since_start));
+        return (Course { tries, ..course }, pause);
+    }
+    let failures = course.failures.saturating_add(1);
+    let health = if failures >= check.failures_max.max(1) { v1::Health::Unhealthy } else { course.health };
+    (Course { health, failures, ..course }, interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    fn check(interval_ms: u64, failures_max: u32, initial_grace_ms: u64) -> v1::HealthCheck {
+        v1::HealthCheck { interval_ms, failures_max, initial_grace_ms, ..v1::HealthCheck::default() }
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_first_that_passes_is_enough() {
+        let (course, pause) = next(&check(1000, 3, 0), Course::new(v1::Health::Unknown), true, ms(1));
+        assert_eq!((course.health, pause), (v1::Health::Healthy, ms(1000)));
+    }
+
+    #[test]
+    fn probes_are_quick_until_then_and_not_counted() {
+        let mut course = Course::new(v1::Health::Unknown);
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            let (next, pause) = next(&check(1000, 1, 0), course, false, ms(10));
+            course = next;
+            pauses.push(pause.as_millis());
+        }
+        assert_eq!(pauses, [20, 40, 80, 100, 100]);
+        assert_eq!((course.health, course.failures), (v1::Health::Unknown, 0));
+    }
+
+    #[test]
+    fn failures_in_a_row_make_it_unhealthy_and_one_success_heals() {
+        let check = check(1000, 3, 0);
+        let mut course = Course::new(v1::Health::Healthy);
+        for expect in [v1::Health::Healthy, v1::Health::Healthy, v1::Health::Unhealthy] {
+            course = next(&check, course, false, ms(1)).0;
+            assert_eq!(course.health, expect);
+        }
+        course = next(&check, course, true, ms(1)).0;
+        assert_eq!((course.health, course.failures), (v1::Health::Healthy, 0));
+    }
+
+    #[test]
+    fn one_that_never_passes_becomes_unhealthy_after_its_grace() {
+        let check = check(100, 2, 5000);
+        let mut course = Course::new(v1::Health::Unknown);
+        let mut at = Duration::ZERO;
+        while course.health != v1::Health::Unhealthy {
+            let (next, pause) = next(&check, course, false, at);
+            (course, at) = (next, at + pause);
+            assert!(at < ms(6000), "still {course:?}");
+        }
+        assert!(at >= ms(5000));
+    }
+
+    proptest! {
+        #[test]
+        fn unhealthy_exactly_after_failures_max_counted_failures_in_a_row(
+            outcomes in prop::collection::vec(any::<bool>(), 0..60), failures_max in 0u32..6, interval in 0u64..500,
+        ) {
+            let check = check(interval, failures_max, 0);
+            let (mut course, mut row) = (Course::new(v1::Health::Healthy), 0);
+            for passed in outcomes {
+                let (after, pause) = next(&check, course, passed, ms(10_000));
+                course = after;
+                row = if passed { 0 } else { row + 1 };
+                let expect =
+                    if row >= failures_max.max(1) { v1::Health::Unhealthy } else { v1::Health::Healthy };
+                prop_assert_eq!(course.health, expect);
+                prop_assert!(pause >= ms(INTERVAL_LEAST_MS));
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Every choice the agent makes, as pure functions over what it knows.
+
+mod desired;
+pub mod environment;
+mod exit;
+pub mod health;
+mod reconcile;
+mod report;
+pub mod retention;
+pub mod spec;
+mod state;
+
+pub use desired::Desired;
+pub(crate) use exit::REBOOTED;
+pub use reconcile::{Effect, parked, reconcile};
+pub use report::{Sent, report_changes, report_full};
+pub use state::{Life, Shim, State};

@@ -1,0 +1,106 @@
+//! What the control plane is told: everything at first, then what has changed, and again what it has not applied.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use borough_proto::v1;
+
+use super::state::{State, status};
+use crate::life::LifeId;
+
+/// What was told in this session.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// The last report.
+    pub revision: u64,
+    /// Up to here the control plane has applied.
+    pub applied: u64,
+    /// When the last report went, of any content.
+    pub at: Duration,
+    lives: BTreeMap<LifeId, Told>,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    status: v1::TaskStatus,
+    revision: u64,
+    at: Duration,
+}
+
+impl Sent {
+    /// The control plane has applied everything up to `revision`.
+    pub fn applied(&mut self, revision: u64) {
+        self.applied = self.applied.max(revision);
+    }
+
+    fn told(&mut self, report: &v1::Report, now: Duration) {
+        self.revision = report.revision;
+        self.at = now;
+        for status in &report.tasks {
+            if let Ok(id) = LifeId::new(&status.job_id, status.index, status.incarnation) {
+                self.lives.insert(id, Told { status: status.clone(), revision: report.revision, at: now });
+            }
+        }
+    }
+}
+
+/// The first report of a session: all there is.
+pub fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report {
+    *sent = Sent::default();
+    let tasks = state.lives.iter().map(|(id, life)| status(id, life, &state.node)).collect();
+    let report = v1::Report { revision: 1, full: true, tasks, usage: Some(usage_sum(state)) };
+    sent.told(&report, now);
+    report
+}
+
+/// What is to be told now; `None` where there is nothing.
+///
+/// `interval` is how often something is sent where nothing changes; usage alone is only sent then. `repeat` is how
+/// long the control plane may take to apply a status before it is told again.
+pub fn report_changes(
+    state: &State,
+    sent: &mut Sent,
+    now: Duration,
+    interval: Duration,
+    repeat: Duration,
+) -> Option<v1::Report> {
+    let due = now.saturating_sub(sent.at) >= interval;
+    let mut tasks = Vec::new();
+    for (id, life) in &state.lives {
+        let status = status(id, life, &state.node);
+        let tell = sent.lives.get(id).is_none_or(|told| {
+            let unapplied = told.revision > sent.applied && now.saturating_sub(told.at) >= repeat;
+            unapplied || differs(&told.status, &status) || (due && told.status.usage != status.usage)
+        });
+        if tell {
+            tasks.push(status);
+        }
+    }
+    sent.lives.retain(|id, _| state.lives.contains_key(id));
+    if tasks.is_empty() && !due {
+        return None;
+    }
+    let usage = due.then(|| usage_sum(state));
+    let report = v1::Report { revision: sent.revision.saturating_add(1), full: false, tasks, usage };
+    sent.told(&report, now);
+    Some(report)
+}
+
+/// Whether anything but the usage differs.
+fn differs(before: &v1::TaskStatus, after: &v1::TaskStatus) -> bool {
+    v1::TaskStatus { usage: None, ..before.clone() } != v1::TaskStatus { usage: None, ..after.clone() }
+}
+
+/// What all tasks of the node use together; what the machine does besides is not the cell's to count.
+fn usage_sum(state: &State) -> v1::Usage {
+    let mut sum = v1::Usage::default();
+    for usage in state.lives.values().filter(|life| life.record.exit.is_none()).filter_map(|life| life.usage)
+    {
+        sum.at_ms = sum.at_ms.max(usage.at_ms);
+        sum.cpu_millis = sum.cpu_millis.saturating_add(usage.cpu_millis);
+        sum.memory_bytes = sum.memory_bytes.saturating_add(usage.memory_bytes);
+        sum.memory_peak_bytes = sum.memory_peak_bytes.saturating_add(usage.memory_peak_bytes);
+        sum.processes = sum.processes.saturating_add(usage.processes);
+    }
+    sum
+}

@@ -1,0 +1,67 @@
+//! Which lives that are over lose their logs.
+
+use std::collections::BTreeMap;
+
+use crate::config::Retention;
+use crate::life::LifeId;
+
+/// A life that is over and forgotten by the control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub id: LifeId,
+    /// When it was released, milliseconds since 1970.
+    pub at_ms: i64,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+/// Those to be removed at `now_ms`: too old, too many of one task, or too many in all, the oldest first.
+pub fn excess(mut ended: Vec<Ended>, limits: Retention, now_ms: i64) -> Vec<LifeId> {
+    // The newest first; what comes after the limits are reached goes.
+    ended.sort_by(|a, b| (b.at_ms, &b.id).cmp(&(a.at_ms, &a.id)));
+    let mut of_task: BTreeMap<(String, u32), usize> = BTreeMap::new();
+    let (mut lives, mut bytes) = (0_usize, 0_u64);
+    let mut gone = Vec::new();
+    for life in ended {
+        let same = of_task.entry((life.id.job_id.clone(), life.id.index)).or_default();
+        let old = now_ms.saturating_sub(life.at_ms) > limits.age_ms;
+        let many = *same >= limits.lives_per_task || lives >= limits.lives;
+        if old || many || bytes.saturating_add(life.bytes) > limits.bytes {
+            gone.push(life.id);
+        } else {
+            *same += 1;
+            lives += 1;
+            bytes = bytes.saturating_add(life.bytes);
+        }
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(index: u32, incarnation: u64, at_ms: i64, bytes: u64) -> Ended {
+        Ended { id: LifeId::new("j0000000000000001", index, incarnation).unwrap(), at_ms, bytes }
+    }
+
+    fn limits() -> Retention {
+        Retention { lives_per_task: 2, lives: 3, bytes: 100, age_ms: 1000 }
+    }
+
+    fn gone(lives: &[Ended], now_ms: i64) -> Vec<(u32, u64)> {
+        let gone = excess(lives.to_vec(), limits(), now_ms);
+        gone.into_iter().map(|id| (id.index, id.incarnation)).collect()
+    }
+
+    #[test]
+    fn each_limit_takes_the_oldest() {
+        assert_eq!(gone(&[ended(0, 1, 10, 1), ended(0, 2, 20, 1), ended(0, 3, 30, 1)], 40), [(0, 1)]);
+        assert_eq!(gone(&[ended(0, 1, 10, 1), ended(1, 1, 2000, 1)], 2500), [(0, 1)]);
+        assert_eq!(gone(&[ended(0, 1, 10, 60), ended(1, 1, 20, 60)], 40), [(0, 1)]);
+        let four: Vec<Ended> = (0..4).map(|index| ended(index, 1, i64::from(index), 1)).collect();
+        assert_eq!(gone(&four, 40), [(0, 1)]);
+        assert_eq!(gone(&[], 40), []);
+    }
+}

@@ -1,0 +1,80 @@
+//! What a shim is told, from what the control plane wants.
+
+use std::path::{Path, PathBuf};
+
+use borough_proto::v1;
+use borough_shim::cgroup::{Base, Limits};
+use borough_shim::spec::{LogLimits, Spec};
+
+use super::environment::{self, Inherited, Place};
+use crate::life::LifeId;
+
+/// Processes and threads of one task: far more than any sane one has, far fewer than a machine has numbers for.
+const PROCESSES_MAX: u64 = 8192;
+/// Where a spec says 0.
+const LOG_FILE_BYTES: u64 = 10 << 20;
+/// Where a spec says 0.
+const LOG_FILES: u32 = 5;
+
+/// What is the same for every life of this node.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// The node's name.
+    pub node: String,
+    /// Where its tasks are reached.
+    pub host: String,
+    /// This boot.
+    pub boot_id: String,
+    /// Its cgroups.
+    pub base: Base,
+    /// What tasks have from the agent's environment.
+    pub inherited: Inherited,
+    /// Where processes are recorded for a guard.
+    pub record_dir: Option<PathBuf>,
+}
+
+/// The leaf that shims stand in.
+pub const SHIMS_LEAF: &str = "shims";
+
+/// The spec of a life whose own directory is `work`.
+///
+/// # Errors
+/// Why it cannot be started, for people.
+pub fn shim_spec(
+    id: &LifeId,
+    assignment: &v1::Assignment,
+    ground: &Ground,
+    work: &Path,
+) -> Result<Spec, String> {
+    let spec = assignment.spec.as_ref().ok_or("the assignment has no spec")?;
+    let directory = work.to_str().ok_or("the state directory is not UTF-8")?;
+    let place = Place { node: &ground.node, host: &ground.host, directory };
+    let environment = environment::environment(assignment, place, &ground.inherited)?;
+    let command = environment::command(&spec.command, &environment)?;
+    if command.first().is_none_or(String::is_empty) {
+        return Err("the command is empty".to_owned());
+    }
+    let resources = spec.resources.clone().unwrap_or_default();
+    let limits = Limits {
+        cpu_millis: resources.cpu_millis,
+        memory_bytes: resources.memory_bytes,
+        processes_max: PROCESSES_MAX,
+    };
+    let log = spec.log.unwrap_or_default();
+    let or = |value: u64, instead: u64| if value == 0 { instead } else { value };
+    Ok(Spec {
+        life: id.to_string(),
+        boot_id: ground.boot_id.clone(),
+        command,
+        environment,
+        // A relative one is below the task's own.
+        working_directory: work.join(spec.working_directory.as_deref().unwrap_or_default()),
+        log: LogLimits {
+            file_bytes_max: or(log.file_bytes_max, LOG_FILE_BYTES),
+            files_max: if log.files_max == 0 { LOG_FILES } else { log.files_max },
+        },
+        cgroup: ground.base.leaf(&id.to_string(), limits),
+        shim_cgroup: ground.base.leaf(SHIMS_LEAF, Limits::default()),
+        record_dir: ground.record_dir.clone(),
+    })
+}

@@ -1,0 +1,111 @@
+//! What the agent knows of its lives, and how that reads in a report.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_proto::v1;
+use borough_proto::v1::task_status::Phase;
+use borough_shim::record::LifeRecord;
+use borough_shim::spec::StopOrder;
+
+use super::exit::exit_of;
+use crate::life::LifeId;
+
+/// Everything the agent knows.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The node's name, which stands in exits.
+    pub node: String,
+    /// This boot.
+    pub boot_id: String,
+    /// Lives that are not forgotten.
+    pub lives: BTreeMap<LifeId, Life>,
+}
+
+/// What is known of one life.
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    /// What it runs; absent where it was never started here.
+    pub assignment: Option<Arc<v1::Assignment>>,
+    /// What its shim has written.
+    pub record: LifeRecord,
+    /// Where its shim is.
+    pub shim: Shim,
+    /// That it is to end, as told to its shim.
+    pub stop: Option<StopOrder>,
+    /// What its probes say.
+    pub health: v1::Health,
+    /// What it was last seen to use.
+    pub usage: Option<v1::Usage>,
+    /// The control plane does not know it.
+    pub parked: bool,
+    /// Something is being done for it; nothing else is begun before that is done.
+    pub busy: bool,
+    /// Probes are running.
+    pub probed: bool,
+}
+
+/// Where a life's shim is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shim {
+    /// Not started yet.
+    #[default]
+    None,
+    /// It runs.
+    Alive,
+    /// It has ended.
+    Gone,
+}
+
+impl Life {
+    /// How far it is.
+    pub fn phase(&self) -> Phase {
+        if self.record.released_ms.is_some() {
+            Phase::Released
+        } else if self.record.exit.is_some() {
+            Phase::Exited
+        } else if self.stop.is_some() {
+            Phase::Stopping
+        } else if self.record.started_ms.is_some() {
+            Phase::Running
+        } else if self.shim == Shim::None {
+            Phase::Accepted
+        } else {
+            Phase::Starting
+        }
+    }
+
+    /// How its health is checked, where it is.
+    pub fn check(&self) -> Option<&v1::HealthCheck> {
+        self.assignment.as_ref()?.spec.as_ref()?.health.as_ref().filter(|check| check.probe.is_some())
+    }
+
+    /// Whether probes should be running.
+    pub fn to_be_probed(&self) -> bool {
+        self.phase() == Phase::Running && self.check().is_some()
+    }
+
+    /// What is said of its health. Without probes it is healthy while it runs.
+    fn health_reported(&self) -> v1::Health {
+        match self.phase() {
+            Phase::Running if self.check().is_none() => v1::Health::Healthy,
+            Phase::Running | Phase::Stopping if self.health != v1::Health::Unspecified => self.health,
+            _ => v1::Health::Unknown,
+        }
+    }
+}
+
+/// How a life reads in a report.
+pub fn status(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
+    v1::TaskStatus {
+        job_id: id.job_id.clone(),
+        index: id.index,
+        incarnation: id.incarnation,
+        phase: life.phase().into(),
+        pid: life.record.task.map(|task| task.pid),
+        started_ms: life.record.started_ms,
+        health: life.health_reported().into(),
+        exit: exit_of(id, life, node),
+        usage: life.usage,
+    }
+}

@@ -1,0 +1,57 @@
+//! For tests that start processes: whatever becomes of the test, they end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::shim_install;
+
+/// Ends everything recorded in its directory once it is dropped, or once the process that holds it has ended in any
+/// way: a watcher of its own waits for that.
+#[derive(Debug)]
+pub struct TestGuard {
+    records: PathBuf,
+    watcher: Child,
+}
+
+impl TestGuard {
+    /// A guard over `directory/records`; give that to agents as their `record_dir`.
+    ///
+    /// # Errors
+    /// Where the watcher cannot be started.
+    pub fn new(directory: &Path) -> io::Result<Self> {
+        let program = shim_install(&directory.join("bin"))?;
+        let records = directory.join("records");
+        std::fs::create_dir_all(&records)?;
+        let start = || {
+            let mut command = Command::new(&program);
+            command.arg("guard").arg(&records).env_clear().current_dir("/");
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+        };
+        // Another thread that forks at this moment may still hold the program open for writing.
+        let mut watcher = start();
+        for _ in 0..100 {
+            match &watcher {
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                    watcher = start();
+                }
+                _ => break,
+            }
+        }
+        Ok(Self { records, watcher: watcher? })
+    }
+
+    /// Where processes are to be recorded.
+    pub fn records(&self) -> &Path {
+        &self.records
+    }
+}
+
+impl Drop for TestGuard {
+    fn drop(&mut self) {
+        drop(self.watcher.stdin.take());
+        // It says itself what it could not end.
+        let _ = self.watcher.wait();
+    }
+}

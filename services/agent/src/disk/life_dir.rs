@@ -1,0 +1,106 @@
+//! The directory of one life.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use borough_proto::v1;
+use borough_shim::file::{Durability, json_read, json_write};
+use borough_shim::record::{ExitRecord, LifeRecord, STATE_FILE};
+use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder, WORK_DIR};
+use prost::Message as _;
+
+use super::StateDir;
+use crate::decide::{Life, Shim};
+use crate::life::LifeId;
+
+/// The assignment, as it came over the wire.
+pub const ASSIGNMENT_FILE: &str = "assignment.pb";
+/// What probes last said, so that an agent's restart does not take an endpoint away.
+pub const HEALTH_FILE: &str = "health.json";
+
+/// What a life's directory says.
+#[derive(Debug)]
+pub struct LifeFiles {
+    /// What is known by it. Whether a shim is alive is known only by looking.
+    pub life: Life,
+    /// The boot the life is of; absent where nothing says so.
+    pub boot_id: Option<String>,
+}
+
+/// Makes a life's directory, whole or not at all.
+///
+/// # Errors
+/// Those of the file system; nothing is then left but what [`StateDir::lives`] removes.
+pub fn life_begin(
+    state: &StateDir,
+    id: &LifeId,
+    assignment: &v1::Assignment,
+    spec: Option<&Spec>,
+) -> io::Result<()> {
+    let temporary = state.root.join("lives").join(format!(".new.{id}"));
+    match fs::remove_dir_all(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    DirBuilder::new().mode(0o700).create(&temporary)?;
+    DirBuilder::new().mode(0o755).create(temporary.join(WORK_DIR))?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary.join(ASSIGNMENT_FILE))?;
+    file.write_all(&assignment.encode_to_vec())?;
+    if let Some(spec) = spec {
+        json_write(&temporary, SPEC_FILE, spec, Durability::Process)?;
+    }
+    fs::rename(&temporary, state.life(id))
+}
+
+/// Reads a life's directory. What is damaged is as if it were not there, and said.
+pub fn life_load(directory: &Path) -> LifeFiles {
+    let assignment = match fs::read(directory.join(ASSIGNMENT_FILE)) {
+        Ok(bytes) => v1::Assignment::decode(bytes.as_slice())
+            .inspect_err(|error| tracing::warn!(path = %directory.display(), %error, "unreadable assignment"))
+            .ok(),
+        Err(_) => None,
+    };
+    let record: LifeRecord = read(directory, STATE_FILE).unwrap_or_default();
+    let spec: Option<Spec> = read(directory, SPEC_FILE);
+    let boot_id =
+        Some(record.boot_id.clone()).filter(|id| !id.is_empty()).or_else(|| spec.map(|spec| spec.boot_id));
+    let life = Life {
+        assignment: assignment.map(Arc::new),
+        shim: if record.boot_id.is_empty() { Shim::None } else { Shim::Gone },
+        stop: read::<StopOrder>(directory, STOP_FILE),
+        health: v1::Health::try_from(read(directory, HEALTH_FILE).unwrap_or(0)).unwrap_or_default(),
+        record,
+        ..Life::default()
+    };
+    LifeFiles { life, boot_id }
+}
+
+/// A life's record; absent before its shim has written the first.
+pub fn record_read(directory: &Path) -> Option<LifeRecord> {
+    read(directory, STATE_FILE)
+}
+
+fn read<T: serde::de::DeserializeOwned>(directory: &Path, name: &str) -> Option<T> {
+    match json_read(directory, name) {
+        Ok(value) => value,
+        Err(error) => {
+            tracing::warn!(path = %directory.join(name).display(), %error, "unreadable record");
+            None
+        }
+    }
+}
+
+/// Completes the record of a life that has no shim: it never had one, or the machine was rebooted under it.
+///
+/// # Errors
+/// Those of the file system.
+pub fn life_end_write(directory: &Path, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()> {
+    let at_ms = exit.at_ms;
+    record.exit.get_or_insert(exit);
+    record.released_ms = Some(at_ms);
+    json_write(directory, STATE_FILE, record, Durability::Power)
+}

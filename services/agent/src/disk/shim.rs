@@ -1,0 +1,31 @@
+//! The shim's program: a part of ours, written out where it can be executed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The program, built for this target by our build script.
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borough-shim.bin"));
+
+/// Writes the shim's program into `directory`, unless it is there; the answer is its path. Its name tells its content,
+/// so a new version stands beside one that is running.
+///
+/// # Errors
+/// Those of the file system.
+pub fn shim_install(directory: &Path) -> io::Result<PathBuf> {
+    let path = directory.join(concat!("borough-shim-", env!("BOROUGH_SHIM_HASH")));
+    let whole =
+        |found: &fs::Metadata| usize::try_from(found.len()).is_ok_and(|length| length == PROGRAM.len());
+    if fs::metadata(&path).is_ok_and(|found| whole(&found)) {
+        return Ok(path);
+    }
+    fs::create_dir_all(directory)?;
+    let temporary = directory.join(format!(".shim.{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&temporary)?;
+    file.write_all(PROGRAM)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(&temporary, &path)?;
+    Ok(path)
+}

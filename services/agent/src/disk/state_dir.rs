@@ -1,0 +1,220 @@
+//! The state directory: one agent at a time, one format, lives that are not forgotten and the logs of those that are.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use borough_shim::file::json_read;
+use borough_shim::record::{LifeRecord, STATE_FILE};
+use borough_shim::spec::{SPEC_FILE, WORK_DIR};
+use rustix::fs::{FlockOperation, flock};
+
+use super::life_dir::ASSIGNMENT_FILE;
+use crate::decide::retention::Ended;
+use crate::error::AgentError;
+use crate::life::LifeId;
+
+/// What this version writes; a directory that says otherwise is left alone.
+const FORMAT: &str = "borough agent state 1\n";
+
+/// Held by the one agent that has the state directory, as long as it runs.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: File,
+}
+
+/// The agent's directory.
+#[derive(Debug)]
+pub struct StateDir {
+    /// The directory itself, absolute.
+    pub root: PathBuf,
+}
+
+impl StateDir {
+    /// Opens or creates the directory and locks it.
+    ///
+    /// # Errors
+    /// Where another agent has it, a newer version wrote it, or it cannot be used.
+    pub fn open(path: &Path) -> Result<(Self, StateLock), AgentError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| AgentError::State { path, source }
+        };
+        private_create(path).map_err(failed(path))?;
+        let root = path.canonicalize().map_err(failed(path))?;
+        let lock_path = root.join("lock");
+        let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(failed(&lock_path))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(AgentError::Locked { path: root }),
+            Err(error) => return Err(failed(&lock_path)(error.into())),
+        }
+        format_check(&root)?;
+        for name in ["lives", "ended", "bin"] {
+            let path = root.join(name);
+            private_create(&path).map_err(failed(&path))?;
+        }
+        Ok((Self { root }, StateLock { _file: lock }))
+    }
+
+    /// The directory of a life that is not forgotten.
+    pub fn life(&self, id: &LifeId) -> PathBuf {
+        self.root.join("lives").join(id.to_string())
+    }
+
+    /// The directory of a life that is forgotten.
+    pub fn ended(&self, id: &LifeId) -> PathBuf {
+        self.root.join("ended").join(id.to_string())
+    }
+
+    /// Lives that are not forgotten. Half-made directories are removed: nothing was started in them.
+    ///
+    /// # Errors
+    /// Where the directory cannot be listed.
+    pub fn lives(&self) -> io::Result<Vec<LifeId>> {
+        let directory = self.root.join("lives");
+        for entry in fs::read_dir(&directory)?.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b".new.") {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        ids(&directory)
+    }
+
+    /// Sets the files of a life aside: its record says that it was forgotten by where it is. The task's own directory
+    /// and all that may hold secrets goes.
+    ///
+    /// # Errors
+    /// Where it cannot be moved; it is then still a life.
+    pub fn forget(&self, id: &LifeId) -> io::Result<()> {
+        let target = self.ended(id);
+        match fs::rename(self.life(id), &target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        }
+        let _ = fs::remove_dir_all(target.join(WORK_DIR));
+        for name in [SPEC_FILE, ASSIGNMENT_FILE] {
+            let _ = fs::remove_file(target.join(name));
+        }
+        Ok(())
+    }
+
+    /// Lives that are forgotten, for the choice of those whose logs go.
+    ///
+    /// # Errors
+    /// Where the directory cannot be listed.
+    pub fn ended_list(&self) -> io::Result<Vec<Ended>> {
+        let ended = |id: LifeId| {
+            let path = self.ended(&id);
+            let record = json_read::<LifeRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
+            let sizes = fs::read_dir(&path).into_iter().flatten().flatten();
+            let bytes = sizes.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum();
+            Ended { id, at_ms: record.released_ms.unwrap_or(0), bytes }
+        };
+        Ok(ids(&self.root.join("ended"))?.into_iter().map(ended).collect())
+    }
+
+    /// Removes what is kept of a forgotten life.
+    ///
+    /// # Errors
+    /// Those of the file system; what is left is tried again later.
+    pub fn ended_remove(&self, id: &LifeId) -> io::Result<()> {
+        fs::remove_dir_all(self.ended(id))
+    }
+
+    /// Where the newest, or the given, life of a task has its files: first among those not forgotten.
+    pub fn life_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<LifeId> {
+        let both = ["lives", "ended"].map(|name| ids(&self.root.join(name)).unwrap_or_default());
+        let of_task = |id: &LifeId| {
+            id.job_id == job_id && id.index == index && (incarnation == 0 || id.incarnation == incarnation)
+        };
+        both.into_iter().flatten().filter(of_task).max_by_key(|id| id.incarnation)
+    }
+
+    /// The directory in which a life's files are now.
+    pub fn life_path(&self, id: &LifeId) -> PathBuf {
+        let live = self.life(id);
+        if live.exists() { live } else { self.ended(id) }
+    }
+}
+
+fn ids(directory: &Path) -> io::Result<Vec<LifeId>> {
+    let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<LifeId>().ok();
+    Ok(fs::read_dir(directory)?.flatten().filter_map(name).collect())
+}
+
+fn private_create(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Reads or writes what format the directory has. An unknown one is touched by nobody.
+fn format_check(root: &Path) -> Result<(), AgentError> {
+    let path = root.join("format");
+    let failed = |source| AgentError::State { path: path.clone(), source };
+    match fs::read(&path) {
+        Ok(found) if found == FORMAT.as_bytes() => Ok(()),
+        Ok(found) => Err(AgentError::Format {
+            path: root.to_owned(),
+            found: String::from_utf8_lossy(&found).trim_end().chars().take(80).collect(),
+            known: FORMAT.trim_end(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if root.join("lives").exists() {
+                let found = "nothing, beside lives".to_owned();
+                return Err(AgentError::Format { path: root.to_owned(), found, known: FORMAT.trim_end() });
+            }
+            let temporary = root.join(".format.new");
+            fs::write(&temporary, FORMAT).map_err(failed)?;
+            fs::rename(&temporary, &path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_agent_has_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = StateDir::open(dir.path()).unwrap();
+        assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Locked { .. })));
+        drop(first);
+        StateDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn another_format_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("format"), "borough agent state 99\n").unwrap();
+        assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Format { .. })));
+        assert!(!dir.path().join("lives").exists());
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("lives")).unwrap();
+        assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Format { .. })));
+    }
+
+    #[test]
+    fn a_forgotten_life_is_found_by_its_logs_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, _lock) = StateDir::open(dir.path()).unwrap();
+        let id = LifeId::new("j0000000000000001", 0, 2).unwrap();
+        fs::create_dir_all(state.life(&id).join(WORK_DIR)).unwrap();
+        fs::write(state.life(&id).join(SPEC_FILE), "secret").unwrap();
+        fs::write(state.life(&id).join("stdout.0.log"), "kept").unwrap();
+        state.forget(&id).unwrap();
+        state.forget(&id).unwrap();
+        assert!(state.lives().unwrap().is_empty());
+        assert_eq!(state.life_find("j0000000000000001", 0, 0), Some(id.clone()));
+        let mut names: Vec<_> =
+            fs::read_dir(state.life_path(&id)).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["stdout.0.log"]);
+        assert_eq!(state.ended_list().unwrap()[0].bytes, 4);
+        state.ended_remove(&id).unwrap();
+        assert_eq!(state.life_find("j0000000000000001", 0, 0), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Why an agent cannot start or go on. Trouble with a gateway is not among it: that is waited out.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an agent ends.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Another agent has the state directory. End it, or use another directory.
+    #[error("another agent is running on {}", path.display())]
+    Locked {
+        /// The state directory.
+        path: PathBuf,
+    },
+    /// The state directory was written by a newer version, or is not one. Use the version that wrote it.
+    #[error("{} holds format {found:?}; this version knows {known:?} and leaves it alone", path.display())]
+    Format {
+        /// The state directory.
+        path: PathBuf,
+        /// What its format file says.
+        found: String,
+        /// What this version writes.
+        known: &'static str,
+    },
+    /// The state directory cannot be used. See the cause.
+    #[error("cannot use {}", path.display())]
+    State {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The machine does not tell what the agent must know. See the cause.
+    #[error("cannot read {what}")]
+    Machine {
+        /// What was asked.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A setting that cannot work. Correct it.
+    #[error("{setting}: {problem}")]
+    Setting {
+        /// Which one.
+        setting: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}

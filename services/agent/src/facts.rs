@@ -1,0 +1,99 @@
+//! What the machine is and has: facts for the node's attributes, and the capacity where nobody says otherwise.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use borough_proto::v1;
+use borough_shim::cgroup::Base;
+
+use crate::error::AgentError;
+
+/// Of a machine's memory, so many hundredths are left to the system and the agent.
+const MEMORY_RESERVE_PERCENT: u64 = 5;
+
+/// The node's attributes. What the host lacks is among them, with the reason.
+pub fn attributes(base: &Base) -> BTreeMap<String, String> {
+    let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let yes = |have: bool| if have { "yes" } else { "no" }.to_owned();
+    let mut found: BTreeMap<String, String> = [
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("os", std::env::consts::OS.to_owned()),
+        ("kernel.version", text("/proc/sys/kernel/osrelease")),
+        ("hostname", text("/proc/sys/kernel/hostname")),
+        ("cpu.model", cpu_model(&text("/proc/cpuinfo"))),
+        ("cpu.count", cpu_count().to_string()),
+        ("memory.bytes", memory_total(&text("/proc/meminfo")).unwrap_or(0).to_string()),
+        ("cgroup.version", base.version().text().to_owned()),
+        ("cgroup.cpu", yes(base.controls("cpu"))),
+        ("cgroup.memory", yes(base.controls("memory"))),
+        ("cgroup.pids", yes(base.controls("pids"))),
+        ("cgroup.kill", yes(base.kill)),
+        ("user.root", yes(rustix::process::geteuid().is_root())),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    if !base.missing.is_empty() {
+        found.insert("cgroup.missing".to_owned(), base.missing.join("; "));
+    }
+    found
+}
+
+/// What the node has for tasks. Rates of disk and network are not known to the machine and stay 0 unless given.
+///
+/// # Errors
+/// Where the machine does not tell its memory, or the disk of the state directory its size.
+pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::Resources, AgentError> {
+    let given = given.cloned().unwrap_or_default();
+    let or = |value: u64, found: u64| if value == 0 { found } else { value };
+    let failed = |what| move |source: io::Error| AgentError::Machine { what, source };
+    let meminfo = fs::read_to_string("/proc/meminfo").map_err(failed("/proc/meminfo"))?;
+    let missing = || failed("/proc/meminfo")(io::Error::from(io::ErrorKind::InvalidData));
+    let memory = memory_total(&meminfo).ok_or_else(missing)?;
+    let disk = rustix::fs::statvfs(state_dir).map_err(|error| failed("the disk's size")(error.into()))?;
+    Ok(v1::Resources {
+        cpu_millis: or(given.cpu_millis, cpu_count().saturating_mul(1000)),
+        memory_bytes: or(given.memory_bytes, memory / 100 * (100 - MEMORY_RESERVE_PERCENT)),
+        disk_bytes: or(given.disk_bytes, disk.f_blocks.saturating_mul(disk.f_frsize)),
+        ..given
+    })
+}
+
+fn cpu_count() -> u64 {
+    std::thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
+}
+
+fn cpu_model(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+    line.and_then(|line| line.split_once(':')).map(|(_, model)| model.trim().to_owned()).unwrap_or_default()
+}
+
+fn memory_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_read() {
+        assert_eq!(memory_total("MemTotal:       24684396 kB\nMemFree: 1 kB"), Some(24_684_396 * 1024));
+        assert_eq!(memory_total("x"), None);
+        assert_eq!(cpu_model("processor : 0\nmodel name\t: Fast CPU\n"), "Fast CPU");
+        let found = attributes(&Base::default());
+        assert_eq!(found["cgroup.version"], "none");
+        assert_eq!(found["cgroup.memory"], "no");
+        assert!(!found["kernel.version"].is_empty());
+    }
+
+    #[test]
+    fn what_is_given_wins() {
+        let given = v1::Resources { cpu_millis: 123, ..v1::Resources::default() };
+        let capacity = capacity(Some(&given), Path::new("/")).unwrap();
+        assert_eq!(capacity.cpu_millis, 123);
+        assert!(capacity.memory_bytes > 0 && capacity.disk_bytes > 0);
+    }
+}

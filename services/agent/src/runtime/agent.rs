@@ -1,0 +1,304 @@
+//! The state of a running agent, and what events do to it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_shim::cgroup::{Leaf, Sample};
+use borough_shim::file::{Durability, json_write};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::event::Done;
+use super::sample::{self, Taken};
+use super::start::Starter;
+use super::{Event, order};
+use crate::config::AgentConfig;
+use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
+use crate::disk::{HEALTH_FILE, StateLock, record_read};
+use crate::life::LifeId;
+use crate::serve::Serving;
+use crate::session::Settings;
+
+/// Reports go out so often before the gateway has said how often.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A running agent.
+pub(super) struct Agent {
+    pub(super) config: AgentConfig,
+    pub(super) starter: Starter,
+    pub(super) hello: v1::Hello,
+    pub(super) state: State,
+    pub(super) desired: Desired,
+    pub(super) local: BTreeMap<LifeId, Local>,
+    pub(super) own_record: Option<PathBuf>,
+    /// Not with the state directory, which starts that are under way outlive us with.
+    _lock: StateLock,
+    sent: Sent,
+    session: Option<Session>,
+    serving: Serving,
+}
+
+/// What belongs to a life and is no knowledge: what runs for it in this process.
+#[derive(Debug, Default)]
+pub(super) struct Local {
+    pub(super) leaf: Leaf,
+    pub(super) probe: Option<AbortHandle>,
+    pub(super) sampled: Option<Taken>,
+}
+
+struct Session {
+    outbox: mpsc::Sender<v1::AgentMessage>,
+    interval: Duration,
+    /// Whether the gateway has been told everything.
+    told: bool,
+}
+
+impl Agent {
+    pub(super) fn new(
+        config: AgentConfig,
+        starter: Starter,
+        hello: v1::Hello,
+        state: State,
+        lock: StateLock,
+    ) -> Self {
+        let serving = Serving::new(starter.clone());
+        Self {
+            config,
+            starter,
+            hello,
+            state,
+            desired: Desired::default(),
+            local: BTreeMap::new(),
+            own_record: None,
+            _lock: lock,
+            sent: Sent::default(),
+            session: None,
+            serving,
+        }
+    }
+
+    /// What the session needs to know.
+    pub(super) fn session_settings(&self) -> Settings {
+        Settings {
+            gateways: self.config.gateways.clone(),
+            token: self.config.token.clone(),
+            hello: self.hello.clone(),
+            pace: self.config.pace,
+            rng: self.config.rng.clone(),
+        }
+    }
+
+    /// Takes an event in. What follows from it is done by [`Self::step`].
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Opened { outbox } => {
+                self.serving.end();
+                self.session = Some(Session { outbox, interval: REPORT_INTERVAL, told: false });
+            }
+            Event::Closed => {
+                self.serving.end();
+                self.session = None;
+            }
+            Event::Message(message) => self.message(*message),
+            Event::Changed(id) => self.record_look(&id),
+            Event::ShimEnded(id) => {
+                self.record_look(&id);
+                if let Some(life) = self.state.lives.get_mut(&id) {
+                    life.shim = Shim::Gone;
+                }
+            }
+            Event::Done(id, done) => self.done(&id, done),
+            Event::Health(id, health) => self.health(&id, health),
+            Event::Sampled(samples) => self.sampled(&samples),
+        }
+    }
+
+    fn message(&mut self, message: v1::GatewayMessage) {
+        use v1::gateway_message::Message;
+        let Some(message) = message.message else { return };
+        match message {
+            Message::Welcome(welcome) => {
+                if let Some(session) = &mut self.session
+                    && welcome.report_interval_ms > 0
+                {
+                    session.interval = Duration::from_millis(welcome.report_interval_ms);
+                }
+            }
+            Message::Desired(desired) => {
+                for refused in self.desired.apply(desired) {
+                    tracing::warn!(refused, "the gateway names what is no life");
+                }
+            }
+            Message::ReportApplied(applied) => self.sent.applied(applied.revision),
+            other => {
+                if let Some(session) = &self.session {
+                    self.serving.message(other, &self.state, &session.outbox);
+                }
+            }
+        }
+    }
+
+    /// Reads what a life's shim has written.
+    fn record_look(&mut self, id: &LifeId) {
+        let Some(life) = self.state.lives.get_mut(id) else { return };
+        if let Some(record) = record_read(&self.starter.state.life(id)) {
+            life.record = record;
+        }
+    }
+
+    /// Looks at every life that is not over, in case a change was not announced.
+    pub(super) fn look(&mut self) {
+        let open =
+            self.state.lives.iter().filter(|(_, life)| life.record.released_ms.is_none() && !life.busy);
+        for id in open.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.record_look(&id);
+        }
+    }
+
+    fn done(&mut self, id: &LifeId, done: Done) {
+        let Some(life) = self.state.lives.get_mut(id) else { return };
+        life.busy = false;
+        match done {
+            Done::Started(leaf) => {
+                life.shim = Shim::Alive;
+                self.local.entry(id.clone()).or_default().leaf = leaf;
+                self.record_look(id);
+            }
+            Done::NotStarted(reason) => {
+                tracing::warn!(life = %id, reason, "not started");
+                order::life_end(self, id, Some(reason));
+            }
+            Done::Stop(Ok(())) => {}
+            Done::Stop(Err(error)) => {
+                // As if it had not been ordered: it is ordered again.
+                tracing::warn!(life = %id, %error, "cannot tell its shim to stop; trying again");
+                life.stop = None;
+            }
+            Done::Clean => self.record_look(id),
+            Done::Forget(Ok(())) => {
+                self.state.lives.remove(id);
+                self.local.remove(id);
+                self.desired.forgotten(id);
+            }
+            Done::Forget(Err(error)) => tracing::warn!(life = %id, %error, "cannot set its files aside yet"),
+        }
+    }
+
+    fn health(&mut self, id: &LifeId, health: v1::Health) {
+        let Some(life) = self.state.lives.get_mut(id) else { return };
+        if life.probed {
+            life.health = health;
+            // Only so that a restarted agent does not have to ask again; lost, it asks.
+            let _ = json_write(
+                &self.starter.state.life(id),
+                HEALTH_FILE,
+                &i32::from(health),
+                Durability::Process,
+            );
+        }
+    }
+
+    /// Begins to measure what lives use.
+    pub(super) fn sample_begin(&self) {
+        let running = self.state.lives.iter().filter(|(_, life)| life.record.exit.is_none());
+        let places: Vec<sample::Place> = running
+            .filter_map(|(id, life)| {
+                let leaf = self.local.get(id)?.leaf.clone();
+                Some(sample::Place { id: id.clone(), leaf, shim: life.record.shim.map(|shim| shim.pid) })
+            })
+            .collect();
+        if places.is_empty() {
+            return;
+        }
+        let events = self.starter.events.clone();
+        tokio::task::spawn_blocking(move || events.send(Event::Sampled(sample::measure(places))));
+    }
+
+    fn sampled(&mut self, samples: &BTreeMap<LifeId, Sample>) {
+        let now = self.config.clock.monotonic();
+        let at_ms = self.config.clock.wall_ms();
+        for (id, sample) in samples {
+            let (Some(life), Some(local)) = (self.state.lives.get_mut(id), self.local.get_mut(id)) else {
+                continue;
+            };
+            let peak = life.usage.map_or(0, |usage| usage.memory_peak_bytes);
+            let taken = (*sample, now);
+            life.usage = Some(sample::usage(local.sampled.replace(taken), taken, peak, at_ms));
+        }
+    }
+
+    /// Begins to remove logs that are kept no longer.
+    pub(super) fn retention_begin(&self) {
+        let (state, limits) = (self.starter.state.clone(), self.config.retention);
+        let now_ms = self.config.clock.wall_ms();
+        tokio::task::spawn_blocking(move || {
+            let ended = state.ended_list().unwrap_or_default();
+            for id in decide::retention::excess(ended, limits, now_ms) {
+                if let Err(error) = state.ended_remove(&id) {
+                    tracing::warn!(life = %id, %error, "cannot remove its logs");
+                }
+            }
+        });
+    }
+
+    /// Does what follows from what is known, and tells it.
+    pub(super) fn step(&mut self) {
+        let parked = decide::parked(&self.state, &self.desired);
+        for (id, life) in &mut self.state.lives {
+            let now = parked.contains(id);
+            if now && !life.parked {
+                tracing::warn!(life = %id, "parked: it runs, and the control plane does not know it");
+            }
+            life.parked = now;
+        }
+        for effect in decide::reconcile(&self.state, &self.desired) {
+            order::perform(self, effect);
+        }
+        self.report();
+    }
+
+    fn report(&mut self) {
+        let Some(session) = &mut self.session else { return };
+        // Where the way is blocked nothing is lost: the next report says it.
+        let Ok(permit) = session.outbox.try_reserve() else { return };
+        let now = self.config.clock.monotonic();
+        let report = if session.told {
+            report_changes(&self.state, &mut self.sent, now, session.interval, self.config.pace.repeat)
+        } else {
+            session.told = true;
+            Some(report_full(&self.state, &mut self.sent, now))
+        };
+        if let Some(report) = report {
+            permit.send(v1::AgentMessage { message: Some(v1::agent_message::Message::Report(report)) });
+        }
+    }
+
+    /// Ends what runs for this agent in this process; its tasks go on.
+    pub(super) fn close(&mut self) {
+        self.serving.end();
+        for probe in self.local.values_mut().filter_map(|local| local.probe.take()) {
+            probe.abort();
+        }
+        if self.state.lives.values().any(|life| life.record.released_ms.is_none()) {
+            // Tasks go on; the guard's record still leads to the cgroups they share.
+            return;
+        }
+        order::cgroups_remove(&self.starter.ground.base);
+        if let Some(file) = self.own_record.take() {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    /// Where probes of a life go.
+    pub(super) fn starter(&self) -> Starter {
+        self.starter.clone()
+    }
+
+    /// The clock.
+    pub(super) fn clock(&self) -> Arc<dyn borough_kv::env::Clock> {
+        self.config.clock.clone()
+    }
+}

@@ -1,0 +1,49 @@
+//! What reaches the agent's one task.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use borough_proto::v1;
+use borough_shim::cgroup::{Leaf, Sample};
+use tokio::sync::mpsc;
+
+use crate::life::LifeId;
+
+/// Something has happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A session is open; what is sent into `outbox` reaches the gateway.
+    Opened {
+        /// Towards the gateway.
+        outbox: mpsc::Sender<v1::AgentMessage>,
+    },
+    /// The gateway has said something.
+    Message(Box<v1::GatewayMessage>),
+    /// The session is over.
+    Closed,
+    /// A life's record may have changed.
+    Changed(LifeId),
+    /// A life's shim has ended.
+    ShimEnded(LifeId),
+    /// What was ordered for a life is done.
+    Done(LifeId, Done),
+    /// A life's probes say something else.
+    Health(LifeId, v1::Health),
+    /// Lives were measured.
+    Sampled(BTreeMap<LifeId, Sample>),
+}
+
+/// What was ordered for a life, and how it went.
+#[derive(Debug)]
+pub enum Done {
+    /// Its shim runs, in this cgroup.
+    Started(Leaf),
+    /// It could not be started, for people.
+    NotStarted(String),
+    /// Its shim was told to stop, or the pause before trying again is over.
+    Stop(io::Result<()>),
+    /// What a dead shim left is gone, where that could be done.
+    Clean,
+    /// Its files are set aside.
+    Forget(io::Result<()>),
+}

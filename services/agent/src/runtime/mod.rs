@@ -1,0 +1,66 @@
+//! The agent at work: one task owns what is known, takes events in, asks [`crate::decide`] what to do, has it done
+//! elsewhere, and tells the gateway.
+
+mod agent;
+mod event;
+mod open;
+mod order;
+mod sample;
+mod start;
+mod watch;
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::AgentConfig;
+use crate::error::AgentError;
+use crate::session;
+pub(crate) use event::Event;
+pub(crate) use start::Starter;
+
+/// Between two looks at what is due to be reported.
+const REPORT_LOOK: Duration = Duration::from_millis(500);
+/// Between two looks at which logs may go.
+const RETENTION_LOOK: Duration = Duration::from_secs(600);
+
+/// Runs a node's agent until `shutdown`. Tasks go on without it.
+///
+/// # Errors
+/// Where it cannot start: see [`AgentError`]. Once it runs, it goes on whatever happens around it.
+pub async fn run(config: AgentConfig, shutdown: CancellationToken) -> Result<(), AgentError> {
+    let (events, mut received) = mpsc::unbounded_channel();
+    let mut agent = open::agent_open(config, events.clone())?;
+    let session = tokio::spawn(session::run(agent.session_settings(), events, shutdown.clone()));
+    let pace = agent.config.pace;
+    let mut sample = interval(pace.sample);
+    let mut look = interval(pace.look);
+    let mut report = interval(REPORT_LOOK);
+    let mut retention = interval(RETENTION_LOOK);
+    for timer in [&mut sample, &mut look, &mut report, &mut retention] {
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            event = received.recv() => {
+                // We hold a sender ourselves, so there is always another event to come.
+                let Some(event) = event else { break };
+                agent.event(event);
+            }
+            _ = sample.tick() => agent.sample_begin(),
+            _ = look.tick() => agent.look(),
+            _ = report.tick() => {}
+            _ = retention.tick() => agent.retention_begin(),
+        }
+        while let Ok(event) = received.try_recv() {
+            agent.event(event);
+        }
+        agent.step();
+    }
+    agent.close();
+    session.abort();
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Starting the agent: the directory, the cgroups, and the lives it finds, whose processes it takes up again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use borough_proto::v1;
+use borough_shim::cgroup::{Base, Host, Limits};
+use borough_shim::file::json_read;
+use borough_shim::process::{ProcessId, boot_id};
+use borough_shim::record::{ExitRecord, Kind, process_record};
+use borough_shim::spec::{SPEC_FILE, Spec};
+use tokio::sync::mpsc;
+
+use super::Event;
+use super::agent::{Agent, Local};
+use super::start::{Starter, shim_adopt};
+use super::watch::Watch;
+use crate::config::AgentConfig;
+use crate::decide::environment::{Inherited, PATH_DEFAULT};
+use crate::decide::spec::{Ground, SHIMS_LEAF};
+use crate::decide::{REBOOTED, Shim, State};
+use crate::disk::{LifeFiles, StateDir, life_end_write, life_load, shim_install};
+use crate::error::AgentError;
+use crate::facts;
+use crate::life::LifeId;
+
+/// Opens everything an agent needs. Must run inside a runtime.
+///
+/// # Errors
+/// Where it cannot start.
+pub(super) fn agent_open(
+    config: AgentConfig,
+    events: mpsc::UnboundedSender<Event>,
+) -> Result<Agent, AgentError> {
+    settings_check(&config)?;
+    let (state_dir, lock) = StateDir::open(&config.state_dir)?;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| AgentError::State { path, source }
+    };
+    let bin = state_dir.root.join("bin");
+    let program = shim_install(&bin).map_err(failed(&bin))?;
+    let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
+    let base = base_prepare(&config, &state_dir);
+    let hello = hello(&config, &state_dir, &base, &boot_id)?;
+    let ids = state_dir.lives().map_err(failed(&state_dir.root))?;
+    let inherited = Inherited {
+        path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
+        home: std::env::var("HOME").ok(),
+    };
+    let ground = Ground {
+        node: config.node.clone(),
+        host: config.host.clone(),
+        boot_id: boot_id.clone(),
+        base,
+        inherited,
+        record_dir: config.record_dir.clone(),
+    };
+    let starter = Starter {
+        state: Arc::new(state_dir),
+        program,
+        ground: Arc::new(ground),
+        watch: Watch::open(events.clone()),
+        events,
+    };
+    let state = State { node: config.node.clone(), boot_id, ..State::default() };
+    let mut agent = Agent::new(config, starter, hello, state, lock);
+    own_record(&mut agent);
+    for id in ids {
+        life_adopt(&mut agent, id);
+    }
+    Ok(agent)
+}
+
+fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
+    let refuse = |setting, problem: &str| Err(AgentError::Setting { setting, problem: problem.to_owned() });
+    if config.gateways.is_empty() {
+        return refuse("gateways", "at least one is needed");
+    }
+    if config.ports.is_empty() || *config.ports.start() == 0 {
+        return refuse("ports", "a range from 1 to 65535 is needed");
+    }
+    for (setting, name) in [("cell", &config.cell), ("node", &config.node)] {
+        if let Err(error) = borough_model::id::Name::new(name.clone()) {
+            return Err(AgentError::Setting { setting, problem: error.to_string() });
+        }
+    }
+    let name = config.cgroup_name.as_deref().unwrap_or("x");
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        return refuse("cgroup_name", "is the name of a directory");
+    }
+    Ok(())
+}
+
+/// Below `borough/<cgroup name>/<node>`. Without a name of its own an agent takes the cell and a hash of its state
+/// directory: two cells of one name on one machine must not kill each other's tasks.
+fn base_prepare(config: &AgentConfig, state_dir: &StateDir) -> Base {
+    let hash = state_dir.root.as_os_str().as_encoded_bytes().iter();
+    let hash = hash.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    let name = config.cgroup_name.clone().unwrap_or_else(|| format!("{}-{hash:08x}", config.cell));
+    let relative = Path::new("borough").join(name).join(&config.node);
+    let base = Base::prepare(&Host::find(), &relative);
+    for missing in &base.missing {
+        tracing::warn!(missing, "a cgroup hierarchy cannot be used");
+    }
+    if let Err(error) = base.leaf(SHIMS_LEAF, Limits::default()).create() {
+        tracing::warn!(%error, "no cgroup for shims: they stay in that of the agent");
+    }
+    base
+}
+
+fn hello(
+    config: &AgentConfig,
+    state_dir: &StateDir,
+    base: &Base,
+    boot_id: &str,
+) -> Result<v1::Hello, AgentError> {
+    let mut attributes = facts::attributes(base);
+    attributes.extend(config.attributes.clone());
+    Ok(v1::Hello {
+        cell: config.cell.clone(),
+        node: config.node.clone(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: boot_id.to_owned(),
+        capacity: Some(facts::capacity(config.capacity.as_ref(), &state_dir.root)?),
+        port_first: u32::from(*config.ports.start()),
+        port_last: u32::from(*config.ports.end()),
+        attributes: attributes.into_iter().collect(),
+        host: config.host.clone(),
+    })
+}
+
+/// For a guard, where there is one.
+fn own_record(agent: &mut Agent) {
+    let Some(directory) = agent.config.record_dir.clone() else { return };
+    let Some(own) = ProcessId::find(std::process::id()) else { return };
+    let leaf = agent.starter.ground.base.leaf(SHIMS_LEAF, Limits::default());
+    let cgroups = leaf.directories().into_iter().map(Path::to_path_buf).collect();
+    match process_record(&directory, Kind::Agent, own, cgroups) {
+        Ok(file) => agent.own_record = Some(file),
+        Err(error) => tracing::warn!(%error, "not recorded for the guard"),
+    }
+}
+
+/// Takes up a life that is on disk: its shim where that still runs, what is left of it where not.
+fn life_adopt(agent: &mut Agent, id: LifeId) {
+    let directory = agent.starter.state.life(&id);
+    let LifeFiles { mut life, boot_id } = life_load(&directory);
+    // First, so that nothing is missed between reading and watching; it is read again with every change.
+    agent.starter.watch.add(&id, &directory);
+    if let Some(record) = crate::disk::record_read(&directory) {
+        life.record = record;
+    }
+    let spec = json_read::<Spec>(&directory, SPEC_FILE).unwrap_or_default();
+    let open = life.record.released_ms.is_none();
+    if open && boot_id.is_some_and(|of| of != agent.state.boot_id) {
+        let at_ms = agent.config.clock.wall_ms();
+        let exit = ExitRecord { message: REBOOTED.to_owned(), at_ms, ..ExitRecord::default() };
+        if let Err(error) = life_end_write(&directory, &mut life.record, exit) {
+            tracing::warn!(life = %id, %error, "cannot write down its end");
+        }
+    } else if open && let Some(shim) = life.record.shim {
+        let alive = shim_adopt(shim, &id, &agent.starter.events);
+        life.shim = if alive { Shim::Alive } else { Shim::Gone };
+        tracing::info!(life = %id, alive, "found again");
+        if !alive && let Some(record) = crate::disk::record_read(&directory) {
+            // It may have written its last word between our two looks.
+            life.record = record;
+        }
+    }
+    let leaf = spec.map(|spec| spec.cgroup).unwrap_or_default();
+    agent.local.insert(id.clone(), Local { leaf, ..Local::default() });
+    agent.state.lives.insert(id, life);
+}

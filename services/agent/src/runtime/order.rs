@@ -1,0 +1,140 @@
+//! Having effects done. No choices here: [`crate::decide`] has made them.
+
+use std::sync::Arc;
+
+use borough_proto::v1;
+use borough_shim::cgroup::{Base, Limits};
+use borough_shim::file::{Durability, json_write};
+use borough_shim::record::ExitRecord;
+use borough_shim::spec::{STOP_FILE, StopOrder};
+use rustix::process::Signal;
+
+use super::Event;
+use super::agent::Agent;
+use super::event::Done;
+use crate::decide::spec::SHIMS_LEAF;
+use crate::decide::{Effect, Life, Shim};
+use crate::disk::{life_begin, life_end_write};
+use crate::life::LifeId;
+use crate::probe;
+
+/// Cgroups of ours above the lives': the node's, the cell's and `borough`.
+const CGROUP_LEVELS: usize = 3;
+
+/// Has an effect done; what takes time comes back as [`Event::Done`].
+pub(super) fn perform(agent: &mut Agent, effect: Effect) {
+    match effect {
+        Effect::Start(id, assignment) => start(agent, id, assignment),
+        Effect::Decline(id) => decline(agent, &id),
+        Effect::Stop(id, order) => stop(agent, id, order),
+        Effect::Clean(id) => {
+            let Some(life) = agent.state.lives.get_mut(&id) else { return };
+            life.busy = true;
+            tracing::warn!(life = %id, "its shim is gone; ending what is left of it");
+            tokio::spawn(agent.starter().clean(id));
+        }
+        Effect::Forget(id) => forget(agent, id),
+        Effect::Probe(id) => probe_begin(agent, &id),
+        Effect::ProbeEnd(id) => {
+            if let Some(life) = agent.state.lives.get_mut(&id) {
+                life.probed = false;
+            }
+            if let Some(probe) = agent.local.get_mut(&id).and_then(|local| local.probe.take()) {
+                probe.abort();
+            }
+        }
+    }
+}
+
+fn start(agent: &mut Agent, id: LifeId, assignment: Arc<v1::Assignment>) {
+    let life = agent.state.lives.entry(id.clone()).or_default();
+    life.busy = true;
+    life.assignment = Some(assignment.clone());
+    tokio::spawn(agent.starter().start(id, assignment));
+}
+
+/// Remembers that a life is over that was never started, so that a start that comes late finds it over.
+fn decline(agent: &mut Agent, id: &LifeId) {
+    if !agent.state.lives.contains_key(id) {
+        let nothing = v1::Assignment::default();
+        if let Err(error) = life_begin(&agent.starter.state, id, &nothing, None) {
+            tracing::warn!(life = %id, %error, "cannot write down that it was stopped before it was started");
+        }
+        agent.state.lives.insert(id.clone(), Life::default());
+    }
+    life_end(agent, id, None);
+}
+
+/// Ends the record of a life that has no shim: with `start_error`, or as stopped before its start.
+pub(super) fn life_end(agent: &mut Agent, id: &LifeId, start_error: Option<String>) {
+    let directory = agent.starter.state.life(id);
+    let boot_id = agent.state.boot_id.clone();
+    let at_ms = agent.config.clock.wall_ms();
+    let Some(life) = agent.state.lives.get_mut(id) else { return };
+    let stopped = start_error.is_none();
+    let message = if stopped { "stopped before it was started here".to_owned() } else { String::new() };
+    let exit = ExitRecord { start_error, stopped, message, at_ms, ..ExitRecord::default() };
+    life.record.boot_id = boot_id;
+    life.shim = Shim::Gone;
+    // What cannot be written is known until this agent ends, and told before that.
+    if let Err(error) = life_end_write(&directory, &mut life.record, exit) {
+        tracing::warn!(life = %id, %error, "cannot write down its end");
+    }
+}
+
+fn stop(agent: &mut Agent, id: LifeId, order: StopOrder) {
+    let directory = agent.starter.state.life(&id);
+    let Some(life) = agent.state.lives.get_mut(&id) else { return };
+    life.busy = true;
+    life.stop = Some(order);
+    let shim = life.record.shim;
+    let events = agent.starter.events.clone();
+    tokio::task::spawn_blocking(move || {
+        // Durable: an agent that has told of the stopping will not find the task running after a loss of power.
+        let written = json_write(&directory, STOP_FILE, &order, Durability::Process);
+        if written.is_ok()
+            && let Some(shim) = shim
+        {
+            // It looks by itself too, if rarely; and where it has ended, that is seen.
+            let _ = shim.signal(Signal::USR1);
+        }
+        events.send(Event::Done(id, Done::Stop(written)))
+    });
+}
+
+fn forget(agent: &mut Agent, id: LifeId) {
+    let Some(life) = agent.state.lives.get_mut(&id) else { return };
+    life.busy = true;
+    agent.starter.watch.remove(&id);
+    let (state, events) = (agent.starter.state.clone(), agent.starter.events.clone());
+    tokio::task::spawn_blocking(move || {
+        let forgotten = state.forget(&id);
+        events.send(Event::Done(id, Done::Forget(forgotten)))
+    });
+}
+
+fn probe_begin(agent: &mut Agent, id: &LifeId) {
+    let clock = agent.clock();
+    let Some(life) = agent.state.lives.get_mut(id) else { return };
+    let (Some(check), Some(assignment)) = (life.check().cloned(), life.assignment.clone()) else { return };
+    life.probed = true;
+    let target = probe::Target {
+        id: id.clone(),
+        check,
+        ports: assignment.ports.clone(),
+        host: agent.starter.ground.host.clone(),
+        directory: agent.starter.state.life(id),
+        program: agent.starter.program.clone(),
+        health: life.health,
+        started_ms: life.record.started_ms.unwrap_or(0),
+    };
+    let task = tokio::spawn(probe::run(target, clock, agent.starter.events.clone()));
+    agent.local.entry(id.clone()).or_default().probe = Some(task.abort_handle());
+}
+
+/// Removes the node's own cgroups, once nothing of ours is left in them.
+pub(super) fn cgroups_remove(base: &Base) {
+    // In use by a shim that is just ending: the next agent removes it.
+    let _ = base.leaf(SHIMS_LEAF, Limits::default()).remove();
+    base.remove(CGROUP_LEVELS);
+}

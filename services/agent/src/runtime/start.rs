@@ -1,0 +1,142 @@
+//! Starting shims, and seeing them end.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_shim::process::ProcessId;
+use borough_shim::spec::{SPEC_FILE, Spec, WORK_DIR};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+use super::Event;
+use super::event::Done;
+use super::watch::Watch;
+use crate::decide::spec::{Ground, shim_spec};
+use crate::disk::{StateDir, life_begin};
+use crate::life::LifeId;
+use crate::ready::ready;
+
+/// Tries to execute a program that another thread's child still holds open for writing, and the pause between.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// Where a start happens.
+#[derive(Clone, Debug)]
+pub struct Starter {
+    /// The state directory.
+    pub state: std::sync::Arc<StateDir>,
+    /// The shim's program.
+    pub program: PathBuf,
+    /// What is the same for every life.
+    pub ground: std::sync::Arc<Ground>,
+    /// Notices what shims write.
+    pub watch: Watch,
+    /// Where what happens goes.
+    pub events: mpsc::UnboundedSender<Event>,
+}
+
+impl Starter {
+    /// Makes the life's directory and starts its shim, whose end becomes [`Event::ShimEnded`].
+    pub async fn start(self, id: LifeId, assignment: std::sync::Arc<v1::Assignment>) {
+        let directory = self.state.life(&id);
+        let starter = self.clone();
+        let of = id.clone();
+        let begun = tokio::task::spawn_blocking(move || starter.begin(&of, &assignment)).await;
+        let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}")));
+        match begun {
+            Ok((spec, child)) => {
+                let _ = self.events.send(Event::Done(id.clone(), Done::Started(spec.cgroup)));
+                shim_await(child, &id, &directory, &self.events).await;
+            }
+            Err(reason) => {
+                let _ = self.events.send(Event::Done(id, Done::NotStarted(reason)));
+            }
+        }
+    }
+
+    fn begin(&self, id: &LifeId, assignment: &v1::Assignment) -> Result<(Spec, Child), String> {
+        let directory = self.state.life(id);
+        let spec = shim_spec(id, assignment, &self.ground, &directory.join(WORK_DIR));
+        // A directory that is there already was made by an agent that died before its shim had written anything.
+        if !directory.join(SPEC_FILE).exists() {
+            life_begin(&self.state, id, assignment, spec.as_ref().ok())
+                .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
+        }
+        let spec = spec?;
+        self.watch.add(id, &directory);
+        let child = shim_spawn(&self.program, "run", &directory)
+            .map_err(|error| format!("cannot start its shim: {error}"))?;
+        Ok((spec, child))
+    }
+
+    /// Ends what a dead shim has left.
+    pub async fn clean(self, id: LifeId) {
+        let directory = self.state.life(&id);
+        match shim_spawn(&self.program, "clean", &directory) {
+            Ok(mut child) => match child.wait().await {
+                Ok(status) if status.success() => {}
+                other => tracing::error!(life = %id, ?other, "cannot clean up; trying again"),
+            },
+            Err(error) => tracing::error!(life = %id, %error, "cannot clean up; trying again"),
+        }
+        let _ = self.events.send(Event::Done(id, Done::Clean));
+    }
+}
+
+/// Starts the shim's program in a session of its own, its errors going to a file of the life.
+fn shim_spawn(program: &Path, mode: &str, life: &Path) -> io::Result<Child> {
+    let log = std::fs::OpenOptions::new().append(true).create(true).open(life.join("shim.log"))?;
+    let mut tries = 0;
+    loop {
+        let mut command = Command::new(program);
+        command.arg(mode).arg(life).env_clear().current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                tries += 1;
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn shim_await(mut child: Child, id: &LifeId, directory: &Path, events: &mpsc::UnboundedSender<Event>) {
+    match child.wait().await {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            tracing::warn!(life = %id, %status, path = %directory.display(), "shim ended; see shim.log")
+        }
+        Err(error) => tracing::warn!(life = %id, %error, "cannot wait for a shim"),
+    }
+    let _ = events.send(Event::ShimEnded(id.clone()));
+}
+
+/// Waits for the end of a shim that another agent has started. `false` where it has ended already.
+pub fn shim_adopt(shim: ProcessId, id: &LifeId, events: &mpsc::UnboundedSender<Event>) -> bool {
+    let Some(pid) = i32::try_from(shim.pid).ok().and_then(Pid::from_raw) else { return false };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::NONBLOCK) else { return false };
+    if !shim.alive() {
+        return false;
+    }
+    tokio::spawn(handle_await(handle, shim, id.clone(), events.clone()));
+    true
+}
+
+async fn handle_await(handle: OwnedFd, shim: ProcessId, id: LifeId, events: mpsc::UnboundedSender<Event>) {
+    match ready(handle) {
+        Ok(handle) => drop(handle.readable().await),
+        // No more handles: look instead.
+        Err(_) => {
+            while shim.alive() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+    let _ = events.send(Event::ShimEnded(id));
+}

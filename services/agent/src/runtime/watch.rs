@@ -1,0 +1,112 @@
+//! Notices that shims have written: one inotify watch per life's directory. Where the kernel has none left, changes are
+//! found by the regular look.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use tokio::sync::mpsc;
+
+use super::Event;
+use crate::life::LifeId;
+use crate::ready::{Ready, ready};
+
+/// Watches over the directories of lives.
+#[derive(Clone, Debug)]
+pub struct Watch(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    inotify: Ready,
+    lives: Mutex<BTreeMap<i32, LifeId>>,
+}
+
+impl Watch {
+    /// Starts watching; changes become [`Event::Changed`].
+    pub fn open(events: mpsc::UnboundedSender<Event>) -> Self {
+        let opened = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+            .map_err(std::io::Error::from)
+            .and_then(ready);
+        match opened {
+            Ok(inotify) => {
+                let shared = Arc::new(Shared { inotify, lives: Mutex::default() });
+                tokio::spawn(changes_forward(shared.clone(), events));
+                Self(Some(shared))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no inotify: changes of tasks are seen later");
+                Self(None)
+            }
+        }
+    }
+
+    /// Watches a life's directory.
+    pub fn add(&self, id: &LifeId, directory: &Path) {
+        let Some(shared) = &self.0 else { return };
+        let mut lives = shared.lives.lock();
+        // A record is always renamed into its place.
+        match inotify::add_watch(shared.inotify.get_ref(), directory, WatchFlags::MOVED_TO) {
+            Ok(number) => drop(lives.insert(number, id.clone())),
+            Err(error) => tracing::warn!(life = %id, %error, "not watched: its changes are seen later"),
+        }
+    }
+
+    /// Watches it no longer.
+    pub fn remove(&self, id: &LifeId) {
+        let Some(shared) = &self.0 else { return };
+        let mut lives = shared.lives.lock();
+        let numbers: Vec<i32> = lives.iter().filter(|(_, of)| *of == id).map(|(number, _)| *number).collect();
+        for number in numbers {
+            lives.remove(&number);
+            // Gone by itself where the directory is.
+            let _ = inotify::remove_watch(shared.inotify.get_ref(), number);
+        }
+    }
+}
+
+async fn changes_forward(shared: Arc<Shared>, events: mpsc::UnboundedSender<Event>) {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    loop {
+        tokio::select! {
+            () = events.closed() => return,
+            ready = shared.inotify.readable() => {
+                let Ok(mut ready) = ready else { return };
+                if !changes_read(&shared, &mut buffer, &events) {
+                    ready.clear_ready();
+                }
+            }
+        }
+    }
+}
+
+/// Forwards what is there; `false` once nothing is left.
+fn changes_read(
+    shared: &Shared,
+    buffer: &mut [MaybeUninit<u8>],
+    events: &mpsc::UnboundedSender<Event>,
+) -> bool {
+    let mut reader = inotify::Reader::new(shared.inotify.get_ref(), buffer);
+    loop {
+        let (number, flags) = match reader.next() {
+            Ok(event) => (event.wd(), event.events()),
+            Err(Errno::INTR) => continue,
+            Err(_) => return false,
+        };
+        let lives = shared.lives.lock();
+        // After an overflow nobody knows what changed.
+        let changed: Vec<LifeId> = if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            lives.values().cloned().collect()
+        } else {
+            lives.get(&number).cloned().into_iter().collect()
+        };
+        drop(lives);
+        for id in changed {
+            // The agent ends: nobody asks any more.
+            let _ = events.send(Event::Changed(id));
+        }
+    }
+}

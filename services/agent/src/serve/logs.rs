@@ -1,0 +1,84 @@
+//! Serving a task's output from its files: all or the last lines, and what comes while it lives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_proto::v1::read_logs_request::Stream as Wanted;
+use borough_shim::log::Stream;
+use tokio::sync::mpsc;
+
+use super::answer;
+use super::tail::Tail;
+use crate::disk::{StateDir, record_read};
+use crate::life::LifeId;
+
+/// Pauses between two looks for more: short after there was something.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Serves one request, until all is sent or whoever asked has gone.
+pub async fn logs_serve(
+    state: Arc<StateDir>,
+    request: v1::LogRequest,
+    outbox: mpsc::Sender<v1::AgentMessage>,
+) {
+    let error = serve(state, &request, &outbox).await.err().unwrap_or_default();
+    let end = v1::LogChunk { id: request.id, end: true, error, ..v1::LogChunk::default() };
+    // Whoever asked may have gone.
+    let _ = outbox.send(answer(super::Answer::LogChunk(end))).await;
+}
+
+async fn serve(
+    state: Arc<StateDir>,
+    request: &v1::LogRequest,
+    outbox: &mpsc::Sender<v1::AgentMessage>,
+) -> Result<(), String> {
+    let missing = || "this node keeps no logs of that life".to_owned();
+    let id = state.life_find(&request.job_id, request.index, request.incarnation).ok_or_else(missing)?;
+    let streams: &[Stream] = match request.stream() {
+        Wanted::Unspecified => &[Stream::Stdout, Stream::Stderr],
+        Wanted::Stdout => &[Stream::Stdout],
+        Wanted::Stderr => &[Stream::Stderr],
+    };
+    let mut tails: Vec<Tail> =
+        streams.iter().map(|stream| Tail::new(&state.life_path(&id), *stream, request.tail_lines)).collect();
+    let mut pause = PAUSE_FIRST;
+    loop {
+        // Asked before reading: what was written before the end is then read.
+        let over = !request.follow || life_over(&state, &id);
+        let mut any = false;
+        for tail in &mut tails {
+            let directory = state.life_path(&id);
+            while let Some(data) = tail.read(&directory).map_err(|error| error.to_string())? {
+                any = true;
+                let chunk = v1::LogChunk {
+                    id: request.id,
+                    stream: wire(tail.stream()).into(),
+                    data: data.into(),
+                    ..v1::LogChunk::default()
+                };
+                let chunk = answer(super::Answer::LogChunk(chunk));
+                outbox.send(chunk).await.map_err(|_| "the session is over".to_owned())?;
+            }
+        }
+        if over {
+            return Ok(());
+        }
+        pause = if any { PAUSE_FIRST } else { (pause * 2).min(PAUSE_MAX) };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn wire(stream: Stream) -> Wanted {
+    match stream {
+        Stream::Stdout => Wanted::Stdout,
+        Stream::Stderr => Wanted::Stderr,
+    }
+}
+
+/// Whether nothing more will be written.
+fn life_over(state: &StateDir, id: &LifeId) -> bool {
+    let path = state.life_path(id);
+    !path.exists() || record_read(&path).is_some_and(|record| record.released_ms.is_some())
+}

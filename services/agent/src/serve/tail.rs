@@ -1,0 +1,179 @@
+//! Reading one stream of a life over its files, in order, also while they are rotated and the oldest removed.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use borough_shim::log::{Stream, file_numbers, file_path};
+
+/// Bytes of one chunk.
+const CHUNK_BYTES: usize = 32 * 1024;
+
+/// A place in a stream's files.
+#[derive(Debug)]
+pub struct Tail {
+    stream: Stream,
+    number: u64,
+    offset: u64,
+    /// Open while it is read: it stays readable when it is removed.
+    file: Option<File>,
+}
+
+impl Tail {
+    /// At the beginning, or so many whole lines before the end.
+    pub fn new(life: &Path, stream: Stream, tail_lines: Option<u32>) -> Self {
+        let first = file_numbers(life, stream).first().copied().unwrap_or(0);
+        let start = Self { stream, number: first, offset: 0, file: None };
+        match tail_lines {
+            None => start,
+            // A file that vanishes while we look is among the oldest: then all of the rest is sent.
+            Some(lines) => tail_find(life, stream, u64::from(lines)).unwrap_or(None).unwrap_or(start),
+        }
+    }
+
+    /// Which stream.
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// The next bytes; `None` where there are none for now.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn read(&mut self, life: &Path) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(data) = self.read_here(life)? {
+                return Ok(Some(data));
+            }
+            // The next file exists only once nothing more is written to this one; so look again before moving on.
+            let Some(next) = file_numbers(life, self.stream).into_iter().find(|number| *number > self.number)
+            else {
+                return Ok(None);
+            };
+            if let Some(data) = self.read_here(life)? {
+                return Ok(Some(data));
+            }
+            *self = Self { stream: self.stream, number: next, offset: 0, file: None };
+        }
+    }
+
+    fn read_here(&mut self, life: &Path) -> io::Result<Option<Vec<u8>>> {
+        if self.file.is_none() {
+            match File::open(file_path(life, self.stream, self.number)) {
+                Ok(mut file) => {
+                    file.seek(SeekFrom::Start(self.offset))?;
+                    self.file = Some(file);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(file) = &mut self.file else { return Ok(None) };
+        let mut data = vec![0; CHUNK_BYTES];
+        let length = file.read(&mut data)?;
+        data.truncate(length);
+        self.offset = self.offset.saturating_add(u64::try_from(length).unwrap_or(0));
+        Ok((length > 0).then_some(data))
+    }
+}
+
+/// Where the last `lines` lines begin; `None` where there are fewer.
+fn tail_find(life: &Path, stream: Stream, lines: u64) -> io::Result<Option<Tail>> {
+    let mut left = lines;
+    let mut last = true;
+    for number in file_numbers(life, stream).into_iter().rev() {
+        let mut file = File::open(file_path(life, stream, number))?;
+        let mut end = file.metadata()?.len();
+        while end > 0 {
+            let length = end.min(u64::try_from(CHUNK_BYTES).unwrap_or(u64::MAX));
+            let from = end.saturating_sub(length);
+            let mut block = vec![0; usize::try_from(length).unwrap_or(0)];
+            file.seek(SeekFrom::Start(from))?;
+            file.read_exact(&mut block)?;
+            for (at, byte) in block.into_iter().enumerate().rev() {
+                // The very last line end closes the last line and begins none.
+                if byte == b'\n' && !std::mem::take(&mut last) {
+                    if left <= 1 {
+                        let offset = if lines == 0 { file.metadata()?.len() } else { offset_of(from, at) };
+                        return Ok(Some(Tail { stream, number, offset, file: None }));
+                    }
+                    left -= 1;
+                }
+                last = false;
+            }
+            end = from;
+        }
+        if lines == 0 {
+            return Ok(Some(Tail { stream, number, offset: file.metadata()?.len(), file: None }));
+        }
+    }
+    Ok(None)
+}
+
+/// The place behind byte `at` of a block that begins at `from`.
+fn offset_of(from: u64, at: usize) -> u64 {
+    from.saturating_add(u64::try_from(at).unwrap_or(0)).saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use borough_shim::log::Writer;
+    use borough_shim::spec::LogLimits;
+    use proptest::prelude::*;
+
+    fn all(tail: &mut Tail, life: &Path) -> String {
+        let mut text = Vec::new();
+        while let Some(data) = tail.read(life).unwrap() {
+            text.extend(data);
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    fn writer(life: &Path, file_bytes_max: u64, files_max: u32) -> Writer {
+        Writer::new(life.to_owned(), Stream::Stdout, LogLimits { file_bytes_max, files_max })
+    }
+
+    #[test]
+    fn reading_follows_over_rotations() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 4, 100);
+        let mut tail = Tail::new(dir.path(), Stream::Stdout, None);
+        assert_eq!(all(&mut tail, dir.path()), "");
+        log.append(b"one\ntwo\nthr");
+        assert_eq!(all(&mut tail, dir.path()), "one\ntwo\nthr");
+        log.append(b"ee\nfour\n");
+        assert_eq!(all(&mut tail, dir.path()), "ee\nfour\n");
+    }
+
+    #[test]
+    fn what_was_removed_before_it_was_read_is_skipped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 2, 2);
+        log.append(b"a\n");
+        let mut tail = Tail::new(dir.path(), Stream::Stdout, None);
+        assert_eq!(all(&mut tail, dir.path()), "a\n");
+        log.append(b"b\nc\nd\ne");
+        // The file that was open stays readable; the one after it came and went unseen.
+        assert_eq!(all(&mut tail, dir.path()), "b\nd\ne");
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_lines_are_those_of_the_whole_text(
+            lines in prop::collection::vec("[a-z]{0,9}", 0..25), wanted in 0u32..30, closed: bool, limit in 1u64..40,
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let mut text = lines.join("\n");
+            if closed && !text.is_empty() {
+                text.push('\n');
+            }
+            writer(dir.path(), limit, u32::MAX).append(text.as_bytes());
+            let parts: Vec<&str> = text.split_inclusive('\n').collect();
+            let expect = parts[parts.len().saturating_sub(wanted as usize)..].concat();
+            let mut tail = Tail::new(dir.path(), Stream::Stdout, Some(wanted));
+            prop_assert_eq!(all(&mut tail, dir.path()), expect);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A pseudo terminal: our end, read and written without blocking.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use borough_proto::v1;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::ready::{Ready, ready};
+
+/// Bytes of one read.
+const CHUNK_BYTES: usize = 4096;
+
+/// Our end of a terminal.
+#[derive(Debug)]
+pub struct Terminal(Ready);
+
+impl Terminal {
+    /// A new terminal of this size, and the end that a command gets.
+    ///
+    /// # Errors
+    /// Where the system has none to give.
+    pub fn open(size: v1::WindowSize) -> io::Result<(Self, OwnedFd)> {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let name = PathBuf::from(ptsname(&ours, Vec::new())?.to_string_lossy().into_owned());
+        let flags = i32::try_from(OFlags::NOCTTY.bits()).unwrap_or(0);
+        let theirs = OpenOptions::new().read(true).write(true).custom_flags(flags).open(name)?;
+        ioctl_fionbio(&ours, true)?;
+        let terminal = Self(ready(ours)?);
+        terminal.resize(size);
+        Ok((terminal, theirs.into()))
+    }
+
+    /// Sets its size.
+    pub fn resize(&self, size: v1::WindowSize) {
+        let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
+        let size =
+            Winsize { ws_row: cells(size.rows), ws_col: cells(size.columns), ws_xpixel: 0, ws_ypixel: 0 };
+        // For people only; a command that cares asks for the size itself.
+        let _ = tcsetwinsize(self.0.get_ref(), size);
+    }
+
+    /// What the command has written; `None` once it has closed its end.
+    pub async fn read(&self) -> Option<bytes::Bytes> {
+        let mut buffer = [0; CHUNK_BYTES];
+        loop {
+            let mut ready = self.0.readable().await.ok()?;
+            match rustix::io::read(self.0.get_ref(), &mut buffer) {
+                Ok(0) => return None,
+                Ok(length) => return Some(bytes::Bytes::copy_from_slice(buffer.get(..length)?)),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                // A closed terminal says so as an input error.
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Types into it; what a closed one would not take is lost.
+    pub async fn write(&self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let Ok(mut ready) = self.0.writable().await else { return };
+            match rustix::io::write(self.0.get_ref(), data) {
+                Ok(length) => data = data.get(length..).unwrap_or_default(),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The stream to a gateway: any of them, again and again, paced.
+
+mod backoff;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::Rng;
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message;
+use borough_proto::v1::agent_service_client::AgentServiceClient;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+use tonic::{Request, Status};
+
+use crate::config::Pace;
+use crate::runtime::Event;
+use backoff::pause;
+
+/// Messages on their way to the gateway; logs and commands wait for their turn, reports are simply made later.
+const OUTBOX: usize = 64;
+/// For a connection to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A gateway that does not answer a ping for this long is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// What a session needs.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// Any of them will do.
+    pub gateways: Vec<String>,
+    /// Shown to the gateway.
+    pub token: Option<String>,
+    /// The first message.
+    pub hello: v1::Hello,
+    /// Pauses between attempts.
+    pub pace: Pace,
+    /// Spreads the attempts of many agents.
+    pub rng: Arc<dyn Rng>,
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error("not an address of a gateway")]
+    Address(#[source] tonic::transport::Error),
+    #[error("cannot connect")]
+    Connect(#[source] tonic::transport::Error),
+    #[error("the token cannot be sent: it is not plain text")]
+    Token,
+    #[error("the gateway ended the session")]
+    Status(#[source] Box<Status>),
+    #[error("the gateway closed the session")]
+    Closed,
+}
+
+/// Keeps a session open until `shutdown`.
+pub(crate) async fn run(
+    settings: Settings,
+    events: mpsc::UnboundedSender<Event>,
+    shutdown: CancellationToken,
+) {
+    let mut failures = 0_u32;
+    // Agents that start together do not all begin with the same gateway.
+    let count = u64::try_from(settings.gateways.len()).unwrap_or(1).max(1);
+    let mut next = usize::try_from(settings.rng.next_u64() % count).unwrap_or(0);
+    while !shutdown.is_cancelled() {
+        let Some(gateway) = settings.gateways.get(next) else { return };
+        let mut welcomed = false;
+        let ended = tokio::select! {
+            () = shutdown.cancelled() => return,
+            ended = session(gateway, &settings, &events, &mut welcomed) => ended,
+        };
+        let _ = events.send(Event::Closed);
+        failures = if welcomed { 0 } else { failures.saturating_add(1) };
+        let wait = pause(failures, settings.pace, settings.rng.next_u64());
+        if let Err(error) = &ended {
+            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(gateway, %error, cause, wait_ms = wait.as_millis(), "no session");
+        }
+        next = next.saturating_add(1) % settings.gateways.len().max(1);
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// One session, from connecting to its end.
+async fn session(
+    gateway: &str,
+    settings: &Settings,
+    events: &mpsc::UnboundedSender<Event>,
+    welcomed: &mut bool,
+) -> Result<(), SessionError> {
+    let channel = Endpoint::from_shared(gateway.to_owned())
+        .map_err(SessionError::Address)?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true)
+        .connect()
+        .await
+        .map_err(SessionError::Connect)?;
+    let (outbox, sent) = mpsc::channel(OUTBOX);
+    let hello = v1::AgentMessage { message: Some(Message::Hello(settings.hello.clone())) };
+    outbox.send(hello).await.map_err(|_| SessionError::Closed)?;
+    let mut request = Request::new(ReceiverStream::new(sent));
+    if let Some(token) = &settings.token {
+        let value = format!("Bearer {token}").parse().map_err(|_| SessionError::Token)?;
+        request.metadata_mut().insert("authorization", value);
+    }
+    // Before the answer: a gateway may wait for the first report before it says anything.
+    let _ = events.send(Event::Opened { outbox });
+    let ended = |status: Status| SessionError::Status(Box::new(status));
+    let mut received = AgentServiceClient::new(channel).session(request).await.map_err(ended)?.into_inner();
+    while let Some(message) = received.message().await.map_err(ended)? {
+        *welcomed = true;
+        let _ = events.send(Event::Message(Box::new(message)));
+    }
+    Err(SessionError::Closed)
+}

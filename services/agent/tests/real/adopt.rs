@@ -1,0 +1,124 @@
+//! Agents come and go, tasks stay.
+
+use borough_proto::v1::EndReason;
+use borough_proto::v1::task_status::Phase;
+use borough_shim::file::{Durability, json_read, json_write};
+use borough_shim::process::ProcessId;
+use borough_shim::record::{LifeRecord, STATE_FILE};
+use rustix::process::Signal;
+
+use crate::gateway::key;
+use crate::harness::{Cell, life, runs, script, stop, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_kill_9_the_same_processes_are_taken_up_again() {
+    let cell = Cell::new().await;
+    let mut agent = cell.agent_process();
+    let (stays, ends) = (life(0, 1), life(1, 1));
+    cell.gateway.run(script(&stays, "exec sleep 600"));
+    cell.gateway.run(script(&ends, "until test -e go; do sleep 0.01; done; exit 5"));
+    let pid = cell.gateway.phase(&stays, Phase::Running).await.pid.unwrap();
+    cell.gateway.phase(&ends, Phase::Running).await;
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    assert!(runs(pid), "it ended with its agent");
+    // One ends while nobody looks.
+    std::fs::write(cell.life_dir(&ends).join("work/go"), "").unwrap();
+    let record = cell.life_dir(&ends);
+    until("its end", || json_read::<LifeRecord>(&record, STATE_FILE).unwrap()?.released_ms).await;
+    let mut agent = cell.agent_process();
+    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    let exit = cell.gateway.phase(&ends, Phase::Released).await.exit.unwrap();
+    assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(5)));
+    assert_eq!(cell.gateway.phase(&stays, Phase::Running).await.pid, Some(pid));
+    // And it is still in our hands.
+    cell.gateway.stop(stop(&stays, 1000));
+    cell.gateway.phase(&stays, Phase::Released).await;
+    assert!(!runs(pid));
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_life_the_control_plane_does_not_know_is_parked_and_not_killed() {
+    let mut cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "exec sleep 600"));
+    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    cell.gateway.amnesia();
+    cell.agent_stop().await;
+    cell.agent_start(cell.config());
+    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    assert_eq!(cell.gateway.phase(&life, Phase::Running).await.pid, Some(pid));
+    assert!(runs(pid));
+    cell.gateway.stop(stop(&life, 1000));
+    cell.gateway.phase(&life, Phase::Released).await;
+    assert!(!runs(pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_shim_costs_its_task_and_leaves_nothing() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "exec sleep 600"));
+    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    let record: LifeRecord = json_read(&cell.life_dir(&life), STATE_FILE).unwrap().unwrap();
+    record.shim.unwrap().signal(Signal::KILL).unwrap();
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    assert_eq!(exit.reason(), EndReason::Signaled);
+    assert!(exit.message.contains("shim"), "{exit:?}");
+    assert!(!runs(pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reboot_is_told_from_a_restart() {
+    let mut cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "exec sleep 600"));
+    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    cell.agent_stop().await;
+    // As if written before the machine was started: the process that has the number now is another's.
+    let directory = cell.life_dir(&life);
+    let record: LifeRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
+    let before = LifeRecord { boot_id: "another boot".to_owned(), ..record };
+    json_write(&directory, STATE_FILE, &before, Durability::Process).unwrap();
+    cell.agent_start(cell.config());
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    assert_eq!(exit.reason(), EndReason::NodeRebooted);
+    assert!(runs(pid), "a process of another boot is not touched");
+    ProcessId::find(pid).unwrap().signal(Signal::KILL).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_goes_on_without_a_gateway_and_is_told_to_the_next() {
+    let cell = Cell::with_agent().await;
+    let (ends, stays) = (life(0, 1), life(1, 1));
+    cell.gateway.run(script(&stays, "exec sleep 600"));
+    cell.gateway.run(script(&ends, "until test -e go; do sleep 0.01; done"));
+    let pid = cell.gateway.phase(&stays, Phase::Running).await.pid.unwrap();
+    cell.gateway.phase(&ends, Phase::Running).await;
+    cell.gateway.hang_up();
+    std::fs::write(cell.life_dir(&ends).join("work/go"), "").unwrap();
+    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.phase(&ends, Phase::Released).await;
+    assert_eq!(cell.gateway.look(|seen| seen.tasks[&key(&stays)].pid), Some(pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_told_and_not_applied_is_told_again() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.wait("a session", |seen| (!seen.reports.is_empty()).then_some(())).await;
+    cell.gateway.silence(true);
+    cell.gateway.run(script(&life, "exit 4"));
+    cell.gateway.phase(&life, Phase::Released).await;
+    // The gateway dies before anything of that was durable.
+    let told = cell.gateway.look(|seen| seen.history.len());
+    cell.gateway.hang_up();
+    let again = |status: &borough_proto::v1::TaskStatus| {
+        status.exit.as_ref().is_some_and(|exit| exit.code == Some(4))
+    };
+    cell.gateway
+        .wait("the exit again", |seen| seen.history[told..].iter().find(|status| again(status)).cloned())
+        .await;
+}

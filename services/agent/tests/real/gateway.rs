@@ -1,0 +1,197 @@
+//! A gateway played by a test: keeps what agents report, says what the test wants.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message as FromAgent;
+use borough_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
+use borough_proto::v1::gateway_message::Message as ToAgent;
+use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::{TcpListenerStream, UnboundedReceiverStream};
+use tonic::{Request, Response, Status, Streaming};
+
+pub type Key = (String, u32, u64);
+
+/// Everything a test may wait for comes within this time or never.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub struct Seen {
+    pub hello: Option<v1::Hello>,
+    pub sessions: u32,
+    pub tasks: BTreeMap<Key, v1::TaskStatus>,
+    pub history: Vec<v1::TaskStatus>,
+    pub reports: Vec<v1::Report>,
+    pub answers: Vec<FromAgent>,
+    pub authorization: Option<String>,
+    desired: v1::Desired,
+    to_agent: Option<mpsc::UnboundedSender<Result<v1::GatewayMessage, Status>>>,
+    silent: bool,
+}
+
+#[derive(Clone, Default)]
+pub struct Gateway {
+    seen: Arc<Mutex<Seen>>,
+    changed: Arc<Notify>,
+}
+
+impl Gateway {
+    /// Serves on a port of its own; the answer is its address.
+    pub async fn serve(&self) -> (String, tokio::task::AbortHandle) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let service = AgentServiceServer::new(self.clone());
+        let server = tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        (address, tokio::spawn(server).abort_handle())
+    }
+
+    /// Waits until `done` finds what it looks for.
+    pub async fn wait<T>(&self, what: &str, mut done: impl FnMut(&Seen) -> Option<T>) -> T {
+        let waited = tokio::time::timeout(DEADLINE, async {
+            loop {
+                let changed = self.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if let Some(found) = done(&self.seen.lock()) {
+                    return found;
+                }
+                changed.await;
+            }
+        });
+        match waited.await {
+            Ok(found) => found,
+            Err(_) => panic!("waited in vain for {what}; tasks: {:#?}", self.seen.lock().tasks),
+        }
+    }
+
+    /// Waits until a life is in a phase, or beyond it.
+    pub async fn phase(&self, life: &v1::TaskLife, phase: v1::task_status::Phase) -> v1::TaskStatus {
+        let key = key(life);
+        let what = format!("{phase:?} of {key:?}");
+        self.wait(&what, |seen| seen.tasks.get(&key).filter(|task| task.phase >= phase.into()).cloned()).await
+    }
+
+    pub fn look<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
+        look(&self.seen.lock())
+    }
+
+    /// Says to the agent that is connected, and again to each that connects.
+    pub fn run(&self, assignment: v1::Assignment) {
+        self.seen.lock().desired.assignments.push(assignment.clone());
+        self.tell(ToAgent::Desired(v1::Desired { assignments: vec![assignment], ..v1::Desired::default() }));
+    }
+
+    pub fn stop(&self, stop: v1::StopCommand) {
+        self.seen.lock().desired.stops.push(stop.clone());
+        self.tell(ToAgent::Desired(v1::Desired { stops: vec![stop], ..v1::Desired::default() }));
+    }
+
+    pub fn forget(&self, life: v1::TaskLife) {
+        {
+            let mut seen = self.seen.lock();
+            seen.desired.assignments.retain(|assignment| assignment.life.as_ref() != Some(&life));
+            seen.desired.stops.retain(|stop| stop.life.as_ref() != Some(&life));
+            seen.tasks.remove(&key(&life));
+        }
+        self.tell(ToAgent::Desired(v1::Desired { forget: vec![life], ..v1::Desired::default() }));
+    }
+
+    /// Knows nothing any more, as one restored from long ago.
+    pub fn amnesia(&self) {
+        self.seen.lock().desired = v1::Desired::default();
+        self.tell(ToAgent::Desired(v1::Desired { full: true, ..v1::Desired::default() }));
+    }
+
+    /// Neither applies reports nor says what it wants, from the next session on.
+    pub fn silence(&self, silent: bool) {
+        self.seen.lock().silent = silent;
+    }
+
+    pub fn tell(&self, message: ToAgent) {
+        if let Some(to_agent) = &self.seen.lock().to_agent {
+            let _ = to_agent.send(Ok(v1::GatewayMessage { message: Some(message) }));
+        }
+    }
+
+    /// Ends the session that is open.
+    pub fn hang_up(&self) {
+        self.seen.lock().to_agent = None;
+    }
+
+    fn received(&self, message: FromAgent) {
+        let mut seen = self.seen.lock();
+        match message {
+            FromAgent::Hello(hello) => {
+                seen.hello = Some(hello);
+                seen.sessions += 1;
+            }
+            FromAgent::Report(report) => {
+                if report.full {
+                    seen.tasks.clear();
+                }
+                for task in &report.tasks {
+                    seen.tasks.insert((task.job_id.clone(), task.index, task.incarnation), task.clone());
+                    seen.history.push(task.clone());
+                }
+                let applied = v1::ReportApplied { revision: report.revision };
+                let first = report.full;
+                seen.reports.push(report);
+                let silent = seen.silent;
+                let desired = v1::Desired { full: true, ..seen.desired.clone() };
+                drop(seen);
+                if !silent {
+                    self.tell(ToAgent::ReportApplied(applied));
+                    if first {
+                        self.tell(ToAgent::Desired(desired));
+                    }
+                }
+            }
+            other => seen.answers.push(other),
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+pub fn key(life: &v1::TaskLife) -> Key {
+    (life.job_id.clone(), life.index, life.incarnation)
+}
+
+#[tonic::async_trait]
+impl AgentService for Gateway {
+    type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::GatewayMessage, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::AgentMessage>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let (to_agent, messages) = mpsc::unbounded_channel();
+        let welcome = v1::Welcome { session: 1, report_interval_ms: 200, ..v1::Welcome::default() };
+        let welcome = v1::GatewayMessage { message: Some(ToAgent::Welcome(welcome)) };
+        to_agent.send(Ok(welcome)).map_err(|_| Status::internal("gone"))?;
+        {
+            let mut seen = self.seen.lock();
+            seen.authorization = request
+                .metadata()
+                .get("authorization")
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned);
+            seen.to_agent = Some(to_agent);
+        }
+        let gateway = self.clone();
+        let mut received = request.into_inner();
+        tokio::spawn(async move {
+            while let Some(Ok(v1::AgentMessage { message: Some(message) })) = received.next().await {
+                gateway.received(message);
+            }
+        });
+        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(messages))))
+    }
+}

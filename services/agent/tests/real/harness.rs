@@ -1,0 +1,178 @@
+//! A cell of one node for one test, and what tests say of tasks.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use borough_agent::{AgentConfig, AgentError, Pace, TestGuard};
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_proto::v1;
+use borough_shim::process::ProcessId;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::Gateway;
+
+const SETTINGS: &str = "BOROUGH_TEST_AGENT";
+
+/// One test's cell. Dropped in order: agents first, then the guard, then the directory.
+pub struct Cell {
+    pub gateway: Gateway,
+    pub address: String,
+    agent: Option<(CancellationToken, JoinHandle<Result<(), AgentError>>)>,
+    pub guard: TestGuard,
+    directory: tempfile::TempDir,
+}
+
+impl Cell {
+    /// A gateway and no agent yet.
+    pub async fn new() -> Self {
+        let gateway = Gateway::default();
+        let (address, _server) = gateway.serve().await;
+        let directory = tempfile::Builder::new().prefix("borough-agent-test").tempdir().unwrap();
+        let guard = TestGuard::new(directory.path()).unwrap();
+        Self { gateway, address, agent: None, guard, directory }
+    }
+
+    /// With an agent in this process.
+    pub async fn with_agent() -> Self {
+        let mut cell = Self::new().await;
+        cell.agent_start(cell.config());
+        cell
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    pub fn life_dir(&self, life: &v1::TaskLife) -> PathBuf {
+        let name = format!("{}.{}.{}", life.job_id, life.index, life.incarnation);
+        let live = self.state_dir().join("lives").join(&name);
+        if live.exists() { live } else { self.state_dir().join("ended").join(&name) }
+    }
+
+    pub fn config(&self) -> AgentConfig {
+        config(&self.state_dir(), &self.address, self.guard.records())
+    }
+
+    pub fn agent_start(&mut self, config: AgentConfig) {
+        let shutdown = CancellationToken::new();
+        self.agent = Some((shutdown.clone(), tokio::spawn(borough_agent::run(config, shutdown))));
+    }
+
+    /// Ends the agent of this process; its tasks go on.
+    pub async fn agent_stop(&mut self) {
+        if let Some((shutdown, task)) = self.agent.take() {
+            shutdown.cancel();
+            task.await.unwrap().unwrap();
+        }
+    }
+
+    /// The agent as a process of its own: this very program, told to be one.
+    pub fn agent_process(&self) -> Child {
+        let settings = [
+            self.state_dir().display().to_string(),
+            self.address.clone(),
+            self.guard.records().display().to_string(),
+        ];
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "agent_process", "--nocapture"])
+            .env(SETTINGS, settings.join("\n"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// What [`Cell::agent_process`] runs; without its settings, nothing.
+pub fn agent_process_main() {
+    let Ok(settings) = std::env::var(SETTINGS) else { return };
+    let mut parts = settings.lines();
+    let (state, address, records) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+    let config = config(Path::new(state), address, Path::new(records));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(borough_agent::run(config, CancellationToken::new())).unwrap();
+}
+
+fn config(state_dir: &Path, address: &str, records: &Path) -> AgentConfig {
+    let mut config =
+        AgentConfig::new("test", "n1", state_dir, SystemClock::shared(), SeededRng::from_kernel().0);
+    config.gateways = vec![address.to_owned()];
+    config.token = Some("s3cret".to_owned());
+    config.record_dir = Some(records.to_owned());
+    // Short, so that tests see what comes by time; nothing is asserted about how long anything takes.
+    config.pace = Pace { sample: Duration::from_millis(200), ..Pace::default() };
+    config
+}
+
+pub fn life(index: u32, incarnation: u64) -> v1::TaskLife {
+    v1::TaskLife { job_id: "j00000000000000ab".to_owned(), index, incarnation }
+}
+
+/// A life that runs a shell script.
+pub fn script(life: &v1::TaskLife, script: &str) -> v1::Assignment {
+    command(life, &["sh", "-c", script])
+}
+
+pub fn command(life: &v1::TaskLife, command: &[&str]) -> v1::Assignment {
+    v1::Assignment {
+        life: Some(life.clone()),
+        cell: "test".to_owned(),
+        user: "ann".to_owned(),
+        job: "work".to_owned(),
+        spec: Some(v1::TaskSpec {
+            command: command.iter().map(|part| (*part).to_owned()).collect(),
+            resources: Some(v1::Resources {
+                cpu_millis: 100,
+                memory_bytes: 64 << 20,
+                ..v1::Resources::default()
+            }),
+            grace_ms: 5000,
+            ..v1::TaskSpec::default()
+        }),
+        ..v1::Assignment::default()
+    }
+}
+
+pub fn stop(life: &v1::TaskLife, grace_ms: u64) -> v1::StopCommand {
+    v1::StopCommand {
+        life: Some(life.clone()),
+        reason: v1::StopReason::JobStopped.into(),
+        drain_delay_ms: 0,
+        grace_ms,
+    }
+}
+
+/// Looks again and again, until something is there.
+pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let waited = tokio::time::timeout(crate::gateway::DEADLINE, async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// The number in a file that a task writes.
+pub async fn number_in(path: PathBuf) -> u32 {
+    let what = format!("a number in {}", path.display());
+    until(&what, || std::fs::read_to_string(&path).ok()?.trim().parse().ok()).await
+}
+
+pub fn runs(pid: u32) -> bool {
+    ProcessId::find(pid).is_some()
+}
+
+/// A life's own output.
+pub fn output(directory: &Path) -> String {
+    use borough_shim::log::{Stream, file_numbers, file_path};
+    let numbers = file_numbers(directory, Stream::Stdout);
+    numbers
+        .into_iter()
+        .map(|n| std::fs::read_to_string(file_path(directory, Stream::Stdout, n)).unwrap())
+        .collect()
+}
