@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::FaultPlan;
 use borough_kv::env::{Clock, SeededRng};
+use borough_kv::{FaultPlan, Versionstamp};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::workload::Workload;
-use crate::journal::{cell_list_chunked, journal_head};
+use crate::journal::{cell_list_chunked, journal_head, journal_trim};
 use crate::mirror::{MirrorEvent, MirrorFollower, MirrorOptions, MirrorState};
 use crate::testing::{LATE, TestCell, seeds};
 
-async fn converge(seed: u64) {
+/// With `trims`, everything is trimmed again and again, so that tails and listings begin anew. Answers
+/// how often a subscriber was told to resync.
+async fn converge(seed: u64, trims: bool) -> u32 {
+    let mut resyncs = 0;
     let cell = Arc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);
     let clock = Arc::clone(&cell.clock) as Arc<dyn Clock>;
     let options = MirrorOptions { chunk_rows: 4, page_entries: 3, ..MirrorOptions::default() };
@@ -33,6 +36,17 @@ async fn converge(seed: u64) {
                 // A time-out is an answer too; what it left in flight is waited for below.
                 let _ = workload.try_step(&cell).await;
                 tokio::task::yield_now().await;
+            }
+        });
+    }
+    if trims {
+        let cell = Arc::clone(&cell);
+        producers.spawn_local(async move {
+            for round in 0..12_u64 {
+                tokio::time::sleep(Duration::from_millis(round * 17)).await;
+                let trimming =
+                    cell.run(async |tx| journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await);
+                let _ = trimming.await;
             }
         });
     }
@@ -58,18 +72,29 @@ async fn converge(seed: u64) {
     expected.gate_note(shown.gate().unwrap());
     assert!(shown == expected, "seed {seed}: the mirror is not the store");
     while seen.cursor() < head {
-        let Some(MirrorEvent::Entry { cursor, entry }) = subscription.next().await else {
-            panic!("seed {seed}: nothing was trimmed")
-        };
-        assert!(seen.apply(cursor, &entry), "seed {seed}: told twice");
+        match timeout(Duration::from_secs(60), subscription.next()).await.unwrap().unwrap() {
+            MirrorEvent::Entry { cursor, entry } => {
+                assert!(seen.apply(cursor, &entry), "seed {seed}: told twice");
+            }
+            MirrorEvent::Resync => {
+                assert!(trims, "seed {seed}: nothing was trimmed");
+                resyncs += 1;
+                (seen, subscription) = mirror.subscribe_with(MirrorState::clone);
+            }
+        }
     }
     assert!(seen == shown, "seed {seed}: what subscribers are told is not the state");
+    resyncs
 }
 
 /// `BOROUGH_SEED=<seed> cargo test -p borough-store mirror::tests::faults` repeats one run.
 #[tokio::test(start_paused = true)]
 async fn a_mirror_converges_whatever_the_store_does() {
-    for seed in seeds(20) {
-        tokio::task::LocalSet::new().run_until(converge(seed)).await;
+    let seeds = seeds(20);
+    let mut resyncs = 0;
+    for &seed in &seeds {
+        tokio::task::LocalSet::new().run_until(converge(seed, false)).await;
+        resyncs += tokio::task::LocalSet::new().run_until(converge(seed, true)).await;
     }
+    assert!(resyncs > 0 || seeds.len() == 1, "trims were never met");
 }
