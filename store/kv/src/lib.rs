@@ -4,6 +4,7 @@
 //! Code above this crate cannot tell the engines apart: it sees [`Database`], which runs closures over
 //! [`Transaction`], and never an engine. Raw transactions are banned by `clippy.toml`.
 
+pub mod conformance;
 pub mod contract;
 pub mod database;
 pub mod embedded;

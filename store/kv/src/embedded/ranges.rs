@@ -193,3 +193,43 @@ impl SpanSet {
         points.chain(self.ranges.iter().map(|(begin, end)| Span::new(begin.clone(), end.clone()))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every key of up to two letters: enough to tell any two sets apart that are made of such keys.
+    fn universe() -> Vec<Vec<u8>> {
+        let letters = 0..4u8;
+        let two = letters.clone().flat_map(|one| (0..4u8).map(move |other| vec![one, other]));
+        std::iter::once(vec![]).chain(letters.map(|one| vec![one])).chain(two).collect()
+    }
+
+    proptest! {
+        /// The set against one flag per key.
+        #[test]
+        fn it_holds_exactly_what_was_put_in_and_not_taken_out(
+            steps in prop::collection::vec((any::<bool>(), 0..21usize, 0..21usize), 1..30)
+        ) {
+            let mut keys = universe();
+            keys.sort();
+            let (mut set, mut held) = (RangeSet::default(), vec![false; keys.len()]);
+            for (insert, one, other) in steps {
+                let (begin, end) = (one.min(other), one.max(other));
+                let bounds = (Bytes::from(keys[begin].clone()), Bytes::from(keys[end].clone()));
+                if insert { set.insert(bounds.0, bounds.1) } else { set.remove(&bounds.0, &bounds.1) }
+                held[begin..end].fill(insert);
+                for (index, key) in keys.iter().enumerate() {
+                    prop_assert_eq!(set.contains(key), held[index], "{:?} in {:?}", key, set);
+                }
+                let disjoint = set.ends.iter().zip(set.ends.iter().skip(1)).all(|((_, end), (next, _))| end < next);
+                prop_assert!(disjoint, "{:?}", set);
+                let (from, to) = (&keys[begin], &keys[end]);
+                let first = held[begin..end].iter().position(|held| *held).map(|at| keys[begin + at].clone());
+                prop_assert_eq!(set.first_at_or_after(from, to).map(|key| key.to_vec()), first);
+            }
+        }
+    }
+}

@@ -134,3 +134,58 @@ impl Resolver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span() -> impl Strategy<Value = Span> {
+        let key = || prop::collection::vec(0..4u8, 0..3).prop_map(Bytes::from);
+        (key(), key()).prop_map(|(one, other)| match one.cmp(&other) {
+            std::cmp::Ordering::Less => Span::new(one, other),
+            std::cmp::Ordering::Equal => Span::Point(one),
+            std::cmp::Ordering::Greater => Span::new(other, one),
+        })
+    }
+
+    fn overlaps(one: &Span, other: &Span) -> bool {
+        let (one, other) = (one.to_range(), other.to_range());
+        one.start < other.end && other.start < one.end
+    }
+
+    proptest! {
+        /// The window against a plain list of everything ever written.
+        #[test]
+        fn it_refuses_exactly_what_was_written_since(
+            steps in prop::collection::vec(
+                (1..2_000_000i64, prop::collection::vec(span(), 0..4), 0..8_000_000i64, prop::collection::vec(span(), 0..3)),
+                1..40,
+            )
+        ) {
+            let mut version = 10_000_000;
+            let mut resolver = Resolver::new(version);
+            let mut written: Vec<(Version, Span)> = Vec::new();
+            for (step, writes, age, reads) in steps {
+                version += step;
+                resolver.advance(version);
+                let read_version = version - age;
+                let found = resolver.check(read_version, &reads, true);
+                let since = |read: &Span| written.iter().any(|(at, span)| *at > read_version && overlaps(read, span));
+                let conflicts: Vec<usize> =
+                    reads.iter().enumerate().filter(|(_, read)| since(read)).map(|(index, _)| index).collect();
+                let oldest = 10_000_000.max(version - TRANSACTION_LIFE_VERSIONS);
+                let expected = match conflicts {
+                    _ if reads.is_empty() => Verdict::Accepted,
+                    _ if read_version < oldest => Verdict::TooOld,
+                    conflicts if conflicts.is_empty() => Verdict::Accepted,
+                    conflicts => Verdict::Conflict(conflicts),
+                };
+                prop_assert_eq!(found, expected);
+                resolver.write(version, &writes);
+                written.extend(writes.into_iter().map(|span| (version, span)));
+            }
+        }
+    }
+}

@@ -229,6 +229,39 @@ async fn commits_that_wait_together_share_one_flush() {
     assert!(flushes <= 2, "{flushes} flushes for 16 commits");
 }
 
+#[tokio::test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "the sequencer's thread is what it holds up, nothing awaits it here"
+)]
+async fn a_version_given_while_a_batch_is_being_written_is_below_it() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (_engine, database) = open(directory.path(), &trouble);
+    let set = |transaction: Transaction, _| async move { transaction.set(b"k", b"1") };
+    let look = |transaction: Transaction, _| async move {
+        Ok::<_, KvError>((transaction.read_version().await?, transaction.get(b"k").await?))
+    };
+    let gate = trouble.gate.write();
+    let mut commit = Box::pin(database.run_committed("set", Idempotency::Natural, set));
+    assert!(futures::poll!(commit.as_mut()).is_pending());
+    // The clock goes on while the batch waits for the disk; versions for readers must not.
+    let mut given = Vec::new();
+    for _ in 0..20 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        given.push(database.run("look", Idempotency::ReadOnly, look).await.unwrap());
+    }
+    drop(gate);
+    let ((), committed) = commit.await.unwrap();
+    for (version, value) in given {
+        assert!(
+            version < committed.version.unwrap() && value.is_none(),
+            "{version} {value:?}, {committed:?}"
+        );
+    }
+    let (version, value) = database.run("look", Idempotency::ReadOnly, look).await.unwrap();
+    assert!(version >= committed.version.unwrap() && value.is_some());
+}
+
 /// The files as they are at one moment: what a kill of the process leaves.
 fn image(directory: &Path, trouble: &Trouble) -> tempfile::TempDir {
     let _gate = trouble.gate.write();

@@ -1,0 +1,29 @@
+//! The conformance suite on a FoundationDB cluster: the one named by `BOROUGH_FDB_CLUSTER_FILE`.
+
+#![cfg(feature = "fdb")]
+
+use std::sync::Arc;
+
+use borough_kv::conformance::{run_all, run_tolerant};
+use borough_kv::env::SeededRng;
+use borough_kv::{Engine, FaultEngine, FaultPlan};
+
+/// One test, since the client's network thread lives once per process and the suite is written for one cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_backend_keeps_the_contract() {
+    let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
+        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        return;
+    };
+    let given = std::env::var("BOROUGH_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| SeededRng::from_kernel().1);
+    let engine = borough_fdb::open(&cluster).expect("the cluster opens");
+    let result = run_all(|| Arc::clone(&engine), seed).await;
+    result.unwrap_or_else(|failure| panic!("{failure} (BOROUGH_SEED={seed})"));
+    let faulty = || {
+        let engine = FaultEngine::new(Arc::clone(&engine), FaultPlan::standard(), SeededRng::shared(seed));
+        Arc::new(engine) as Arc<dyn Engine>
+    };
+    let result = run_tolerant(faulty, seed.wrapping_add(1)).await;
+    result.unwrap_or_else(|failure| panic!("{failure} (BOROUGH_SEED={seed})"));
+}

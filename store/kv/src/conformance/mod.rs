@@ -1,0 +1,190 @@
+//! The contract as a suite that any engine can be run through: the embedded one, FoundationDB, both with faults.
+//!
+//! Each check works under a prefix of its own, so one shared cluster serves all of them. Everything random comes from
+//! one seed, which a failure names. What an engine must do is decided by models here that share no code with any
+//! engine: an ordered map in program order, arithmetic on integers, and the conflict ranges as FoundationDB's source
+//! states them.
+
+mod atomics;
+mod conflicts;
+mod cycle;
+mod limits;
+mod model;
+mod options;
+mod ryw;
+mod stamps;
+#[cfg(test)]
+mod tests;
+mod versions;
+mod watches;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::contract::{Engine, EngineTransaction, KvError};
+use crate::database::{Database, Retryable};
+use crate::env::{Rng, SeededRng};
+
+/// Why a check failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Wrong {
+    /// The store answered an error that the contract does not allow there.
+    #[error("unexpected {0}")]
+    Store(#[from] KvError),
+    /// The store answered something else than the model.
+    #[error("{0}")]
+    Differs(String),
+}
+
+impl Retryable for Wrong {
+    fn kv_error(&self) -> Option<&KvError> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Differs(_) => None,
+        }
+    }
+}
+
+/// What a check gives.
+pub(crate) type Check = Result<(), Wrong>;
+
+/// Ends a check where a condition does not hold.
+macro_rules! ensure {
+    ($condition:expr, $($detail:tt)+) => {
+        if !$condition {
+            return Err($crate::conformance::Wrong::Differs(format!($($detail)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// What a check has: an engine, a prefix of its own, and a source of randomness.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) database: Database,
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) rng: Arc<dyn Rng>,
+    /// Whether the engine injects faults: errors may come anywhere and commits may happen twice.
+    pub(crate) faulty: bool,
+}
+
+impl Context {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the suite looks at single transactions, without the runner"
+    )]
+    pub(crate) fn begin(&self) -> Arc<dyn EngineTransaction> {
+        Arc::from(self.engine.begin())
+    }
+
+    /// A key under the prefix.
+    pub(crate) fn key(&self, rest: &[u8]) -> Vec<u8> {
+        [self.prefix.as_slice(), rest].concat()
+    }
+
+    /// The end of the keys under the prefix.
+    pub(crate) fn end(&self) -> Vec<u8> {
+        self.key(&[0xff; 12])
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&self, bound: usize) -> usize {
+        let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
+        usize::try_from(self.rng.next_u64() % bound).unwrap_or(0)
+    }
+
+    /// True once in `times`.
+    pub(crate) fn once_in(&self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// Up to `length` random bytes.
+    pub(crate) fn bytes(&self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.rng.next_u64().to_le_bytes()[0]).collect()
+    }
+
+    /// Keys that stand still before and after all of [`Context::any_key`]'s, so that no selector of a small offset
+    /// leaves the prefix, whatever lies beside it.
+    pub(crate) fn fixed_keys(&self) -> Vec<Vec<u8>> {
+        let sides = [b'b', b'y'].into_iter();
+        sides
+            .flat_map(|side| (b'0'..=b'9').map(move |digit| [side, digit]))
+            .map(|rest| self.key(&rest))
+            .collect()
+    }
+
+    /// A short key under the prefix, from few letters, so that keys meet.
+    pub(crate) fn any_key(&self) -> Vec<u8> {
+        const LETTERS: [u8; 5] = [0, 1, b'a', b'b', 0xfe];
+        let letters =
+            (0..self.below(4)).map(|_| LETTERS.get(self.below(LETTERS.len())).copied().unwrap_or(0));
+        self.key(&std::iter::once(b'm').chain(letters).collect::<Vec<u8>>())
+    }
+}
+
+/// A check that failed, with what is needed to see it fail again.
+#[derive(Debug, thiserror::Error)]
+#[error("{check} fails with seed {seed}: {detail}")]
+pub struct Failure {
+    /// Which check.
+    pub check: &'static str,
+    /// The seed of the run.
+    pub seed: u64,
+    /// What was expected and what came.
+    pub detail: String,
+}
+
+type CheckFunction = fn(Context) -> BoxFuture<'static, Check>;
+
+/// Checks that hold on an engine without faults, to the letter.
+const EXACT: &[(&str, CheckFunction)] = &[
+    ("limits", |context| Box::pin(limits::check(context))),
+    ("options", |context| Box::pin(options::check(context))),
+    ("atomics", |context| Box::pin(atomics::check(context))),
+    ("conflicts", |context| Box::pin(conflicts::check(context))),
+    ("stamps", |context| Box::pin(stamps::check(context))),
+    ("versions", |context| Box::pin(versions::check(context))),
+    ("watches", |context| Box::pin(watches::check(context))),
+];
+
+/// Checks that hold with faults too, through the runner.
+const TOLERANT: &[(&str, CheckFunction)] = &[
+    ("own writes", |context| Box::pin(ryw::check(context))),
+    ("cycle", |context| Box::pin(cycle::check(context))),
+    ("watch is woken", |context| Box::pin(watches::woken(context))),
+];
+
+async fn run(
+    checks: &[(&'static str, CheckFunction)],
+    make_engine: &impl Fn() -> Arc<dyn Engine>,
+    seed: u64,
+    faulty: bool,
+) -> Result<(), Failure> {
+    for (name, check) in checks {
+        let engine = make_engine();
+        let context = Context {
+            database: Database::new(Arc::clone(&engine)),
+            engine,
+            prefix: format!("conformance/{seed:016x}/{name}/").into_bytes(),
+            rng: SeededRng::shared(seed),
+            faulty,
+        };
+        let result = check(context).await;
+        result.map_err(|wrong| Failure { check: name, seed, detail: wrong.to_string() })?;
+    }
+    Ok(())
+}
+
+/// Runs every check against engines of `make_engine`, which injects no faults. A shared cluster may be given again
+/// and again. Needs a Tokio runtime with time.
+pub async fn run_all(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), Failure> {
+    run(EXACT, &make_engine, seed, false).await?;
+    run(TOLERANT, &make_engine, seed, false).await
+}
+
+/// Runs the checks that hold under faults against engines of `make_engine`, which may inject any.
+pub async fn run_tolerant(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), Failure> {
+    run(TOLERANT, &make_engine, seed, true).await
+}

@@ -1,0 +1,199 @@
+//! Own writes: random transactions against the model, read by read, and what they leave behind.
+
+use std::sync::Arc;
+
+use super::model::{Place, Rows, atomic, place_of, select};
+use super::{Check, Context, Wrong, ensure};
+use crate::contract::{AtomicOp, KeySelector, RangeRequest, StreamingMode};
+use crate::database::{Idempotency, Transaction};
+
+const ROUNDS: usize = 60;
+const STEPS: usize = 30;
+
+/// Operations whose result does not hang on the commit's stamp.
+const OPERATIONS: [AtomicOp; 10] = [
+    AtomicOp::Add,
+    AtomicOp::BitAnd,
+    AtomicOp::BitOr,
+    AtomicOp::BitXor,
+    AtomicOp::AppendIfFits,
+    AtomicOp::Max,
+    AtomicOp::Min,
+    AtomicOp::ByteMin,
+    AtomicOp::ByteMax,
+    AtomicOp::CompareAndClear,
+];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(Vec<u8>, Vec<u8>),
+    Clear(Vec<u8>),
+    ClearRange(Vec<u8>, Vec<u8>),
+    Atomic(AtomicOp, Vec<u8>, Vec<u8>),
+    Get(Vec<u8>, bool),
+    GetKey(KeySelector, bool),
+    Range(Box<RangeRequest>),
+}
+
+fn selector_any(context: &Context) -> KeySelector {
+    let offset = i32::try_from(context.below(7)).unwrap_or(0).saturating_sub(3);
+    KeySelector { key: context.any_key().into(), or_equal: context.once_in(2), offset }
+}
+
+fn step_any(context: &Context) -> Step {
+    let value = || context.bytes(context.below(5));
+    match context.below(10) {
+        0 | 1 => Step::Set(context.any_key(), value()),
+        2 => Step::Clear(context.any_key()),
+        3 => {
+            let (one, other) = (context.any_key(), context.any_key());
+            Step::ClearRange(one.clone().min(other.clone()), one.max(other))
+        }
+        4 | 5 => {
+            let operation = OPERATIONS.get(context.below(OPERATIONS.len())).copied().unwrap_or(AtomicOp::Add);
+            Step::Atomic(operation, context.any_key(), value())
+        }
+        6 => Step::Get(context.any_key(), context.once_in(3)),
+        7 => Step::GetKey(selector_any(context), context.once_in(3)),
+        _ => Step::Range(Box::new(range_any(context))),
+    }
+}
+
+/// A range by plain bounds or by selectors around one key, cut by rows, by bytes or not at all.
+fn range_any(context: &Context) -> RangeRequest {
+    let plain = || KeySelector::first_greater_or_equal(context.any_key());
+    let (begin, end) =
+        if context.once_in(2) { (plain(), plain()) } else { (selector_any(context), selector_any(context)) };
+    let limit = if context.once_in(2) { context.below(6).saturating_add(1) } else { 0 };
+    let mode = if limit > 0 { StreamingMode::Exact } else { StreamingMode::WantAll };
+    let (reverse, snapshot) = (context.once_in(2), context.once_in(3));
+    RangeRequest { begin, end, limit, target_bytes: 0, mode, iteration: 1, reverse, snapshot }
+}
+
+/// Rows the model has for a request.
+fn range_expected(rows: &Rows, request: &RangeRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (begin, end) = (select(rows, &request.begin), select(rows, &request.end));
+    let inside = |key: &Vec<u8>| {
+        let place = Place::At(key.clone());
+        begin <= place && place < end
+    };
+    let mut found: Vec<_> = rows.iter().filter(|(key, _)| inside(key)).collect();
+    if request.reverse {
+        found.reverse();
+    }
+    let limit = if request.limit == 0 { usize::MAX } else { request.limit };
+    found.into_iter().take(limit).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Applies a write to the model.
+fn write_apply(rows: &mut Rows, step: &Step) {
+    match step {
+        Step::Set(key, value) => {
+            rows.insert(key.clone(), value.clone());
+        }
+        Step::Clear(key) => {
+            rows.remove(key);
+        }
+        Step::ClearRange(begin, end) => rows.retain(|key, _| !(begin <= key && key < end)),
+        Step::Atomic(operation, key, operand) => {
+            match atomic(*operation, rows.get(key).map(Vec::as_slice), operand) {
+                Some(value) => rows.insert(key.clone(), value),
+                None => rows.remove(key),
+            };
+        }
+        Step::Get(..) | Step::GetKey(..) | Step::Range(_) => {}
+    }
+}
+
+/// Sends a write, or compares a read with the model.
+async fn step_run(transaction: &Transaction, prefix: &[u8], rows: &Rows, step: &Step) -> Check {
+    match step {
+        Step::Set(key, value) => transaction.set(key, value)?,
+        Step::Clear(key) => transaction.clear(key)?,
+        Step::ClearRange(begin, end) => transaction.clear_range(begin, end)?,
+        Step::Atomic(operation, key, operand) => transaction.atomic(*operation, key, operand)?,
+        Step::Get(key, snapshot) => {
+            let found =
+                if *snapshot { transaction.get_snapshot(key).await? } else { transaction.get(key).await? };
+            let expected = rows.get(key).map(Vec::as_slice);
+            ensure!(found.as_deref() == expected, "{step:?}: {found:?}, the model has {expected:?}");
+        }
+        Step::GetKey(selector, snapshot) => {
+            let found = place_of(&transaction.get_key(selector, *snapshot).await?, prefix);
+            let expected = select(rows, selector);
+            ensure!(found == expected, "{step:?}: {found:?}, the model has {expected:?}");
+        }
+        Step::Range(request) => {
+            let found = range_read(transaction, prefix, request).await?;
+            let expected = range_expected(rows, request);
+            ensure!(found == expected, "{step:?}: {found:?}, the model has {expected:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Reads a range, with whatever neighbours of the prefix left out. An exact one comes in one batch.
+async fn range_read(
+    transaction: &Transaction,
+    prefix: &[u8],
+    request: &RangeRequest,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Wrong> {
+    let rows = match request.mode {
+        StreamingMode::Exact => transaction.get_range(request).await?.rows,
+        _ => transaction.range_all(request.clone()).await?,
+    };
+    let rows = rows.into_iter().filter(|(key, _)| key.starts_with(prefix));
+    Ok(rows.map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+}
+
+async fn rows_read(transaction: &Transaction, context: &Context) -> Result<Rows, Wrong> {
+    let request = RangeRequest::between(context.prefix.clone(), context.end());
+    let rows = transaction.range_all(request).await?;
+    Ok(rows.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+}
+
+pub(super) async fn check(context: Context) -> Check {
+    let mut rows: Rows = context.fixed_keys().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
+    let fill = |transaction: Transaction, _| {
+        let rows = rows.clone();
+        async move { Ok::<_, Wrong>(rows.iter().try_for_each(|(key, value)| transaction.set(key, value))?) }
+    };
+    super::cycle::persist(|| context.database.run("fill", Idempotency::Natural, fill)).await?;
+    for _ in 0..ROUNDS {
+        let steps: Arc<Vec<Step>> = Arc::new((0..STEPS).map(|_| step_any(&context)).collect());
+        let known = Arc::new(std::mem::take(&mut rows));
+        let script = |transaction: Transaction, _| {
+            let (steps, known, context) = (Arc::clone(&steps), Arc::clone(&known), context.clone());
+            async move {
+                // An attempt before may have committed: then this one starts from what it left.
+                let mut rows =
+                    if context.faulty { rows_read(&transaction, &context).await? } else { (*known).clone() };
+                for step in steps.iter() {
+                    step_run(&transaction, &context.prefix, &rows, step).await?;
+                    write_apply(&mut rows, step);
+                }
+                Ok::<_, Wrong>(rows)
+            }
+        };
+        let result = context.database.run("own writes", Idempotency::Natural, script).await;
+        let read = |transaction: Transaction, _| {
+            let context = context.clone();
+            async move { rows_read(&transaction, &context).await }
+        };
+        let stored =
+            super::cycle::persist(|| context.database.run("read", Idempotency::ReadOnly, read)).await?;
+        match result {
+            Ok(left) => ensure!(stored == left, "{steps:?} left {stored:?}, the model has {left:?}"),
+            // Unknown by contract, and later at that: go on from what is there.
+            Err(Wrong::Store(error)) if context.faulty && !error.code.is_retryable() => {
+                super::cycle::late_commits_wait().await;
+                let read = || context.database.run("read", Idempotency::ReadOnly, read);
+                rows = super::cycle::persist(read).await?;
+                continue;
+            }
+            Err(wrong) => return Err(wrong),
+        }
+        rows = stored;
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! The suite on the embedded engine: in memory, on a disk, and with faults.
+
+use std::sync::Arc;
+
+use super::{run_all, run_tolerant};
+use crate::contract::Engine;
+use crate::embedded::{EmbeddedEngine, OpenOptions};
+use crate::env::{SeededRng, SystemClock};
+use crate::fault::{FaultEngine, FaultPlan};
+
+/// One seed per run, from the kernel unless `BOROUGH_SEED` says which.
+fn seed() -> u64 {
+    let given = std::env::var("BOROUGH_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| SeededRng::from_kernel().1)
+}
+
+fn ephemeral(seed: u64) -> Arc<dyn Engine> {
+    Arc::new(EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(seed)))
+}
+
+fn say<T>(result: Result<T, super::Failure>) {
+    if let Err(failure) = result {
+        panic!("{failure}\nagain with: BOROUGH_SEED={} cargo test -p borough-kv conformance", failure.seed);
+    }
+}
+
+#[tokio::test]
+async fn in_memory() {
+    let seed = seed();
+    say(run_all(|| ephemeral(seed), seed).await);
+}
+
+#[tokio::test]
+async fn on_a_disk() {
+    let seed = seed();
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions::new(directory.path(), SystemClock::shared(), SeededRng::shared(seed));
+    let engine = EmbeddedEngine::open(OpenOptions { fsync: false, ..options }).unwrap();
+    say(run_all(|| Arc::new(engine.clone()), seed).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_faults() {
+    for plan in [FaultPlan::standard(), FaultPlan::heavy()] {
+        let seed = seed();
+        let faulty = || {
+            let engine = FaultEngine::new(ephemeral(seed), plan.clone(), SeededRng::shared(seed ^ 1));
+            Arc::new(engine) as Arc<dyn Engine>
+        };
+        say(run_tolerant(faulty, seed).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn in_parallel() {
+    let seed = seed();
+    say(run_tolerant(|| ephemeral(seed), seed).await);
+}
