@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec};
-use borough_model::node::{NodeAlloc, NodeRow, node_alloc_apply};
+use borough_model::node::{NodeAlloc, NodeAllocError, NodeRow, node_alloc_apply};
 use borough_model::task::{
     CapacityEffect, EndpointEffect, OwnerEffect, TaskEnd, TaskEvent, TaskRow, TaskState, Transition,
     TransitionRefused, task_transition,
@@ -179,6 +179,11 @@ impl TaskBook {
         self.tasks.get(&task).map(|entry| &entry.row)
     }
 
+    /// Every row of the book as it is by now.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &TaskRow> {
+        self.tasks.values().map(|entry| &entry.row)
+    }
+
     /// A job's row as the transaction found it.
     pub fn job(&self, job: JobId) -> Option<&JobRow> {
         self.jobs.get(&job).map(|entry| &entry.row)
@@ -214,7 +219,15 @@ impl TaskBook {
         }
         let returning = matches!(event, TaskEvent::NodeReturned { .. });
         let Transition { row, effects, .. } = transition;
-        capacity_apply(&mut self.nodes, &effects.capacity, returning, now_ms)?;
+        match capacity_apply(&mut self.nodes, &effects.capacity, returning, now_ms) {
+            // Its victims are still there: it stays held.
+            Err(StoreError::NodeBooks { source: NodeAllocError::DoesNotFit { .. }, .. })
+                if matches!(event, TaskEvent::HoldConfirmed { .. }) =>
+            {
+                return Ok(Ok(false));
+            }
+            applied => applied?,
+        }
         if let Some(job) = self.jobs.get_mut(&task.job) {
             // Those above the count are on their way out and are counted by nobody.
             job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));

@@ -10,6 +10,7 @@
 mod apply;
 mod book;
 mod operate;
+mod promise;
 mod read;
 mod report;
 mod row;

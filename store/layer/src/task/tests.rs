@@ -27,9 +27,14 @@ fn task(index: u32) -> TaskId {
 
 /// A cell with one ready node and a service of two tasks with a port and a probe; nothing is placed.
 async fn world() -> TestCell {
+    world_of(4_000).await
+}
+
+/// The same with a node of so many thousandths of a core; a task takes 100.
+async fn world_of(cpu_millis: u64) -> TestCell {
     let cell = TestCell::new().await;
     let facts = NodeFacts {
-        capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
+        capacity: Resources { cpu_millis, memory_bytes: 1 << 30, ..Resources::default() },
         port_first: 20_000,
         port_last: 20_999,
         attributes: BTreeMap::new(),
@@ -59,6 +64,10 @@ async fn live(cell: &TestCell, session: u64) {
 
 /// Places a task on the node as a worker would, but by reading.
 async fn place(cell: &TestCell, index: u32) {
+    place_as(cell, index, TaskEvent::Place).await;
+}
+
+async fn place_as(cell: &TestCell, index: u32, event: impl Fn(Placement) -> TaskEvent) {
     let resources = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec![]).task.resources;
     cell.change(change(2, "place"), async |tx, changes| {
         let mut book = TaskBook::read(tx, changes.space(), [task(index)]).await?;
@@ -74,7 +83,7 @@ async fn place(cell: &TestCell, index: u32) {
             spec_version: 1,
             unit: None,
         };
-        book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();
+        book.apply(task(index), &event(placement), changes.at_ms())?.unwrap();
         book.write(tx, changes).await
     })
     .await
@@ -285,4 +294,30 @@ async fn a_restart_is_for_tasks_that_there_are() {
         crate::keys::range(&tx, &cell.space, &prefix, crate::keys::RangeOptions::snapshot()).await
     });
     assert_eq!(index.await.unwrap().len(), 1, "charged until it is gone");
+}
+
+#[tokio::test]
+async fn a_preemptor_starts_with_the_commit_that_frees_its_share() {
+    let cell = world_of(100).await;
+    place(&cell, 0).await;
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
+    place_as(&cell, 1, TaskEvent::HoldPromised).await;
+    let stop = cell.change(change(9, "preempt"), async |tx, changes| {
+        task_stop_begin(tx, changes, &[(task(0), Incarnation(1))], StopReason::Preempted).await
+    });
+    assert_eq!(stop.await.unwrap(), 1);
+    assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Held, "its victim is still there");
+    apply(&cell, SOURCE, &[exited(0, ReportPhase::Exited)]).await;
+    assert_eq!(
+        row(&cell, 1).await.unwrap().state,
+        TaskState::Held,
+        "nothing starts in the grace of something else"
+    );
+    apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await;
+    let preemptor = row(&cell, 1).await.unwrap();
+    assert_eq!((preemptor.state, preemptor.promised), (TaskState::Assigned, false));
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Pending);
+    place_as(&cell, 0, TaskEvent::HoldPromised).await;
+    apply(&cell, SOURCE, &[report(1, 1, ReportPhase::Accepted)]).await;
+    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Held, "nothing was freed");
 }

@@ -52,7 +52,7 @@ impl World {
     fn next_report(&self, row: &TaskRow) -> TaskReport {
         let health = [Health::Healthy, Health::Healthy, Health::Unknown, Health::Unhealthy]
             [usize::try_from(self.below(4)).unwrap()];
-        let code = [0, 1][usize::try_from(self.below(2)).unwrap()];
+        let code = [0, 0, 1][usize::try_from(self.below(3)).unwrap()];
         let (phase, code) = match (row.state, self.below(6)) {
             (TaskState::Assigned, 0 | 1) => (ReportPhase::Accepted, None),
             (TaskState::Assigned | TaskState::Starting, 2) => (ReportPhase::Exited, Some(code)),

@@ -100,6 +100,7 @@ async fn workers_operators_and_agents_keep_every_rule() {
     }
     let expected = [
         "Pending None",
+        "Held None",
         "Assigned None",
         "Starting None",
         "Running None",

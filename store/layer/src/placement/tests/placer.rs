@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::{ErrorCode, Retryable, Version};
 use borough_model::job::{JobRow, JobState};
-use borough_model::node::{NodeAlloc, NodeRow, node_alloc_add, node_open, ports_pick};
+use borough_model::node::{NodeAlloc, NodeRow, node_alloc_add, node_alloc_promise, node_open, ports_pick};
 use borough_model::task::{self, StopReason, TaskEvent, TaskRow, TaskState, task_transition};
 use borough_model::{JobId, NodeId, TaskId};
 
@@ -70,7 +70,6 @@ impl World {
                 self.place(&rows, &mut allocs, &mut batch, task);
             }
         }
-        self.evict(&rows, &mut batch);
         (!batch.placements.is_empty()).then_some(Planned { at, batch })
     }
 
@@ -93,11 +92,28 @@ impl World {
         let ports = ports_pick(row, alloc, &spec.task.ports, 0, self.now_ms).ok()?;
         let resources = spec.resources_for(task.index).clone();
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
-        let after = node_alloc_add(alloc, &row.capacity, &resources, &numbers, self.now_ms).ok()?;
+        let fits = node_alloc_add(alloc, &row.capacity, &resources, &numbers, self.now_ms);
         let incarnation = before.incarnation.next();
         let spec_version = job.spec_version;
-        let place = task::Placement { node, incarnation, ports, resources, spec_version, unit: None };
-        let placed = task_transition(&before, &TaskEvent::Place(place), self.now_ms).unwrap();
+        let place = task::Placement {
+            node,
+            incarnation,
+            ports,
+            resources: resources.clone(),
+            spec_version,
+            unit: None,
+        };
+        let (event, after) = match fits {
+            Ok(after) => (TaskEvent::Place(place), after),
+            Err(_) => {
+                // A task that runs there has to give way; until it is gone, its share is only promised.
+                let promised = node_alloc_promise(alloc, &row.capacity, &resources, &numbers, self.now_ms);
+                let promised = promised.ok()?;
+                batch.evictions.push(self.evict(rows, batch, node, task)?);
+                (TaskEvent::HoldPromised(place), promised)
+            }
+        };
+        let placed = task_transition(&before, &event, self.now_ms).unwrap();
         let known = PlacementNode {
             revision: row.revision,
             capacity: row.capacity.clone(),
@@ -113,23 +129,30 @@ impl World {
         Some(())
     }
 
-    /// Now and then a running task has to give way to one that is placed beside it.
-    fn evict(&self, rows: &CellRows, batch: &mut PlacementBatch) -> Option<()> {
-        let preemptor = batch.placements.first().filter(|_| self.below(4) == 0)?.row.clone();
-        let beside = |row: &&TaskRow| row.node == preemptor.node && row.state == TaskState::Running;
-        let victim = rows.tasks.values().find(beside)?;
+    /// Now and then a running task on the node has to give way.
+    fn evict(
+        &self,
+        rows: &CellRows,
+        batch: &PlacementBatch,
+        node: NodeId,
+        preemptor: TaskId,
+    ) -> Option<Eviction> {
+        let evicted = |row: &TaskRow| batch.evictions.iter().any(|eviction| eviction.row.id == row.id);
+        let victim = |row: &&TaskRow| {
+            row.node == Some(node) && row.state == TaskState::Running && row.id != preemptor && !evicted(row)
+        };
+        let victim = rows.tasks.values().find(victim).filter(|_| self.below(2) == 0)?;
         let job = rows.jobs.get(&victim.id.job)?;
         let stop = TaskEvent::StopRequested { reason: StopReason::Preempted };
         let stopped = task_transition(victim, &stop, self.now_ms).unwrap();
-        batch.evictions.push(Eviction {
+        Some(Eviction {
             user: job.user.clone(),
             job: job.name.clone(),
             revision_before: victim.revision,
             row: stopped.row,
             effects: stopped.effects,
-            preemptor: preemptor.id,
-        });
-        Some(())
+            preemptor,
+        })
     }
 
     /// Commits a plan of before, and goes on as a worker does.

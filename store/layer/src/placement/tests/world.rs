@@ -141,7 +141,7 @@ impl World {
         let job = Name::new(format!("job-{}", self.below(5))).unwrap();
         let kind = if self.below(2) == 0 { JobKind::Service } else { JobKind::Batch };
         let mut spec = JobSpec::defaults(user, job, kind, vec!["run".to_owned()]);
-        spec.count = u32::try_from(self.below(6)).unwrap();
+        spec.count = [0, 1, 1, 2, 3, 5][usize::try_from(self.below(6)).unwrap()];
         spec.priority = u32::try_from(100 + self.below(200)).unwrap();
         spec.restart.attempts_max = Some(u32::try_from(self.below(2)).unwrap());
         spec.restart.backoff_initial_ms = 100;
@@ -161,7 +161,7 @@ impl World {
         let job = self.one_of(&jobs).unwrap_or(JobId(0));
         let node = NodeId(1 + self.below(NODES));
         let number = u32::try_from(self.below(7)).unwrap();
-        match self.below(14) {
+        match self.below(17) {
             0..=2 => {
                 let (spec, candidate) = (self.spec(), JobId(self.rng.next_u64()));
                 self.change("submit", async |tx, changes| job_submit(tx, changes, &spec, candidate).await)
@@ -201,7 +201,7 @@ impl World {
                 "uncordon"
             }
             10 => self.task_operate(&rows).await,
-            11 => {
+            11..=13 => {
                 self.node_lose(node).await;
                 "lose"
             }
