@@ -38,6 +38,17 @@ pub(crate) fn ports_dynamic_free(
     range.len() - busy.len()
 }
 
+/// Whether the range has enough free numbers, without counting them where that is plain.
+fn dynamic_enough(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    let wanted = usize::from(requirement.ports_dynamic);
+    let plain = work.nodes.ports(node).is_some_and(|ports| {
+        let busy_most = ports.used.len() + ports.cooling.len() + work.ports_taken(node).len();
+        let range = usize::from(ports.last.saturating_sub(ports.first));
+        range >= busy_most + requirement.ports_fixed.len() + wanted
+    });
+    plain || wanted <= ports_dynamic_free(work, requirement, node, now_ms)
+}
+
 /// Reasons of ports against a node.
 pub(super) fn refusals<B>(
     work: &Work<'_>,
@@ -51,8 +62,7 @@ pub(super) fn refusals<B>(
             hear(Refusal::PortFixed(port))?;
         }
     }
-    let dynamic = usize::from(requirement.ports_dynamic);
-    if dynamic > 0 && dynamic > ports_dynamic_free(work, requirement, node, now_ms) {
+    if requirement.ports_dynamic > 0 && !dynamic_enough(work, requirement, node, now_ms) {
         hear(Refusal::PortsDynamic)?;
     }
     ControlFlow::Continue(())

@@ -213,6 +213,25 @@ fn a_large_cell_is_searched_until_enough_nodes_are_scored_and_further_when_they_
 }
 
 #[test]
+fn classes_that_contend_in_a_large_cell_fill_it_and_no_more() {
+    let mut world = world(ScoringProfile::BestFit);
+    for number in 0..1100 {
+        world.node_put(node(number, 2, 4));
+    }
+    let jobs = [("ann", 600, 1500), ("bob", 1500, 500), ("cat", 500, 2000)];
+    for ((user, count, cpu_millis), id) in jobs.into_iter().zip(0..) {
+        world.job_submit(JobId(id), &spec(user, "job", count, cpu_millis, 64));
+    }
+    let plan = planned(&world);
+    assert!(!plan.unplaced.is_empty());
+    world.commit(&plan);
+    for unplaced in &plan.unplaced {
+        let (_, spec) = world.jobs.get(&unplaced.job).expect("a known job");
+        assert_eq!(naive::fit_count(&world, spec, 0), 0, "{}", spec.user);
+    }
+}
+
+#[test]
 fn many_classes_of_one_shape_that_fits_nowhere_are_examined_once() {
     let mut world = large(1500);
     for number in 0..200 {
@@ -255,4 +274,20 @@ fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
     let queue = pending(&mut snapshot, &|_| true, world.now_ms, 10);
     let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
     assert_eq!(outcome.placements.first().map(|placement| placement.spec_version), Some(2));
+}
+
+#[test]
+fn what_is_promised_to_a_preemptor_is_not_free() {
+    let mut world = world(ScoringProfile::BestFit);
+    let id = racked(&mut world, 0, "a");
+    let (_, alloc) = world.nodes.get_mut(&id).expect("a node");
+    (alloc.promised.cpu_millis, alloc.tasks) = (3000, 1);
+    let promised = alloc.clone();
+    world.job_submit(JobId(1), &spec("ann", "job", 2, 1000, 64));
+    assert_eq!(world.snapshot(0).node_alloc(id), Some(promised));
+    let plan = planned(&world);
+    assert_eq!((plan.placements.len(), plan.unplaced.len()), (1, 1));
+    let after =
+        plan.changes.first().map(|change| (change.alloc.used.cpu_millis, change.alloc.promised.cpu_millis));
+    assert_eq!(after, Some((1000, 3000)));
 }
