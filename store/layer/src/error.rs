@@ -125,8 +125,8 @@ pub enum StoreError {
         /// The id.
         request: RequestId,
     },
-    /// The spec breaks rules. Show each of them; nothing was changed.
-    #[error("the job cannot be admitted: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// A spec, or what is said of a node, breaks rules. Show each of them; nothing was changed.
+    #[error("it cannot be accepted: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     InvalidSpec {
         /// Every rule that is broken.
         errors: Vec<borough_model::job::FieldError>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, node_alloc_touch, node_new,
-    node_transition,
+    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, node_alloc_touch, node_facts_check,
+    node_labels_check, node_new, node_transition,
 };
 use borough_model::{Delta, Name, NodeId, TaskId};
 
@@ -40,6 +40,7 @@ pub async fn node_register(
     facts: &NodeFacts,
     id: NodeId,
 ) -> StoreResult<Registered> {
+    node_facts_check(facts).map_err(|errors| StoreError::InvalidSpec { errors })?;
     let space = changes.space().clone();
     let name_key = NodeNameKey { name: name.clone() };
     if let Some(known) = keys::read(tx, &space, &name_key).await? {
@@ -133,6 +134,7 @@ pub async fn node_labels_set(
             None => all.remove(key),
         };
     }
+    node_labels_check(&all).map_err(|errors| StoreError::InvalidSpec { errors })?;
     Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(all)).await?.row)
 }
 

@@ -18,4 +18,5 @@ pub use spec::{
     After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, LogSpec,
     PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
 };
+pub(crate) use validate::Fields;
 pub use validate::{COUNT_MAX, FieldError, Note, SPEC_BYTES_MAX, count_check, priority_check};

@@ -9,6 +9,7 @@ use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
 mod alloc;
+mod facts;
 mod machine;
 mod port;
 mod promise;
@@ -17,6 +18,7 @@ pub use alloc::{
     NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
     node_alloc_release, node_alloc_retake, node_alloc_touch, node_free,
 };
+pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
 pub use machine::{
     NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
 };

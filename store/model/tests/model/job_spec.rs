@@ -149,6 +149,15 @@ fn defaults_are_admitted_and_so_is_the_edge_of_what_is_legal() {
 }
 
 #[test]
+fn an_answer_has_a_size_however_much_is_wrong() {
+    let mut wrong = spec(JobKind::Service);
+    wrong.task.environment = (0..5000).map(|each| (format!("{each}"), String::new())).collect();
+    let errors = wrong.validate().unwrap_err();
+    assert_eq!(errors.len(), 51);
+    assert_eq!(errors[50].to_string(), "(and so on): 4950 more errors; accepted: mend those above first");
+}
+
+#[test]
 fn counts_and_priorities_are_checked_alone() {
     assert!(count_check(0, 4).is_ok() && count_check(4, 4).is_ok() && count_check(COUNT_MAX, 1).is_ok());
     assert_eq!(count_check(3, 4).unwrap_err()[0].path, "min_member");

@@ -9,7 +9,8 @@ use borough_model::node::{
     NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
     PortsShort, holds_ready, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo,
     node_alloc_fulfil, node_alloc_promise, node_alloc_release, node_alloc_retake, node_alloc_sum,
-    node_attribute, node_free, node_new, node_open, node_transition, ports_pick,
+    node_attribute, node_facts_check, node_free, node_labels_check, node_new, node_open, node_transition,
+    ports_pick,
 };
 use borough_model::resource::Resources;
 use borough_model::task::{Health, Placement, TaskEvent, TaskRow};
@@ -252,6 +253,28 @@ fn operators_close_and_open_a_node_and_repeats_change_nothing() {
     let rebooted = NodeFacts { boot_id: "boot-2".to_owned(), ..facts() };
     let transition = step(&row, NodeEvent::Registered(Box::new(rebooted)));
     assert!(transition.changed && transition.rebooted && transition.row.state == NodeState::Ready);
+}
+
+#[test]
+fn what_is_said_of_a_node_is_bounded() {
+    assert_eq!(node_facts_check(&facts()), Ok(()));
+    let attribute = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let many = |count: u32| (0..count).map(|each| (format!("a{each}"), String::new())).collect();
+    let refused: [(&str, NodeFacts); 7] = [
+        ("ports", NodeFacts { port_first: 80, ..facts() }),
+        ("ports", NodeFacts { port_first: 20_004, ..facts() }),
+        ("host", NodeFacts { host: String::new(), ..facts() }),
+        ("boot_id", NodeFacts { boot_id: "x".repeat(257), ..facts() }),
+        ("attributes[\"a b\"]", NodeFacts { attributes: attribute("a b", ""), ..facts() }),
+        ("attributes[\"a\"]", NodeFacts { attributes: attribute("a", &"x".repeat(513)), ..facts() }),
+        ("attributes", NodeFacts { attributes: many(129), ..facts() }),
+    ];
+    for (path, facts) in refused {
+        assert_eq!(node_facts_check(&facts).unwrap_err()[0].path, path);
+    }
+    assert_eq!(node_labels_check(&many(128)), Ok(()));
+    assert_eq!(node_labels_check(&many(129)).unwrap_err()[0].path, "labels");
+    assert!(node_labels_check(&attribute("a", "\n")).is_err());
 }
 
 #[test]

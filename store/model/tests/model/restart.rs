@@ -125,6 +125,14 @@ fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
 }
 
 #[test]
+fn a_message_is_cut_between_characters() {
+    let message = format!("x{}", "é".repeat(1024));
+    let failed = TaskEvent::StartFailed { life: life(1), message, rules: rules(JobKind::Service) };
+    let row = row_from(crate::sample::placed(), &[failed]);
+    assert_eq!(row.exit.unwrap().message.len(), 1023);
+}
+
+#[test]
 fn a_stop_withdraws_then_drains_then_terminates_then_kills() {
     let mut spec = spec(JobKind::Service);
     spec.drain_delay_ms = 3_000;

@@ -1,5 +1,6 @@
 //! Collecting what is wrong with single fields.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::{DELAY_MS_MAX, FieldError};
@@ -7,26 +8,38 @@ use super::{DELAY_MS_MAX, FieldError};
 const VALUE_CHARACTERS_MAX: usize = 80;
 const KEY_BYTES_MAX: usize = 128;
 const LINE_BYTES_MAX: usize = 256;
+/// Errors that are told one by one; an answer has a size, however much is wrong.
+const ERRORS_MAX: usize = 50;
 
 /// What is wrong so far.
 #[derive(Default)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     errors: Vec<FieldError>,
+    untold: usize,
 }
 
 impl Fields {
-    pub(super) fn done(self) -> Result<(), Vec<FieldError>> {
+    pub(crate) fn done(mut self) -> Result<(), Vec<FieldError>> {
+        if self.untold > 0 {
+            let value = format!("{} more errors", self.untold);
+            let accepted = "mend those above first".to_owned();
+            self.errors.push(FieldError { path: "(and so on)".to_owned(), value, accepted });
+        }
         if self.errors.is_empty() { Ok(()) } else { Err(self.errors) }
     }
 
     /// Refuses a field.
-    pub(super) fn refuse(&mut self, path: &str, value: impl Display, accepted: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, path: &str, value: impl Display, accepted: impl Into<String>) {
+        if self.errors.len() >= ERRORS_MAX {
+            self.untold += 1;
+            return;
+        }
         let value: String = value.to_string().chars().take(VALUE_CHARACTERS_MAX).collect();
         self.errors.push(FieldError { path: path.to_owned(), value, accepted: accepted.into() });
     }
 
     /// Refuses a field unless it is `fine`.
-    pub(super) fn require(
+    pub(crate) fn require(
         &mut self,
         fine: bool,
         path: &str,
@@ -50,7 +63,7 @@ impl Fields {
     }
 
     /// The key of a label or attribute.
-    pub(super) fn key(&mut self, path: &str, key: &str) {
+    pub(crate) fn key(&mut self, path: &str, key: &str) {
         let accepted = "1 to 128 of a-z, A-Z, 0-9, '.', '_', '/' and '-', starting with a letter or digit";
         let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
         let begins = key.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -58,10 +71,31 @@ impl Fields {
         self.require(fine, path, format!("{key:?}"), accepted);
     }
 
-    /// The value of a label or attribute: a short text on one line.
-    pub(super) fn line(&mut self, path: &str, text: &str) {
-        let fine = text.len() <= LINE_BYTES_MAX && !text.chars().any(char::is_control);
-        self.require(fine, path, format!("{text:?}"), "at most 256 bytes without control characters");
+    /// The value of a label: a short text on one line.
+    pub(crate) fn line(&mut self, path: &str, text: &str) {
+        self.line_within(path, text, LINE_BYTES_MAX);
+    }
+
+    /// A text on one line of at most `most` bytes.
+    pub(crate) fn line_within(&mut self, path: &str, text: &str, most: usize) {
+        let fine = text.len() <= most && !text.chars().any(char::is_control);
+        let accepted = format!("at most {most} bytes without control characters");
+        self.require(fine, path, format!("{text:?}"), accepted);
+    }
+
+    /// At most `most` labels.
+    pub(crate) fn labels(&mut self, path: &str, labels: &BTreeMap<String, String>, most: usize) {
+        self.require(
+            labels.len() <= most,
+            path,
+            format!("{} entries", labels.len()),
+            format!("at most {most}"),
+        );
+        for (key, value) in labels {
+            let path = format!("{path}[{key:?}]");
+            self.key(&path, key);
+            self.line(&path, value);
+        }
     }
 
     /// The name of an environment variable.

@@ -10,7 +10,7 @@ use std::fmt;
 use super::defaults::PRIORITY_MAX;
 use super::{JobSpec, RestartMode, RestartSpec};
 use crate::resource::resources_multiply;
-use field::Fields;
+pub(crate) use field::Fields;
 
 /// Most tasks of a job. A job's rows are listed, stopped and counted together; ten transactions of ten thousand rows
 /// still do that. Larger work is several jobs.
@@ -118,16 +118,7 @@ fn job_check(fields: &mut Fields, spec: &JobSpec) {
             "1,000 to 86,400,000 milliseconds",
         );
     }
-    fields.require(
-        spec.labels.len() <= LABELS_MAX,
-        "labels",
-        format!("{} labels", spec.labels.len()),
-        format!("at most {LABELS_MAX}"),
-    );
-    for (key, value) in &spec.labels {
-        fields.key(&format!("labels[{key:?}]"), key);
-        fields.line(&format!("labels[{key:?}]"), value);
-    }
+    fields.labels("labels", &spec.labels, LABELS_MAX);
 }
 
 fn restart_check(fields: &mut Fields, restart: &RestartSpec) {

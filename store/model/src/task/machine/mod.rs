@@ -47,6 +47,9 @@ use step::Decided;
 /// balancers keep an endpoint they have seen withdrawn.
 pub const PORT_COOL_DOWN_MS: i64 = 10_000;
 
+/// Most bytes of an exit's message that are kept: a row stays small, whatever an agent reports.
+pub const EXIT_MESSAGE_BYTES_MAX: usize = 1024;
+
 /// What an event does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {

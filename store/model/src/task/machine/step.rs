@@ -4,7 +4,7 @@ use super::event::{
     CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused,
 };
 use super::restart::{RestartDecision, restart_decide};
-use super::{PORT_COOL_DOWN_MS, TaskRules, Transition};
+use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
 use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, TaskRow, TaskState, Verdict};
 
 /// The answer of every handler.
@@ -113,6 +113,8 @@ impl<'a> Step<'a> {
 
     /// Records how the life ended and what follows.
     pub(super) fn exit(mut self, mut exit: Exit, rules: &TaskRules) -> Self {
+        let message_end = exit.message.floor_char_boundary(EXIT_MESSAGE_BYTES_MAX);
+        exit.message.truncate(message_end);
         exit.incarnation = self.before.incarnation;
         exit.node = self.before.node;
         let decision = restart_decide(rules, self.before, &exit, self.now_ms);
