@@ -56,7 +56,7 @@ fn settings(global: &Global) -> Result<Settings, Failure> {
         let own = own.unwrap_or_default();
         return Ok(Settings {
             gateways: global.gateway.clone(),
-            token: token.or(own.token_file.map(Token::File)),
+            token: token.or_else(|| own.token_file.map(Token::File)),
             cell: cell.unwrap_or(own.default_cell),
         });
     }
@@ -64,7 +64,7 @@ fn settings(global: &Global) -> Result<Settings, Failure> {
     let file = file.ok_or_else(|| no_dev_cell(&directory))?;
     Ok(Settings {
         gateways: file.gateways,
-        token: token.or(file.token_file.map(Token::File)),
+        token: token.or_else(|| file.token_file.map(Token::File)),
         cell: cell.unwrap_or(file.default_cell),
     })
 }

@@ -124,3 +124,6 @@ impl Verb {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,7 @@ fn duration(text: &str) -> Result<u64, String> {
 fn part_ms(text: &str) -> Result<(u64, &str), String> {
     let number_end = text.find(|each: char| !each.is_ascii_digit() && each != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);
+    let rest = rest.trim_start();
     let unit_end = rest.find(|each: char| !each.is_alphabetic()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_end);
     if number.is_empty() {
@@ -105,7 +106,7 @@ mod tests {
             ("", "is empty"),
             ("5", "has no unit"),
             ("-5s", "is negative"),
-            ("5 seconds", "is no duration"),
+            ("5 seconds", "has the unit \"seconds\""),
             ("5sec", "has the unit \"sec\""),
             ("nan", "is not finite"),
             ("inf", "is not finite"),

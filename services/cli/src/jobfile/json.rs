@@ -1,7 +1,7 @@
 //! JSON with places: what serde does not keep. RFC 8259, nothing more: no comments, no trailing commas, no NaN.
 
 use super::problem::{Position, Problem};
-use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value, duplicate};
+use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value, duplicates};
 
 /// The tree of a JSON text, or the first thing that is wrong with it. Duplicate keys are reported all at once.
 pub(super) fn json_read(text: &str) -> Result<Node, Vec<Problem>> {
@@ -88,7 +88,6 @@ impl<'t> Reader<'t> {
 
     fn map(&mut self, depth: usize) -> Result<Value, Problem> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
-        let mut seen = std::collections::BTreeMap::new();
         self.offset += 1;
         loop {
             self.blank();
@@ -101,15 +100,13 @@ impl<'t> Reader<'t> {
             self.blank();
             self.expect(b':')?;
             let node = self.value(depth + 1)?;
-            if let Some(first) = seen.insert(key.text.clone(), key.clone()) {
-                self.duplicates.push(duplicate(&first, &key));
-            }
             entries.push((key, node));
             if !self.comma(b'}')? {
                 break;
             }
         }
         self.offset += 1;
+        self.duplicates.extend(duplicates(&entries));
         Ok(Value::Map(entries))
     }
 

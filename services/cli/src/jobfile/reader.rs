@@ -50,7 +50,8 @@ impl Item<'_> {
 impl Reader {
     /// Notes a problem with an item: its path, what it has, and what would be accepted.
     pub(super) fn refuse(&mut self, item: &Item<'_>, accepted: &str) {
-        let message = format!("{}: {}; accepted: {accepted}", item.path, item.given());
+        let what = if item.path.is_empty() { "the file" } else { &item.path };
+        let message = format!("{what}: {}; accepted: {accepted}", item.given());
         self.problems.push(Problem::of(item.node, message));
     }
 

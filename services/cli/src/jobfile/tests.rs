@@ -1,1 +1,499 @@
-//! Job files as people get them wrong.
+//! Job files as people get them wrong: every message has its place, the value, and what is accepted.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::decode::spec_decode;
+use super::json::json_read;
+use super::yaml::yaml_read;
+use super::*;
+
+fn caller() -> Name {
+    Name::new("alice").expect("a name")
+}
+
+/// What is wrong with a YAML text, as it is shown.
+fn yaml_problems(text: &str) -> String {
+    let tree = yaml_read(text);
+    let problems = tree.and_then(|tree| spec_decode(&tree, &caller())).expect_err("a bad file");
+    JobFileError::Problems { path: "job.yaml".into(), problems }.lines().join("\n")
+}
+
+fn json_problems(text: &str) -> String {
+    let tree = json_read(text);
+    let problems = tree.and_then(|tree| spec_decode(&tree, &caller())).expect_err("a bad file");
+    JobFileError::Problems { path: "job.json".into(), problems }.lines().join("\n")
+}
+
+fn yaml_spec(text: &str) -> JobSpec {
+    let tree = yaml_read(text).expect("good YAML");
+    match spec_decode(&tree, &caller()) {
+        Ok((spec, _)) => spec,
+        Err(problems) => panic!("{problems:#?}"),
+    }
+}
+
+/// A small good job with `extra` in its task.
+fn with_task(extra: &str) -> String {
+    format!("name: web\ntask:\n  command: [sleep, 60]\n{extra}")
+}
+
+fn check(actual: &str, expected: &Expect) {
+    expected.assert_eq(actual);
+}
+
+#[test]
+fn unknown_fields_have_a_place_and_a_suggestion() {
+    let text = with_task("  resources:\n    memroy: 64MiB\n    bandwidth: 1\nconut: 3\n");
+    check(
+        &yaml_problems(&text),
+        &expect![[r#"
+        job.yaml:5:5: unknown field "memroy" in task.resources, did you mean "memory"?
+        job.yaml:6:5: unknown field "bandwidth" in task.resources; accepted: cpu, memory, disk, disk_rate, network_rate, devices
+        job.yaml:7:1: unknown field "conut", did you mean "count"?"#]],
+    );
+}
+
+#[test]
+fn wrong_units_are_shown_with_what_is_accepted() {
+    let text = with_task(
+        "  resources:\n    cpu: 500 cores\n    memory: 64 mb\n    disk: -1GiB\n    disk_rate: 10MiB\n  grace: 5\n",
+    );
+    check(
+        &yaml_problems(&text),
+        &expect![[r#"
+        job.yaml:5:10: task.resources.cpu: "500 cores" has the unit "cores", which is not one of this amount; accepted: cores such as 2, 0.5 or 500m, in steps of one thousandth
+        job.yaml:6:13: task.resources.memory: "64 mb" has the unit "mb", which is not one of this amount; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:7:11: task.resources.disk: "-1GiB" is negative; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:8:16: task.resources.disk_rate: "10MiB" has the unit "MiB", which is not one of this amount; accepted: bytes per second such as 1048576, 512k/s or 10MiB/s (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:9:10: task.grace: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m"#]],
+    );
+}
+
+#[test]
+fn amounts_that_are_no_amounts_are_refused() {
+    let text = with_task(
+        "  resources:\n    cpu: .nan\n    memory: .inf\n    disk: 99999999999999999999\n    network_rate: 1e400\n    devices: {gpu: 0.0001}\n",
+    );
+    check(
+        &yaml_problems(&text),
+        &expect![[r#"
+        job.yaml:5:10: task.resources.cpu: ".nan" is not finite; accepted: cores such as 2, 0.5 or 500m, in steps of one thousandth
+        job.yaml:6:13: task.resources.memory: ".inf" is not finite; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:7:11: task.resources.disk: "99999999999999999999" is too large; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:8:19: task.resources.network_rate: ".inf" is not finite; accepted: bytes per second such as 1048576, 512k/s or 10MiB/s (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:9:20: task.resources.devices["gpu"]: "0.0001" is finer than the smallest unit; accepted: a number of devices such as 1 or 0.5, in steps of one thousandth"#]],
+    );
+}
+
+#[test]
+fn overflowing_amounts_are_refused() {
+    let text = with_task("  resources:\n    memory: 17000000TiB\n    cpu: 18446744073709551616\n");
+    check(
+        &yaml_problems(&text),
+        &expect![[r#"
+        job.yaml:5:13: task.resources.memory: "17000000TiB" is too large; accepted: bytes such as 1048576, 512k, 64Mi, 64MiB or 1.5G (k M G T P by 1000, Ki Mi Gi Ti Pi by 1024)
+        job.yaml:6:10: task.resources.cpu: "18446744073709551616" is too large; accepted: cores such as 2, 0.5 or 500m, in steps of one thousandth"#]],
+    );
+}
+
+#[test]
+fn a_billion_tasks_are_refused_and_none_is_legal() {
+    check(
+        &yaml_problems(&with_task("count: 1000000000\n")),
+        &expect!["job.yaml:4:8: count: 1000000000; accepted: 0 to 100000 tasks; larger work is several jobs"],
+    );
+    check(
+        &yaml_problems(&with_task("count: 5000000000\n")),
+        &expect!["job.yaml:4:8: count: 5000000000; accepted: a whole number of tasks from 0 to 100000"],
+    );
+    check(
+        &yaml_problems(&with_task("count: -1\n")),
+        &expect!["job.yaml:4:8: count: -1; accepted: a whole number of tasks from 0 to 100000"],
+    );
+    check(
+        &yaml_problems(&with_task("count: 1.5\n")),
+        &expect!["job.yaml:4:8: count: 1.5; accepted: a whole number of tasks from 0 to 100000"],
+    );
+    assert_eq!(yaml_spec(&with_task("count: 0\n")).count, 0);
+}
+
+#[test]
+fn bad_names_are_refused() {
+    let text = "name: My_Job\nuser: -x\ntask:\n  command: [sleep]\n  ports: [HTTP, a b]\nafter: ['']\n";
+    check(
+        &yaml_problems(text),
+        &expect![[r#"
+        job.yaml:1:7: name: the name "My_Job" has 'M' at position 0; accepted: a-z, 0-9 and -, starting with a letter, not ending with -
+        job.yaml:2:7: user: the name "-x" has '-' at position 0; accepted: a-z, 0-9 and -, starting with a letter, not ending with -
+        job.yaml:5:11: task.ports[0]: the name "HTTP" has 'H' at position 0; accepted: a-z, 0-9 and -, starting with a letter, not ending with -
+        job.yaml:5:17: task.ports[1]: the name "a b" has ' ' at position 1; accepted: a-z, 0-9 and -, starting with a letter, not ending with -
+        job.yaml:6:9: after[0]: the name "" is empty; accepted: 1 to 63 of a-z, 0-9 and -, starting with a letter"#]],
+    );
+}
+
+#[test]
+fn duplicate_names_are_refused() {
+    check(
+        &yaml_problems(&with_task("  ports: [http, admin, http]\n")),
+        &expect!["job.yaml:4:24: task.ports[2].name: http; accepted: each name once"],
+    );
+}
+
+#[test]
+fn duplicate_fields_are_refused() {
+    check(
+        &yaml_problems(&with_task("count: 1\ncount: 2\n")),
+        &expect![[r#"job.yaml:5:1: field "count" stands twice, first on line 4; accepted: each once"#]],
+    );
+    let text =
+        "{\n  \"name\": \"a\",\n  \"task\": {\"command\": [\"a\"], \"command\": []},\n  \"name\": \"b\"\n}";
+    check(
+        &json_problems(text),
+        &expect![[r#"
+        job.json:3:30: field "command" stands twice, first on line 3; accepted: each once
+        job.json:4:3: field "name" stands twice, first on line 2; accepted: each once"#]],
+    );
+}
+
+#[test]
+fn reserved_and_impossible_ports_are_refused() {
+    check(
+        &yaml_problems(&with_task("  ports: {http: 80, admin: 8080}\n")),
+        &expect![
+            "job.yaml:4:17: task.ports[0].number: 80; accepted: 1024 to 65535 (lower ones are reserved), or none: the scheduler hands one out"
+        ],
+    );
+    check(
+        &yaml_problems(&with_task("  ports: [{name: http, number: 70000}]\n")),
+        &expect![
+            "job.yaml:4:32: task.ports[0].number: 70000; accepted: 1024 to 65535, or auto: the scheduler hands one out"
+        ],
+    );
+}
+
+#[test]
+fn health_checks_name_a_port_and_one_probe() {
+    let text = with_task("  ports: [http]\n  health: {http: {port: htpt}, interval: 5}\n");
+    check(
+        &yaml_problems(&text),
+        &expect![[
+            r#"job.yaml:5:42: task.health.interval: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m"#
+        ]],
+    );
+    let text = with_task("  ports: [http]\n  health: {http: {port: htpt, path: x}, interval: 5ms}\n");
+    check(
+        &yaml_problems(&text),
+        &expect![[r#"
+        job.yaml:5:11: task.health.port: htpt; accepted: one of the task's ports: http
+        job.yaml:5:37: task.health.http.path: "x"; accepted: a path such as /healthz, in printable ASCII without spaces
+        job.yaml:5:51: task.health.interval: 5; accepted: 100 to 3600000 milliseconds"#]],
+    );
+    check(
+        &yaml_problems(&with_task("  health: {interval: 5s}\n")),
+        &expect!["job.yaml:4:11: task.health: has no probe; accepted: one of http, tcp and command"],
+    );
+    check(
+        &yaml_problems(&with_task("  health: {tcp: http, http: http}\n")),
+        &expect!["job.yaml:4:11: task.health: has several probes; accepted: one of http, tcp and command"],
+    );
+}
+
+#[test]
+fn missing_fields_are_named() {
+    check(
+        &yaml_problems("count: 3\n"),
+        &expect![[r#"
+        job.yaml:1:1: field "name" is missing; accepted: a name such as web
+        job.yaml:1:1: field "task" is missing; accepted: a map with at least a command"#]],
+    );
+    check(
+        &yaml_problems("name: web\ntask: {}\n"),
+        &expect![[
+            r#"job.yaml:2:7: field "command" is missing in task; accepted: a list of the program and its arguments, such as [sleep, 60]"#
+        ]],
+    );
+    check(
+        &yaml_problems(""),
+        &expect![
+            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, after, constraints, spread, task, overrides, restart, drain_delay, lost_after, labels"
+        ],
+    );
+    check(
+        &yaml_problems("[1, 2]"),
+        &expect![
+            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, after, constraints, spread, task, overrides, restart, drain_delay, lost_after, labels"
+        ],
+    );
+    check(
+        &json_problems("{\"name\": \"web\", \"task\": {\"command\": []}}"),
+        &expect!["job.json:1:37: task.command: []; accepted: a program and its arguments"],
+    );
+}
+
+#[test]
+fn values_of_another_kind_are_refused() {
+    let text = "name: [web]\nkind: servce\npriority: high\ntask:\n  command: sleep 60\n  environment: {DEBUG: true}\nconstraints: [rack is r1]\nrestart: sometimes\noverrides: {first: {}}\n";
+    check(
+        &yaml_problems(text),
+        &expect![[r#"
+        job.yaml:1:7: name: a list; accepted: a text
+        job.yaml:2:7: kind: "servce", did you mean "service"?; accepted: service, batch
+        job.yaml:3:11: priority: "high"; accepted: best_effort, batch, production, monitoring
+        job.yaml:5:12: task.command: "sleep 60"; accepted: a list of the program and its arguments, such as [sleep, 60]
+        job.yaml:6:24: task.environment["DEBUG"]: true; accepted: a text; in quotes where true is meant as one
+        job.yaml:7:15: constraints[0]: "rack is r1"; accepted: ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, and at the end `prefer 1` to `prefer 100` where it is a wish
+        job.yaml:8:10: restart: "sometimes"; accepted: always, on_failure, never
+        job.yaml:9:20: overrides["first"]: the key is no task's index; accepted: whole numbers from 0"#]],
+    );
+}
+
+#[test]
+fn broken_syntax_has_a_place() {
+    check(
+        &yaml_problems("name: web\ntask:\n  command: [sleep\n"),
+        &expect!["job.yaml:3:12: unclosed bracket '['"],
+    );
+    check(
+        &yaml_problems("name: web\n\tcount: 1\n"),
+        &expect!["job.yaml:1:7: while scanning a plain scalar, found a tab"],
+    );
+    check(
+        &json_problems("{\n  \"name\": \"web\",\n}"),
+        &expect!["job.json:3:1: expected a field name in double quotes"],
+    );
+    check(&json_problems("{\"count\": 01}"), &expect![[r#"job.json:1:11: "01" is no JSON number"#]]);
+}
+
+#[test]
+fn an_alias_bomb_is_refused() {
+    let mut text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (from, to) in "abcdefgh".chars().zip("bcdefghi".chars()) {
+        let list = format!("*{from}, ").repeat(10);
+        text.push_str(&format!("{to}: &{to} [{}]\n", list.trim_end_matches(", ")));
+    }
+    let problems = yaml_problems(&text);
+    check(&problems, &expect!["job.yaml:6:8: budget breached: Nodes { nodes: 200001 }"]);
+}
+
+#[test]
+fn every_field_is_read() {
+    let text = r#"
+user: bob
+name: web
+kind: batch
+priority: 250
+count: 4
+min_member: 2
+after: [prepare, {job: seed, condition: finished}]
+constraints:
+  - rack in [r1, r2]
+  - {attribute: arch, operator: in, values: [amd64], prefer: 10}
+spread: {rack: 70, node.name: 30}
+task:
+  command: [run, 1.50, "two"]
+  environment: {A: b, N: 010}
+  working_directory: /srv
+  resources: {cpu: 0.5, memory: 64MiB, disk: 1G, disk_rate: 1MiB/s, network_rate: 2k/s, devices: {gpu: 1}}
+  ports: [http, {name: admin, number: 8081}]
+  health: {http: {port: http, path: /ok}, interval: 5s, timeout: 250ms, failures: 2, initial_grace: 1m}
+  grace: 1m30s
+  log: {file_bytes: 1MiB, files: 2}
+  weight: 3
+overrides:
+  0: {arguments: [x], environment: {A: c}, resources: {memory: 1GiB}, weight: 9}
+  3: {command: [other]}
+restart: {mode: on_failure, attempts: 7, backoff: 1s, backoff_max: 10s, reset_after: 1h}
+drain_delay: 2s
+lost_after: 45s
+labels: {team: web}
+"#;
+    let spec = serde_json::to_string_pretty(&yaml_spec(text)).unwrap();
+    check(
+        &spec,
+        &expect![[r#"
+        {
+          "user": "bob",
+          "name": "web",
+          "kind": "batch",
+          "priority": 250,
+          "count": 4,
+          "min_member": 2,
+          "after": [
+            {
+              "job": "prepare",
+              "condition": "succeeded"
+            },
+            {
+              "job": "seed",
+              "condition": "finished"
+            }
+          ],
+          "constraints": [
+            {
+              "attribute": "rack",
+              "operator": "in",
+              "values": [
+                "r1",
+                "r2"
+              ],
+              "preference": null
+            },
+            {
+              "attribute": "arch",
+              "operator": "in",
+              "values": [
+                "amd64"
+              ],
+              "preference": 10
+            }
+          ],
+          "spread": [
+            {
+              "attribute": "rack",
+              "weight": 70
+            },
+            {
+              "attribute": "node.name",
+              "weight": 30
+            }
+          ],
+          "task": {
+            "command": [
+              "run",
+              "1.50",
+              "two"
+            ],
+            "environment": {
+              "A": "b",
+              "N": "010"
+            },
+            "working_directory": "/srv",
+            "resources": {
+              "cpu_millis": 500,
+              "memory_bytes": 67108864,
+              "disk_bytes": 1000000000,
+              "disk_bytes_per_s": 1048576,
+              "network_bytes_per_s": 2000,
+              "device_millis": {
+                "gpu": 1000
+              }
+            },
+            "ports": [
+              {
+                "name": "http",
+                "number": null
+              },
+              {
+                "name": "admin",
+                "number": 8081
+              }
+            ],
+            "health": {
+              "probe": {
+                "Http": {
+                  "port": "http",
+                  "path": "/ok"
+                }
+              },
+              "interval_ms": 5000,
+              "timeout_ms": 250,
+              "failures_max": 2,
+              "initial_grace_ms": 60000
+            },
+            "grace_ms": 90000,
+            "log": {
+              "file_bytes_max": 1048576,
+              "files_max": 2
+            },
+            "weight": 3
+          },
+          "overrides": {
+            "0": {
+              "command": null,
+              "arguments": [
+                "x"
+              ],
+              "environment": {
+                "A": "c"
+              },
+              "resources": {
+                "cpu_millis": 500,
+                "memory_bytes": 1073741824,
+                "disk_bytes": 1000000000,
+                "disk_bytes_per_s": 1048576,
+                "network_bytes_per_s": 2000,
+                "device_millis": {
+                  "gpu": 1000
+                }
+              },
+              "weight": 9
+            },
+            "3": {
+              "command": [
+                "other"
+              ],
+              "arguments": [],
+              "environment": {},
+              "resources": null,
+              "weight": null
+            }
+          },
+          "restart": {
+            "mode": "on_failure",
+            "attempts_max": 7,
+            "backoff_initial_ms": 1000,
+            "backoff_max_ms": 10000,
+            "reset_after_ms": 3600000
+          },
+          "drain_delay_ms": 2000,
+          "lost_after_ms": 45000,
+          "labels": {
+            "team": "web"
+          }
+        }"#]],
+    );
+}
+
+#[test]
+fn the_starter_is_a_good_job() {
+    let spec = yaml_spec(STARTER);
+    assert_eq!(spec.count, 2);
+    // What is only a comment in it is right as well, apart from being in conflict with what is not.
+    let field = |line: &str| {
+        let line = line.strip_prefix("# ").unwrap_or(line);
+        line.split_once("# ").map_or(line, |(before, _)| before).to_owned()
+    };
+    for line in STARTER.lines().filter(|line| line.starts_with("# ") && line.contains(": ")) {
+        let line = field(line);
+        let known =
+            ["user", "priority", "after", "constraints", "restart", "lost_after", "labels", "min_member"];
+        if known.iter().any(|name| line.starts_with(&format!("{name}:"))) {
+            yaml_spec(&with_task(&format!("count: 2\n{line}\n")));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let text = String::from_utf8_lossy(&bytes);
+        let _yaml = yaml_read(&text).and_then(|tree| spec_decode(&tree, &caller()));
+        let _json = json_read(&text).and_then(|tree| spec_decode(&tree, &caller()));
+    }
+
+    /// A good file with one stretch replaced: never a panic, and what is refused has a message.
+    #[test]
+    fn no_mutation_panics(at in 0_usize..2000, length in 0_usize..8, with in "[ -~\\n]{0,6}") {
+        let at = at % STARTER.len();
+        let end = (at + length).min(STARTER.len());
+        let mut text = STARTER.to_owned();
+        text.replace_range(at..end, &with);
+        if let Err(problems) = yaml_read(&text).and_then(|tree| spec_decode(&tree, &caller())) {
+            prop_assert!(!problems.is_empty());
+            prop_assert!(problems.iter().all(|problem| !problem.message.is_empty()));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! A job file as a tree that remembers where everything stood: the one shape all three languages are read into.
 
+use std::collections::BTreeMap;
+
 use super::problem::{Position, Problem};
 
 /// Most levels of lists and maps in one another.
@@ -50,11 +52,18 @@ impl Value {
     }
 }
 
-/// Refuses a key that stands twice.
-pub(super) fn duplicate(first: &Key, second: &Key) -> Problem {
-    let before = match first.at {
-        Some(at) => format!(", first on line {}", at.line),
-        None => String::new(),
-    };
-    Problem::at(second.at, format!("field {:?} stands twice{before}; accepted: each once", second.text))
+/// Refuses every key that stands in a map before.
+pub(super) fn duplicates(entries: &[(Key, Node)]) -> Vec<Problem> {
+    let mut seen: BTreeMap<&str, &Key> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (key, _) in entries {
+        let Some(first) = seen.get(key.text.as_str()) else {
+            seen.insert(&key.text, key);
+            continue;
+        };
+        let before = first.at.map(|at| format!(", first on line {}", at.line)).unwrap_or_default();
+        let message = format!("field {:?} stands twice{before}; accepted: each once", key.text);
+        problems.push(Problem::at(key.at, message));
+    }
+    problems
 }

@@ -3,16 +3,24 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Options, Spanned};
 
 use super::problem::{Position, Problem};
-use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value};
+use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value, duplicates};
 
 /// The tree of a YAML text, or the first thing that is wrong with it.
 pub(super) fn yaml_read(text: &str) -> Result<Node, Vec<Problem>> {
     let read: Result<Raw, _> = serde_saphyr::from_str_with_options(text, options());
     match read {
-        Ok(raw) => raw.node(text, &mut 0, 0).map_err(|problem| vec![problem]),
+        Ok(raw) => {
+            let mut conversion = Conversion { text, nodes: 0, duplicates: Vec::new() };
+            match raw.node(&mut conversion, 0) {
+                Err(problem) => Err(vec![problem]),
+                Ok(_) if !conversion.duplicates.is_empty() => Err(conversion.duplicates),
+                Ok(node) => Ok(node),
+            }
+        }
         Err(error) => Err(vec![refusal(&error)]),
     }
 }
@@ -23,8 +31,12 @@ fn options() -> Options {
     budget.max_nodes = NODES_MAX;
     let mut options = Options::default();
     options.budget = Some(budget);
+    // They are refused here, all at once.
+    options.duplicate_keys = DuplicateKeyPolicy::PassThrough;
     options.strict_booleans = true;
     options.with_snippet = false;
+    // What is not finite is refused with its field, as every other amount that is none.
+    options.non_finite_float_policy = NonFiniteFloatPolicy::AsString;
     options
 }
 
@@ -35,10 +47,7 @@ fn refusal(error: &serde_saphyr::Error) -> Problem {
     // The place is said once, in front.
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
-    match message.strip_prefix("duplicate mapping key: ") {
-        Some(key) => Problem::at(at, format!("field {key:?} stands twice; accepted: each once")),
-        None => Problem::at(at, message),
-    }
+    Problem::at(at, message)
 }
 
 fn position(location: Location) -> Option<Position> {
@@ -59,32 +68,41 @@ enum RawValue {
     Map(Vec<(Spanned<String>, Raw)>),
 }
 
+/// The way from what the library hands over to the tree.
+struct Conversion<'t> {
+    text: &'t str,
+    nodes: usize,
+    duplicates: Vec<Problem>,
+}
+
 impl Raw {
-    fn node(self, text: &str, nodes: &mut usize, depth: usize) -> Result<Node, Problem> {
+    fn node(self, conversion: &mut Conversion<'_>, depth: usize) -> Result<Node, Problem> {
         let location = self.0.referenced;
         let at = position(location);
-        *nodes += 1;
+        conversion.nodes += 1;
         if depth > DEPTH_MAX {
             return Err(Problem::at(at, format!("more than {DEPTH_MAX} levels")));
         }
-        if *nodes > NODES_MAX {
+        if conversion.nodes > NODES_MAX {
             return Err(Problem::at(at, format!("more than {NODES_MAX} values")));
         }
         let value = match self.0.value {
             RawValue::Null => Value::Null,
             RawValue::Bool(value) => Value::Bool(value),
-            RawValue::Number(read) => Value::Number(source(text, self.0.defined).unwrap_or(read)),
+            RawValue::Number(read) => Value::Number(source(conversion.text, self.0.defined).unwrap_or(read)),
             RawValue::Text(text) => Value::Text(text),
             RawValue::List(items) => {
-                let items = items.into_iter().map(|item| item.node(text, nodes, depth + 1));
+                let items = items.into_iter().map(|item| item.node(conversion, depth + 1));
                 Value::List(items.collect::<Result<_, _>>()?)
             }
             RawValue::Map(entries) => {
                 let entries = entries.into_iter().map(|(key, node)| {
                     let key = Key { at: position(key.referenced), text: key.value };
-                    Ok((key, node.node(text, nodes, depth + 1)?))
+                    Ok((key, node.node(conversion, depth + 1)?))
                 });
-                Value::Map(entries.collect::<Result<_, Problem>>()?)
+                let entries = entries.collect::<Result<Vec<_>, Problem>>()?;
+                conversion.duplicates.extend(duplicates(&entries));
+                Value::Map(entries)
             }
         };
         Ok(Node { at, value })

@@ -1,1 +1,443 @@
-//! What answers look like: golden tables, JSON and YAML.
+//! What answers look like: golden tables, JSON and texts.
+
+use borough_proto::v1;
+use expect_test::{Expect, expect};
+use serde::Serialize;
+
+use super::table::table;
+use super::text::{bytes, ranges, time};
+use super::*;
+
+fn check(actual: &str, expected: &Expect) {
+    expected.assert_eq(actual);
+}
+
+fn as_json<T: Serialize>(object: &T) -> String {
+    json(object, true).expect("JSON")
+}
+
+fn job() -> v1::Job {
+    v1::Job {
+        id: "j000000000000002a".to_owned(),
+        cell: "alpha".to_owned(),
+        user: "alice".to_owned(),
+        name: "web".to_owned(),
+        state: v1::JobState::Running.into(),
+        count: 3,
+        priority: 200,
+        spec_version: 1,
+        submitted_ms: 1_700_000_000_000,
+        changed_ms: 1_700_000_060_000,
+        tasks: Some(v1::TaskCounts { pending: 1, running: 2, healthy: 1, ..Default::default() }),
+        kind: v1::JobKind::Service.into(),
+        revision: 4,
+    }
+}
+
+fn task() -> v1::Task {
+    v1::Task {
+        job_id: "j000000000000002a".to_owned(),
+        user: "alice".to_owned(),
+        job: "web".to_owned(),
+        index: 1,
+        state: v1::TaskState::Running.into(),
+        node: "alpha-2".to_owned(),
+        incarnation: 3,
+        ports: vec![v1::Port { name: "http".to_owned(), number: 21_000 }],
+        health: v1::Health::Healthy.into(),
+        exit: Some(v1::Exit {
+            reason: v1::EndReason::Signaled.into(),
+            signal: Some(9),
+            at_ms: 1_700_000_000_500,
+            incarnation: 2,
+            node: "alpha-1".to_owned(),
+            ..Default::default()
+        }),
+        restarts: 2,
+        pid: Some(4711),
+        usage: Some(v1::Usage { cpu_millis: 12, memory_bytes: 25 << 20, ..Default::default() }),
+        host: "127.0.0.1".to_owned(),
+        changed_ms: 1_700_000_001_000,
+        started_ms: Some(1_700_000_001_000),
+        revision: 9,
+        spec_version: 1,
+        ..Default::default()
+    }
+}
+
+fn explanation() -> v1::Explanation {
+    v1::Explanation {
+        indexes: vec![0, 1, 2, 5],
+        summary: "no node fits".to_owned(),
+        nodes: 6,
+        losses: vec![
+            v1::FilterLoss { filter: "memory".to_owned(), nodes: 5 },
+            v1::FilterLoss { filter: "cordoned".to_owned(), nodes: 1 },
+        ],
+        nearest: vec![v1::NearestFit { change: "memory of at most 1.5 GiB".to_owned(), nodes: 1 }],
+    }
+}
+
+#[test]
+fn a_table_of_jobs() {
+    let rows = [JobView::from(job())];
+    check(&table(&rows, false, false), &expect![[r#"
+        USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED
+        alice  web  service  running  1/3      200       2023-11-14T22:13:20Z
+    "#]]);
+    check(&table(&rows, true, false), &expect![[r#"
+        USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             TASKS                            VERSION  REVISION  ID
+        alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  1 pending, 2 running, 1 healthy  1        4         j000000000000002a
+    "#]]);
+}
+
+#[test]
+fn a_table_of_tasks() {
+    let rows = [TaskView::from(task())];
+    check(&table(&rows, false, false), &expect![[r#"
+        TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT
+        alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL
+    "#]]);
+    check(&table(&rows, true, false), &expect![[r#"
+        TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  INCARNATION  PID   STARTED               CPU  MEMORY  PEAK
+        alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3            4711  2023-11-14T22:13:21Z  12m  25MiB   0B
+    "#]]);
+}
+
+#[test]
+fn a_task_as_json() {
+    check(&as_json(&TaskView::from(task())), &expect![[r#"
+        {
+          "user": "alice",
+          "job": "web",
+          "index": 1,
+          "state": "running",
+          "health": "healthy",
+          "node": "alpha-2",
+          "host": "127.0.0.1",
+          "incarnation": 3,
+          "ports": {
+            "http": 21000
+          },
+          "pid": 4711,
+          "restarts": 2,
+          "failures": 0,
+          "stop": null,
+          "exit": {
+            "reason": "signaled",
+            "code": null,
+            "signal": 9,
+            "message": "",
+            "at_ms": 1700000000500,
+            "incarnation": 2,
+            "node": "alpha-1"
+          },
+          "not_before_ms": 0,
+          "started_ms": 1700000001000,
+          "changed_ms": 1700000001000,
+          "spec_version": 1,
+          "revision": 9,
+          "usage": {
+            "at_ms": 0,
+            "cpu_millis": 12,
+            "memory_bytes": 26214400,
+            "memory_peak_bytes": 0,
+            "processes": 0
+          }
+        }"#]]);
+}
+
+#[test]
+fn a_job_with_everything() {
+    let view = JobStatusView {
+        job: job().into(),
+        tasks: vec![task().into()],
+        unplaced: vec![explanation().into()],
+        spec: SpecView(None),
+    };
+    check(&view.text(&Style::default()), &expect![[r#"
+        job        alice/web in cell alpha
+        kind       service
+        state      running
+        priority   200
+        tasks      3 wanted: 1 pending, 2 running, 1 healthy
+        submitted  2023-11-14T22:13:20Z
+        changed    2023-11-14T22:14:20Z
+        version    1 (revision 4)
+
+        TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT
+        alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL
+
+        4 tasks (0-2, 5): no node fits
+          5 of 6 nodes refused by: memory
+          1 of 6 nodes refused by: cordoned
+          would fit on 1 node with: memory of at most 1.5 GiB
+    "#]]);
+}
+
+#[test]
+fn a_plan() {
+    let spec = v1::JobSpec { user: "alice".to_owned(), name: "web".to_owned(), ..Default::default() };
+    let change = |path: &str, old: &str, new: &str| v1::FieldChange {
+        path: path.to_owned(),
+        old_json: old.to_owned(),
+        new_json: new.to_owned(),
+    };
+    let plan = v1::PlanJobResponse {
+        changed: true,
+        diff: vec![
+            change("count", "3", "5"),
+            change("task.command[1]", "\"a\"", ""),
+            change("labels[\"a.b\"]", "", "\"x\""),
+        ],
+        revision: 4,
+        placements: vec![v1::PlannedPlacement {
+            index: 3,
+            node: "alpha-1".to_owned(),
+            ports: vec![v1::Port { name: "http".to_owned(), number: 21_001 }],
+        }],
+        unplaced: vec![explanation()],
+        refusal: "only count and priority can change".to_owned(),
+        stopped: vec![7, 8],
+        cursor: None,
+    };
+    let view = PlanView::new(&spec, "alpha", plan);
+    check(&view.text(&Style::default()), &expect![[r#"
+        alice/web: a change of revision 4 in cell alpha
+        ~ count: 3 -> 5
+        - task.command[1]: "a"
+        + labels["a.b"]: "x"
+        place task 3 on alpha-1 with ports http:21001
+        stop tasks 7-8
+        4 tasks (0-2, 5): no node fits
+          5 of 6 nodes refused by: memory
+          1 of 6 nodes refused by: cordoned
+          would fit on 1 node with: memory of at most 1.5 GiB
+        it would be refused: only count and priority can change
+    "#]]);
+    check(&as_json(&view), &expect![[r#"
+        {
+          "user": "alice",
+          "name": "web",
+          "cell": "alpha",
+          "changed": true,
+          "revision": 4,
+          "diff": [
+            {
+              "path": "count",
+              "old": 3,
+              "new": 5
+            },
+            {
+              "path": "task.command[1]",
+              "old": "a",
+              "new": null
+            },
+            {
+              "path": "labels[\"a.b\"]",
+              "old": null,
+              "new": "x"
+            }
+          ],
+          "placements": [
+            {
+              "index": 3,
+              "node": "alpha-1",
+              "ports": {
+                "http": 21001
+              }
+            }
+          ],
+          "unplaced": [
+            {
+              "indexes": [
+                0,
+                1,
+                2,
+                5
+              ],
+              "summary": "no node fits",
+              "nodes": 6,
+              "losses": [
+                {
+                  "filter": "memory",
+                  "nodes": 5
+                },
+                {
+                  "filter": "cordoned",
+                  "nodes": 1
+                }
+              ],
+              "nearest": [
+                {
+                  "change": "memory of at most 1.5 GiB",
+                  "nodes": 1
+                }
+              ]
+            }
+          ],
+          "stopped": [
+            7,
+            8
+          ],
+          "refusal": "only count and priority can change",
+          "spec": null
+        }"#]]);
+}
+
+#[test]
+fn endpoints_and_their_changes() {
+    let endpoint = EndpointView::from(v1::Endpoint {
+        name: "1.web.alice.alpha".to_owned(),
+        user: "alice".to_owned(),
+        job: "web".to_owned(),
+        index: 1,
+        incarnation: 3,
+        host: "::1".to_owned(),
+        ports: vec![v1::Port { name: "http".to_owned(), number: 21_000 }],
+        health: v1::Health::Healthy.into(),
+        weight: 1,
+        node: "alpha-2".to_owned(),
+    });
+    check(&table(&[endpoint.clone()], true, false), &expect![[r#"
+        NAME               ADDRESSES         HEALTH   WEIGHT  NODE     INCARNATION
+        1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
+    "#]]);
+    let published = EndpointChangeView::Published { endpoint: endpoint.clone() };
+    check(&published.text(), &expect!["+ 1.web.alice.alpha http [::1]:21000 healthy (incarnation 3)"]);
+    check(&json(&published, false).expect("JSON"), &expect![[r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"incarnation":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#]]);
+    let withdrawn = EndpointChangeView::Withdrawn {
+        user: "alice".to_owned(),
+        job: "web".to_owned(),
+        index: 1,
+        incarnation: 3,
+    };
+    check(&withdrawn.text(), &expect!["- 1.web.alice (incarnation 3)"]);
+}
+
+#[test]
+fn nodes_and_cells() {
+    let capacity = v1::Resources { cpu_millis: 4000, memory_bytes: 8 << 30, ..Default::default() };
+    let used = v1::Resources { cpu_millis: 500, memory_bytes: 64 << 20, ..Default::default() };
+    let node = v1::Node {
+        cell: "alpha".to_owned(),
+        name: "alpha-1".to_owned(),
+        state: v1::NodeState::Ready.into(),
+        draining: true,
+        capacity: Some(capacity.clone()),
+        used: Some(used.clone()),
+        tasks: 2,
+        connected: true,
+        host: "127.0.0.1".to_owned(),
+        attributes: [("rack".to_owned(), "r1".to_owned())].into(),
+        ..Default::default()
+    };
+    let view = NodeStatusView { node: node.into(), tasks: Vec::new() };
+    check(&table(std::slice::from_ref(&view.node), false, false), &expect![[r#"
+        NODE     STATE            TASKS  CPU           MEMORY
+        alpha-1  ready, draining  2      500m/4 (12%)  64MiB/8GiB (0%)
+    "#]]);
+    check(&view.text(&Style::default()), &expect![[r#"
+        node      alpha-1 in cell alpha
+        state     ready, draining
+        host      127.0.0.1
+        capacity  cpu 4, memory 8GiB
+        used      cpu 500m, memory 64MiB
+        ports     0 to 0, 0 used
+        changed   -
+        attributes
+          rack = r1
+    "#]]);
+    let cell = v1::Cell {
+        name: "alpha".to_owned(),
+        state: v1::CellState::Open.into(),
+        store: "embedded".to_owned(),
+        nodes: 3,
+        nodes_ready: 2,
+        capacity: Some(capacity),
+        used: Some(used),
+        jobs: 1,
+        tasks: Some(v1::TaskCounts { running: 2, healthy: 2, ..Default::default() }),
+        schedulers: vec![v1::SchedulerWorker { shard: 0, owner: "w1".to_owned(), epoch: 5 }],
+        ..Default::default()
+    };
+    check(&CellView::from(cell).text(&Style::default()), &expect![[r#"
+        cell        alpha
+        state       open
+        store       embedded (epoch 0), read 0 ms ago
+        nodes       2 of 3 ready
+        capacity    cpu 4, memory 8GiB
+        used        cpu 500m, memory 64MiB
+        jobs        1
+        tasks       2 running, 2 healthy
+        schedulers  shard 0 by w1 (epoch 5)
+    "#]]);
+}
+
+#[test]
+fn changes_of_a_watch() {
+    let message = |change| v1::WatchResponse {
+        action: "task_running".to_owned(),
+        actor: "node alpha-2".to_owned(),
+        at_ms: 1_700_000_001_000,
+        change: Some(change),
+        cursor: None,
+    };
+    let text = |change| ChangeView::new(message(change)).map(|view| view.text()).unwrap_or_default();
+    check(&text(v1::watch_response::Change::Task(task())), &expect!["2023-11-14T22:13:21Z task alice/web/1: running, healthy on alpha-2 (incarnation 3) [task_running]"]);
+    check(&text(v1::watch_response::Change::Job(job())), &expect!["2023-11-14T22:13:21Z job alice/web: running (1 pending, 2 running, 1 healthy) [task_running]"]);
+    check(&text(v1::watch_response::Change::NodeRemoved("alpha-1".to_owned())), &expect!["2023-11-14T22:13:21Z node removed alpha-1: [task_running]"]);
+    check(&text(v1::watch_response::Change::Bookmark(true)), &expect![[""]]);
+}
+
+#[test]
+fn figures_for_people() {
+    let sizes = [0, 1, 1023, 1024, 1536, 10 << 20, 1_500_000_000, u64::MAX].map(bytes);
+    assert_eq!(sizes, ["0B", "1B", "1023B", "1KiB", "1.5KiB", "10MiB", "1.3GiB", "15.9EiB"]);
+    assert_eq!(time(0), "-");
+    assert_eq!(time(-5), "-");
+    assert_eq!(time(1_700_000_000_000), "2023-11-14T22:13:20Z");
+    assert_eq!(ranges(&[3, 1, 2, 7, 2, u32::MAX]), "1-3, 7, 4294967295");
+    assert_eq!(ranges(&[]), "");
+}
+
+#[test]
+fn yaml_is_yaml() {
+    check(&yaml(&CellView::from(v1::Cell::default())).expect("YAML"), &expect![[r#"
+        name: ""
+        state: unspecified
+        store: ""
+        store_epoch: 0
+        nodes: 0
+        nodes_ready: 0
+        capacity:
+          cpu_millis: 0
+          memory_bytes: 0
+          disk_bytes: 0
+          disk_bytes_per_s: 0
+          network_bytes_per_s: 0
+          device_millis: {}
+        used:
+          cpu_millis: 0
+          memory_bytes: 0
+          disk_bytes: 0
+          disk_bytes_per_s: 0
+          network_bytes_per_s: 0
+          device_millis: {}
+        jobs: 0
+        tasks:
+          pending: 0
+          held: 0
+          assigned: 0
+          starting: 0
+          running: 0
+          healthy: 0
+          stopping: 0
+          releasing: 0
+          lost: 0
+          succeeded: 0
+          failed: 0
+        schedulers: []
+        staleness_ms: 0
+    "#]]);
+}

@@ -25,7 +25,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
     let tenths = (u128::from(bytes) * 10) >> (10 * step);
     match tenths {
-        0..1000 if tenths % 10 != 0 => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+        0..1000 if !tenths.is_multiple_of(10) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
         _ => format!("{}{unit}", tenths / 10),
     }
 }

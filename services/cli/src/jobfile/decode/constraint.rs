@@ -100,10 +100,12 @@ mod tests {
 
     use super::*;
 
+    type Case = (&'static str, &'static str, ConstraintOperator, &'static [&'static str], Option<u32>);
+
     #[test]
     fn every_form_is_read() {
         use ConstraintOperator::{Absent, Exists, GreaterThan, In, LessThan, NotIn};
-        let cases: [(&str, &str, ConstraintOperator, &[&str], Option<u32>); 10] = [
+        let cases: [Case; 10] = [
             ("rack in [r1, r2]", "rack", In, &["r1", "r2"], None),
             ("rack in[r1]", "rack", In, &["r1"], None),
             ("rack not in [r1]", "rack", NotIn, &["r1"], None),

@@ -61,11 +61,10 @@ fn limit() -> rustix::io::Result<()> {
 
 fn value_of(arguments: &EvaluateArguments) -> Result<String, String> {
     let file = absolute(&arguments.file)?;
-    let directory = file.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let directory = file.parent().unwrap_or_else(|| Path::new("/")).to_path_buf();
     imports_check(&file, &directory)?;
     let state = EvaluationState::default();
     state.set_max_stack(FRAMES_MAX);
-    state.set_max_trace(TRACE_FRAMES);
     state.set_import_resolver(Box::new(FileImportResolver::default()));
     state.set_trace_format(Box::new(CompactFormat {
         resolver: PathResolver::Relative(directory),
@@ -81,7 +80,16 @@ fn value_of(arguments: &EvaluateArguments) -> Result<String, String> {
     }
     let value = state.evaluate_file_raw_nocwd(&file).and_then(|value| state.with_tla(value));
     let json = value.and_then(|value| state.manifest(value));
-    json.map(|json| json.to_string()).map_err(|error| state.stringify_err(&error))
+    json.map(|json| json.to_string()).map_err(|error| told(&state.stringify_err(&error)))
+}
+
+/// The error with the first frames of its trace, in this program's terms.
+fn told(error: &str) -> String {
+    let mut lines: Vec<String> = error.lines().take(1 + TRACE_FRAMES).map(str::to_owned).collect();
+    if let Some(first) = lines.first_mut().filter(|first| first.starts_with("stack overflow")) {
+        *first = format!("recurses more than {FRAMES_MAX} levels deep");
+    }
+    lines.join("\n")
 }
 
 fn absolute(file: &Path) -> Result<PathBuf, String> {

@@ -55,9 +55,9 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
     })?;
     let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
     let finished = tokio::time::timeout(WALL_LIMIT, async {
-        let (stdout, stderr) =
+        let (stdout, (stderr, _)) =
             tokio::join!(bounded(stdout, OUTPUT_BYTES_MAX), bounded(stderr, ERROR_BYTES_MAX));
-        if stdout.is_none() {
+        if !stdout.1 {
             // It may be writing without end; nobody reads on.
             let _killed = process.start_kill();
         }
@@ -65,24 +65,24 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
     });
     let (stdout, stderr, status) =
         finished.await.map_err(|_| format!("did not end within {} s", WALL_LIMIT.as_secs()))?;
-    let Some(stdout) = stdout else {
+    let (stdout, true) = stdout else {
         return Err(format!("renders to more than {} MiB", OUTPUT_BYTES_MAX >> 20));
     };
     let status = status.map_err(|error| format!("its evaluation was lost: {error}"))?;
     match status.success() {
         true => Ok(stdout),
-        false => Err(ending(status, stderr.unwrap_or_default().trim())),
+        false => Err(ending(status, stderr.trim())),
     }
 }
 
-/// What there is to read; `None` where it is more than `limit`.
-async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> Option<String> {
-    let Some(source) = source else { return Some(String::new()) };
+/// What there is to read up to `limit`, and whether that is all.
+async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> (String, bool) {
+    let Some(source) = source else { return (String::new(), true) };
     let mut bytes = Vec::new();
     // What was read before an error is what there is.
     let _ended = source.take(limit + 1).read_to_end(&mut bytes).await;
     let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= limit);
-    fits.then(|| String::from_utf8_lossy(&bytes).into_owned())
+    (String::from_utf8_lossy(&bytes).into_owned(), fits)
 }
 
 /// Why there is no value: what the evaluation said, or which of its limits ended it.

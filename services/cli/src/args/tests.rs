@@ -1,0 +1,85 @@
+//! The command line as people type it.
+
+use clap::CommandFactory as _;
+
+use super::*;
+
+fn parsed(line: &str) -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn every_verb_of_the_documentation_is_there() {
+    for line in [
+        "borough job init",
+        "borough job validate web.yaml",
+        "borough job plan web.jsonnet --ext-str a=b --tla-str c=d",
+        "borough job run web.yaml --detach",
+        "borough job run web.yaml --timeout 30s --check-revision 7",
+        "borough job status",
+        "borough job status alice/web",
+        "borough job status -a -e",
+        "borough job scale web 5",
+        "borough job stop web --timeout 1m",
+        "borough job history web",
+        "borough task status web",
+        "borough task logs web/0 -f --tail 10 --stderr",
+        "borough task logs alice/web/0 --previous",
+        "borough task logs web/0 --incarnation 3",
+        "borough task exec web/0 -- sh -c ls",
+        "borough task signal web/0 HUP",
+        "borough task restart web/0",
+        "borough why web/0",
+        "borough node list -o wide",
+        "borough node status alpha-1",
+        "borough node cordon alpha-1",
+        "borough node uncordon alpha-1",
+        "borough node drain alpha-1 --detach",
+        "borough cell list",
+        "borough cell status alpha",
+        "borough name list web",
+        "borough name list --all",
+        "borough name watch",
+        "borough event list --job web --limit 5",
+        "borough event watch --node alpha-1 -o json",
+        "borough completion bash",
+        "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
+    ] {
+        assert!(parsed(line).is_ok(), "{line}: {}", parsed(line).unwrap_err());
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_says_why() {
+    for (line, why) in [
+        ("borough job", "subcommand"),
+        ("borough job scale web -1", "unexpected argument '-1'"),
+        ("borough job scale web many", "invalid digit"),
+        ("borough job run", "<FILE>"),
+        ("borough job run a.yaml --timeout 5", "has no unit"),
+        ("borough job run a.yaml --detach --timeout 5s", "cannot be used with"),
+        ("borough job stop Web", "accepted: a-z"),
+        ("borough task logs web", "accepted: JOB/INDEX"),
+        ("borough task exec web/0", "COMMAND"),
+        ("borough task signal web/0 NOPE", "no such signal"),
+        ("borough jobs list", "similar subcommand exists: 'job'"),
+        ("borough cell list -o xml", "possible values: table, wide, json, yaml"),
+    ] {
+        let error = parsed(line).expect_err(line);
+        assert!(error.to_string().contains(why), "{line}: {error}");
+        assert_eq!(error.exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn failures_of_plan_and_exec_have_their_own_code() {
+    let failed = |line| parsed(line).unwrap().verb.failed_code();
+    assert_eq!(failed("borough job plan web.yaml"), Some(255));
+    assert_eq!(failed("borough task exec web/0 -- ls"), Some(255));
+    assert_eq!(failed("borough job run web.yaml"), None);
+}

@@ -1,0 +1,142 @@
+//! The examples, and Jsonnet files within and beyond their bounds.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn jobs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("jobs")
+}
+
+/// Runs `borough` as nobody in particular.
+fn borough(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_borough"));
+    command.env_clear().env("USER", "alice").env("HOME", "/nonexistent");
+    command.args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The spec a job file renders to.
+fn rendered(file: &Path, more: &[&str]) -> serde_json::Value {
+    let file = file.to_str().expect("a path in UTF-8");
+    let output = borough(&[&["job", "validate", file, "-o", "json"], more].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// What is said about a Jsonnet file that cannot be taken.
+fn refused(source: &str) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("job.jsonnet");
+    std::fs::write(&file, source).expect("written");
+    let output = borough(&["job", "validate", file.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let path = format!("{}/", directory.path().display());
+    text(&output.stderr).replace(&path, "")
+}
+
+#[test]
+fn every_example_is_valid() {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(jobs()).unwrap() {
+        let path = entry.unwrap().path();
+        rendered(&path, &[]);
+        names.push(path.file_name().unwrap().to_string_lossy().into_owned());
+    }
+    names.sort();
+    let expected = ["after.yaml", "batch.yaml", "crash.yaml", "nowhere.yaml", "prepare.yaml", "web.jsonnet"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn the_web_example_has_its_overrides() {
+    let spec = rendered(&jobs().join("web.jsonnet"), &[]);
+    assert_eq!(spec["user"], "alice");
+    assert_eq!(spec["count"], 3);
+    assert_eq!(spec["overrides"]["0"]["resources"]["memory_bytes"], 96 << 20);
+    assert_eq!(spec["overrides"]["2"]["environment"]["GREETING"], "replica 2");
+    let scaled = rendered(&jobs().join("web.jsonnet"), &["--tla-str", "count=5"]);
+    assert_eq!(scaled["count"], 5);
+}
+
+#[test]
+fn variables_and_imports_beside_the_file_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("lib.libsonnet"), "{ kind: 'batch' }").unwrap();
+    let file = directory.path().join("job.jsonnet");
+    let source = "(import 'lib.libsonnet') + { name: std.extVar('name'), task: { command: ['x'] } }";
+    std::fs::write(&file, source).unwrap();
+    let spec = rendered(&file, &["--ext-str", "name=from-outside"]);
+    assert_eq!((&spec["name"], &spec["kind"]), (&"from-outside".into(), &"batch".into()));
+}
+
+#[test]
+fn recursion_without_end_is_a_clear_error() {
+    let said = refused("local f(x) = f(x + 1); f(0)");
+    assert!(said.contains("job.jsonnet: ") && said.contains("recurses more than 400 levels deep"), "{said}");
+}
+
+#[test]
+fn a_loop_without_end_is_a_clear_error() {
+    // Strict arithmetic over a list that never ends in reasonable time.
+    let said = refused("std.foldl(function(a, b) a + b, std.range(1, 1000000000), 0)");
+    let bounded = said.contains("processor time") || said.contains("of memory");
+    assert!(bounded, "{said}");
+}
+
+#[test]
+fn memory_without_end_is_a_clear_error() {
+    let said = refused("local d(s, n) = if n == 0 then s else d(s + s, n - 1); d('xxxxxxxxxxxxxxxx', 40)");
+    assert!(said.contains("of memory") || said.contains("MiB"), "{said}");
+}
+
+#[test]
+fn nesting_without_end_is_a_clear_error() {
+    let said = refused(&format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000)));
+    assert!(said.contains("nested too deeply") || said.contains("levels"), "{said}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let said = refused("{\n  name: 'web',\n  task: { command: ['x'], resources: { memroy: '1GiB' } },\n}");
+    let expected =
+        "error: job.jsonnet:3:40: unknown field \"memroy\" in task.resources, did you mean \"memory\"?\n";
+    assert_eq!(said, expected);
+    let said = refused("{ name: 'web', task: error 'no task yet' }");
+    assert!(said.contains("no task yet") && said.contains("job.jsonnet:1:"), "{said}");
+    let said = refused("{ name: 'web' ");
+    assert!(said.contains("job.jsonnet"), "{said}");
+}
+
+#[test]
+fn imports_from_elsewhere_are_refused() {
+    for source in ["importstr '/etc/hostname'", "import '../secret.libsonnet'"] {
+        let said = refused(source);
+        assert!(said.contains("which is outside; accepted: relative paths"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_none_is_named() {
+    let output = borough(&["job", "validate", "/nonexistent/job.yaml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/nonexistent/job.yaml: No such file"), "{}", text(&output.stderr));
+    let output = borough(&["job", "validate", "job.toml"]);
+    assert!(text(&output.stderr).contains("accepted: .yaml"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn without_a_gateway_the_error_says_what_to_do() {
+    let output = borough(&["job", "status"]);
+    assert_eq!(output.status.code(), Some(5));
+    let said = text(&output.stderr);
+    assert!(said.contains("no dev cell in /nonexistent/.local/state/borough/dev"), "{said}");
+    assert!(said.contains("borough dev") && said.contains("--gateway HOST:PORT"), "{said}");
+    // Port 1 is reserved: nothing listens there.
+    let output = borough(&["cell", "list", "--gateway", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(5));
+    let said = text(&output.stderr);
+    assert!(said.contains("no gateway answers at 127.0.0.1:1 (Connection refused"), "{said}");
+}
