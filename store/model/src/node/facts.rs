@@ -8,7 +8,9 @@ use crate::job::{FieldError, Fields};
 /// Most attributes, and most labels, of a node.
 pub const NODE_ENTRIES_MAX: usize = 128;
 /// Most bytes of an attribute's value.
-const ATTRIBUTE_BYTES_MAX: usize = 512;
+const ATTRIBUTE_BYTES_MAX: usize = 4096;
+/// Most bytes of all attributes together: with the labels they fit one value of the store.
+const ATTRIBUTES_BYTES_MAX: usize = 40_000;
 /// Lowest port a node may hand out: those below need privileges.
 const PORT_MIN: u16 = 1024;
 
@@ -26,6 +28,9 @@ pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
     }
     let count = facts.attributes.len();
     fields.require(count <= NODE_ENTRIES_MAX, "attributes", format!("{count} entries"), "at most 128");
+    let bytes: usize = facts.attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let accepted = format!("at most {ATTRIBUTES_BYTES_MAX} bytes together");
+    fields.require(bytes <= ATTRIBUTES_BYTES_MAX, "attributes", format!("{bytes} bytes"), accepted);
     for (key, value) in &facts.attributes {
         let path = format!("attributes[{key:?}]");
         fields.key(&path, key);

@@ -260,13 +260,15 @@ fn what_is_said_of_a_node_is_bounded() {
     assert_eq!(node_facts_check(&facts()), Ok(()));
     let attribute = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let many = |count: u32| (0..count).map(|each| (format!("a{each}"), String::new())).collect();
-    let refused: [(&str, NodeFacts); 7] = [
+    let large = (0..10).map(|each| (format!("a{each}"), "x".repeat(4000))).collect();
+    let refused: [(&str, NodeFacts); 8] = [
+        ("attributes", NodeFacts { attributes: large, ..facts() }),
         ("ports", NodeFacts { port_first: 80, ..facts() }),
         ("ports", NodeFacts { port_first: 20_004, ..facts() }),
         ("host", NodeFacts { host: String::new(), ..facts() }),
         ("boot_id", NodeFacts { boot_id: "x".repeat(257), ..facts() }),
         ("attributes[\"a b\"]", NodeFacts { attributes: attribute("a b", ""), ..facts() }),
-        ("attributes[\"a\"]", NodeFacts { attributes: attribute("a", &"x".repeat(513)), ..facts() }),
+        ("attributes[\"a\"]", NodeFacts { attributes: attribute("a", &"x".repeat(4097)), ..facts() }),
         ("attributes", NodeFacts { attributes: many(129), ..facts() }),
     ];
     for (path, facts) in refused {
