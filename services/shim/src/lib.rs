@@ -14,6 +14,7 @@
 //!
 //! A shim talks to nobody. It reads `spec.json` once and `stop.json` when it is signalled (SIGUSR1), and it writes
 //! `state.json`, each as one atomic, durable replacement. So an agent may die, be replaced or come back at any time.
+//! Where `stop.json` cannot be written because the disk is full, SIGUSR2 ends the life as its spec says.
 
 pub mod cgroup;
 pub mod clock;

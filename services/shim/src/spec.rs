@@ -29,6 +29,8 @@ pub struct Spec {
     pub working_directory: PathBuf,
     /// Where its output goes, and how much of it is kept.
     pub log: LogLimits,
+    /// How it is ended where no order could be written: a full disk must not keep a task running.
+    pub stop: StopOrder,
     /// Its cgroup; empty where the host has none.
     pub cgroup: Leaf,
     /// Where the shim itself belongs: not in the cgroup of its agent, with which it is not to end.

@@ -9,6 +9,8 @@ mod report;
 pub mod retention;
 pub mod spec;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use desired::Desired;
 pub(crate) use exit::REBOOTED;

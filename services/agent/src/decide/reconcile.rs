@@ -29,8 +29,9 @@ pub enum Effect {
     ProbeEnd(LifeId),
 }
 
-/// Everything that is to be done now.
-pub fn reconcile(state: &State, desired: &Desired) -> Vec<Effect> {
+/// Everything that is to be done at `now_ms`. Lives that are over, and that the control plane has neither named nor
+/// had forgotten for `kept_ms`, are forgotten.
+pub fn reconcile(state: &State, desired: &Desired, now_ms: i64, kept_ms: i64) -> Vec<Effect> {
     let mut effects = Vec::new();
     for (id, assignment) in &desired.assignments {
         // A life that is over or to end is not begun, even where its start arrives late.
@@ -46,7 +47,7 @@ pub fn reconcile(state: &State, desired: &Desired) -> Vec<Effect> {
         }
     }
     for (id, life) in &state.lives {
-        effects.extend(life_effect(id, life, desired));
+        effects.extend(life_effect(id, life, desired, now_ms.saturating_sub(kept_ms)));
         if life.to_be_probed() != life.probed {
             effects.push(if life.probed { Effect::ProbeEnd(id.clone()) } else { Effect::Probe(id.clone()) });
         }
@@ -55,12 +56,14 @@ pub fn reconcile(state: &State, desired: &Desired) -> Vec<Effect> {
 }
 
 /// What is to be done for one life, at most one thing at a time.
-fn life_effect(id: &LifeId, life: &Life, desired: &Desired) -> Option<Effect> {
+fn life_effect(id: &LifeId, life: &Life, desired: &Desired, kept_since_ms: i64) -> Option<Effect> {
     if life.busy {
         return None;
     }
-    if life.record.released_ms.is_some() {
-        return desired.forget.contains(id).then(|| Effect::Forget(id.clone()));
+    if let Some(released_ms) = life.record.released_ms {
+        let named = desired.assignments.contains_key(id) || desired.stops.contains_key(id);
+        let abandoned = desired.complete && !named && released_ms < kept_since_ms;
+        return (desired.forget.contains(id) || abandoned).then(|| Effect::Forget(id.clone()));
     }
     if life.shim == Shim::Gone {
         return Some(Effect::Clean(id.clone()));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Limits};
-use borough_shim::spec::{LogLimits, Spec};
+use borough_shim::spec::{LogLimits, Spec, StopOrder};
 
 use super::environment::{self, Inherited, Place};
 use crate::life::LifeId;
@@ -73,6 +73,7 @@ pub fn shim_spec(
             file_bytes_max: or(log.file_bytes_max, LOG_FILE_BYTES),
             files_max: if log.files_max == 0 { LOG_FILES } else { log.files_max },
         },
+        stop: StopOrder { drain_delay_ms: assignment.drain_delay_ms, grace_ms: spec.grace_ms },
         cgroup: ground.base.leaf(&id.to_string(), limits),
         shim_cgroup: ground.base.leaf(SHIMS_LEAF, Limits::default()),
         record_dir: ground.record_dir.clone(),

@@ -101,6 +101,11 @@ impl StateDir {
         Ok(())
     }
 
+    /// Takes up again what is left of a life that was forgotten; whether there was such a life.
+    pub fn recall(&self, id: &LifeId) -> bool {
+        fs::rename(self.ended(id), self.life(id)).is_ok()
+    }
+
     /// Lives that are forgotten, for the choice of those whose logs go.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::event::Done;
 use super::sample::{self, Taken};
-use super::start::Starter;
+use super::start::{Starter, shim_adopt};
 use super::{Event, order};
 use crate::config::AgentConfig;
 use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
@@ -104,12 +104,7 @@ impl Agent {
             }
             Event::Message(message) => self.message(*message),
             Event::Changed(id) => self.record_look(&id),
-            Event::ShimEnded(id) => {
-                self.record_look(&id);
-                if let Some(life) = self.state.lives.get_mut(&id) {
-                    life.shim = Shim::Gone;
-                }
-            }
+            Event::ShimEnded(id) => self.shim_ended(&id),
             Event::Done(id, done) => self.done(&id, done),
             Event::Health(id, health) => self.health(&id, health),
             Event::Sampled(samples) => self.sampled(&samples),
@@ -149,6 +144,16 @@ impl Agent {
         }
     }
 
+    /// A shim has ended. It may have been a second one that found the first at work: an agent that died while it
+    /// started a life leaves the next one in doubt.
+    fn shim_ended(&mut self, id: &LifeId) {
+        self.record_look(id);
+        let Some(life) = self.state.lives.get_mut(id) else { return };
+        let other = life.record.shim.filter(|_| life.record.released_ms.is_none());
+        let adopted = other.is_some_and(|shim| shim_adopt(shim, id, &self.starter.events));
+        life.shim = if adopted { Shim::Alive } else { Shim::Gone };
+    }
+
     /// Looks at every life that is not over, in case a change was not announced.
     pub(super) fn look(&mut self) {
         let open =
@@ -171,13 +176,8 @@ impl Agent {
                 tracing::warn!(life = %id, reason, "not started");
                 order::life_end(self, id, Some(reason));
             }
-            Done::Stop(Ok(())) => {}
-            Done::Stop(Err(error)) => {
-                // As if it had not been ordered: it is ordered again.
-                tracing::warn!(life = %id, %error, "cannot tell its shim to stop; trying again");
-                life.stop = None;
-            }
-            Done::Clean => self.record_look(id),
+            Done::Stop => {}
+            Done::Clean => self.shim_ended(id),
             Done::Forget(Ok(())) => {
                 self.state.lives.remove(id);
                 self.local.remove(id);
@@ -254,7 +254,8 @@ impl Agent {
             }
             life.parked = now;
         }
-        for effect in decide::reconcile(&self.state, &self.desired) {
+        let now_ms = self.config.clock.wall_ms();
+        for effect in decide::reconcile(&self.state, &self.desired, now_ms, self.config.retention.age_ms) {
             order::perform(self, effect);
         }
         self.report();

@@ -40,8 +40,8 @@ pub enum Done {
     Started(Leaf),
     /// It could not be started, for people.
     NotStarted(String),
-    /// Its shim was told to stop, or the pause before trying again is over.
-    Stop(io::Result<()>),
+    /// Its shim was told to stop.
+    Stop,
     /// What a dead shim left is gone, where that could be done.
     Clean,
     /// Its files are set aside.

@@ -1,10 +1,13 @@
 //! Having effects done. No choices here: [`crate::decide`] has made them.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Limits};
 use borough_shim::file::{Durability, json_write};
+use borough_shim::process::ProcessId;
 use borough_shim::record::ExitRecord;
 use borough_shim::spec::{STOP_FILE, StopOrder};
 use rustix::process::Signal;
@@ -12,14 +15,19 @@ use rustix::process::Signal;
 use super::Event;
 use super::agent::Agent;
 use super::event::Done;
+use super::start::RETRY_PAUSE;
 use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{Effect, Life, Shim};
-use crate::disk::{life_begin, life_end_write};
+use crate::disk::{life_begin, life_end_write, record_read};
 use crate::life::LifeId;
 use crate::probe;
 
 /// Cgroups of ours above the lives': the node's, the cell's and `borough`.
 const CGROUP_LEVELS: usize = 3;
+
+/// So often, and with this pause, is a new shim's first word waited for.
+const SHIM_LOOKS: u32 = 400;
+const SHIM_PAUSE: Duration = Duration::from_millis(5);
 
 /// Has an effect done; what takes time comes back as [`Event::Done`].
 pub(super) fn perform(agent: &mut Agent, effect: Effect) {
@@ -48,6 +56,12 @@ pub(super) fn perform(agent: &mut Agent, effect: Effect) {
 
 fn start(agent: &mut Agent, id: LifeId, assignment: Arc<v1::Assignment>) {
     let life = agent.state.lives.entry(id.clone()).or_default();
+    if agent.starter.state.recall(&id) {
+        // It ran here and was over; who wants it started is behind, and is told.
+        life.record = record_read(&agent.starter.state.life(&id)).unwrap_or_default();
+        life.shim = Shim::Gone;
+        return;
+    }
     life.busy = true;
     life.assignment = Some(assignment.clone());
     tokio::spawn(agent.starter().start(id, assignment));
@@ -90,16 +104,31 @@ fn stop(agent: &mut Agent, id: LifeId, order: StopOrder) {
     let shim = life.record.shim;
     let events = agent.starter.events.clone();
     tokio::task::spawn_blocking(move || {
-        // Durable: an agent that has told of the stopping will not find the task running after a loss of power.
         let written = json_write(&directory, STOP_FILE, &order, Durability::Process);
-        if written.is_ok()
-            && let Some(shim) = shim
-        {
-            // It looks by itself too, if rarely; and where it has ended, that is seen.
-            let _ = shim.signal(Signal::USR1);
+        let signal = match written {
+            Ok(()) => Signal::USR1,
+            Err(error) => {
+                tracing::warn!(life = %id, %error, "cannot write how it is to stop: it stops as its spec says");
+                Signal::USR2
+            }
+        };
+        // It looks by itself too, if rarely; and where it has ended, that is seen.
+        if let Some(shim) = shim.or_else(|| shim_await(&directory)) {
+            let _ = shim.signal(signal);
         }
-        events.send(Event::Done(id, Done::Stop(written)))
+        events.send(Event::Done(id, Done::Stop))
     });
+}
+
+/// The shim of a life that was just started and has not written yet who it is.
+fn shim_await(directory: &Path) -> Option<ProcessId> {
+    for _ in 0..SHIM_LOOKS {
+        if let Some(shim) = record_read(directory).and_then(|record| record.shim) {
+            return Some(shim);
+        }
+        std::thread::sleep(SHIM_PAUSE);
+    }
+    None
 }
 
 fn forget(agent: &mut Agent, id: LifeId) {
@@ -109,6 +138,9 @@ fn forget(agent: &mut Agent, id: LifeId) {
     let (state, events) = (agent.starter.state.clone(), agent.starter.events.clone());
     tokio::task::spawn_blocking(move || {
         let forgotten = state.forget(&id);
+        if forgotten.is_err() {
+            std::thread::sleep(RETRY_PAUSE);
+        }
         events.send(Event::Done(id, Done::Forget(forgotten)))
     });
 }

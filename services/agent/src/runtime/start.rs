@@ -24,6 +24,8 @@ use crate::ready::ready;
 /// Tries to execute a program that another thread's child still holds open for writing, and the pause between.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
+/// Before something is tried again that failed.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where a start happens.
 #[derive(Clone, Debug)]
@@ -80,11 +82,16 @@ impl Starter {
         match shim_spawn(&self.program, "clean", &directory) {
             Ok(mut child) => match child.wait().await {
                 Ok(status) if status.success() => {}
-                other => tracing::error!(life = %id, ?other, "cannot clean up; trying again"),
+                other => self.clean_failed(&id, &format!("{other:?}; see shim.log")).await,
             },
-            Err(error) => tracing::error!(life = %id, %error, "cannot clean up; trying again"),
+            Err(error) => self.clean_failed(&id, &error.to_string()).await,
         }
         let _ = self.events.send(Event::Done(id, Done::Clean));
+    }
+
+    async fn clean_failed(&self, id: &LifeId, reason: &str) {
+        tracing::error!(life = %id, reason, "cannot clean up; trying again");
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 

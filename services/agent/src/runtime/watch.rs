@@ -48,8 +48,9 @@ impl Watch {
     pub fn add(&self, id: &LifeId, directory: &Path) {
         let Some(shared) = &self.0 else { return };
         let mut lives = shared.lives.lock();
-        // A record is always renamed into its place.
-        match inotify::add_watch(shared.inotify.get_ref(), directory, WatchFlags::MOVED_TO) {
+        // A record is renamed into its place; only on a full disk is it overwritten.
+        let what = WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
+        match inotify::add_watch(shared.inotify.get_ref(), directory, what) {
             Ok(number) => drop(lives.insert(number, id.clone())),
             Err(error) => tracing::warn!(life = %id, %error, "not watched: its changes are seen later"),
         }

@@ -11,6 +11,12 @@ mod adopt;
 #[cfg(test)]
 mod end;
 #[cfg(test)]
+mod health;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod serve;
+#[cfg(test)]
 mod start;
 
 /// Not a test: the agent as a process of its own, for those that kill it. See [`harness::Cell::agent_process`].

@@ -2,16 +2,18 @@
 //! the cgroup or there is none.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, setsid, wait};
 
 use crate::cgroup::Leaf;
 use crate::clock;
-use crate::file::{Durability, json_read, json_write};
+use crate::file::{json_read, json_rewrite};
 use crate::process::{self, descendants};
 use crate::record::{ExitRecord, LifeRecord, STATE_FILE};
 use crate::spec::{SPEC_FILE, Spec};
@@ -53,6 +55,10 @@ pub(crate) fn children_reap(mut ended: impl FnMut(Pid, rustix::process::WaitStat
 pub fn life_clean(life: &Path) -> io::Result<()> {
     // Already leading a session is no harm.
     let _ = setsid();
+    let lock = File::open(life)?;
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, "its shim is running"));
+    }
     // What is damaged tells nothing; the life is ended all the same.
     let spec: Option<Spec> = json_read(life, SPEC_FILE).unwrap_or_default();
     let mut record: LifeRecord = json_read(life, STATE_FILE).unwrap_or_default().unwrap_or_default();
@@ -82,7 +88,7 @@ pub fn life_clean(life: &Path) -> io::Result<()> {
         record.boot_id = boot_id;
     }
     record.released_ms = Some(now);
-    json_write(life, STATE_FILE, &record, Durability::Power)
+    json_rewrite(life, STATE_FILE, &record)
 }
 
 /// Kills what is left of a life whose shim is gone; whether there was anything.

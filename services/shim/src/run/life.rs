@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,14 +21,15 @@ use super::leftover::{children_reap, leftover_kill};
 use super::output::Output;
 use crate::cgroup::Leaf;
 use crate::clock;
-use crate::file::{Durability, json_read, json_write};
+use crate::file::{json_begin, json_read, json_rewrite};
 use crate::log::Stream;
 use crate::process::{ProcessId, boot_id};
 use crate::record::{ExitRecord, Kind, LifeRecord, STATE_FILE, process_record};
 use crate::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder};
 
 /// Signals that only wake the loop. Those that would end a shim are among them: it ends with its task and not before.
-const WAKING: [Signal; 5] = [Signal::CHILD, Signal::USR1, Signal::TERM, Signal::INT, Signal::HUP];
+const WAKING: [Signal; 6] =
+    [Signal::CHILD, Signal::USR1, Signal::USR2, Signal::TERM, Signal::INT, Signal::HUP];
 /// At least so often is looked whether the life's directory is still there, or a stop was ordered without a signal.
 const LOOK: Duration = Duration::from_secs(5);
 /// Between looks while something is awaited that sends no signal.
@@ -52,8 +55,11 @@ pub fn life_run(life: &Path) -> io::Result<()> {
     if !first || life.join(STATE_FILE).exists() || spec.boot_id != boot_id()? {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this life was begun before"));
     }
+    // Before anybody can learn from our record whom to signal; and the flag before the wake-up, which finds it set.
+    let stop_now = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(Signal::USR2.as_raw(), stop_now.clone())?;
     let signals = signals_open()?;
-    let mut shim = Shim::begin(life, &spec)?;
+    let mut shim = Shim::begin(life, &spec, stop_now)?;
     shim.task_start(&spec);
     let mut moved = false;
     while !shim.over {
@@ -98,15 +104,18 @@ struct Shim {
     outputs: [Output; 2],
     theirs: Option<(OwnedFd, OwnedFd)>,
     course: Course,
+    /// SIGUSR2 has come.
+    stop_now: Arc<AtomicBool>,
+    stop_default: StopOrder,
     recorded: [Option<PathBuf>; 2],
     over: bool,
 }
 
 impl Shim {
-    fn begin(life: &Path, spec: &Spec) -> io::Result<Self> {
+    fn begin(life: &Path, spec: &Spec, stop_now: Arc<AtomicBool>) -> io::Result<Self> {
         let own = ProcessId::find(std::process::id());
         let record = LifeRecord { boot_id: boot_id()?, shim: own, ..LifeRecord::default() };
-        json_write(life, STATE_FILE, &record, Durability::Process)?;
+        json_begin(life, STATE_FILE, &record)?;
         let (stdout, out) = Output::new(life, Stream::Stdout, spec.log)?;
         let (stderr, err) = Output::new(life, Stream::Stderr, spec.log)?;
         let mut shim = Self {
@@ -122,6 +131,8 @@ impl Shim {
             outputs: [stdout, stderr],
             theirs: Some((out, err)),
             course: Course::default(),
+            stop_now,
+            stop_default: spec.stop,
             recorded: [None, None],
             over: false,
         };
@@ -296,6 +307,9 @@ impl Shim {
     fn stop_look(&mut self) {
         match json_read::<StopOrder>(&self.life, STOP_FILE) {
             Ok(Some(order)) => self.course.ordered(order, clock::monotonic()),
+            Ok(None) if self.stop_now.load(Ordering::Relaxed) => {
+                self.course.ordered(self.stop_default, clock::monotonic());
+            }
             Ok(None) => {}
             Err(error) => note(&format!("stop.json: {error}")),
         }
@@ -322,7 +336,7 @@ impl Shim {
     }
 
     fn record_write(&mut self) {
-        match json_write(&self.life, STATE_FILE, &self.record, Durability::Power) {
+        match json_rewrite(&self.life, STATE_FILE, &self.record) {
             Ok(()) => self.unwritten = false,
             Err(error) => note(&format!("state.json: {error}")),
         }

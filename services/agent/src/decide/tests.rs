@@ -1,0 +1,273 @@
+//! What is done and told, over everything that may be known and wanted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_proto::v1::task_status::Phase;
+use borough_shim::process::ProcessId;
+use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::spec::StopOrder;
+use proptest::prelude::*;
+
+use super::{Desired, Effect, Life, Sent, Shim, State, parked, reconcile, report_changes, report_full};
+use crate::life::LifeId;
+
+const KEPT_MS: i64 = 1000;
+
+fn id(index: u32) -> LifeId {
+    LifeId::new("j0000000000000001", index, 1).unwrap()
+}
+
+fn wire(index: u32) -> v1::TaskLife {
+    v1::TaskLife { job_id: "j0000000000000001".to_owned(), index, incarnation: 1 }
+}
+
+fn assignment(index: u32) -> v1::Assignment {
+    v1::Assignment { life: Some(wire(index)), ..v1::Assignment::default() }
+}
+
+fn stop(index: u32, grace_ms: u64) -> v1::StopCommand {
+    v1::StopCommand { life: Some(wire(index)), grace_ms, ..v1::StopCommand::default() }
+}
+
+fn running() -> Life {
+    let process = ProcessId { pid: 7, start_ticks: 1 };
+    let record = LifeRecord {
+        boot_id: "b".to_owned(),
+        shim: Some(process),
+        task: Some(process),
+        started_ms: Some(5),
+        ..LifeRecord::default()
+    };
+    Life { assignment: Some(Arc::new(assignment(0))), record, shim: Shim::Alive, ..Life::default() }
+}
+
+fn released() -> Life {
+    let mut life = running();
+    life.record.exit = Some(ExitRecord { code: Some(0), ..ExitRecord::default() });
+    life.record.released_ms = Some(9);
+    life.shim = Shim::Gone;
+    life
+}
+
+fn state(lives: impl IntoIterator<Item = (u32, Life)>) -> State {
+    let lives = lives.into_iter().map(|(index, life)| (id(index), life)).collect();
+    State { node: "n".to_owned(), lives, ..State::default() }
+}
+
+fn desired(message: v1::Desired) -> Desired {
+    let mut desired = Desired::default();
+    assert!(desired.apply(message).is_empty());
+    desired
+}
+
+fn effects(state: &State, desired: &Desired) -> Vec<Effect> {
+    reconcile(state, desired, 10, KEPT_MS)
+}
+
+#[test]
+fn what_is_wanted_and_not_there_is_started_once() {
+    let wanted = desired(v1::Desired { assignments: vec![assignment(0)], ..v1::Desired::default() });
+    assert!(matches!(effects(&state([]), &wanted).as_slice(), [Effect::Start(of, _)] if *of == id(0)));
+    let begun = Life { busy: true, ..Life::default() };
+    for life in [begun, running(), released()] {
+        assert_eq!(effects(&state([(0, life)]), &wanted), []);
+    }
+    // Its directory was made by an agent that died before its shim began.
+    assert_eq!(effects(&state([(0, Life::default())]), &wanted).len(), 1);
+}
+
+#[test]
+fn a_stop_is_told_once_and_again_where_it_says_something_else() {
+    let wanted = desired(v1::Desired { stops: vec![stop(0, 50)], ..v1::Desired::default() });
+    let order = StopOrder { drain_delay_ms: 0, grace_ms: 50 };
+    assert_eq!(effects(&state([(0, running())]), &wanted), [Effect::Stop(id(0), order)]);
+    let told = Life { stop: Some(order), ..running() };
+    assert_eq!(effects(&state([(0, told.clone())]), &wanted), []);
+    let harder = desired(v1::Desired { stops: vec![stop(0, 1)], ..v1::Desired::default() });
+    assert_eq!(effects(&state([(0, told)]), &harder).len(), 1);
+    assert_eq!(effects(&state([(0, released())]), &wanted), []);
+    assert_eq!(effects(&state([]), &wanted), [Effect::Decline(id(0))]);
+    assert_eq!(effects(&state([(0, Life::default())]), &wanted), [Effect::Decline(id(0))]);
+}
+
+#[test]
+fn a_life_is_forgotten_when_told_so_or_when_nobody_has_asked_for_it_for_long() {
+    let told = desired(v1::Desired { forget: vec![wire(0)], ..v1::Desired::default() });
+    assert_eq!(effects(&state([(0, released())]), &told), [Effect::Forget(id(0))]);
+    assert_eq!(effects(&state([(0, running())]), &told), [], "not before it is over");
+    let unknown = desired(v1::Desired { full: true, ..v1::Desired::default() });
+    assert_eq!(reconcile(&state([(0, released())]), &unknown, 9 + KEPT_MS, KEPT_MS), []);
+    assert_eq!(
+        reconcile(&state([(0, released())]), &unknown, 10 + KEPT_MS, KEPT_MS),
+        [Effect::Forget(id(0))]
+    );
+    assert_eq!(reconcile(&state([(0, released())]), &Desired::default(), 10 + KEPT_MS, KEPT_MS), []);
+}
+
+#[test]
+fn only_a_full_message_parks_and_it_stops_nothing() {
+    let partial = desired(v1::Desired { assignments: vec![assignment(1)], ..v1::Desired::default() });
+    let known = state([(0, running())]);
+    assert!(parked(&known, &partial).is_empty());
+    let full = desired(v1::Desired { full: true, ..v1::Desired::default() });
+    assert_eq!(parked(&known, &full).into_iter().collect::<Vec<_>>(), [id(0)]);
+    assert_eq!(effects(&known, &full), []);
+}
+
+#[test]
+fn a_dead_shim_is_cleaned_up_after() {
+    let dead = Life { shim: Shim::Gone, ..running() };
+    assert_eq!(effects(&state([(0, dead.clone())]), &Desired::default()), [Effect::Clean(id(0))]);
+    assert_eq!(effects(&state([(0, Life { busy: true, ..dead })]), &Desired::default()), []);
+}
+
+#[test]
+fn probes_run_exactly_while_the_task_does() {
+    let probe = Some(v1::health_check::Probe::Tcp(v1::TcpProbe::default()));
+    let spec = v1::TaskSpec {
+        health: Some(v1::HealthCheck { probe, ..v1::HealthCheck::default() }),
+        ..v1::TaskSpec::default()
+    };
+    let checked = Arc::new(v1::Assignment { spec: Some(spec), ..assignment(0) });
+    let life = Life { assignment: Some(checked.clone()), ..running() };
+    assert_eq!(effects(&state([(0, life.clone())]), &Desired::default()), [Effect::Probe(id(0))]);
+    let probed = Life { probed: true, ..life };
+    assert_eq!(effects(&state([(0, probed)]), &Desired::default()), []);
+    let over = Life { assignment: Some(checked), probed: true, ..released() };
+    assert_eq!(effects(&state([(0, over)]), &Desired::default()), [Effect::ProbeEnd(id(0))]);
+}
+
+#[test]
+fn what_names_no_life_is_named_and_left_out() {
+    let mut wanted = Desired::default();
+    let bad = v1::TaskLife { job_id: "../x".to_owned(), ..wire(0) };
+    let assignment = v1::Assignment { life: Some(bad.clone()), ..v1::Assignment::default() };
+    let message = v1::Desired {
+        assignments: vec![assignment, v1::Assignment::default()],
+        forget: vec![bad],
+        ..v1::Desired::default()
+    };
+    assert_eq!(wanted.apply(message).len(), 3);
+    assert!(wanted.assignments.is_empty() && wanted.forget.is_empty());
+}
+
+const INTERVAL: Duration = Duration::from_secs(5);
+const REPEAT: Duration = Duration::from_secs(10);
+
+fn changes(state: &State, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
+    report_changes(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
+}
+
+#[test]
+fn what_changed_is_told_at_once_and_usage_at_intervals() {
+    let (mut known, mut sent) = (state([(0, running()), (1, running())]), Sent::default());
+    let full = report_full(&known, &mut sent, Duration::ZERO);
+    assert_eq!((full.full, full.revision, full.tasks.len()), (true, 1, 2));
+    sent.applied(1);
+    assert_eq!(changes(&known, &mut sent, 1), None);
+    known.lives.insert(id(0), released());
+    let report = changes(&known, &mut sent, 1).unwrap();
+    assert_eq!((report.full, report.revision, report.tasks.len()), (false, 2, 1));
+    assert_eq!(report.tasks[0].phase(), Phase::Released);
+    sent.applied(2);
+    let usage = Some(v1::Usage { memory_bytes: 5, ..v1::Usage::default() });
+    known.lives.insert(id(1), Life { usage, ..running() });
+    assert_eq!(changes(&known, &mut sent, 2), None);
+    let report = changes(&known, &mut sent, 6).unwrap();
+    assert_eq!((report.tasks.len(), report.usage.unwrap().memory_bytes), (1, 5));
+    sent.applied(3);
+    assert!(changes(&known, &mut sent, 11).unwrap().tasks.is_empty(), "it says that it is there");
+}
+
+#[test]
+fn what_is_not_applied_is_told_again() {
+    let (known, mut sent) = (state([(0, running())]), Sent::default());
+    report_full(&known, &mut sent, Duration::ZERO);
+    assert!(changes(&known, &mut sent, 9).unwrap().tasks.is_empty());
+    assert_eq!(changes(&known, &mut sent, 10).unwrap().tasks.len(), 1);
+    assert_eq!(changes(&known, &mut sent, 12), None);
+    sent.applied(3);
+    assert!(changes(&known, &mut sent, 30).unwrap().tasks.is_empty());
+}
+
+/// One step of what may happen to a life.
+fn later(life: &Life, step: u8) -> Life {
+    match step {
+        0 => running(),
+        1 => released(),
+        2 => Life { stop: Some(StopOrder { drain_delay_ms: 0, grace_ms: 1 }), ..life.clone() },
+        3 => Life { health: v1::Health::Healthy, ..life.clone() },
+        _ => Life {
+            usage: Some(v1::Usage { cpu_millis: u64::from(step), ..v1::Usage::default() }),
+            ..life.clone()
+        },
+    }
+}
+
+proptest! {
+    /// Whoever applies every report knows what the agent knows, but for the usage since the last interval.
+    #[test]
+    fn reports_add_up_to_the_state(
+        steps in prop::collection::vec((0u32..4, 0u8..8, 0u64..7, any::<bool>()), 1..40),
+    ) {
+        let (mut known, mut sent) = (state([]), Sent::default());
+        let mut told: BTreeMap<u32, v1::TaskStatus> = BTreeMap::new();
+        report_full(&known, &mut sent, Duration::ZERO);
+        let (mut now, mut revision) = (0, 1);
+        for (index, step, wait, applied) in steps {
+            now += wait;
+            let life = known.lives.remove(&id(index)).unwrap_or_default();
+            known.lives.insert(id(index), later(&life, step));
+            if let Some(report) = changes(&known, &mut sent, now) {
+                prop_assert_eq!(report.revision, revision + 1);
+                revision = report.revision;
+                told.extend(report.tasks.into_iter().map(|task| (task.index, task)));
+                if applied {
+                    sent.applied(revision);
+                }
+            }
+            for (id, life) in &known.lives {
+                let expect = v1::TaskStatus { usage: None, ..super::state::status(id, life, "n") };
+                let have = told.get(&id.index).map(|task| v1::TaskStatus { usage: None, ..task.clone() });
+                prop_assert_eq!(have, Some(expect));
+            }
+        }
+    }
+
+    /// Whatever is wanted, a life that is over is never started, and one that is busy is left alone.
+    #[test]
+    fn nothing_is_begun_twice(
+        lives in prop::collection::vec((0u32..4, 0u8..3, any::<bool>()), 0..6), starts in prop::collection::vec(0u32..4, 0..6),
+        stops in prop::collection::vec(0u32..4, 0..6), forgets in prop::collection::vec(0u32..4, 0..6), full: bool,
+    ) {
+        let life = |kind| match kind {
+            0 => Life::default(),
+            1 => running(),
+            _ => released(),
+        };
+        let known = state(lives.into_iter().map(|(index, kind, busy)| (index, Life { busy, ..life(kind) })));
+        let wanted = desired(v1::Desired {
+            full,
+            assignments: starts.into_iter().map(assignment).collect(),
+            stops: stops.into_iter().map(|index| stop(index, 1)).collect(),
+            forget: forgets.into_iter().map(wire).collect(),
+        });
+        let mut touched = Vec::new();
+        for effect in effects(&known, &wanted) {
+            let of = match &effect {
+                Effect::Start(of, _) | Effect::Decline(of) | Effect::Stop(of, _) | Effect::Clean(of)
+                | Effect::Forget(of) | Effect::Probe(of) | Effect::ProbeEnd(of) => of.clone(),
+            };
+            let life = known.lives.get(&of);
+            prop_assert!(life.is_none_or(|life| !life.busy), "{effect:?}");
+            if matches!(effect, Effect::Start(..)) {
+                prop_assert!(life.is_none_or(|life| life.shim == Shim::None && life.record.exit.is_none()));
+            }
+            prop_assert!(!touched.contains(&of), "two things at once for {of}");
+            touched.push(of);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a task may use, and what it is seen to use. What this machine cannot do is said by the test that needs it.
+
+use borough_proto::v1;
+use borough_proto::v1::EndReason;
+use borough_proto::v1::task_status::Phase;
+use borough_shim::file::json_read;
+use borough_shim::record::{LifeRecord, STATE_FILE};
+
+use crate::harness::{Cell, life, output, script};
+
+/// Whether the node has what a test needs; where not, the test says so.
+async fn has(cell: &Cell, attribute: &str) -> bool {
+    let hello = cell.gateway.wait("hello", |seen| seen.hello.clone()).await;
+    let has = hello.attributes.get(attribute).is_some_and(|value| value == "yes");
+    if !has {
+        println!("NOT EXERCISED: this machine has no usable {attribute}: {:?}", hello.attributes);
+    }
+    has
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_memory_limit_kills_and_says_so() {
+    let cell = Cell::with_agent().await;
+    if !has(&cell, "cgroup.memory").await {
+        return;
+    }
+    let life = life(0, 1);
+    // `tail` keeps all of an endless line.
+    let mut work = script(&life, "exec tail /dev/zero");
+    work.spec.as_mut().unwrap().resources =
+        Some(v1::Resources { memory_bytes: 16 << 20, ..v1::Resources::default() });
+    cell.gateway.run(work);
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    assert_eq!((exit.reason(), exit.signal), (EndReason::OutOfMemory, Some(9)), "{exit:?}");
+    assert!(exit.message.contains("memory limit"), "{exit:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_killed_for_memory_is_told_with_the_exit_of_its_parent() {
+    let cell = Cell::with_agent().await;
+    if !has(&cell, "cgroup.memory").await {
+        return;
+    }
+    let life = life(0, 1);
+    let mut work = script(&life, "tail /dev/zero; echo survived; exit 6");
+    work.spec.as_mut().unwrap().resources =
+        Some(v1::Resources { memory_bytes: 16 << 20, ..v1::Resources::default() });
+    cell.gateway.run(work);
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(6)), "{exit:?}");
+    assert!(exit.message.contains("memory limit"), "{exit:?}");
+    assert!(output(&cell.life_dir(&life)).contains("survived"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_is_seen() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "sleep 600 & while :; do :; done"));
+    let usage = cell
+        .gateway
+        .wait("its usage", |seen| {
+            let usage = seen.tasks.get(&crate::gateway::key(&life))?.usage?;
+            (usage.cpu_millis > 0).then_some(usage)
+        })
+        .await;
+    assert!(usage.memory_bytes > 0 && usage.memory_peak_bytes >= usage.memory_bytes, "{usage:?}");
+    assert_eq!(usage.processes, 2, "{usage:?}");
+    let node = cell
+        .gateway
+        .wait("the node's", |seen| seen.reports.iter().rev().find_map(|report| report.usage))
+        .await;
+    assert!(node.processes <= 2, "{node:?}");
+}
+
+/// The aim is 2 MiB; measured where the shim is what it is in production: the embedded program.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shim_is_small() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway
+        .run(script(&life, "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exec sleep 600"));
+    cell.gateway.phase(&life, Phase::Running).await;
+    let directory = cell.life_dir(&life);
+    crate::harness::until("its output", || output(&directory).contains("line 1999").then_some(())).await;
+    let record: LifeRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", record.shim.unwrap().pid)).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    println!("shim: {kib} KiB resident");
+    assert!(kib < 2048, "{kib} KiB");
+}

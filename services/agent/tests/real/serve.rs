@@ -1,0 +1,238 @@
+//! What is asked for over the session: logs, commands, signals.
+
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message as FromAgent;
+use borough_proto::v1::exec_input::Input;
+use borough_proto::v1::exec_output::Output;
+use borough_proto::v1::gateway_message::Message as ToAgent;
+use borough_proto::v1::read_logs_request::Stream;
+use borough_proto::v1::task_status::Phase;
+
+use crate::gateway::Seen;
+use crate::harness::{Cell, life, number_in, output, runs, script, stop, until};
+
+fn request(id: u64, life: &v1::TaskLife, tail_lines: Option<u32>, follow: bool) -> ToAgent {
+    ToAgent::LogRequest(v1::LogRequest {
+        id,
+        job_id: life.job_id.clone(),
+        index: life.index,
+        incarnation: 0,
+        stream: Stream::Stdout.into(),
+        tail_lines,
+        follow,
+    })
+}
+
+/// What has come for a request; and once it has ended, why.
+fn log(seen: &Seen, id: u64) -> (String, Option<String>) {
+    let (mut text, mut end) = (Vec::new(), None);
+    for answer in &seen.answers {
+        if let FromAgent::LogChunk(chunk) = answer
+            && chunk.id == id
+        {
+            text.extend_from_slice(&chunk.data);
+            end = end.or_else(|| chunk.end.then(|| chunk.error.clone()));
+        }
+    }
+    (String::from_utf8(text).unwrap(), end)
+}
+
+async fn log_end(cell: &Cell, id: u64) -> (String, String) {
+    cell.gateway
+        .wait("the end of a log", |seen| {
+            let (text, end) = log(seen, id);
+            end.map(|error| (text, error))
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_followed_over_rotations_to_the_end_of_the_life() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    let text = "i=0; while [ $i -lt 400 ]; do echo \"line $i\"; i=$((i+1)); done; until test -e go; do sleep 0.01; done; \
+                while [ $i -lt 800 ]; do echo \"line $i\"; i=$((i+1)); done; printf last";
+    let mut work = script(&life, text);
+    work.spec.as_mut().unwrap().log = Some(v1::LogSpec { file_bytes_max: 1000, files_max: 100 });
+    cell.gateway.run(work);
+    cell.gateway.phase(&life, Phase::Running).await;
+    cell.gateway.tell(request(1, &life, None, true));
+    cell.gateway.wait("the first half", |seen| log(seen, 1).0.contains("line 399\n").then_some(())).await;
+    std::fs::write(cell.life_dir(&life).join("work/go"), "").unwrap();
+    let (followed, error) = log_end(&cell, 1).await;
+    let expect: String = (0..800).map(|i| format!("line {i}\n")).chain(["last".to_owned()]).collect();
+    assert_eq!((followed.as_str(), error.as_str()), (expect.as_str(), ""));
+    // Kept after the end, whole lines in every file but the last.
+    cell.gateway.phase(&life, Phase::Released).await;
+    let files = borough_shim::log::file_numbers(&cell.life_dir(&life), borough_shim::log::Stream::Stdout);
+    assert!(files.len() > 5, "{files:?}");
+    cell.gateway.forget(life.clone());
+    until("its files to be set aside", || cell.life_dir(&life).parent()?.ends_with("ended").then_some(()))
+        .await;
+    cell.gateway.tell(request(2, &life, Some(3), false));
+    assert_eq!(log_end(&cell, 2).await.0, "line 798\nline 799\nlast");
+    cell.gateway.tell(request(3, &crate::harness::life(9, 1), None, false));
+    assert!(log_end(&cell, 3).await.1.contains("no logs"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_log_ends() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "echo one; until test -e go; do sleep 0.01; done; echo two; sleep 600"));
+    cell.gateway.phase(&life, Phase::Running).await;
+    for id in [1, 2] {
+        cell.gateway.tell(request(id, &life, None, true));
+        cell.gateway.wait("its output", |seen| (log(seen, id).0 == "one\n").then_some(())).await;
+    }
+    cell.gateway.tell(ToAgent::LogCancel(v1::LogCancel { id: 1 }));
+    // Answered in order: what comes for the second after this, the first would have had by then.
+    cell.gateway.tell(request(3, &life, None, false));
+    log_end(&cell, 3).await;
+    std::fs::write(cell.life_dir(&life).join("work/go"), "").unwrap();
+    cell.gateway.wait("its output", |seen| (log(seen, 2).0 == "one\ntwo\n").then_some(())).await;
+    assert_eq!(cell.gateway.look(|seen| log(seen, 1).0), "one\n");
+}
+
+fn exec(id: u64, life: &v1::TaskLife, script: &str, terminal: Option<v1::WindowSize>) -> ToAgent {
+    let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    ToAgent::ExecStart(v1::ExecStart { id, life: Some(life.clone()), command, terminal })
+}
+
+fn input(id: u64, input: Input) -> ToAgent {
+    ToAgent::ExecInput(v1::ExecInput { id, input: Some(input) })
+}
+
+/// Output of a command: standard, error, and how it ended.
+fn command(seen: &Seen, id: u64) -> (String, String, Option<Result<v1::ExecExit, String>>) {
+    let (mut out, mut err, mut end) = (Vec::new(), Vec::new(), None);
+    for answer in &seen.answers {
+        let FromAgent::ExecOutput(v1::ExecOutput { id: of, output: Some(output) }) = answer else { continue };
+        match output {
+            _ if *of != id => {}
+            Output::Stdout(data) => out.extend_from_slice(data),
+            Output::Stderr(data) => err.extend_from_slice(data),
+            Output::Exit(exit) => end = Some(Ok(*exit)),
+            Output::Error(error) => end = Some(Err(error.clone())),
+        }
+    }
+    (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), end)
+}
+
+async fn command_end(cell: &Cell, id: u64) -> (String, String, Result<v1::ExecExit, String>) {
+    cell.gateway
+        .wait("the end of a command", |seen| {
+            let (out, err, end) = command(seen, id);
+            end.map(|end| (out, err, end))
+        })
+        .await
+}
+
+async fn sleeper(cell: &Cell) -> (v1::TaskLife, u32) {
+    let life = life(0, 1);
+    let mut work = script(&life, "exec sleep 600");
+    work.spec.as_mut().unwrap().environment.insert("SECRET".to_owned(), "xyz".to_owned());
+    cell.gateway.run(work);
+    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    (life, pid)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_runs_in_the_tasks_environment_directory_and_cgroup() {
+    let cell = Cell::with_agent().await;
+    let (life, pid) = sleeper(&cell).await;
+    let text =
+        "echo $SECRET; pwd; cat /proc/self/cgroup; read line; echo got $line >&2; cat >/dev/null; exit 9";
+    cell.gateway.tell(exec(1, &life, text, None));
+    cell.gateway.tell(input(1, Input::Stdin("word\nmore".into())));
+    cell.gateway.tell(input(1, Input::StdinClosed(true)));
+    let (out, err, end) = command_end(&cell, 1).await;
+    let work = cell.life_dir(&life).join("work").canonicalize().unwrap();
+    let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    assert_eq!(out, format!("xyz\n{}\n{cgroup}", work.display()));
+    assert_eq!((err.as_str(), end.unwrap().code), ("got word\n", Some(9)));
+    // The file that carried the environment is gone.
+    let names = std::fs::read_dir(cell.life_dir(&life)).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with("exec.")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_has_its_size_and_takes_keys() {
+    let cell = Cell::with_agent().await;
+    let (life, _) = sleeper(&cell).await;
+    let size = |rows, columns| v1::WindowSize { rows, columns };
+    let text = "test -t 0 && test -t 1 && echo terminal; stty size; read x; stty size; cat; exit 3";
+    cell.gateway.tell(exec(1, &life, text, Some(size(24, 80))));
+    cell.gateway.wait("the first size", |seen| command(seen, 1).0.contains("24 80").then_some(())).await;
+    cell.gateway.tell(input(1, Input::Window(size(50, 132))));
+    cell.gateway.tell(input(1, Input::Stdin("x\n".into())));
+    cell.gateway.wait("the second size", |seen| command(seen, 1).0.contains("50 132").then_some(())).await;
+    cell.gateway.tell(input(1, Input::StdinClosed(true)));
+    let (out, _, end) = command_end(&cell, 1).await;
+    assert!(out.starts_with("terminal\r\n"), "{out}");
+    assert_eq!(end.unwrap().code, Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_ends_when_nobody_wants_it_any_more() {
+    let cell = Cell::with_agent().await;
+    let (life, _) = sleeper(&cell).await;
+    let work = cell.life_dir(&life).join("work");
+    for (id, how) in [(1, "cancelled"), (2, "hung up")] {
+        cell.gateway.tell(exec(id, &life, &format!("echo $$ > pid{id}; exec sleep 600"), None));
+        let pid = number_in(work.join(format!("pid{id}"))).await;
+        match how {
+            "cancelled" => cell.gateway.tell(input(id, Input::Cancelled(true))),
+            _ => cell.gateway.hang_up(),
+        }
+        until("its end", || (!runs(pid)).then_some(())).await;
+    }
+    // With its task, too: it is in the task's cgroup.
+    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.tell(exec(3, &life, "echo $$ > pid3; exec sleep 600", None));
+    let pid = number_in(work.join("pid3")).await;
+    cell.gateway.stop(stop(&life, 1000));
+    cell.gateway.phase(&life, Phase::Released).await;
+    until("its end", || (!runs(pid)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_cannot_run_says_why() {
+    let cell = Cell::with_agent().await;
+    let (life, _) = sleeper(&cell).await;
+    let start =
+        v1::ExecStart { id: 1, life: Some(life), command: vec!["no-such".to_owned()], terminal: None };
+    cell.gateway.tell(ToAgent::ExecStart(start));
+    let (_, err, end) = command_end(&cell, 1).await;
+    assert!(err.contains("no-such") && end.unwrap().code != Some(0), "{err}");
+    cell.gateway.tell(exec(2, &crate::harness::life(5, 1), "true", None));
+    assert!(command_end(&cell, 2).await.2.unwrap_err().contains("not on this node"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_reach_the_task_and_refusals_say_why() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "trap 'echo hup' HUP; echo up; while :; do sleep 0.01; done"));
+    cell.gateway.phase(&life, Phase::Running).await;
+    until("its start", || output(&cell.life_dir(&life)).contains("up").then_some(())).await;
+    let signal = |id, life: &v1::TaskLife, signal| {
+        ToAgent::Signal(v1::SignalCommand { id, life: Some(life.clone()), signal })
+    };
+    cell.gateway.tell(signal(1, &life, 1));
+    until("its answer", || output(&cell.life_dir(&life)).contains("hup").then_some(())).await;
+    cell.gateway.tell(signal(2, &life, 40));
+    cell.gateway.tell(signal(3, &crate::harness::life(7, 1), 1));
+    for (id, expect) in [(1, ""), (2, "signal 40"), (3, "not on this node")] {
+        let error = cell
+            .gateway
+            .wait("an answer", |seen| {
+                seen.answers.iter().find_map(|answer| match answer {
+                    FromAgent::Result(result) if result.id == id => Some(result.error.clone()),
+                    _ => None,
+                })
+            })
+            .await;
+        assert!(error.contains(expect) && error.is_empty() == expect.is_empty(), "{error}");
+    }
+}
