@@ -10,6 +10,7 @@ mod connect;
 pub mod exit;
 pub mod jobfile;
 mod output;
+mod role;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

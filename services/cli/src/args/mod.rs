@@ -18,6 +18,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::VERB_FAILED;
 use crate::jobfile::EvaluateArguments;
+use crate::role::agent::AgentArguments;
+use crate::role::dev::DevArguments;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 what was asked for did not come about, 2 wrong usage or job file, \
     3 no such thing, 4 refused, 5 no gateway answers, 6 not allowed, 130 interrupted. \
@@ -110,6 +112,10 @@ pub enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Run a whole system on this machine: control roles in one process, node agents beside it
+    Dev(DevArguments),
+    /// Run the agent of a node
+    Agent(AgentArguments),
     /// Evaluates a job file in a bounded process: the program calls itself with this
     #[command(name = "__evaluate-jsonnet", hide = true)]
     EvaluateJsonnet(EvaluateArguments),

@@ -14,6 +14,7 @@ use crate::args::{Arguments, Verb};
 use crate::exit::{Code, Failure};
 use crate::jobfile;
 use crate::output::Printer;
+use crate::role;
 
 /// Does what the arguments say.
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {
@@ -27,6 +28,8 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(&global, verb, printer)),
         Verb::Completion { shell } => completion(shell, printer),
+        Verb::Dev(arguments) => role::dev::run(&global, &arguments, printer),
+        Verb::Agent(arguments) => role::agent::run(&global, arguments),
         Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
             .map(|()| Code::Done)
             .or_else(|problem| printer.error_bytes(problem.as_bytes()).map(|()| Code::Failed)),

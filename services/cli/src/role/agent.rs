@@ -1,0 +1,137 @@
+//! `borough agent`: the agent of one node, until it is told to end. Its tasks go on without it.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use borough_agent::AgentConfig;
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_model::Name;
+use borough_model::resource::{bytes_parse, cpu_parse, device_parse};
+use borough_proto::v1;
+use clap::Args;
+use tokio_util::sync::CancellationToken;
+
+use super::log::log_begin;
+use super::{failed, terminated};
+use crate::args::{Global, pair};
+use crate::exit::{Code, Failure};
+
+/// Arguments of `borough agent`; cell, gateways and token are those of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArguments {
+    /// The node's name, unique within the cell
+    #[arg(long, value_name = "NAME")]
+    pub node: Name,
+    /// Where its state is kept over restarts
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// TCP ports the scheduler may hand out here, as FIRST-LAST
+    #[arg(long, default_value = "20000-29999", value_name = "RANGE", value_parser = ports)]
+    pub ports: RangeInclusive<u16>,
+    /// Where its tasks are reached
+    #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
+    pub host: String,
+    /// A fact about the node, such as rack=r1; may be given again
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = pair)]
+    pub attributes: Vec<(String, String)>,
+    /// Cores for tasks, such as 8 or 500m [default: what the machine has]
+    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
+    pub cpu: Option<u64>,
+    /// Memory for tasks, such as 16GiB [default: what the machine has]
+    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
+    pub memory: Option<u64>,
+    /// Disk for tasks, such as 100GiB [default: what the state directory's disk has]
+    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
+    pub disk: Option<u64>,
+    /// Countable devices, such as gpu=2; may be given again
+    #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
+    pub devices: Vec<(String, u64)>,
+    /// Record every started process here, for whoever has to end them all
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub record_dir: Option<PathBuf>,
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let wrong = || format!("{text:?} is not a range of ports such as 20000-29999 within 1024-65535");
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let (first, last) =
+        (first.parse::<u16>().map_err(|_| wrong())?, last.parse::<u16>().map_err(|_| wrong())?);
+    if first < 1024 || last < first { Err(wrong()) } else { Ok(first..=last) }
+}
+
+fn device(text: &str) -> Result<(String, u64), String> {
+    let (kind, amount) = pair(text)?;
+    let millis = device_parse(&amount).map_err(|error| error.to_string())?;
+    Ok((kind, millis))
+}
+
+/// Plays the role until it is told to end.
+pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Failure> {
+    log_begin("warn,borough=info");
+    let config = config_of(global, arguments)?;
+    // One node's agent waits far more than it works: two threads keep its memory small.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
+    runtime.block_on(async {
+        let shutdown = CancellationToken::new();
+        let ended = shutdown.clone();
+        tokio::spawn(async move {
+            let signal = terminated().await;
+            tracing::info!(signal, "the agent ends; its tasks go on");
+            ended.cancel();
+        });
+        borough_agent::run(config, shutdown).await.map_err(|error| failed("the agent cannot run", &error))
+    })?;
+    Ok(Code::Done)
+}
+
+fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
+    let usage = |text: &str| Failure::new(Code::Usage, text);
+    let cell = global.cell.clone().ok_or_else(|| usage("give the cell of the node with --cell"))?;
+    if global.gateway.is_empty() {
+        return Err(usage("give at least one gateway with --gateway"));
+    }
+    let token = match &global.token_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|error| failed(&format!("cannot read {}", path.display()), &error))?;
+            Some(text.trim().to_owned())
+        }
+        None => None,
+    };
+    let (rng, _) = SeededRng::from_kernel();
+    let mut config =
+        AgentConfig::new(cell, arguments.node.as_str(), arguments.state_dir, SystemClock::shared(), rng);
+    let address = |gateway: &String| match gateway.contains("://") {
+        true => gateway.clone(),
+        false => format!("http://{gateway}"),
+    };
+    config.gateways = global.gateway.iter().map(address).collect();
+    config.token = token;
+    config.ports = arguments.ports;
+    config.host = arguments.host;
+    config.attributes = arguments.attributes.into_iter().collect();
+    config.record_dir = arguments.record_dir;
+    config.capacity = Some(v1::Resources {
+        cpu_millis: arguments.cpu.unwrap_or_default(),
+        memory_bytes: arguments.memory.unwrap_or_default(),
+        disk_bytes: arguments.disk.unwrap_or_default(),
+        device_millis: arguments.devices.into_iter().collect::<BTreeMap<_, _>>(),
+        ..v1::Resources::default()
+    });
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_ranges_are_checked() {
+        assert_eq!(ports("20000-20010"), Ok(20_000..=20_010));
+        for wrong in ["", "20000", "80-90", "3000-2000", "1-70000", "a-b"] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+    }
+}

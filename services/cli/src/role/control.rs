@@ -1,0 +1,230 @@
+//! The control roles of some cells in this process: gateway, scheduler workers, controllers, over one store.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_controller::{Controller, ControllerConfig};
+use borough_gateway::auth::Token;
+use borough_gateway::cell::CellConnection;
+use borough_gateway::{Gateway, GatewayConfig};
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency};
+use borough_model::Name;
+use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_store::cell::{CellMeta, cell_create, cell_meta_change};
+use borough_store::federation::{federation_cell_set, store_generation_begin};
+use borough_store::mirror::{MirrorFollower, MirrorHandle};
+use borough_store::{CellSpace, StoreError, StoreResult};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Milliseconds without a heartbeat after which another worker or controller takes over.
+const LEASE_MS: u64 = 5_000;
+/// Tasks a worker decides at once.
+const BATCH_TASKS_MAX: usize = 256;
+/// Parts of the tolerance of silence between two beats, and between two looks at them.
+const BEATS_PER_TOLERANCE: u32 = 8;
+
+/// What the control roles are made with.
+pub(crate) struct ControlConfig {
+    /// The store.
+    pub db: Database,
+    /// The cells, made where they are missing.
+    pub cells: Vec<Name>,
+    /// Settings of the cells.
+    pub meta: CellMeta,
+    /// Scheduler workers per cell.
+    pub schedulers: u32,
+    /// Where gRPC is answered.
+    pub grpc: SocketAddr,
+    /// Where HTTP is answered.
+    pub http: SocketAddr,
+    /// Who may speak.
+    pub token: Token,
+    /// What `/metrics` shows.
+    pub registry: Registry,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub rng: Arc<dyn Rng>,
+}
+
+/// The control roles at work.
+pub(crate) struct Control {
+    /// The gateway.
+    pub gateway: Gateway,
+    tasks: Vec<JoinHandle<()>>,
+    cancelled: CancellationToken,
+}
+
+/// Why the control roles cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    /// The store refused.
+    #[error("the cell's store refused")]
+    Store(#[from] StoreError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {grpc} and {http}")]
+    Listen {
+        grpc: SocketAddr,
+        http: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Control {
+    /// Starts every role.
+    pub(crate) async fn start(config: ControlConfig) -> Result<Self, ControlError> {
+        let cancelled = CancellationToken::new();
+        let at_ms = config.clock.wall_ms();
+        let generation = config.db.run("store_generation_begin", Idempotency::Natural, |tx, _| async move {
+            store_generation_begin(&tx, at_ms).await
+        });
+        let generation = generation.await?.generation;
+        let mut registry = config.registry;
+        let workers_metrics = WorkerMetrics::default();
+        workers_metrics.register(&mut registry);
+        let mut tasks = Vec::new();
+        let mut connections = Vec::new();
+        for cell in &config.cells {
+            let space = CellSpace::new(cell.clone());
+            cell_prepare(&config.db, &space, cell, &config.meta, at_ms).await?;
+            let (clock, rng) = (Arc::clone(&config.clock), Arc::clone(&config.rng));
+            let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
+            let roles = Roles {
+                db: &config.db,
+                space: &space,
+                generation,
+                clock: &config.clock,
+                rng: &config.rng,
+                cancelled: &cancelled,
+            };
+            tasks.push(roles.controller(&mirror, config.meta.lost_after_ms));
+            for place in 0..config.schedulers {
+                tasks.push(roles.worker(place, config.schedulers, workers_metrics.clone()));
+            }
+            connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
+        }
+        let beat_interval = beat_of(config.meta.lost_after_ms);
+        let (grpc, http) = (config.grpc, config.http);
+        let gateway = GatewayConfig {
+            grpc,
+            http,
+            token: config.token,
+            cells: connections,
+            report_interval: beat_interval.max(Duration::from_secs(1)),
+            beat_interval,
+            registry: Arc::new(Mutex::new(registry)),
+        };
+        let gateway = Gateway::start(gateway, config.clock, config.rng, cancelled.clone()).await;
+        let gateway = gateway.map_err(|source| {
+            cancelled.cancel();
+            ControlError::Listen { grpc, http, source }
+        })?;
+        Ok(Self { gateway, tasks, cancelled })
+    }
+
+    /// Ends every role and waits for it.
+    pub(crate) async fn stop(self) {
+        self.cancelled.cancel();
+        self.gateway.ended().await;
+        for task in self.tasks {
+            // A panic was already told by the panic hook.
+            task.await.ok();
+        }
+    }
+}
+
+fn beat_of(lost_after_ms: u64) -> Duration {
+    let beat = Duration::from_millis(lost_after_ms) / BEATS_PER_TOLERANCE;
+    beat.clamp(Duration::from_millis(100), Duration::from_secs(5))
+}
+
+async fn cell_prepare(
+    db: &Database,
+    space: &CellSpace,
+    cell: &Name,
+    meta: &CellMeta,
+    at_ms: i64,
+) -> StoreResult<()> {
+    let store = db.info().location;
+    let store = &store;
+    let prepare = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
+        cell_create(&tx, space, meta, at_ms).await?;
+        cell_meta_change(&tx, space, |known| {
+            known.lost_after_ms = meta.lost_after_ms;
+            known.port_cool_down_ms = meta.port_cool_down_ms;
+        })
+        .await?;
+        federation_cell_set(&tx, cell, store, at_ms).await?;
+        Ok::<_, StoreError>(())
+    });
+    prepare.await
+}
+
+/// What the roles of one cell share.
+struct Roles<'a> {
+    db: &'a Database,
+    space: &'a CellSpace,
+    generation: u64,
+    clock: &'a Arc<dyn Clock>,
+    rng: &'a Arc<dyn Rng>,
+    cancelled: &'a CancellationToken,
+}
+
+impl Roles<'_> {
+    fn controller(&self, mirror: &MirrorHandle, lost_after_ms: u64) -> JoinHandle<()> {
+        let config = ControllerConfig {
+            space: self.space.clone(),
+            holder: format!("controller-{:016x}", self.rng.next_u64()),
+            lease_ms: LEASE_MS,
+            generation: self.generation,
+            tick: beat_of(lost_after_ms).min(Duration::from_secs(1)),
+        };
+        let (clock, rng) = (Arc::clone(self.clock), Arc::clone(self.rng));
+        let controller = Controller::new(config, self.db.clone(), mirror.clone(), clock, rng);
+        tokio::spawn(controller.run(self.cancelled.clone()))
+    }
+
+    fn worker(&self, place: u32, shards: u32, metrics: WorkerMetrics) -> JoinHandle<()> {
+        let config = WorkerConfig {
+            space: self.space.clone(),
+            shards,
+            place,
+            holder: format!("scheduler-{place}-{:016x}", self.rng.next_u64()),
+            lease_ms: LEASE_MS,
+            generation: self.generation,
+            batch_tasks_max: BATCH_TASKS_MAX,
+        };
+        let (db, cancelled) = (self.db.clone(), self.cancelled.clone());
+        let (clock, rng) = (Arc::clone(self.clock), Arc::clone(self.rng));
+        tokio::spawn(worker_run(config, db, clock, rng, metrics, cancelled))
+    }
+}
+
+/// Starts a worker, again and again where the store does not let it, and lets it work.
+async fn worker_run(
+    config: WorkerConfig,
+    db: Database,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    metrics: WorkerMetrics,
+    cancelled: CancellationToken,
+) {
+    loop {
+        let started =
+            Worker::start(config.clone(), db.clone(), Arc::clone(&clock), Arc::clone(&rng), metrics.clone());
+        match started.await {
+            Ok(worker) => return worker.run(cancelled).await,
+            Err(error) => tracing::warn!(?config, %error, "a scheduler worker cannot start"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+            () = cancelled.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The directory of a dev cell: what is where, and what is remembered from start to start.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use borough_kv::env::Rng;
+use serde::{Deserialize, Serialize};
+
+/// What is remembered, so that agents find their gateway again after a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    /// The format of this file.
+    pub format: u32,
+    /// Port of the gateway's gRPC.
+    pub grpc_port: u16,
+    /// Port of the gateway's HTTP.
+    pub http_port: u16,
+}
+
+/// The format this build writes.
+const FORMAT: u32 = 1;
+/// Bytes of randomness in a token.
+const TOKEN_WORDS: usize = 4;
+
+/// The directory.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// Makes the directory where it is missing, for its owner alone.
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        let root = fs::canonicalize(root)?;
+        // Agents keep the environments of tasks here: others have no business in it.
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
+        for folder in ["nodes", "log", "records"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        Ok(Self { root })
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn token(&self) -> PathBuf {
+        self.root.join("token")
+    }
+
+    pub(super) fn node(&self, node: &str) -> PathBuf {
+        self.root.join("nodes").join(node)
+    }
+
+    pub(super) fn log(&self, node: &str) -> PathBuf {
+        self.root.join("log").join(format!("{node}.log"))
+    }
+
+    /// Where agents record what they start, for the guard that ends it.
+    pub(super) fn records(&self) -> PathBuf {
+        self.root.join("records")
+    }
+
+    /// The token, made where it is missing.
+    pub(super) fn token_ensure(&self, rng: &dyn Rng) -> io::Result<String> {
+        let path = self.token();
+        match fs::read_to_string(&path) {
+            Ok(token) if token.trim().len() >= 32 => {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                return Ok(token.trim().to_owned());
+            }
+            Ok(_) => fs::remove_file(&path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let token: String = (0..TOKEN_WORDS).map(|_| format!("{:016x}", rng.next_u64())).collect();
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(token.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        Ok(token)
+    }
+
+    /// What was remembered, where anything was.
+    pub(super) fn remembered(&self) -> io::Result<Option<Remembered>> {
+        let path = self.root.join("dev.json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let wrong =
+            |text: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {text}", path.display()));
+        let remembered: Remembered = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        match remembered.format {
+            FORMAT => Ok(Some(remembered)),
+            format => Err(wrong(format!("format {format}, this build knows {FORMAT}; nothing was touched"))),
+        }
+    }
+
+    /// Remembers the ports.
+    pub(super) fn remember(&self, grpc_port: u16, http_port: u16) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(&Remembered { format: FORMAT, grpc_port, http_port })?;
+        let path = self.root.join("dev.json");
+        let temporary = self.root.join("dev.json.new");
+        fs::write(&temporary, text)?;
+        fs::rename(temporary, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_kv::env::SeededRng;
+
+    use super::*;
+
+    #[test]
+    fn the_token_is_made_once_and_is_its_owners() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::open(&directory.path().join("dev")).unwrap();
+        let rng = SeededRng::shared(1);
+        let token = layout.token_ensure(&*rng).unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(layout.token_ensure(&*rng).unwrap(), token);
+        assert_eq!(fs::metadata(layout.token()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(layout.root()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_newer_directory_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::open(directory.path()).unwrap();
+        let newer = r#"{"format":9,"grpc_port":1,"http_port":2}"#;
+        fs::write(directory.path().join("dev.json"), newer).unwrap();
+        assert!(layout.remembered().unwrap_err().to_string().contains("format 9"));
+        assert_eq!(fs::read_to_string(directory.path().join("dev.json")).unwrap(), newer);
+    }
+}

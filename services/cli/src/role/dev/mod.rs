@@ -1,0 +1,249 @@
+//! `borough dev`: every control role in one process on the embedded engine, in a directory that is kept, with node
+//! agents as processes of their own. Loopback only, and only for whoever can read the token file.
+
+mod layout;
+mod nodes;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use borough_agent::TestGuard;
+use borough_gateway::auth::Token;
+use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
+use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::fault::{FaultEngine, FaultPlan};
+use borough_kv::{Database, Engine};
+use borough_model::Name;
+use borough_store::cell::CellMeta;
+use clap::Args;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+
+use self::layout::Layout;
+use self::nodes::{AgentStart, NODES_MAX, node_keep, nodes_plan};
+use super::control::{Control, ControlConfig};
+use super::log::log_begin;
+use super::{failed, terminated};
+use crate::args::Global;
+use crate::client_file::{ClientFile, dev_directory};
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+
+/// Ports tried at the first start; where they are taken, any free ones.
+const GRPC_PORT: u16 = 7_400;
+const HTTP_PORT: u16 = 7_401;
+
+/// Arguments of `borough dev`.
+#[derive(Clone, Debug, Args)]
+pub struct DevArguments {
+    /// Nodes of each cell
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=15))]
+    pub nodes: u32,
+    /// Scheduler workers of each cell
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub schedulers: u32,
+    /// Cells, the first of which is the default
+    #[arg(long, default_value = "alpha,beta", value_delimiter = ',', value_name = "NAMES")]
+    pub cells: Vec<Name>,
+    /// Keep nothing: a directory of its own, removed at the end with everything that was started
+    #[arg(long)]
+    pub ephemeral: bool,
+    /// Port of gRPC on 127.0.0.1 (0: any) [default: as the last time; at first 7400, or any]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Port of HTTP on 127.0.0.1 (0: any) [default: as the last time; at first 7401, or any]
+    #[arg(long, value_name = "PORT")]
+    pub http_port: Option<u16>,
+    /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
+    #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
+    pub lost_after_ms: u64,
+    /// Milliseconds a port rests before it is given again
+    #[arg(long, default_value_t = 10_000, value_name = "MS")]
+    pub port_cool_down_ms: u64,
+    /// For tests of the system: inject the faults the store's contract allows, from this seed
+    #[arg(long, value_name = "SEED")]
+    pub inject_faults: Option<u64>,
+}
+
+/// Plays the role until it is interrupted.
+pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
+    log_begin("warn,borough=info");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
+    runtime.block_on(dev(global, arguments, printer))
+}
+
+async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
+    let nodes = arguments.cells.len().saturating_mul(usize::try_from(arguments.nodes).unwrap_or(usize::MAX));
+    if nodes > NODES_MAX {
+        let text =
+            format!("{nodes} nodes are more than the ports of one machine carry; at most {NODES_MAX} in all");
+        return Err(Failure::new(Code::Usage, text));
+    }
+    let clock = SystemClock::shared();
+    let (rng, seed) = SeededRng::from_kernel();
+    let root = match arguments.ephemeral && global.dir.is_none() {
+        true => std::env::temp_dir().join(format!("borough-dev-{seed:016x}")),
+        false => dev_directory(global.dir.as_deref()),
+    };
+    // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
+    let engine = engine_open(&root.join("store"), &clock, &rng)?;
+    let layout =
+        Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
+    let outcome = dev_in(&layout, arguments, &engine, (&clock, &rng), printer).await;
+    engine.close().await;
+    if arguments.ephemeral {
+        std::fs::remove_dir_all(layout.root()).ok();
+    }
+    outcome
+}
+
+fn engine_open(
+    directory: &Path,
+    clock: &Arc<dyn Clock>,
+    rng: &Arc<dyn Rng>,
+) -> Result<Arc<EmbeddedEngine>, Failure> {
+    let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
+    match EmbeddedEngine::open(options) {
+        Ok(engine) => Ok(Arc::new(engine)),
+        Err(error) => {
+            let failure = failed("cannot start", &error);
+            Err(match error {
+                borough_kv::embedded::OpenError::Locked { .. } => {
+                    failure.with_hint("another `borough dev` runs there; stop it, or give another --dir")
+                }
+                borough_kv::embedded::OpenError::Newer { .. } => {
+                    failure.with_hint("nothing was touched; use the newer program, or another --dir")
+                }
+                borough_kv::embedded::OpenError::Damaged { .. } => {
+                    failure.with_hint("nothing was touched; restore the directory, or use another --dir")
+                }
+                borough_kv::embedded::OpenError::Io { .. } => failure,
+            })
+        }
+    }
+}
+
+async fn dev_in(
+    layout: &Layout,
+    arguments: &DevArguments,
+    engine: &Arc<EmbeddedEngine>,
+    (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    // Held for as long as an ephemeral cell lives: whatever becomes of this process, what it started ends.
+    let guard = match arguments.ephemeral {
+        true => Some(guard_begin(layout)?),
+        false => None,
+    };
+    let control = control_start(layout, arguments, engine, clock, rng).await?;
+    let (grpc, http) = (control.gateway.grpc, control.gateway.http);
+    remember(layout, arguments, grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
+    let program =
+        std::env::current_exe().map_err(|error| failed("cannot find the program itself", &error))?;
+    let start = AgentStart {
+        program,
+        gateway: format!("http://{grpc}"),
+        token_file: layout.token(),
+        layout: layout.clone(),
+    };
+    let cancelled = CancellationToken::new();
+    let plan = nodes_plan(&arguments.cells, arguments.nodes);
+    let keepers: Vec<_> = plan
+        .into_iter()
+        .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
+        .collect();
+    printer.text(&greeting(layout, arguments, grpc, http))?;
+    let signal = terminated().await;
+    printer.remark(&format!("{signal}: ending the tasks and agents of this directory"));
+    cancelled.cancel();
+    for keeper in keepers {
+        keeper.await.ok();
+    }
+    // First the agents and tasks, so that nothing is placed or reported any more; the directory keeps what they were.
+    let guard = guard.map_or_else(|| guard_begin(layout), Ok)?;
+    tokio::task::spawn_blocking(move || drop(guard)).await.ok();
+    control.stop().await;
+    Ok(Code::Done)
+}
+
+fn guard_begin(layout: &Layout) -> Result<TestGuard, Failure> {
+    TestGuard::new(layout.root()).map_err(|error| failed("cannot watch over processes", &error))
+}
+
+async fn control_start(
+    layout: &Layout,
+    arguments: &DevArguments,
+    engine: &Arc<EmbeddedEngine>,
+    clock: &Arc<dyn Clock>,
+    rng: &Arc<dyn Rng>,
+) -> Result<Control, Failure> {
+    let token = layout.token_ensure(&**rng).map_err(|error| failed("cannot write the token file", &error))?;
+    let store: Arc<dyn Engine> = match arguments.inject_faults {
+        Some(seed) => {
+            let inner: Arc<dyn Engine> = Arc::<EmbeddedEngine>::clone(engine);
+            Arc::new(FaultEngine::new(inner, FaultPlan::standard(), SeededRng::shared(seed)))
+        }
+        None => Arc::<EmbeddedEngine>::clone(engine),
+    };
+    let db = Database::new(store);
+    let mut registry = Registry::default();
+    db.metrics_register(&mut registry);
+    let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
+    let known = remembered.as_ref();
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let port = |given: Option<u16>, before: Option<u16>, first: u16| match given.or(before) {
+        Some(port) => port,
+        None if std::net::TcpListener::bind(loopback(first)).is_ok() => first,
+        None => 0,
+    };
+    let meta = CellMeta {
+        lost_after_ms: arguments.lost_after_ms,
+        port_cool_down_ms: arguments.port_cool_down_ms,
+        ..CellMeta::default()
+    };
+    let config = ControlConfig {
+        db,
+        cells: arguments.cells.clone(),
+        meta,
+        schedulers: arguments.schedulers,
+        grpc: loopback(port(arguments.port, known.map(|known| known.grpc_port), GRPC_PORT)),
+        http: loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT)),
+        token: Token::new(&token),
+        registry,
+        clock: Arc::clone(clock),
+        rng: Arc::clone(rng),
+    };
+    Control::start(config).await.map_err(|error| failed("cannot start", &error))
+}
+
+fn remember(
+    layout: &Layout,
+    arguments: &DevArguments,
+    grpc: SocketAddr,
+    http: SocketAddr,
+) -> std::io::Result<()> {
+    layout.remember(grpc.port(), http.port())?;
+    let file = ClientFile {
+        gateways: vec![grpc.to_string()],
+        http: format!("http://{http}"),
+        token_file: Some(layout.token()),
+        default_cell: arguments.cells.first().map(Name::to_string).unwrap_or_default(),
+        cells: arguments.cells.iter().map(Name::to_string).collect(),
+    };
+    file.write(layout.root())
+}
+
+fn greeting(layout: &Layout, arguments: &DevArguments, grpc: SocketAddr, http: SocketAddr) -> String {
+    let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
+    format!(
+        "borough dev\n  cells      {} ({} nodes and {} scheduler workers each)\n  gRPC       {grpc}\n  HTTP       \
+         http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
+        cells.join(", "),
+        arguments.nodes,
+        arguments.schedulers,
+        layout.root().display(),
+        layout.token().display(),
+    )
+}

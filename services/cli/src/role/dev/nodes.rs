@@ -1,0 +1,156 @@
+//! The node agents of a dev cell: real processes, started where none runs, started again when they end, and left
+//! alone where they outlived an earlier `dev`.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use borough_model::Name;
+use rustix::fs::{FlockOperation, flock};
+use tokio_util::sync::CancellationToken;
+
+use super::layout::Layout;
+
+/// Between two looks at an agent.
+const LOOK: Duration = Duration::from_millis(200);
+/// Longest pause before an agent that keeps ending is started again.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Ports of one node.
+const PORTS_PER_NODE: u16 = 400;
+/// The first port that is handed out: below the range the kernel gives to outgoing connections.
+const PORT_FIRST: u16 = 20_000;
+
+/// One node.
+#[derive(Clone, Debug)]
+pub(super) struct NodePlan {
+    pub cell: Name,
+    pub name: String,
+    pub rack: String,
+    pub port_first: u16,
+    pub port_last: u16,
+}
+
+/// `count` nodes for each cell, with ports of their own each: they share one machine.
+pub(super) fn nodes_plan(cells: &[Name], count: u32) -> Vec<NodePlan> {
+    let all = cells.iter().flat_map(|cell| (1..=count).map(move |number| (cell, number)));
+    let plan = |(place, (cell, number)): (usize, (&Name, u32))| {
+        let place = u16::try_from(place).unwrap_or(u16::MAX);
+        let port_first = PORT_FIRST.saturating_add(place.saturating_mul(PORTS_PER_NODE));
+        NodePlan {
+            cell: cell.clone(),
+            name: format!("{cell}-{number}"),
+            rack: format!("r{}", number.saturating_sub(1) % 2 + 1),
+            port_first,
+            port_last: port_first.saturating_add(PORTS_PER_NODE - 1),
+        }
+    };
+    all.enumerate().map(plan).collect()
+}
+
+/// Nodes that fit the ports of one machine, over all cells.
+pub(super) const NODES_MAX: usize = 30;
+
+/// What agents are started with.
+#[derive(Clone, Debug)]
+pub(super) struct AgentStart {
+    pub program: PathBuf,
+    pub gateway: String,
+    pub token_file: PathBuf,
+    pub layout: Layout,
+}
+
+impl AgentStart {
+    fn command(&self, node: &NodePlan) -> io::Result<Command> {
+        let state = self.layout.node(&node.name);
+        fs::create_dir_all(&state)?;
+        let log = OpenOptions::new().create(true).append(true).open(self.layout.log(&node.name))?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name, "--gateway", &self.gateway])
+            .arg("--token-file")
+            .arg(&self.token_file)
+            .arg("--state-dir")
+            .arg(&state)
+            .arg("--record-dir")
+            .arg(self.layout.records())
+            .args(["--ports", &format!("{}-{}", node.port_first, node.port_last)])
+            .args(["--host", "127.0.0.1"])
+            .args(["--attribute", &format!("rack={}", node.rack), "--attribute", "zone=local"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log.try_clone()?))
+            .stderr(Stdio::from(log))
+            // A Ctrl-C meant for `dev` is not for the agents: `dev` ends them itself.
+            .process_group(0);
+        Ok(command)
+    }
+}
+
+/// Keeps the agent of one node running until cancelled. Where the state directory is locked an agent runs already.
+pub(super) async fn node_keep(start: AgentStart, node: NodePlan, cancelled: CancellationToken) {
+    let state = start.layout.node(&node.name);
+    let mut child: Option<Child> = None;
+    let mut pause = LOOK;
+    loop {
+        if !agent_runs(&state, child.as_mut()) {
+            if child.take().is_some() {
+                tracing::warn!(node = node.name, "the agent has ended and is started again");
+            }
+            match start.command(&node).and_then(|mut command| command.spawn()) {
+                Ok(started) => child = Some(started),
+                Err(error) => tracing::error!(node = node.name, %error, "the agent cannot be started"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = cancelled.cancelled() => return,
+            }
+            pause = pause.saturating_mul(2).min(PAUSE_MAX);
+            continue;
+        }
+        pause = LOOK;
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = cancelled.cancelled() => return,
+        }
+    }
+}
+
+/// Whether an agent has the node: a child of ours that has not ended, or somebody who holds the lock.
+fn agent_runs(state: &Path, child: Option<&mut Child>) -> bool {
+    if let Some(child) = child {
+        return matches!(child.try_wait(), Ok(None));
+    }
+    is_locked(state)
+}
+
+/// Whether an agent holds the lock of the state directory.
+pub(super) fn is_locked(state: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).open(state.join("lock")) else { return false };
+    // A shared lock of a moment: where it is given, nobody holds the exclusive one.
+    flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn nodes_of_one_machine_have_names_and_ports_of_their_own() {
+        let cells = [Name::new("alpha").unwrap(), Name::new("beta").unwrap()];
+        let plan = nodes_plan(&cells, 3);
+        let names: BTreeSet<&str> = plan.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(
+            names.into_iter().collect::<Vec<_>>(),
+            ["alpha-1", "alpha-2", "alpha-3", "beta-1", "beta-2", "beta-3"]
+        );
+        for pair in plan.windows(2) {
+            assert!(pair[0].port_last < pair[1].port_first);
+        }
+        let most = nodes_plan(&cells, u32::try_from(NODES_MAX / 2).unwrap());
+        assert!(most.iter().all(|node| node.port_last < 32_768), "below the kernel's own ports");
+    }
+}

@@ -1,0 +1,37 @@
+//! Roles of the system that the program can play. `dev` plays every control role in one process; node agents are
+//! processes of their own in every setting.
+
+pub(crate) mod agent;
+mod control;
+pub(crate) mod dev;
+mod log;
+
+use crate::exit::{Code, Failure};
+
+/// Waits for the signal that ends a role, and names it.
+async fn terminated() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).ok();
+    let terminated = async {
+        match &mut terminate {
+            Some(terminate) => drop(terminate.recv().await),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => "interrupted",
+        () = terminated => "terminated",
+    }
+}
+
+/// A failure of a role, with its causes on one line.
+fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut text = format!("{what}: {error}");
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    Failure::new(Code::Failed, text)
+}
