@@ -5,9 +5,10 @@
 //! charges given back.
 //!
 //! Conflicts are taken where a decision rests on what was read, and nowhere else, so that gateways that report tasks of
-//! the same job or node seldom fail each other: rows of tasks always; the job's gate always, since what follows an exit
-//! rests on the spec and on whether the job is wanted; the job's row only where tasks end for good and are counted; a
-//! node's commitment only where it changes; a node's row only where an endpoint is published from it.
+//! the same job or node seldom fail each other: rows of tasks always; a job's row only where tasks end for good and are
+//! counted; a node's commitment only where it changes; a node's row only where an endpoint is published from it. What
+//! follows an exit rests on the row and on the spec of the row's version, which never changes: whether the job still
+//! wants the task is its sweep's business ([`super::task_unwanted_stop`]), not the report's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -114,9 +115,6 @@ impl TaskBook {
     ) -> StoreResult<()> {
         let jobs: BTreeSet<JobId> = versions.iter().map(|&(job, _)| job).collect();
         let missing: Vec<JobId> = jobs.into_iter().filter(|job| !self.jobs.contains_key(job)).collect();
-        for &job in &missing {
-            keys::guard(tx, space, &keys::JobGateKey { job })?;
-        }
         let read = |job: JobId| async move { keys::read_snapshot(tx, space, &JobRowKey { job }).await };
         let rows = try_join_all(missing.iter().copied().map(read)).await?;
         for row in rows.into_iter().flatten() {

@@ -12,7 +12,7 @@ use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId};
 use super::*;
 use crate::check::{CheckMode, cell_check};
 use crate::error::StoreError;
-use crate::job::{job_scale, job_stop, job_submit, job_tasks_gone};
+use crate::job::{job_get, job_scale, job_stop, job_submit, job_tasks_gone};
 use crate::keys::Prefix;
 use crate::name::{EndpointRow, endpoint_get, name_revision};
 use crate::node::{node_declare_lost, node_live_renew, node_register, node_reported};
@@ -25,6 +25,18 @@ fn task(index: u32) -> TaskId {
     TaskId { job: JobId(1), index }
 }
 
+fn facts(cpu_millis: u64) -> NodeFacts {
+    NodeFacts {
+        capacity: Resources { cpu_millis, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_999,
+        attributes: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+    }
+}
+
 /// A cell with one ready node and a service of two tasks with a port and a probe; nothing is placed.
 async fn world() -> TestCell {
     world_of(4_000).await
@@ -33,15 +45,7 @@ async fn world() -> TestCell {
 /// The same with a node of so many thousandths of a core; a task takes 100.
 async fn world_of(cpu_millis: u64) -> TestCell {
     let cell = TestCell::new().await;
-    let facts = NodeFacts {
-        capacity: Resources { cpu_millis, memory_bytes: 1 << 30, ..Resources::default() },
-        port_first: 20_000,
-        port_last: 20_999,
-        attributes: BTreeMap::new(),
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot-1".to_owned(),
-        agent_version: "0.1.0".to_owned(),
-    };
+    let facts = facts(cpu_millis);
     let mut spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
     spec.count = 2;
     spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
@@ -320,4 +324,50 @@ async fn a_preemptor_starts_with_the_commit_that_frees_its_share() {
     place_as(&cell, 0, TaskEvent::HoldPromised).await;
     apply(&cell, SOURCE, &[report(1, 1, ReportPhase::Accepted)]).await;
     assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Held, "nothing was freed");
+}
+
+/// Two gateways count the last two tasks of a job at once: the job's row is read without a conflict until it is counted
+/// in, and one of them has to try again.
+#[tokio::test(start_paused = true)]
+async fn tasks_that_end_at_once_are_all_counted() {
+    let cell = TestCell::new().await;
+    let mut spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Batch, vec!["run".to_owned()]);
+    spec.count = 2;
+    let resources = spec.task.resources.clone();
+    let nodes = [NodeId(7), NodeId(8)];
+    cell.change(change(1, "world"), async |tx, changes| {
+        job_submit(tx, changes, &spec, JobId(1)).await?;
+        let mut book = TaskBook::read(tx, changes.space(), [task(0), task(1)]).await?;
+        for (index, node) in (0..).zip(nodes) {
+            let node_name = name(&format!("n{}", node.0));
+            node_register(tx, changes, &node_name, &facts(4_000), node).await?;
+            book.extend_nodes(tx, changes.space(), [node]).await?;
+            let (incarnation, resources) = (Incarnation(1), resources.clone());
+            let placement =
+                Placement { node, incarnation, ports: Vec::new(), resources, spec_version: 1, unit: None };
+            book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();
+        }
+        book.write(tx, changes).await
+    })
+    .await
+    .unwrap();
+    let end = async |index: u32, node: NodeId| {
+        let mut done = exited(index, ReportPhase::Released);
+        done.exit = done.exit.map(|exit| Exit { code: Some(0), node: Some(node), ..exit });
+        cell.change(change(2, "task_report"), async |tx, changes| {
+            let source = ReportSource { node, session: 5 };
+            let answers = task_report_apply(tx, changes, source, std::slice::from_ref(&done)).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            Ok(answers)
+        })
+        .await
+        .unwrap()
+    };
+    let answers = tokio::join!(end(0, nodes[0]), end(1, nodes[1]));
+    assert_eq!(answers, (vec![ReportAnswer::Forget], vec![ReportAnswer::Forget]));
+    let job = cell.run(async |tx| job_get(&tx, &cell.space, JobId(1)).await).await.unwrap();
+    let over = JobState::Ended { outcome: borough_model::job::JobOutcome::Succeeded };
+    assert_eq!((job.succeeded, job.state), (2, over));
+    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
+    assert_eq!(found, []);
 }

@@ -2,6 +2,8 @@
 
 use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 
+use parking_lot::Mutex;
+
 use super::world::World;
 use crate::task::{ReportPhase, ReportSource, TaskReport, is_on_node, task_report_apply};
 
@@ -24,7 +26,7 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
 
 impl World {
     /// Some agent reports some of its lives; old reports come again.
-    pub(super) async fn agent_report(&mut self, old: &mut Vec<(ReportSource, TaskReport)>) -> &'static str {
+    pub(super) async fn agent_report(&self, old: &Mutex<Vec<(ReportSource, TaskReport)>>) -> &'static str {
         let rows = self.rows().await;
         let there: Vec<&TaskRow> = rows.tasks.values().filter(|row| is_on_node(row.state)).collect();
         let Some(first) = self.one_of(&there) else { return "nothing" };
@@ -32,8 +34,9 @@ impl World {
         let source = ReportSource { node, session: 1 };
         let same = there.into_iter().filter(|row| row.node == Some(node) && self.below(2) == 0);
         let mut reports: Vec<TaskReport> = same.map(|row| self.next_report(row)).collect();
-        old.extend(reports.iter().map(|report| (source, report.clone())));
-        if let Some((source, report)) = self.one_of(old).filter(|_| self.below(3) == 0) {
+        old.lock().extend(reports.iter().map(|report| (source, report.clone())));
+        let repeated = self.one_of(&old.lock()).filter(|_| self.below(3) == 0);
+        if let Some((source, report)) = repeated {
             self.reports_apply(source, &[report]).await;
         }
         reports.truncate(4);
@@ -41,7 +44,7 @@ impl World {
         "report"
     }
 
-    pub(super) async fn reports_apply(&mut self, source: ReportSource, reports: &[TaskReport]) {
+    pub(super) async fn reports_apply(&self, source: ReportSource, reports: &[TaskReport]) {
         let answers = self
             .change("report", async |tx, changes| task_report_apply(tx, changes, source, reports).await)
             .await;
@@ -69,7 +72,7 @@ impl World {
     }
 
     /// Every agent ends everything it has.
-    pub(super) async fn agents_end_all(&mut self) {
+    pub(super) async fn agents_end_all(&self) {
         let rows = self.rows().await;
         for row in rows.tasks.values().filter(|row| is_on_node(row.state)) {
             let Some(node) = row.node else { continue };

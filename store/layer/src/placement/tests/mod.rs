@@ -8,6 +8,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::JobState;
+use parking_lot::Mutex;
 
 use self::placer::{Fate, Planned};
 use self::world::World;
@@ -21,7 +22,8 @@ const WORKERS: usize = 3;
 async fn run(seed: u64) -> (BTreeMap<Fate, u32>, BTreeSet<String>) {
     let mut world = World::new(seed).await;
     let mut planned: Vec<Option<Planned>> = vec![None; WORKERS];
-    let (mut old, mut fates) = (Vec::new(), BTreeMap::new());
+    let (old, mut fates) = (Mutex::new(Vec::new()), BTreeMap::new());
+    let mut actions = Vec::new();
     for _ in 0..STEPS {
         world.now_ms += i64::try_from(world.below(3_000)).unwrap();
         let worker = usize::try_from(world.below(3)).unwrap();
@@ -40,12 +42,21 @@ async fn run(seed: u64) -> (BTreeMap<Fate, u32>, BTreeSet<String>) {
                 planned[worker] = plan;
                 world.operate().await
             }
+            (5 | 6, plan) => {
+                planned[worker] = plan;
+                let (operated, ..) =
+                    tokio::join!(world.operate(), world.agent_report(&old), world.agent_report(&old));
+                actions.extend(["report", "report", operated]);
+                "a join"
+            }
             (_, plan) => {
                 planned[worker] = plan;
-                world.agent_report(&mut old).await
+                world.agent_report(&old).await
             }
         };
-        world.check(CheckMode::Always, action).await;
+        actions.push(action);
+        let last = actions.iter().rev().take(5).rev().copied().collect::<Vec<_>>().join(", ");
+        world.check(CheckMode::Always, &last).await;
     }
     settle(&mut world).await;
     assert!(world.faults.injected().len() > 2, "seed {seed}: no faults were met");

@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Plans a few placements over a snapshot.
-    pub(super) async fn plan(&mut self, shard: u32) -> Option<Planned> {
+    pub(super) async fn plan(&self, shard: u32) -> Option<Planned> {
         let (at, rows) = self.snapshot().await;
         let lease = LeaseKey { role: "scheduler".to_owned(), shard };
         let mut batch = PlacementBatch {
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Commits a plan of before, and goes on as a worker does.
-    pub(super) async fn commit(&mut self, planned: Planned) -> (Fate, Option<Planned>) {
+    pub(super) async fn commit(&self, planned: Planned) -> (Fate, Option<Planned>) {
         let Planned { at, batch } = planned;
         let space = self.space.clone();
         let committed =

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use borough_kv::env::{Clock, ManualClock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
@@ -34,7 +36,7 @@ pub(super) struct World {
     pub(super) seed: u64,
     rng: Arc<dyn Rng>,
     pub(super) now_ms: i64,
-    requests: u128,
+    requests: AtomicU64,
     /// States of tasks, jobs and endpoints there have been, so that a test can see what it met.
     pub(super) seen: BTreeSet<String>,
 }
@@ -55,8 +57,16 @@ impl World {
         let db = Database::new(Arc::clone(&faults) as Arc<dyn borough_kv::Engine>);
         let space = CellSpace::new(name("alpha"));
         let rng = SeededRng::shared(seed ^ 2);
-        let mut world =
-            Self { db, faults, space, seed, rng, now_ms: 1_000, requests: 0, seen: BTreeSet::new() };
+        let world = Self {
+            db,
+            faults,
+            space,
+            seed,
+            rng,
+            now_ms: 1_000,
+            requests: AtomicU64::new(1),
+            seen: BTreeSet::new(),
+        };
         let created =
             world.read(async |tx, space| cell_create(tx, space, &CellMeta::default(), 1_000).await).await;
         assert!(matches!(created, Ok(_) | Err(StoreError::AlreadyExists { .. })), "{created:?}");
@@ -78,9 +88,8 @@ impl World {
     }
 
     /// A new id of a request or batch.
-    pub(super) fn request(&mut self) -> RequestId {
-        self.requests += 1;
-        RequestId(self.requests)
+    pub(super) fn request(&self) -> RequestId {
+        RequestId(u128::from(self.requests.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Runs a transaction that appends nothing.
@@ -92,9 +101,9 @@ impl World {
         self.db.run("test", Idempotency::Natural, |tx, _| async move { closure(&tx, space).await }).await
     }
 
-    /// Runs a transaction with its entry. A refusal is as good as success: operations come at any time.
+    /// Runs a transaction with its entry, beside others. A refusal is as good as success: operations come at any time.
     pub(super) async fn change<T>(
-        &mut self,
+        &self,
         action: &'static str,
         closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
     ) -> Option<T> {
@@ -105,6 +114,8 @@ impl World {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let value = closure(&tx, &mut changes).await?;
             changes.append(&tx)?;
+            // What others commit in the meantime must not matter.
+            tokio::time::sleep(Duration::from_millis(self.below(4))).await;
             Ok::<T, StoreError>(value)
         });
         match run.await {
@@ -155,7 +166,7 @@ impl World {
     }
 
     /// Something that owners, operators or controllers do.
-    pub(super) async fn operate(&mut self) -> &'static str {
+    pub(super) async fn operate(&self) -> &'static str {
         let rows = self.rows().await;
         let jobs: Vec<JobId> = rows.jobs.keys().copied().collect();
         let job = self.one_of(&jobs).unwrap_or(JobId(0));
@@ -212,7 +223,7 @@ impl World {
         }
     }
 
-    async fn task_operate(&mut self, rows: &CellRows) -> &'static str {
+    async fn task_operate(&self, rows: &CellRows) -> &'static str {
         let tasks: Vec<_> = rows.tasks.values().map(|row| (row.id, row.incarnation)).collect();
         let Some(life) = self.one_of(&tasks) else { return "nothing" };
         if self.below(2) == 0 {
@@ -225,7 +236,7 @@ impl World {
     }
 
     /// What the controller does for a job.
-    pub(super) async fn sweep(&mut self, job: JobId) {
+    pub(super) async fn sweep(&self, job: JobId) {
         self.change("dependencies", async |tx, changes| job_dependencies_check(tx, changes, job).await).await;
         let mut after = None;
         loop {
@@ -239,7 +250,7 @@ impl World {
         self.change("gone", async |tx, changes| job_tasks_gone(tx, changes, job).await).await;
     }
 
-    async fn node_lose(&mut self, node: NodeId) {
+    async fn node_lose(&self, node: NodeId) {
         let observed = self.read(async |tx, space| node_live_list(tx, space).await).await.unwrap();
         let observed = observed.get(&node);
         self.change("lost", async |tx, changes| node_declare_lost(tx, changes, node, observed).await).await;
@@ -262,7 +273,7 @@ impl World {
     }
 
     /// The node registers (again), and is ready where nothing old is left.
-    pub(super) async fn node_return(&mut self, node: NodeId) {
+    pub(super) async fn node_return(&self, node: NodeId) {
         let facts = NodeFacts {
             capacity: Resources { cpu_millis: 2_000, memory_bytes: 1 << 30, ..Resources::default() },
             port_first: 20_000,
