@@ -62,9 +62,10 @@ impl Database {
     }
 
     /// Shows this handle's figures (and those of its clones) in `registry`: attempts, errors by code and durations,
-    /// by the names given to the runs.
+    /// by the names given to the runs; and the engine's own.
     pub fn metrics_register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
+        self.engine.metrics_register(registry);
     }
 
     /// Runs `closure` in a transaction and commits it, as often as the store asks for, then gives its value.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
 
 use super::{
     AtomicOp, KeySelector, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp,
@@ -47,6 +48,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What this engine is.
     fn info(&self) -> EngineInfo;
+
+    /// Shows the engine's own figures in `registry`, where it has any.
+    fn metrics_register(&self, _registry: &mut Registry) {}
 }
 
 /// One transaction. Methods take `&self`; an implementation keeps its state behind a lock and is safe to share.

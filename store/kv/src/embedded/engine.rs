@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::durable::{OpenError, OpenOptions, Opened, store_open};
+use super::figures::FiguresNow;
 use super::memory::Memory;
 use super::queue::{Queue, closed_error, sequencer_run};
 use super::sequencer::{CommitRequest, Sequencer, Shared};
@@ -114,6 +116,11 @@ impl EmbeddedEngine {
         Ok(Self { inner: Arc::new(Inner { shared, queue, driver, info }) })
     }
 
+    /// What the engine has done so far.
+    pub fn figures(&self) -> FiguresNow {
+        self.inner.shared.figures.now()
+    }
+
     /// Commits what waits, stops the engine and gives the directory back. Every later operation, on any handle,
     /// answers 1101.
     pub async fn close(&self) {
@@ -128,6 +135,19 @@ impl EmbeddedEngine {
     }
 }
 
+#[cfg(test)]
+impl EmbeddedEngine {
+    /// Values held, of all keys and versions.
+    pub(crate) fn versions_kept(&self) -> usize {
+        self.inner.shared.memory.read().versions_kept()
+    }
+
+    /// Keys that anybody is thought to watch.
+    pub(crate) fn keys_watched(&self) -> usize {
+        self.inner.shared.watches.keys_watched()
+    }
+}
+
 impl Engine for EmbeddedEngine {
     fn begin(&self) -> Box<dyn EngineTransaction> {
         Box::new(EmbeddedTransaction::new(Arc::clone(&self.inner)))
@@ -135,5 +155,9 @@ impl Engine for EmbeddedEngine {
 
     fn info(&self) -> EngineInfo {
         self.inner.info.clone()
+    }
+
+    fn metrics_register(&self, registry: &mut Registry) {
+        self.inner.shared.figures.register(registry);
     }
 }

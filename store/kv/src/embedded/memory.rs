@@ -70,6 +70,12 @@ impl Rows {
         self.chains.get(key).and_then(|chain| chain.at(version))
     }
 
+    /// Values held, of all keys and versions.
+    #[cfg(test)]
+    pub(crate) fn versions_kept(&self) -> usize {
+        self.chains.values().map(|chain| chain.0.len()).sum()
+    }
+
     /// The newest value of `key`, published or not.
     fn latest(&self, key: &[u8]) -> Option<&Bytes> {
         self.chains.get(key).and_then(Chain::latest)

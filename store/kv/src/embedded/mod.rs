@@ -15,6 +15,7 @@
 mod atomic;
 pub mod durable;
 mod engine;
+mod figures;
 mod memory;
 mod mutation;
 mod queue;
@@ -27,3 +28,4 @@ mod watch;
 
 pub use durable::{OpenError, OpenOptions};
 pub use engine::EmbeddedEngine;
+pub use figures::FiguresNow;

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::figures::Figures;
 use super::memory::Memory;
 use super::mutation::Mutation;
 use super::ranges::Span;
@@ -84,14 +85,15 @@ pub(crate) struct Shared {
     pub(crate) versions: Versions,
     pub(crate) memory: Arc<Memory>,
     pub(crate) watches: Watches,
+    pub(crate) figures: Figures,
     /// Why the engine stopped, once it has.
     stopped: OnceLock<KvError>,
 }
 
 impl Shared {
     pub(crate) fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, versions: Versions, memory: Memory) -> Self {
-        let (watches, stopped) = (Watches::default(), OnceLock::new());
-        Self { clock, rng, versions, memory: Arc::new(memory), watches, stopped }
+        let (watches, figures, stopped) = (Watches::default(), Figures::default(), OnceLock::new());
+        Self { clock, rng, versions, memory: Arc::new(memory), watches, figures, stopped }
     }
 
     /// An error once the engine has stopped.
@@ -209,7 +211,9 @@ impl Sequencer {
     fn batch_append(&mut self, version: Version, mutations: &[Mutation]) -> Result<(), AppendError> {
         let ceiling = self.ceiling_next(version);
         let Some(durable) = &mut self.durable else { return Ok(()) };
+        let began = self.shared.clock.monotonic();
         durable.append(version, ceiling, mutations)?;
+        self.shared.figures.flushed(self.shared.clock.monotonic().saturating_sub(began));
         if let Some(ceiling) = ceiling {
             self.shared.versions.ceiling_raise(ceiling);
         }
@@ -219,6 +223,7 @@ impl Sequencer {
     fn batch_publish(&mut self, version: Version, accepted: Vec<Accepted>, mutations: &[Mutation]) {
         self.shared.memory.apply(version, mutations);
         self.shared.versions.publish(version);
+        self.shared.figures.published(accepted.len(), mutations.len());
         for Accepted { stamp, reply } in accepted {
             answer(reply, Ok(stamp));
         }
@@ -239,6 +244,7 @@ impl Sequencer {
 
     fn batch_fail(&mut self, accepted: Vec<Accepted>, error: AppendError) {
         self.shared.versions.abandon();
+        self.shared.figures.failed();
         let error = match error {
             AppendError::NoSpace(detail) => {
                 tracing::warn!(detail, "the store's disk is full: commits are refused until there is room");

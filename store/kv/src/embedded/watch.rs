@@ -38,10 +38,33 @@ impl Watcher {
     }
 }
 
+/// Armed watches by key.
+#[derive(Debug, Default)]
+struct Waiting {
+    keys: BTreeMap<Bytes, Vec<Watcher>>,
+    /// Above so many keys, those nobody waits for any more are swept out.
+    sweep_above: usize,
+}
+
+/// Keys below which sweeping is not worth while.
+const SWEEP_MIN: usize = 64;
+
+impl Waiting {
+    fn sweep(&mut self) {
+        if self.keys.len() > self.sweep_above.max(SWEEP_MIN) {
+            self.keys.retain(|_, watchers| {
+                watchers.retain(|one| !one.sender.is_closed());
+                !watchers.is_empty()
+            });
+            self.sweep_above = self.keys.len().saturating_mul(2);
+        }
+    }
+}
+
 /// All watches of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    waiting: Mutex<BTreeMap<Bytes, Vec<Watcher>>>,
+    waiting: Mutex<Waiting>,
     outstanding: Arc<AtomicUsize>,
 }
 
@@ -64,7 +87,8 @@ impl Watches {
     /// Arms a watch. The caller checks the value after this, so that no change falls between.
     pub(crate) fn arm(&self, key: Bytes, watcher: Watcher) {
         let mut waiting = self.waiting.lock();
-        let watchers = waiting.entry(key).or_default();
+        waiting.sweep();
+        let watchers = waiting.keys.entry(key).or_default();
         watchers.retain(|one| !one.sender.is_closed());
         watchers.push(watcher);
     }
@@ -72,20 +96,20 @@ impl Watches {
     /// Fires the watches of `key` whose baseline is not `value`.
     pub(crate) fn check(&self, key: &Bytes, value: Option<&Bytes>) {
         let mut waiting = self.waiting.lock();
-        if let Some(watchers) = waiting.remove(key) {
+        if let Some(watchers) = waiting.keys.remove(key) {
             let (fired, left): (Vec<_>, Vec<_>) =
                 watchers.into_iter().partition(|one| one.baseline.as_ref() != value);
             fired.into_iter().for_each(|watcher| watcher.end(Ok(())));
             let left: Vec<_> = left.into_iter().filter(|one| !one.sender.is_closed()).collect();
             if !left.is_empty() {
-                waiting.insert(key.clone(), left);
+                waiting.keys.insert(key.clone(), left);
             }
         }
     }
 
     /// Watched keys among those `mutations` may have changed.
     pub(crate) fn touched(&self, mutations: &[Mutation]) -> Vec<Bytes> {
-        let waiting = self.waiting.lock();
+        let waiting = &self.waiting.lock().keys;
         if waiting.is_empty() {
             return Vec::new();
         }
@@ -107,9 +131,15 @@ impl Watches {
         keys
     }
 
+    /// Keys that anybody is thought to watch.
+    #[cfg(test)]
+    pub(crate) fn keys_watched(&self) -> usize {
+        self.waiting.lock().keys.len()
+    }
+
     /// Ends every watch with `error`: the engine is going.
     pub(crate) fn end_all(&self, error: &KvError) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.into_values().flatten().for_each(|watcher| watcher.end(Err(error.clone())));
+        waiting.keys.into_values().flatten().for_each(|watcher| watcher.end(Err(error.clone())));
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 
 use crate::contract::{Engine, EngineInfo, EngineTransaction};
 use crate::env::Rng;
@@ -78,5 +79,9 @@ impl Engine for FaultEngine {
 
     fn info(&self) -> EngineInfo {
         self.faults.engine.info()
+    }
+
+    fn metrics_register(&self, registry: &mut Registry) {
+        self.faults.engine.metrics_register(registry);
     }
 }

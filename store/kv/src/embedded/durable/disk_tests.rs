@@ -24,6 +24,8 @@ struct Trouble {
     write_half_then_full: AtomicBool,
     /// The next flush fails.
     sync_fails: AtomicBool,
+    /// Writing the checkpoint fails.
+    checkpoint_fails: AtomicBool,
     /// Cutting a file fails.
     cut_fails: AtomicBool,
     syncs: AtomicUsize,
@@ -35,7 +37,7 @@ struct Trouble {
 struct TroubledDisk(DirectoryDisk, Arc<Trouble>);
 
 #[derive(Debug)]
-struct TroubledFile(Arc<dyn DiskFile>, Arc<Trouble>);
+struct TroubledFile(Arc<dyn DiskFile>, Arc<Trouble>, String);
 
 fn full() -> io::Error {
     io::ErrorKind::StorageFull.into()
@@ -55,12 +57,12 @@ impl Disk for TroubledDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(TroubledFile(self.0.open(name)?, Arc::clone(&self.1))))
+        Ok(Arc::new(TroubledFile(self.0.open(name)?, Arc::clone(&self.1), name.to_owned())))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let _gate = self.1.gate.read();
-        Ok(Arc::new(TroubledFile(self.0.create(name)?, Arc::clone(&self.1))))
+        Ok(Arc::new(TroubledFile(self.0.create(name)?, Arc::clone(&self.1), name.to_owned())))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -97,6 +99,9 @@ impl DiskFile for TroubledFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let _gate = self.1.gate.read();
+        if self.2.starts_with("checkpoint") && self.1.checkpoint_fails.load(Ordering::SeqCst) {
+            return Err(full());
+        }
         if self.1.write_half_then_full.swap(false, Ordering::SeqCst) {
             self.0.write_at(offset, &bytes[..bytes.len() / 2])?;
             return Err(full());
@@ -260,6 +265,32 @@ async fn a_version_given_while_a_batch_is_being_written_is_below_it() {
     }
     let (version, value) = database.run("look", Idempotency::ReadOnly, look).await.unwrap();
     assert!(version >= committed.version.unwrap() && value.is_some());
+}
+
+#[tokio::test]
+async fn a_failed_checkpoint_loses_nothing_and_is_made_up_for() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (engine, database) = open(directory.path(), &trouble);
+    let mut expected = Vec::new();
+    // The first one fails as a whole, a later one over a sound one; each is followed by some that succeed.
+    for (phase, fails) in [true, false, true, false].into_iter().enumerate() {
+        trouble.checkpoint_fails.store(fails, Ordering::SeqCst);
+        for number in 0..400 {
+            let key = u32::try_from(phase).unwrap() * 1000 + number;
+            put(&database, key).await.unwrap();
+            expected.push(key);
+        }
+        let image = image(directory.path(), &trouble);
+        assert!(phase != 0 || !image.path().join("checkpoint").exists());
+        let (_, recovered) = open(image.path(), &Arc::new(Trouble::default()));
+        assert_eq!(keys(&recovered).await.unwrap(), expected, "phase {phase}");
+    }
+    engine.close().await;
+    drop((engine, database));
+    assert!(directory.path().join("checkpoint").exists());
+    // What only the failed checkpoints knew of must be in those that succeeded.
+    let (_, database) = open(directory.path(), &trouble);
+    assert_eq!(keys(&database).await.unwrap(), expected);
 }
 
 /// The files as they are at one moment: what a kill of the process leaves.

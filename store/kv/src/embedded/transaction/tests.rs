@@ -1,11 +1,12 @@
 //! The engine through its public door, at the size of single transactions; the conformance suite does the rest.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::contract::{AtomicOp, ErrorCode, KvError};
+use crate::contract::{AtomicOp, Engine as _, EngineTransaction, ErrorCode, KvError};
 use crate::database::{Database, Idempotency};
 use crate::embedded::EmbeddedEngine;
-use crate::env::{SeededRng, SystemClock};
+use crate::env::{ManualClock, SeededRng, SystemClock};
 
 fn database() -> Database {
     Database::new(Arc::new(EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(1))))
@@ -65,4 +66,85 @@ async fn a_watch_fires_on_a_later_change_only() {
     let set = |transaction: crate::Transaction, _| async move { transaction.set(b"k", b"2") };
     database.run("set", Idempotency::Natural, set).await.unwrap();
     watch.await.unwrap();
+}
+
+/// One transaction by hand, where the runner would retry.
+#[expect(clippy::disallowed_methods, reason = "these tests look at single transactions")]
+fn begin(engine: &EmbeddedEngine) -> Box<dyn EngineTransaction> {
+    engine.begin()
+}
+
+#[tokio::test]
+async fn five_seconds_are_the_life_of_a_transaction() {
+    let clock = ManualClock::at(0);
+    let engine = EmbeddedEngine::ephemeral(clock.clone(), SeededRng::shared(1));
+    let (reader, writer, blind, young) = (begin(&engine), begin(&engine), begin(&engine), begin(&engine));
+    for transaction in [&reader, &writer, &blind] {
+        transaction.read_version().await.unwrap();
+    }
+    writer.get(b"a", false).await.unwrap();
+    clock.advance(Duration::from_millis(4900));
+    reader.get(b"a", false).await.unwrap();
+    young.get(b"a", false).await.unwrap();
+    clock.advance(Duration::from_millis(200));
+    let too_old = Some(ErrorCode::TransactionTooOld);
+    assert_eq!(reader.get(b"a", false).await.err().map(|error| error.code), too_old);
+    writer.set(b"b", b"1").unwrap();
+    assert_eq!(writer.commit().await.err().map(|error| error.code), too_old);
+    blind.set(b"b", b"2").unwrap();
+    blind.commit().await.unwrap();
+    young.set(b"c", b"3").unwrap();
+    young.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn old_versions_are_forgotten_and_young_ones_kept() {
+    let clock = ManualClock::at(0);
+    let engine = EmbeddedEngine::ephemeral(clock.clone(), SeededRng::shared(1));
+    let mut versions = Vec::new();
+    for round in 0..200u32 {
+        clock.advance(Duration::from_millis(100));
+        let transaction = begin(&engine);
+        transaction.set(b"hot", &round.to_be_bytes()).unwrap();
+        transaction.set(&round.to_be_bytes(), b"once").unwrap();
+        if round > 0 {
+            transaction.clear(&(round - 1).to_be_bytes()).unwrap();
+        }
+        versions.push((round, transaction.commit().await.unwrap().version.unwrap()));
+    }
+    let kept = engine.versions_kept();
+    assert!((50..200).contains(&kept), "{kept} versions are kept of 600 written");
+    for (round, version) in versions.iter().rev().take(45) {
+        let reader = begin(&engine);
+        reader.set_read_version(*version).unwrap();
+        assert_eq!(reader.get(b"hot", true).await.unwrap().as_deref(), Some(round.to_be_bytes().as_slice()));
+    }
+}
+
+#[tokio::test]
+async fn dropped_watches_leave_nothing_behind() {
+    let engine = EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(1));
+    for key in 0..30_000u32 {
+        // More than may be outstanding at once: each place must come back.
+        let transaction = begin(&engine);
+        drop(transaction.watch(&key.to_be_bytes()).await.unwrap());
+        transaction.commit().await.unwrap();
+    }
+    assert!(engine.keys_watched() < 200, "{} keys are still watched", engine.keys_watched());
+}
+
+#[tokio::test]
+async fn too_many_watches_are_refused() {
+    let engine = EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(1));
+    let transaction = begin(&engine);
+    let mut watches = Vec::new();
+    let refused = loop {
+        match transaction.watch(b"k").await {
+            Ok(watch) => watches.push(watch),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((refused.code, watches.len()), (ErrorCode::TooManyWatches, 10_000));
+    watches.pop();
+    drop(transaction.watch(b"k").await.unwrap());
 }
