@@ -102,3 +102,21 @@ pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms
 pub(crate) fn fits_moving(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     refusals_moving(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
+
+/// How many tasks that all ask for this fit a node together.
+pub(crate) fn copies(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> u64 {
+    if !fits(work, requirement, node, now_ms) {
+        return 0;
+    }
+    let of_dimension = |&(dimension, amount): &(usize, u64)| {
+        let free = work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node));
+        free / amount.max(1)
+    };
+    let of_fixed = (!requirement.ports_fixed.is_empty()).then_some(1);
+    let of_dynamic = (requirement.ports_dynamic > 0).then(|| {
+        let free = ports_dynamic_free(work, requirement, node, now_ms) as u64;
+        free / u64::from(requirement.ports_dynamic)
+    });
+    let least = requirement.demand.iter().map(of_dimension).chain(of_fixed).chain(of_dynamic).min();
+    least.unwrap_or(u64::MAX)
+}

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use borough_model::task::PortAssignment;
 use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
+use smallvec::SmallVec;
 
 use crate::explain::{Explanation, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
@@ -212,7 +213,7 @@ impl Planner<'_> {
         }
         let mut placed = Vec::new();
         let mut failed = None;
-        for &member in members {
+        for member in self.smallest_first(members) {
             if placed.len() >= need as usize {
                 break;
             }
@@ -237,6 +238,33 @@ impl Planner<'_> {
             self.exhausted.clear();
         }
         false
+    }
+
+    /// The possible members of a gang in the order in which they are tried: those that ask for least first, so that as
+    /// many as can be fit. What they ask for is measured by the one of them that asks for most.
+    fn smallest_first(&self, members: &[PendingTask]) -> Vec<PendingTask> {
+        let demand = |member: &PendingTask| -> SmallVec<[(usize, u64); 6]> {
+            let class = self.queue.classes.get(member.class as usize);
+            let shape = class.and_then(|class| self.snapshot.shapes.get(class.shape));
+            shape
+                .map(|shape| Requirement::of_resources(&shape.resources, &self.snapshot.nodes).demand)
+                .unwrap_or_default()
+        };
+        let mut most: BTreeMap<usize, u64> = BTreeMap::new();
+        for (dimension, amount) in members.iter().flat_map(demand) {
+            let most = most.entry(dimension).or_default();
+            *most = amount.max(*most);
+        }
+        let size = |member: &PendingTask| -> u128 {
+            let share = |(dimension, amount): (usize, u64)| {
+                let most = most.get(&dimension).copied().unwrap_or(1).max(1);
+                u128::from(amount) * 1_000_000 / u128::from(most)
+            };
+            demand(member).into_iter().map(share).sum()
+        };
+        let mut ordered = members.to_vec();
+        ordered.sort_by_cached_key(size);
+        ordered
     }
 
     fn gang_unplaced(

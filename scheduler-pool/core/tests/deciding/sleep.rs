@@ -102,6 +102,22 @@ fn a_gang_sleeps_until_there_is_more_room() {
 }
 
 #[test]
+fn a_gang_sleeps_while_others_are_placed() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    let mut gang = spec("ann", "gang", 6, 1000, 64);
+    gang.min_member = 6;
+    world.job_submit(JobId(1), &gang);
+    world.job_submit(JobId(2), &spec("bob", "other", 1, 100, 64));
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    let first = round(&mut world, &mut snapshot);
+    assert_eq!((first.placements.len(), first.unplaced.len()), (1, 1));
+    world.job_change(JobId(2), |row| row.count = 2);
+    let second = round(&mut world, &mut snapshot);
+    assert_eq!((second.placements.len(), second.unplaced.len()), (1, 0));
+}
+
+#[test]
 fn a_lost_commit_puts_nobody_to_sleep() {
     let mut world = world(ScoringProfile::BestFit);
     world.node_put(node(0, 2, 2));
