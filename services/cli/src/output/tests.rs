@@ -81,32 +81,46 @@ fn explanation() -> v1::Explanation {
 #[test]
 fn a_table_of_jobs() {
     let rows = [JobView::from(job())];
-    check(&table(&rows, false, false), &expect![[r#"
+    check(
+        &table(&rows, false, false),
+        &expect![[r#"
         USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED
         alice  web  service  running  1/3      200       2023-11-14T22:13:20Z
-    "#]]);
-    check(&table(&rows, true, false), &expect![[r#"
+    "#]],
+    );
+    check(
+        &table(&rows, true, false),
+        &expect![[r#"
         USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             TASKS                            VERSION  REVISION  ID
         alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  1 pending, 2 running, 1 healthy  1        4         j000000000000002a
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_table_of_tasks() {
     let rows = [TaskView::from(task())];
-    check(&table(&rows, false, false), &expect![[r#"
+    check(
+        &table(&rows, false, false),
+        &expect![[r#"
         TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT
         alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL
-    "#]]);
-    check(&table(&rows, true, false), &expect![[r#"
+    "#]],
+    );
+    check(
+        &table(&rows, true, false),
+        &expect![[r#"
         TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  INCARNATION  PID   STARTED               CPU  MEMORY  PEAK
         alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3            4711  2023-11-14T22:13:21Z  12m  25MiB   0B
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_task_as_json() {
-    check(&as_json(&TaskView::from(task())), &expect![[r#"
+    check(
+        &as_json(&TaskView::from(task())),
+        &expect![[r#"
         {
           "user": "alice",
           "job": "web",
@@ -144,7 +158,8 @@ fn a_task_as_json() {
             "memory_peak_bytes": 0,
             "processes": 0
           }
-        }"#]]);
+        }"#]],
+    );
 }
 
 #[test]
@@ -155,7 +170,9 @@ fn a_job_with_everything() {
         unplaced: vec![explanation().into()],
         spec: SpecView(None),
     };
-    check(&view.text(&Style::default()), &expect![[r#"
+    check(
+        &view.text(&Style::default()),
+        &expect![[r#"
         job        alice/web in cell alpha
         kind       service
         state      running
@@ -172,7 +189,8 @@ fn a_job_with_everything() {
           5 of 6 nodes refused by: memory
           1 of 6 nodes refused by: cordoned
           would fit on 1 node with: memory of at most 1.5 GiB
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -202,7 +220,9 @@ fn a_plan() {
         cursor: None,
     };
     let view = PlanView::new(&spec, "alpha", plan);
-    check(&view.text(&Style::default()), &expect![[r#"
+    check(
+        &view.text(&Style::default()),
+        &expect![[r#"
         alice/web: a change of revision 4 in cell alpha
         ~ count: 3 -> 5
         - task.command[1]: "a"
@@ -214,8 +234,11 @@ fn a_plan() {
           1 of 6 nodes refused by: cordoned
           would fit on 1 node with: memory of at most 1.5 GiB
         it would be refused: only count and priority can change
-    "#]]);
-    check(&as_json(&view), &expect![[r#"
+    "#]],
+    );
+    check(
+        &as_json(&view),
+        &expect![[r#"
         {
           "user": "alice",
           "name": "web",
@@ -282,7 +305,8 @@ fn a_plan() {
           ],
           "refusal": "only count and priority can change",
           "spec": null
-        }"#]]);
+        }"#]],
+    );
 }
 
 #[test]
@@ -299,13 +323,21 @@ fn endpoints_and_their_changes() {
         weight: 1,
         node: "alpha-2".to_owned(),
     });
-    check(&table(&[endpoint.clone()], true, false), &expect![[r#"
+    check(
+        &table(&[endpoint.clone()], true, false),
+        &expect![[r#"
         NAME               ADDRESSES         HEALTH   WEIGHT  NODE     INCARNATION
         1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
-    "#]]);
+    "#]],
+    );
     let published = EndpointChangeView::Published { endpoint: endpoint.clone() };
     check(&published.text(), &expect!["+ 1.web.alice.alpha http [::1]:21000 healthy (incarnation 3)"]);
-    check(&json(&published, false).expect("JSON"), &expect![[r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"incarnation":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#]]);
+    check(
+        &json(&published, false).expect("JSON"),
+        &expect![[
+            r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"incarnation":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#
+        ]],
+    );
     let withdrawn = EndpointChangeView::Withdrawn {
         user: "alice".to_owned(),
         job: "web".to_owned(),
@@ -333,11 +365,16 @@ fn nodes_and_cells() {
         ..Default::default()
     };
     let view = NodeStatusView { node: node.into(), tasks: Vec::new() };
-    check(&table(std::slice::from_ref(&view.node), false, false), &expect![[r#"
+    check(
+        &table(std::slice::from_ref(&view.node), false, false),
+        &expect![[r#"
         NODE     STATE            TASKS  CPU           MEMORY
         alpha-1  ready, draining  2      500m/4 (12%)  64MiB/8GiB (0%)
-    "#]]);
-    check(&view.text(&Style::default()), &expect![[r#"
+    "#]],
+    );
+    check(
+        &view.text(&Style::default()),
+        &expect![[r#"
         node      alpha-1 in cell alpha
         state     ready, draining
         host      127.0.0.1
@@ -347,7 +384,8 @@ fn nodes_and_cells() {
         changed   -
         attributes
           rack = r1
-    "#]]);
+    "#]],
+    );
     let cell = v1::Cell {
         name: "alpha".to_owned(),
         state: v1::CellState::Open.into(),
@@ -361,7 +399,9 @@ fn nodes_and_cells() {
         schedulers: vec![v1::SchedulerWorker { shard: 0, owner: "w1".to_owned(), epoch: 5 }],
         ..Default::default()
     };
-    check(&CellView::from(cell).text(&Style::default()), &expect![[r#"
+    check(
+        &CellView::from(cell).text(&Style::default()),
+        &expect![[r#"
         cell        alpha
         state       open
         store       embedded (epoch 0), read 0 ms ago
@@ -371,7 +411,8 @@ fn nodes_and_cells() {
         jobs        1
         tasks       2 running, 2 healthy
         schedulers  shard 0 by w1 (epoch 5)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -384,9 +425,22 @@ fn changes_of_a_watch() {
         cursor: None,
     };
     let text = |change| ChangeView::new(message(change)).map(|view| view.text()).unwrap_or_default();
-    check(&text(v1::watch_response::Change::Task(task())), &expect!["2023-11-14T22:13:21Z task alice/web/1: running, healthy on alpha-2 (incarnation 3) [task_running]"]);
-    check(&text(v1::watch_response::Change::Job(job())), &expect!["2023-11-14T22:13:21Z job alice/web: running (1 pending, 2 running, 1 healthy) [task_running]"]);
-    check(&text(v1::watch_response::Change::NodeRemoved("alpha-1".to_owned())), &expect!["2023-11-14T22:13:21Z node removed alpha-1: [task_running]"]);
+    check(
+        &text(v1::watch_response::Change::Task(task())),
+        &expect![
+            "2023-11-14T22:13:21Z task alice/web/1: running, healthy on alpha-2 (incarnation 3) [task_running]"
+        ],
+    );
+    check(
+        &text(v1::watch_response::Change::Job(job())),
+        &expect![
+            "2023-11-14T22:13:21Z job alice/web: running (1 pending, 2 running, 1 healthy) [task_running]"
+        ],
+    );
+    check(
+        &text(v1::watch_response::Change::NodeRemoved("alpha-1".to_owned())),
+        &expect!["2023-11-14T22:13:21Z node removed alpha-1: [task_running]"],
+    );
     check(&text(v1::watch_response::Change::Bookmark(true)), &expect![[""]]);
 }
 
@@ -403,7 +457,9 @@ fn figures_for_people() {
 
 #[test]
 fn yaml_is_yaml() {
-    check(&yaml(&CellView::from(v1::Cell::default())).expect("YAML"), &expect![[r#"
+    check(
+        &yaml(&CellView::from(v1::Cell::default())).expect("YAML"),
+        &expect![[r#"
         name: ""
         state: unspecified
         store: ""
@@ -439,5 +495,6 @@ fn yaml_is_yaml() {
           failed: 0
         schedulers: []
         staleness_ms: 0
-    "#]]);
+    "#]],
+    );
 }

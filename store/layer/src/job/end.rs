@@ -1,11 +1,9 @@
 //! The end of a job that was stopped, and its removal some time after.
 
-use std::collections::BTreeSet;
-
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobState};
 use borough_model::task::{TaskRow, TaskState};
-use borough_model::{Delta, JobId, UnitId};
+use borough_model::{Delta, JobId};
 
 use super::change::job_event;
 use super::read::{job_get, job_spec_in_force};
@@ -84,9 +82,10 @@ pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -
         let reason = format!("job {}/{} is {:?}, {alive} tasks are not dead", row.user, row.name, row.state);
         return Err(StoreError::refused(reason));
     }
-    let units: BTreeSet<UnitId> = rows.iter().filter_map(|row| row.unit).collect();
-    for unit in units {
-        keys::clear(tx, &space, &UnitKey { unit })?;
+    // Units are few, and those of earlier lives are named by no row any more.
+    let units = keys::range::<UnitKey>(tx, &space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    for (key, _) in units.iter().filter(|(_, unit)| unit.job == job) {
+        keys::clear(tx, &space, key)?;
     }
     let name = JobNameKey { user: row.user.clone(), name: row.name.clone() };
     if keys::read(tx, &space, &name).await? == Some(job) {

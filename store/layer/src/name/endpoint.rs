@@ -59,6 +59,25 @@ pub async fn endpoint_apply(
     }
 }
 
+/// Brings a published endpoint up to date with its node, whose host may have changed since. Never creates one: the row
+/// does not change here, so a withdrawal that has not seen the key would not clear it. Answers whether it has changed.
+pub async fn endpoint_refresh(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: &TaskRow,
+    spec: &JobSpec,
+    node: Option<&NodeRow>,
+) -> StoreResult<bool> {
+    let key = EndpointKey { user: spec.user.clone(), job: spec.name.clone(), index: row.id.index };
+    let before = keys::read_snapshot(tx, changes.space(), &key).await?;
+    let (Some(before), Some(endpoint)) = (before, endpoint_of(row, spec, node)) else { return Ok(false) };
+    if before.endpoint == endpoint || before.endpoint.incarnation != row.incarnation {
+        return Ok(false);
+    }
+    endpoint_write(tx, changes, &key, EndpointRow { endpoint, revision: row.revision })?;
+    Ok(true)
+}
+
 /// The endpoint of a row; `None` where it has no node to be reached on.
 fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<&NodeRow>) -> Option<Endpoint> {
     let node = node.filter(|node| row.node == Some(node.id))?;

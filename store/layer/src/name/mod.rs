@@ -14,6 +14,8 @@ mod endpoint;
 mod list;
 mod row;
 
-pub use endpoint::{EndpointChange, endpoint_apply, endpoint_withdraw_blind, name_revision_stamp};
+pub use endpoint::{
+    EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, name_revision_stamp,
+};
 pub use list::{EndpointPage, endpoint_get, endpoint_list, endpoint_list_user, name_revision};
 pub use row::EndpointRow;

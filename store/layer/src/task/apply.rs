@@ -83,6 +83,9 @@ fn report_apply(
             return Ok(report_answer(report, &row, Some(refused)));
         }
     }
+    if report.phase == ReportPhase::Running {
+        book.refresh(report.task);
+    }
     let row = book.task(report.task).cloned().unwrap_or(row);
     Ok(report_answer(report, &row, None))
 }

@@ -17,7 +17,7 @@ use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec};
 use borough_model::node::{NodeAlloc, NodeAllocError, NodeRow, node_alloc_apply};
 use borough_model::task::{
-    CapacityEffect, EndpointEffect, OwnerEffect, TaskEnd, TaskEvent, TaskRow, TaskState, Transition,
+    CapacityEffect, EndpointEffect, Health, OwnerEffect, TaskEnd, TaskEvent, TaskRow, TaskState, Transition,
     TransitionRefused, task_transition,
 };
 use borough_model::{JobId, NodeId, TaskId};
@@ -41,6 +41,8 @@ pub(super) struct TaskEntry {
     pub(super) before: Option<TaskRow>,
     pub(super) row: TaskRow,
     pub(super) endpoint: EndpointEffect,
+    /// Whether what is published is to be compared with its node.
+    pub(super) refresh: bool,
 }
 
 /// A job: its row and specs, and what its tasks' transitions add up to.
@@ -100,7 +102,7 @@ impl TaskBook {
             let row = before.clone().unwrap_or_else(|| TaskRow::never_placed(task));
             versions.insert((task.job, row.spec_version));
             nodes.extend(row.node.filter(|_| is_on_node(row.state)));
-            let entry = TaskEntry { before, row, endpoint: EndpointEffect::Keep };
+            let entry = TaskEntry { before, row, endpoint: EndpointEffect::Keep, refresh: false };
             self.tasks.entry(task).or_insert(entry);
         }
         self.jobs_read(tx, space, versions).await?;
@@ -175,6 +177,13 @@ impl TaskBook {
     /// A task's row as it is by now; never placed where there is none.
     pub fn task(&self, task: TaskId) -> Option<&TaskRow> {
         self.tasks.get(&task).map(|entry| &entry.row)
+    }
+
+    /// Has the endpoint of a task that runs compared with its node when the book is written.
+    pub(super) fn refresh(&mut self, task: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&task) {
+            entry.refresh = entry.row.state == TaskState::Running && entry.row.health == Health::Healthy;
+        }
     }
 
     /// Every row of the book as it is by now.

@@ -159,6 +159,22 @@ async fn a_life_is_published_while_it_is_healthy_and_withdrawn_with_its_exit() {
 }
 
 #[tokio::test]
+async fn an_endpoint_follows_its_node_to_another_host() {
+    let cell = world().await;
+    place(&cell, 0).await;
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
+    let moved = NodeFacts { host: "10.0.0.9".to_owned(), ..facts(4_000) };
+    cell.change(change(4, "register"), async |tx, changes| {
+        node_register(tx, changes, &name("n7"), &moved, NODE).await
+    })
+    .await
+    .unwrap();
+    assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.host, "127.0.0.1");
+    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
+    assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.host, "10.0.0.9");
+}
+
+#[tokio::test]
 async fn every_report_is_answered_by_what_the_agent_is_to_do() {
     let cell = world().await;
     place(&cell, 0).await;

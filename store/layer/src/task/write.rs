@@ -12,7 +12,7 @@ use crate::error::StoreResult;
 use crate::job::job_tasks_ended;
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobRowKey, NodeAllocKey, NodeKey, NodeTaskKey, TaskKey};
-use crate::name::{EndpointChange, endpoint_apply, name_revision_stamp};
+use crate::name::{EndpointChange, endpoint_apply, endpoint_refresh, name_revision_stamp};
 use crate::quota::{quota_give_back, task_charge};
 
 impl TaskBook {
@@ -45,17 +45,19 @@ impl TaskBook {
         changes: &mut ChangeSet,
         entry: &TaskEntry,
     ) -> StoreResult<Option<(Name, Name)>> {
-        let row = &entry.row;
-        let effect = entry.endpoint;
-        let Some(spec) = self.spec(row.id.job, row.spec_version).filter(|_| effect != EndpointEffect::Keep)
-        else {
-            return Ok(None);
-        };
+        let (row, effect) = (&entry.row, entry.endpoint);
+        let keeps = effect == EndpointEffect::Keep;
+        let spec = self.spec(row.id.job, row.spec_version).filter(|_| !keeps || entry.refresh);
+        let Some(spec) = spec else { return Ok(None) };
         let node = row.node.and_then(|node| self.nodes.get(&node)).map(|node| &node.row);
-        if let Some(node) = node.filter(|_| effect == EndpointEffect::Publish) {
+        if let Some(node) = node.filter(|_| keeps || effect == EndpointEffect::Publish) {
             keys::guard(tx, changes.space(), &NodeKey { node: node.id })?;
         }
-        let changed = endpoint_apply(tx, changes, EndpointChange { effect, row, spec, node }).await?;
+        let changed = if keeps {
+            endpoint_refresh(tx, changes, row, spec, node).await?
+        } else {
+            endpoint_apply(tx, changes, EndpointChange { effect, row, spec, node }).await?
+        };
         Ok(changed.then(|| (spec.user.clone(), spec.name.clone())))
     }
 }
