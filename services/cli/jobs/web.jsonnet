@@ -19,8 +19,8 @@ function(count='3') {
     ports: ['http'],
     health: {
       http: { port: 'http', path: '/' },
-      interval: '1s',
-      timeout: '500ms',
+      interval: '2s',
+      timeout: '2s',
       failures: 3,
       initial_grace: '10s',
     },

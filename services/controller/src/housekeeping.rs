@@ -4,7 +4,7 @@ use borough_kv::{Idempotency, Transaction};
 use borough_model::JobId;
 use borough_model::job::JobState;
 use borough_store::cell::CellMeta;
-use borough_store::journal::{journal_trim, trim_cutoff};
+use borough_store::journal::{journal_cutoff, journal_trim};
 use borough_store::lease::lease_check;
 use borough_store::mirror::MirrorState;
 use borough_store::request::request_expire;
@@ -14,6 +14,8 @@ use crate::act::Hands;
 
 /// Requests forgotten in one transaction.
 const REQUESTS_MAX: usize = 500;
+/// Pages of the journal trimmed in one pass.
+const TRIM_PASSES_MAX: usize = 64;
 /// Jobs forgotten in one pass.
 const JOBS_MAX: usize = 100;
 
@@ -30,15 +32,18 @@ pub async fn tidy(hands: &Hands, meta: &CellMeta, jobs: Vec<JobId>) -> StoreResu
     let now_ms = hands.clock.wall_ms();
     let retention_ms = meta.journal_retention_ms;
     let (space, lease) = (&hands.space, &hands.lease);
-    hands
-        .db
-        .run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
+    for _ in 0..TRIM_PASSES_MAX {
+        let trimmed = hands.db.run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
             lease_check(&tx, space, lease).await?;
-            let cutoff = trim_cutoff(tx.read_version().await?, retention_ms);
-            journal_trim(&tx, space, cutoff, now_ms).await?;
-            Ok::<_, StoreError>(())
-        })
-        .await?;
+            match journal_cutoff(&tx, space, retention_ms, now_ms).await? {
+                Some(cutoff) => journal_trim(&tx, space, cutoff, now_ms).await,
+                None => Ok(None),
+            }
+        });
+        if trimmed.await?.is_none() {
+            break;
+        }
+    }
     loop {
         let expired = hands.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
             lease_check(&tx, space, lease).await?;

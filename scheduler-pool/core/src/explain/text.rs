@@ -144,7 +144,8 @@ impl fmt::Display for Wait {
             Self::JobEnded { .. } => f.write_str("its job has ended"),
             Self::IndexBeyondCount { count } => write!(f, "its job has {count} tasks"),
             Self::BackOff { until_ms, failures } => {
-                write!(f, "backs off until {until_ms} ms since 1970 after {failures} failures in a row")
+                let times = if *failures == 1 { "failure" } else { "failures in a row" };
+                write!(f, "backs off until {} after {failures} {times}", moment(*until_ms))
             }
             Self::State { state, .. } => {
                 write!(f, "wants no node: it is {}", format!("{state:?}").to_lowercase())
@@ -158,6 +159,12 @@ impl fmt::Display for Wait {
             Self::Turn => f.write_str("waits for its turn"),
         }
     }
+}
+
+/// A wall time in RFC 3339, to the second.
+fn moment(ms: i64) -> humantime::Rfc3339Timestamp {
+    let since = std::time::Duration::from_millis(u64::try_from(ms).unwrap_or_default());
+    humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since)
 }
 
 fn listed(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display], between: &str) -> fmt::Result {

@@ -17,4 +17,4 @@ pub use cursor::{Cursor, CursorParseError};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};
 pub use tail::{Page, journal_head, journal_tail, journal_watch};
-pub use trim::{journal_floor, journal_trim, trim_cutoff};
+pub use trim::{journal_cutoff, journal_floor, journal_trim, trim_cutoff};

@@ -37,6 +37,32 @@ pub async fn journal_trim(
     Ok(Some(trimmed_to))
 }
 
+/// The first stamp that is kept: of the first entry that is younger than `retention_ms` by its writer's wall time and
+/// by versions. Both have to say that an entry is old, since wall clocks may jump, and versions do over a restart.
+/// Looks at one page of entries; `None` where nothing of it is old.
+pub async fn journal_cutoff(
+    tx: &Transaction,
+    space: &CellSpace,
+    retention_ms: u64,
+    now_ms: i64,
+) -> StoreResult<Option<Versionstamp>> {
+    let gate = super::gate_read(tx, space).await?;
+    let floor = journal_floor(tx, space).await?.map(|floor| floor.trimmed_to);
+    let after = floor.filter(|floor| floor.store_epoch == gate.store_epoch);
+    let after = after.unwrap_or_else(|| Cursor::start(gate.store_epoch));
+    let page = super::journal_tail(tx, space, after, CUTOFF_ENTRIES).await?;
+    let kept_from_ms = now_ms.saturating_sub(i64::try_from(retention_ms).unwrap_or(i64::MAX));
+    let by_version = trim_cutoff(tx.read_version().await?, retention_ms);
+    let is_old = |cursor: &Cursor, at_ms: i64| at_ms < kept_from_ms && cursor.stamp < by_version;
+    let old = page.entries.iter().take_while(|(cursor, entry)| is_old(cursor, entry.at_ms)).count();
+    // Where all of them are old the last one stays for the next pass: what follows it is not known here.
+    let first_kept = page.entries.get(old).or_else(|| page.entries.last());
+    Ok(first_kept.filter(|_| old > 0).map(|(cursor, _)| cursor.stamp))
+}
+
+/// Entries looked at for a cutoff.
+const CUTOFF_ENTRIES: usize = 1_000;
+
 /// The floor: the last position that was removed, where anything was.
 pub async fn journal_floor(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<JournalFloor>> {
     keys::read(tx, space, &JournalFloorKey {}).await
@@ -44,12 +70,61 @@ pub async fn journal_floor(tx: &Transaction, space: &CellSpace) -> StoreResult<O
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use borough_model::{Delta, NodeId, RequestId};
+
     use super::*;
+    use crate::journal::Change;
+    use crate::testing::TestCell;
 
     #[test]
     fn the_cutoff_lies_the_retention_before_the_read_version() {
         assert_eq!(trim_cutoff(10_000_000, 2_000), Versionstamp::new(8_000_000, 0));
         assert_eq!(trim_cutoff(10, 2_000), Versionstamp::ZERO);
         assert_eq!(trim_cutoff(10, u64::MAX), Versionstamp::ZERO);
+    }
+
+    /// Found where a restart, which moves versions ahead by up to an hour, emptied a journal of minutes.
+    #[tokio::test]
+    async fn entries_are_old_by_wall_time_and_by_versions() {
+        let cell = TestCell::new().await;
+        let change =
+            |at_ms| Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms };
+        for at_ms in [1_000, 2_000, 3_000] {
+            let removed = Delta::NodeRemoved { node: NodeId(1) };
+            cell.change(change(at_ms), async |_, changes| {
+                changes.push(removed.clone());
+                Ok(())
+            })
+            .await
+            .unwrap();
+            cell.clock.advance(Duration::from_secs(10));
+        }
+        let cutoff = async |retention_ms, now_ms| {
+            cell.run(async |tx| journal_cutoff(&tx, &cell.space, retention_ms, now_ms).await).await.unwrap()
+        };
+        assert_eq!(cutoff(0, 500).await, None, "young by wall time, whatever versions say");
+        assert_eq!(
+            cutoff(1_000_000, 9_000_000).await,
+            None,
+            "young by versions, whatever the wall clock says"
+        );
+        let kept = cutoff(500, 3_400).await.unwrap();
+        cell.run(async |tx| journal_trim(&tx, &cell.space, kept, 1).await).await.unwrap();
+        let epoch = cell
+            .run(async |tx| super::super::journal_head(&tx, &cell.space).await)
+            .await
+            .unwrap()
+            .store_epoch;
+        let floor = cell.run(async |tx| journal_floor(&tx, &cell.space).await).await.unwrap().unwrap();
+        assert_eq!(floor.trimmed_to.store_epoch, epoch);
+        let page =
+            cell.run(async |tx| super::super::journal_tail(&tx, &cell.space, floor.trimmed_to, 9).await);
+        let left: Vec<i64> = page.await.unwrap().entries.iter().map(|(_, entry)| entry.at_ms).collect();
+        assert_eq!(left, [3_000]);
+        let kept = cutoff(0, 9_000).await.unwrap();
+        let removed = cell.run(async |tx| journal_trim(&tx, &cell.space, kept, 1).await).await.unwrap();
+        assert_eq!(removed, None, "the last entry is kept until another follows");
     }
 }
