@@ -70,27 +70,45 @@ impl Cell {
 
     /// The agent as a process of its own: this very program, told to be one.
     pub fn agent_process(&self) -> Child {
+        self.process(self.agent_command())
+    }
+
+    /// The same, in a process that is a test with a guard of its own, and may be killed as one.
+    pub fn guarded_process(&self) -> Child {
+        let (program, arguments, (name, settings)) = self.agent_command();
+        self.process((program, arguments, (name, format!("{settings}\nguarded"))))
+    }
+
+    fn process(&self, (program, arguments, (name, settings)): AgentCommand) -> Child {
+        let mut command = Command::new(program);
+        command.args(arguments).env(name, settings).stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    /// Program, arguments and the variable that make this program the agent.
+    pub fn agent_command(&self) -> AgentCommand {
         let settings = [
             self.state_dir().display().to_string(),
             self.address.clone(),
             self.guard.records().display().to_string(),
         ];
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "agent_process", "--nocapture"])
-            .env(SETTINGS, settings.join("\n"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap()
+        let arguments = ["--exact", "agent_process", "--nocapture"];
+        (std::env::current_exe().unwrap(), arguments, (SETTINGS, settings.join("\n")))
     }
 }
+
+type AgentCommand = (PathBuf, [&'static str; 3], (&'static str, String));
 
 /// What [`Cell::agent_process`] runs; without its settings, nothing.
 pub fn agent_process_main() {
     let Ok(settings) = std::env::var(SETTINGS) else { return };
     let mut parts = settings.lines();
     let (state, address, records) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
-    let config = config(Path::new(state), address, Path::new(records));
+    let mut config = config(Path::new(state), address, Path::new(records));
+    let guard = parts.next().map(|_| TestGuard::new(&Path::new(state).with_extension("guarded")).unwrap());
+    if let Some(guard) = &guard {
+        config.record_dir = Some(guard.records().to_owned());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(borough_agent::run(config, CancellationToken::new())).unwrap();
 }

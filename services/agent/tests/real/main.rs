@@ -9,15 +9,21 @@ mod harness;
 #[cfg(test)]
 mod adopt;
 #[cfg(test)]
+mod bad_days;
+#[cfg(test)]
 mod end;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod measure;
+#[cfg(test)]
 mod serve;
 #[cfg(test)]
 mod start;
+#[cfg(test)]
+mod versions;
 
 /// Not a test: the agent as a process of its own, for those that kill it. See [`harness::Cell::agent_process`].
 #[test]

@@ -57,6 +57,12 @@ pub fn life_clean(life: &Path) -> io::Result<()> {
     let _ = setsid();
     let lock = File::open(life)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        // It works on, and its agent cannot read who it is: the end of its task makes it write that anew.
+        if json_read::<LifeRecord>(life, STATE_FILE).is_err()
+            && let Ok(Some(spec)) = json_read::<Spec>(life, SPEC_FILE)
+        {
+            spec.cgroup.kill();
+        }
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "its shim is running"));
     }
     // What is damaged tells nothing; the life is ended all the same.

@@ -1,0 +1,101 @@
+//! Cgroups of each version by themselves, on the real hierarchies of this machine: a hybrid host prefers version 2 where
+//! both can do something, so what version 1 does alone is exercised here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use borough_shim::cgroup::{Base, Host, Leaf, Limits, Version};
+use borough_shim::process::ProcessId;
+use borough_shim::record::{Kind, process_record};
+
+use crate::harness::{Cell, runs, until};
+
+/// Forks as fast as it can, each child in a session of its own.
+const FORKING: &str = "while :; do setsid sh -c 'trap \"\" TERM; sleep 300' & sleep 0.002; done";
+
+fn start(leaf: &Leaf, cell: &Cell, script: &str) -> Child {
+    let join: String = leaf
+        .directories()
+        .into_iter()
+        .map(|path| format!("echo $$ > {}/cgroup.procs && ", path.display()))
+        .collect();
+    let child = Command::new("sh")
+        .args(["-c", &format!("{join} echo in; {script}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let directories: Vec<PathBuf> = leaf.directories().into_iter().map(Path::to_path_buf).collect();
+    let process = ProcessId::find(child.id()).unwrap();
+    process_record(cell.guard.records(), Kind::Task, process, directories).unwrap();
+    child
+}
+
+async fn kill_all(leaf: &Leaf, mut child: Child) {
+    until("many processes", || (leaf.processes().len() > 20).then_some(())).await;
+    let seen = leaf.processes();
+    until("an empty cgroup", || {
+        leaf.kill();
+        leaf.processes().is_empty().then_some(())
+    })
+    .await;
+    child.wait().unwrap();
+    assert!(seen.into_iter().all(|pid| !runs(pid)));
+    until("its removal", || leaf.remove().ok()).await;
+    assert!(leaf.directories().iter().all(|path| !path.exists()));
+}
+
+fn relative(cell: &Cell, version: &str) -> PathBuf {
+    let unique = cell.state_dir().parent().unwrap().file_name().unwrap().to_string_lossy().replace('.', "-");
+    Path::new("borough").join(format!("{unique}-{version}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_1_alone_limits_counts_and_kills() {
+    let cell = Cell::new().await;
+    let host = Host { unified: None, ..Host::find() };
+    let base = Base::prepare(&host, &relative(&cell, "v1"));
+    if base.version() != Version::V1 || !base.v1.contains_key("freezer") || !base.controls("memory") {
+        println!("NOT EXERCISED: version 1 alone: {base:?}");
+        return;
+    }
+    let limits = Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000 };
+    let leaf = base.leaf("life", limits);
+    leaf.create().unwrap();
+    let read = |controller: &str, file: &str| {
+        std::fs::read_to_string(leaf.v1[controller].join(file)).unwrap().trim().to_owned()
+    };
+    assert_eq!(read("cpu", "cpu.shares"), "512");
+    assert_eq!(read("memory", "memory.limit_in_bytes"), (256 << 20).to_string());
+    assert_eq!(read("pids", "pids.max"), "5000");
+    let child = start(&leaf, &cell, FORKING);
+    until("its usage", || {
+        leaf.sample().filter(|sample| sample.cpu_us > 0 && sample.memory_bytes > 0 && sample.processes > 1)
+    })
+    .await;
+    kill_all(&leaf, child).await;
+    base.remove(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_2_alone_kills_at_once() {
+    let cell = Cell::new().await;
+    let host = Host { v1: [].into(), ..Host::find() };
+    let base = Base::prepare(&host, &relative(&cell, "v2"));
+    if base.version() != Version::V2 || !base.kill {
+        println!("NOT EXERCISED: version 2 alone: {base:?}");
+        return;
+    }
+    for controller in ["cpu", "memory", "pids"] {
+        if !base.controls(controller) {
+            println!("NOT EXERCISED: {controller} of version 2: version 1 has it on this machine");
+        }
+    }
+    let limits = Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000 };
+    let leaf = base.leaf("life", limits);
+    leaf.create().unwrap();
+    let child = start(&leaf, &cell, FORKING);
+    until("its usage", || leaf.sample().filter(|sample| sample.cpu_us > 0 && sample.processes > 1)).await;
+    kill_all(&leaf, child).await;
+    base.remove(2);
+}
