@@ -23,6 +23,7 @@ pub enum JobVerb {
     /// Submit a job file and wait until the job is up (a service) or over (a batch job)
     Run(RunArguments),
     /// Show one job with its tasks, or every job
+    #[command(visible_alias = "list")]
     Status {
         /// [USER/]JOB; all jobs where absent
         target: Option<JobTarget>,

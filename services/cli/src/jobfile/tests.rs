@@ -1,6 +1,6 @@
 //! Job files as people get them wrong: every message has its place, the value, and what is accepted.
 
-use expect_test::{Expect, expect};
+use expect_test::{Expect, expect, expect_file};
 use proptest::prelude::*;
 
 use super::decode::spec_decode;
@@ -273,186 +273,13 @@ fn an_alias_bomb_is_refused() {
         text.push_str(&format!("{to}: &{to} [{}]\n", list.trim_end_matches(", ")));
     }
     let problems = yaml_problems(&text);
-    check(&problems, &expect!["job.yaml:6:8: budget breached: Nodes { nodes: 200001 }"]);
+    check(&problems, &expect!["job.yaml:6:8: is too large or too deep once its aliases are expanded (Nodes { nodes: 200001 })"]);
 }
 
 #[test]
 fn every_field_is_read() {
-    let text = r#"
-user: bob
-name: web
-kind: batch
-priority: 250
-count: 4
-min_member: 2
-after: [prepare, {job: seed, condition: finished}]
-constraints:
-  - rack in [r1, r2]
-  - {attribute: arch, operator: in, values: [amd64], prefer: 10}
-spread: {rack: 70, node.name: 30}
-task:
-  command: [run, 1.50, "two"]
-  environment: {A: b, N: 010}
-  working_directory: /srv
-  resources: {cpu: 0.5, memory: 64MiB, disk: 1G, disk_rate: 1MiB/s, network_rate: 2k/s, devices: {gpu: 1}}
-  ports: [http, {name: admin, number: 8081}]
-  health: {http: {port: http, path: /ok}, interval: 5s, timeout: 250ms, failures: 2, initial_grace: 1m}
-  grace: 1m30s
-  log: {file_bytes: 1MiB, files: 2}
-  weight: 3
-overrides:
-  0: {arguments: [x], environment: {A: c}, resources: {memory: 1GiB}, weight: 9}
-  3: {command: [other]}
-restart: {mode: on_failure, attempts: 7, backoff: 1s, backoff_max: 10s, reset_after: 1h}
-drain_delay: 2s
-lost_after: 45s
-labels: {team: web}
-"#;
-    let spec = serde_json::to_string_pretty(&yaml_spec(text)).unwrap();
-    check(
-        &spec,
-        &expect![[r#"
-        {
-          "user": "bob",
-          "name": "web",
-          "kind": "batch",
-          "priority": 250,
-          "count": 4,
-          "min_member": 2,
-          "after": [
-            {
-              "job": "prepare",
-              "condition": "succeeded"
-            },
-            {
-              "job": "seed",
-              "condition": "finished"
-            }
-          ],
-          "constraints": [
-            {
-              "attribute": "rack",
-              "operator": "in",
-              "values": [
-                "r1",
-                "r2"
-              ],
-              "preference": null
-            },
-            {
-              "attribute": "arch",
-              "operator": "in",
-              "values": [
-                "amd64"
-              ],
-              "preference": 10
-            }
-          ],
-          "spread": [
-            {
-              "attribute": "rack",
-              "weight": 70
-            },
-            {
-              "attribute": "node.name",
-              "weight": 30
-            }
-          ],
-          "task": {
-            "command": [
-              "run",
-              "1.50",
-              "two"
-            ],
-            "environment": {
-              "A": "b",
-              "N": "010"
-            },
-            "working_directory": "/srv",
-            "resources": {
-              "cpu_millis": 500,
-              "memory_bytes": 67108864,
-              "disk_bytes": 1000000000,
-              "disk_bytes_per_s": 1048576,
-              "network_bytes_per_s": 2000,
-              "device_millis": {
-                "gpu": 1000
-              }
-            },
-            "ports": [
-              {
-                "name": "http",
-                "number": null
-              },
-              {
-                "name": "admin",
-                "number": 8081
-              }
-            ],
-            "health": {
-              "probe": {
-                "Http": {
-                  "port": "http",
-                  "path": "/ok"
-                }
-              },
-              "interval_ms": 5000,
-              "timeout_ms": 250,
-              "failures_max": 2,
-              "initial_grace_ms": 60000
-            },
-            "grace_ms": 90000,
-            "log": {
-              "file_bytes_max": 1048576,
-              "files_max": 2
-            },
-            "weight": 3
-          },
-          "overrides": {
-            "0": {
-              "command": null,
-              "arguments": [
-                "x"
-              ],
-              "environment": {
-                "A": "c"
-              },
-              "resources": {
-                "cpu_millis": 500,
-                "memory_bytes": 1073741824,
-                "disk_bytes": 1000000000,
-                "disk_bytes_per_s": 1048576,
-                "network_bytes_per_s": 2000,
-                "device_millis": {
-                  "gpu": 1000
-                }
-              },
-              "weight": 9
-            },
-            "3": {
-              "command": [
-                "other"
-              ],
-              "arguments": [],
-              "environment": {},
-              "resources": null,
-              "weight": null
-            }
-          },
-          "restart": {
-            "mode": "on_failure",
-            "attempts_max": 7,
-            "backoff_initial_ms": 1000,
-            "backoff_max_ms": 10000,
-            "reset_after_ms": 3600000
-          },
-          "drain_delay_ms": 2000,
-          "lost_after_ms": 45000,
-          "labels": {
-            "team": "web"
-          }
-        }"#]],
-    );
+    let spec = serde_json::to_string_pretty(&yaml_spec(include_str!("golden/every_field.yaml"))).unwrap();
+    expect_file!["golden/every_field.json"].assert_eq(&spec);
 }
 
 #[test]

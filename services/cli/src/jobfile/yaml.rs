@@ -47,6 +47,10 @@ fn refusal(error: &serde_saphyr::Error) -> Problem {
     // The place is said once, in front.
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
+    let message = match message.strip_prefix("budget breached: ") {
+        Some(what) => format!("is too large or too deep once its aliases are expanded ({what})"),
+        None => message.to_owned(),
+    };
     Problem::at(at, message)
 }
 

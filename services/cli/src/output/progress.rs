@@ -39,6 +39,11 @@ impl<'p> Progress<'p> {
         }
     }
 
+    /// How things stood last; empty before the first time.
+    pub(crate) fn last(&self) -> &str {
+        &self.last
+    }
+
     /// Something that is to stay on the screen.
     pub(crate) fn remark(&self, text: &str) {
         match &self.bar {

@@ -1,7 +1,7 @@
 //! What answers look like: golden tables, JSON and texts.
 
 use borough_proto::v1;
-use expect_test::{Expect, expect};
+use expect_test::{Expect, expect, expect_file};
 use serde::Serialize;
 
 use super::table::table;
@@ -236,77 +236,7 @@ fn a_plan() {
         it would be refused: only count and priority can change
     "#]],
     );
-    check(
-        &as_json(&view),
-        &expect![[r#"
-        {
-          "user": "alice",
-          "name": "web",
-          "cell": "alpha",
-          "changed": true,
-          "revision": 4,
-          "diff": [
-            {
-              "path": "count",
-              "old": 3,
-              "new": 5
-            },
-            {
-              "path": "task.command[1]",
-              "old": "a",
-              "new": null
-            },
-            {
-              "path": "labels[\"a.b\"]",
-              "old": null,
-              "new": "x"
-            }
-          ],
-          "placements": [
-            {
-              "index": 3,
-              "node": "alpha-1",
-              "ports": {
-                "http": 21001
-              }
-            }
-          ],
-          "unplaced": [
-            {
-              "indexes": [
-                0,
-                1,
-                2,
-                5
-              ],
-              "summary": "no node fits",
-              "nodes": 6,
-              "losses": [
-                {
-                  "filter": "memory",
-                  "nodes": 5
-                },
-                {
-                  "filter": "cordoned",
-                  "nodes": 1
-                }
-              ],
-              "nearest": [
-                {
-                  "change": "memory of at most 1.5 GiB",
-                  "nodes": 1
-                }
-              ]
-            }
-          ],
-          "stopped": [
-            7,
-            8
-          ],
-          "refusal": "only count and priority can change",
-          "spec": null
-        }"#]],
-    );
+    expect_file!["golden/plan.json"].assert_eq(&as_json(&view));
 }
 
 #[test]
@@ -324,13 +254,13 @@ fn endpoints_and_their_changes() {
         node: "alpha-2".to_owned(),
     });
     check(
-        &table(&[endpoint.clone()], true, false),
+        &table(std::slice::from_ref(&endpoint), true, false),
         &expect![[r#"
         NAME               ADDRESSES         HEALTH   WEIGHT  NODE     INCARNATION
         1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
     "#]],
     );
-    let published = EndpointChangeView::Published { endpoint: endpoint.clone() };
+    let published = EndpointChangeView::Published { endpoint };
     check(&published.text(), &expect!["+ 1.web.alice.alpha http [::1]:21000 healthy (incarnation 3)"]);
     check(
         &json(&published, false).expect("JSON"),

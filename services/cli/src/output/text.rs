@@ -1,6 +1,6 @@
 //! Words and figures as people read them.
 
-use borough_model::resource::{bytes_display, cpu_display, device_display, rate_display};
+use borough_model::resource::{cpu_display, device_display, rate_display};
 use borough_proto::v1;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl ResourcesView {
             format!("memory {}", bytes(self.memory_bytes)),
         ];
         if self.disk_bytes > 0 {
-            parts.push(format!("disk {}", bytes_display(self.disk_bytes)));
+            parts.push(format!("disk {}", bytes(self.disk_bytes)));
         }
         if self.disk_bytes_per_s > 0 {
             parts.push(format!("disk_rate {}", rate_display(self.disk_bytes_per_s)));

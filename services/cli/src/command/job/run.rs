@@ -62,9 +62,12 @@ async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure 
     let Ok(plan) = client.job_plan(spec.clone()).await else { return failure };
     let view = PlanView::new(&spec, &cell, plan);
     let diff = changes_text(&view.diff, &Style::default());
-    let mut details = failure.details().to_vec();
-    details.extend(diff.lines().map(str::to_owned));
-    failure.with_details(details)
+    if diff.is_empty() {
+        return failure;
+    }
+    // The message repeats the diff for programs that show nothing else.
+    let message = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+    Failure::new(failure.code(), message).with_details(diff.lines().map(str::to_owned).collect())
 }
 
 /// How the job stands in the end: with its endpoints for people, as a whole for programs.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use borough_proto::v1::{Health, Job, JobKind, JobState, Task, TaskState};
+use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
 
 use crate::output::{ExitView, tally};
 
@@ -68,6 +68,17 @@ impl Known {
         task.state() == TaskState::Running && healthy
     }
 
+    /// Whether nothing starts the task again. One that was stopped by a shrink comes back with the next growth.
+    fn is_dead_for_good(&self, task: &Task) -> bool {
+        let stopped = task.exit.as_ref().is_some_and(|exit| exit.reason() == EndReason::Stopped);
+        task.state() == TaskState::Dead && task.stop() == StopReason::Unspecified && !stopped
+    }
+
+    /// Whether a healthy task may only not have failed yet.
+    pub(super) fn is_only_running(&self, goal: Goal) -> bool {
+        goal == Goal::Up && !self.checked && self.job.kind() == JobKind::Service && self.job.count > 0
+    }
+
     fn in_state(&self, states: &[TaskState]) -> usize {
         self.wanted().filter(|task| states.contains(&task.state())).count()
     }
@@ -102,7 +113,7 @@ impl Known {
     }
 
     fn service_standing(&self, name: &str) -> Standing {
-        let dead = self.wanted().find(|task| task.state() == TaskState::Dead);
+        let dead = self.wanted().find(|task| self.is_dead_for_good(task));
         if let Some(task) = dead {
             return Standing::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()));
         }
@@ -167,7 +178,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use borough_proto::v1::{EndReason, Exit};
+    use borough_proto::v1::Exit;
 
     use super::*;
 
@@ -241,6 +252,15 @@ mod tests {
         known.task_changed(Task { state: TaskState::Dead.into(), revision: 2, ..failed });
         let why = "task alice/web/0 is dead: task 0 ended with exit code 3, 4 times".to_owned();
         assert_eq!(known.standing(Goal::Up), Standing::Lost(why));
+    }
+
+    #[test]
+    fn a_task_that_a_shrink_stopped_comes_back() {
+        let mut known = service(1);
+        let exit = Exit { reason: EndReason::Stopped.into(), signal: Some(15), ..Exit::default() };
+        let stop = StopReason::JobShrunk.into();
+        known.task_changed(Task { exit: Some(exit), stop, ..task(0, TaskState::Dead, Health::Unknown) });
+        assert_eq!(known.standing(Goal::Up), Standing::Underway);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
+/// So long a service without a health check must have run without a change to count as up: what crashes at once has
+/// been running as well.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// How a wait ended well.
 pub(super) struct Waited {
@@ -41,9 +44,10 @@ pub(super) async fn wait(
         }
     });
     let Some(timeout) = timeout else { return waited.await };
-    tokio::time::timeout(timeout, waited).await.unwrap_or_else(|_| {
-        let time = humantime::format_duration(timeout);
-        let message = format!("{job} has not come so far within {time}; it goes on");
+    let outcome = tokio::time::timeout(timeout, waited).await;
+    outcome.unwrap_or_else(|_| {
+        let stands = progress.last().to_owned();
+        let message = format!("{stands} after {}; the job goes on", humantime::format_duration(timeout));
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })
 }
@@ -85,13 +89,16 @@ impl Waiting<'_, '_> {
         };
         let mut changes = self.client.watch_cell(filter, cursor);
         loop {
-            self.progress.stand(&known.text(self.goal));
-            match known.standing(self.goal) {
-                Standing::Reached => return Ok(true),
+            let standing = known.standing(self.goal);
+            let settling = standing == Standing::Reached && known.is_only_running(self.goal);
+            match standing {
+                Standing::Reached if !settling => return Ok(true),
                 Standing::Lost(why) => return Err(self.lost(why)),
-                Standing::Underway => {}
+                Standing::Reached | Standing::Underway => self.progress.stand(&known.text(self.goal)),
             }
-            match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
+            let patience = if settling { SETTLED_AFTER } else { EXPLAIN_AFTER };
+            match tokio::time::timeout(patience, changes.next()).await {
+                Err(_) if settling => return Ok(true),
                 Ok(Some(item)) => match item? {
                     CellItem::Change(message) => {
                         changed(known, message.change);
