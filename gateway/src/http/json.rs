@@ -19,8 +19,8 @@ pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> St
 }
 
 /// One event: its kind, its data, and as its id the position a reconnecting reader sends back.
-pub fn event(cell: &Name, (change, cursor): &Told) -> String {
-    let (kind, data) = match change {
+pub fn event(cell: &Name, told: &Told) -> String {
+    let (kind, data) = match &told.change {
         EndpointChange::Published(row) => ("published", endpoint(cell, row)),
         EndpointChange::Withdrawn { user, job, index, incarnation } => {
             let name = format!("{index}.{job}.{user}.{cell}");
@@ -30,7 +30,8 @@ pub fn event(cell: &Name, (change, cursor): &Told) -> String {
         }
         EndpointChange::Bookmark => ("bookmark", json!({})),
     };
-    let id = cursor.map(|cursor| format!("id: {cursor}\n")).unwrap_or_default();
+    // Within a commit the position before it stays: a reader that reconnects is told the whole commit again.
+    let id = if told.more { String::new() } else { format!("id: {}\n", told.cursor) };
     format!("event: {kind}\ndata: {data}\n{id}\n")
 }
 

@@ -71,7 +71,7 @@ impl NameService for NameRoom {
     }
 }
 
-fn response_of(cell: &Name, (change, cursor): Told) -> v1::WatchEndpointsResponse {
+fn response_of(cell: &Name, Told { change, cursor, more }: Told) -> v1::WatchEndpointsResponse {
     use v1::watch_endpoints_response::Event;
     let event = match change {
         EndpointChange::Published(endpoint) => Event::Published(endpoint_to_message(cell, &endpoint)),
@@ -81,5 +81,5 @@ fn response_of(cell: &Name, (change, cursor): Told) -> v1::WatchEndpointsRespons
         }
         EndpointChange::Bookmark => Event::Bookmark(true),
     };
-    v1::WatchEndpointsResponse { event: Some(event), cursor: cursor.map(cursor_to_message) }
+    v1::WatchEndpointsResponse { event: Some(event), cursor: Some(cursor_to_message(cursor)), more }
 }

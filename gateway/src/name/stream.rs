@@ -58,8 +58,16 @@ pub fn endpoints_now(state: &MirrorState, filter: &EndpointFilter) -> (Vec<Arc<E
     (wanted.cloned().collect(), state.cursor())
 }
 
-/// A change, with the position to resume from once it has been taken; absent within one commit of several changes.
-pub type Told = (EndpointChange, Option<Cursor>);
+/// A change, with where it stands in the order of changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The change.
+    pub change: EndpointChange,
+    /// The position of its commit, or of the snapshot.
+    pub cursor: Cursor,
+    /// Whether more of the same commit (or snapshot) follow: resuming from here would miss them.
+    pub more: bool,
+}
 
 /// Endpoints from `resume` on, or from a snapshot.
 pub fn endpoint_changes(
@@ -71,15 +79,18 @@ pub fn endpoint_changes(
     let (snapshot, after) = match resume {
         Some(after) => (Vec::new(), after),
         None => {
-            let published = now.into_iter().map(|endpoint| Ok((EndpointChange::Published(endpoint), None)));
-            let complete = std::iter::once(Ok((EndpointChange::Bookmark, Some(cursor))));
+            let told = |change, more| Ok(Told { change, cursor, more });
+            let published = now.into_iter().map(|endpoint| told(EndpointChange::Published(endpoint), true));
+            let complete = std::iter::once(told(EndpointChange::Bookmark, false));
             (published.chain(complete).collect(), cursor)
         }
     };
     let follower = Arc::clone(&door);
     let changes = feed(door, after).flat_map(move |item| {
         let told: Vec<Result<Told, Status>> = match item {
-            Ok(FeedItem::Bookmark(cursor)) => vec![Ok((EndpointChange::Bookmark, Some(cursor)))],
+            Ok(FeedItem::Bookmark(cursor)) => {
+                vec![Ok(Told { change: EndpointChange::Bookmark, cursor, more: false })]
+            }
             Ok(FeedItem::Entry(cursor, entry)) => changes_of(&follower, &filter, &entry.deltas, cursor),
             Err(status) => vec![Err(status)],
         };
@@ -115,6 +126,6 @@ fn changes_of(
     };
     let changes: Vec<EndpointChange> = deltas.iter().filter_map(change).collect();
     let last = changes.len().saturating_sub(1);
-    let told = |(place, change)| Ok((change, (place == last).then_some(cursor)));
+    let told = |(place, change)| Ok(Told { change, cursor, more: place < last });
     changes.into_iter().enumerate().map(told).collect()
 }

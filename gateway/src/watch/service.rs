@@ -78,8 +78,7 @@ impl WatchService for WatchRoom {
     }
 }
 
-/// The changes of one item. All but the last carry the position before the entry, so that a reader that stops between
-/// them resumes with the whole entry.
+/// The changes of one item. Those of one entry share its cursor, and all but the last say that more follow.
 fn responses_of(door: &CellDoor, filter: &Filter, item: FeedItem) -> Vec<v1::WatchResponse> {
     let (cursor, entry) = match item {
         FeedItem::Entry(cursor, entry) => (cursor, entry),
@@ -90,7 +89,8 @@ fn responses_of(door: &CellDoor, filter: &Filter, item: FeedItem) -> Vec<v1::Wat
     });
     let last = changes.len().saturating_sub(1);
     let response = |(place, change)| v1::WatchResponse {
-        cursor: (place == last).then(|| cursor_to_message(cursor)),
+        cursor: Some(cursor_to_message(cursor)),
+        more: place < last,
         change: Some(change),
         actor: entry.actor.clone(),
         action: entry.action.clone(),

@@ -94,7 +94,7 @@ async fn a_watch_gives_up_where_it_was_told_to() {
 type Event = watch_endpoints_response::Event;
 
 fn event(stamp: u8, event: Event) -> Result<WatchEndpointsResponse, Status> {
-    Ok(WatchEndpointsResponse { event: Some(event), cursor: Some(fake::cursor(stamp)) })
+    Ok(WatchEndpointsResponse { event: Some(event), cursor: Some(fake::cursor(stamp)), more: false })
 }
 
 fn published(stamp: u8, index: u32) -> Result<WatchEndpointsResponse, Status> {

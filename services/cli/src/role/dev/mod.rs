@@ -201,6 +201,7 @@ async fn control_start(
     let meta = CellMeta {
         lost_after_ms: arguments.lost_after_ms,
         port_cool_down_ms: arguments.port_cool_down_ms,
+        failure_domains: ["zone", "rack", "node.name"].map(str::to_owned).to_vec(),
         ..CellMeta::default()
     };
     let config = ControlConfig {
