@@ -8,6 +8,7 @@
 mod atomics;
 mod conflicts;
 mod cycle;
+mod history;
 mod limits;
 mod model;
 mod options;
@@ -17,6 +18,7 @@ mod stamps;
 mod tests;
 mod versions;
 mod watches;
+mod whole;
 
 use std::sync::Arc;
 
@@ -153,6 +155,8 @@ const EXACT: &[(&str, CheckFunction)] = &[
 const TOLERANT: &[(&str, CheckFunction)] = &[
     ("own writes", |context| Box::pin(ryw::check(context))),
     ("cycle", |context| Box::pin(cycle::check(context))),
+    ("history", |context| Box::pin(history::check(context))),
+    ("all or nothing", |context| Box::pin(whole::check(context))),
     ("watch is woken", |context| Box::pin(watches::woken(context))),
 ];
 

@@ -14,7 +14,8 @@ use super::atomic::atomic_apply;
 use super::mutation::Mutation;
 use crate::contract::Version;
 
-/// Mutations applied under one hold of the write lock, so that readers never wait for a whole large batch.
+/// Mutations applied (or keys trimmed) under one hold of the write lock, so that readers never wait for all of a large
+/// batch.
 const APPLY_CHUNK: usize = 256;
 
 /// The values of one key by version, oldest first. `None` is an absence.
@@ -140,17 +141,19 @@ impl Rows {
         }
     }
 
-    fn trim(&mut self, oldest: Version) {
+    /// Trims a chunk of what lies before `oldest`. True where more is left.
+    fn trim(&mut self, oldest: Version) -> bool {
         let oldest = self.pinned.map_or(oldest, |pinned| pinned.min(oldest));
         self.oldest = self.oldest.max(oldest);
-        while let Some((version, _)) = self.trims.front()
-            && *version <= oldest
-            && let Some((_, key)) = self.trims.pop_front()
-        {
+        for _ in 0..APPLY_CHUNK {
+            let Some((_, key)) = self.trims.pop_front_if(|(version, _)| *version <= oldest) else {
+                return false;
+            };
             if self.chains.get_mut(&key).is_some_and(|chain| chain.trim(oldest)) {
                 self.chains.remove(&key);
             }
         }
+        true
     }
 }
 
@@ -185,7 +188,8 @@ impl Memory {
 
     /// Forgets what only reads below `oldest` could see.
     pub(crate) fn trim(&self, oldest: Version) {
-        self.rows.write().trim(oldest);
+        // In chunks too: after a long checkpoint there is much to trim at once.
+        while self.rows.write().trim(oldest) {}
     }
 
     /// Keeps what a read at `version` sees until [`Memory::unpin`].
@@ -207,6 +211,91 @@ impl Memory {
     pub(crate) fn dirty_return(&self, keys: BTreeSet<Bytes>) {
         if let Some(dirty) = &mut self.rows.write().dirty {
             dirty.extend(keys);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::contract::AtomicOp;
+
+    fn mutation() -> impl Strategy<Value = Mutation> {
+        let key = || (0..12u8).prop_map(|key| Bytes::from(vec![key]));
+        let value = || prop::collection::vec(any::<u8>(), 0..3).prop_map(Bytes::from);
+        prop_oneof![
+            4 => (key(), value()).prop_map(|(key, value)| Mutation::Set(key, value)),
+            2 => key().prop_map(Mutation::Clear),
+            1 => (key(), key()).prop_map(|(one, other)| {
+                Mutation::ClearRange(one.clone().min(other.clone()), one.max(other))
+            }),
+            2 => (key(), value()).prop_map(|(key, value)| Mutation::Atomic(AtomicOp::Add, key, value)),
+            1 => (key(), value()).prop_map(|(key, value)| Mutation::Atomic(AtomicOp::CompareAndClear, key, value)),
+        ]
+    }
+
+    fn apply(model: &mut BTreeMap<Bytes, Bytes>, mutation: &Mutation) {
+        match mutation {
+            Mutation::ClearRange(begin, end) => model.retain(|key, _| !(begin <= key && key < end)),
+            Mutation::Clear(key) => drop(model.remove(key)),
+            Mutation::Atomic(operation, key, operand) => {
+                match atomic_apply(*operation, model.get(key), operand) {
+                    Some(value) => model.insert(key.clone(), value),
+                    None => model.remove(key),
+                };
+            }
+            Mutation::Set(key, value)
+            | Mutation::StampedKey(key, value)
+            | Mutation::StampedValue(key, value) => {
+                model.insert(key.clone(), value.clone());
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Every version from the oldest on reads as it was, through trims and pins; the oldest versions go away.
+        #[test]
+        fn every_version_in_the_window_reads_as_it_was(
+            batches in prop::collection::vec((prop::collection::vec(mutation(), 0..6), 0..6usize, any::<bool>()), 1..40)
+        ) {
+            let memory = Memory::new(std::iter::empty(), 0, true);
+            let mut history = vec![(0, BTreeMap::new())];
+            let (mut version, mut forgotten, mut pinned) = (0, 0, None);
+            for (mutations, keep, toggle) in batches {
+                version += 10;
+                memory.apply(version, &mutations);
+                let mut rows = history.last().map(|(_, rows)| rows.clone()).unwrap_or_default();
+                mutations.iter().for_each(|mutation| apply(&mut rows, mutation));
+                history.push((version, rows));
+                if toggle {
+                    pinned = match pinned {
+                        None => { memory.pin(version); Some(version) }
+                        Some(_) => { memory.unpin(); None }
+                    };
+                }
+                let oldest = history[history.len().saturating_sub(keep + 1)].0;
+                memory.trim(oldest);
+                // Never less than what was asked to be kept, and never forgotten once and back again.
+                let readable = memory.read().oldest();
+                prop_assert!(readable <= oldest.max(pinned.unwrap_or(0)) || readable <= forgotten);
+                prop_assert!(pinned.is_none_or(|pinned| readable <= pinned));
+                forgotten = readable;
+                for (at, expected) in history.iter().filter(|(at, _)| *at >= readable) {
+                    let found: BTreeMap<Bytes, Bytes> =
+                        memory.read().range(b"", b"\xff", *at).map(|(key, value)| (key.clone(), value.clone())).collect();
+                    prop_assert_eq!(&found, expected, "at {}", at);
+                }
+            }
+            memory.unpin();
+            memory.trim(version);
+            let live = history.last().map_or(0, |(_, rows)| rows.len());
+            prop_assert_eq!(memory.read().versions_kept(), live, "only what is there now");
         }
     }
 }

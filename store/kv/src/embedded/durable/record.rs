@@ -181,3 +181,62 @@ impl<'a> Reader<'a> {
         self.array().map(Version::from_le_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from)
+    }
+
+    fn mutation() -> impl Strategy<Value = Mutation> {
+        let atomic = prop::sample::select(AtomicOp::ALL.to_vec());
+        prop_oneof![
+            (bytes(), bytes()).prop_map(|(key, value)| Mutation::Set(key, value)),
+            bytes().prop_map(Mutation::Clear),
+            (bytes(), bytes()).prop_map(|(begin, end)| Mutation::ClearRange(begin, end)),
+            (atomic, bytes(), bytes())
+                .prop_map(|(operation, key, value)| Mutation::Atomic(operation, key, value)),
+        ]
+    }
+
+    proptest! {
+        /// What is written is read again, and nothing else is: no shorter part of it, no version of it with a byte
+        /// changed.
+        #[test]
+        fn a_record_is_read_as_it_was_written(
+            mutations in prop::collection::vec(mutation(), 0..6),
+            previous in 0..1_000_000i64,
+            step in 1..1000i64,
+            ceiling in prop::option::of(1..i64::MAX),
+            cut in any::<prop::sample::Index>(),
+            flip in 1..=255u8,
+        ) {
+            let mut buffer = Vec::new();
+            record_encode(&mut buffer, previous, previous + step, ceiling, &mutations);
+            let whole = Bytes::from(buffer.clone());
+            let record = Record { previous, version: previous + step, ceiling, mutations };
+            prop_assert_eq!(record_decode(&whole), Some((record, buffer.len())));
+            let at = cut.index(buffer.len());
+            prop_assert_eq!(record_decode(&whole.slice(..at)), None);
+            buffer[at] ^= flip;
+            prop_assert_eq!(record_decode(&Bytes::from(buffer)), None);
+        }
+
+        /// Any bytes are read without a panic.
+        #[test]
+        fn any_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(record_decode(&Bytes::from(bytes.clone())), None);
+            prop_assert_eq!(SegmentHeader::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_segment_header_is_read_as_it_was_written() {
+        let header = SegmentHeader { sequence: 7, previous: 1_234_567_890_123 };
+        assert_eq!(SegmentHeader::decode(&header.encode()), Some(header));
+    }
+}

@@ -212,3 +212,28 @@ async fn a_first_opening_that_was_cut_short_is_done_again() {
     let (_, database) = open(directory.path()).unwrap();
     put(&database, "a", b"1").await.unwrap();
 }
+
+#[tokio::test]
+async fn no_version_is_ever_given_twice_over_restarts_and_long_idleness() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut highest = 0;
+    for hours in [0, 1, 5, 0] {
+        let clock = crate::env::ManualClock::at(0);
+        let options = OpenOptions { clock: clock.clone(), ..options(directory.path()) };
+        let engine = EmbeddedEngine::open(options).unwrap();
+        let database = Database::new(Arc::new(engine.clone()));
+        let look = |transaction: crate::Transaction, _| async move { transaction.read_version().await };
+        for minutes in [0, 1, hours * 60, 1] {
+            clock.advance(std::time::Duration::from_secs(minutes * 60));
+            let read = database.run::<_, KvError, _, _>("look", Idempotency::ReadOnly, look).await.unwrap();
+            assert!(read >= highest, "{read} after {highest}");
+            let committed = put(&database, "k", b"v").await.unwrap();
+            assert!(committed > read, "{committed} after {read}");
+            highest = committed;
+        }
+        // Handed out to somebody, and written nowhere.
+        clock.advance(std::time::Duration::from_secs(hours * 3600));
+        highest = database.run::<_, KvError, _, _>("look", Idempotency::ReadOnly, look).await.unwrap();
+        engine.close().await;
+    }
+}

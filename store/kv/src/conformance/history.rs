@@ -1,0 +1,199 @@
+//! Strict serializability by replay. Concurrent transactions note what they read and wrote, and log themselves under
+//! their stamp. The stamps say in which order they happened; replayed in that order,
+//!
+//! - every read gives what was there at the read version,
+//! - what a transaction read with a conflict is still there just before its stamp,
+//! - its read version is not before any commit that was acknowledged before it began,
+//! - what was acknowledged is in the log under the stamp it was told, what was refused is not, and what is unknown is
+//!   one or the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::cycle::{late_commits_wait, persist};
+use super::{Check, Context, Wrong, ensure};
+use crate::contract::{AtomicOp, ErrorCode, KvError, KvResult, RangeRequest, Version, Versionstamp};
+use crate::database::{Idempotency, Transaction};
+
+const WORKERS: usize = 6;
+const TURNS: usize = 50;
+const KEYS: usize = 6;
+
+/// What became of an attempt, as it was told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Committed(Versionstamp),
+    Refused,
+    Unknown,
+}
+
+/// What an attempt read of one key: the id of the attempt that wrote it.
+#[derive(Debug)]
+struct Seen {
+    key: Vec<u8>,
+    snapshot: bool,
+    writer: Option<u64>,
+}
+
+/// One transaction that was tried once.
+#[derive(Debug)]
+struct Attempt {
+    id: u64,
+    /// The latest version acknowledged to anybody before this began.
+    acknowledged: Version,
+    read_version: Version,
+    seen: Vec<Seen>,
+    written: Vec<Vec<u8>>,
+    told: Told,
+}
+
+/// What the workers share.
+struct Shared {
+    context: Context,
+    ids: AtomicU64,
+    acknowledged: AtomicI64,
+}
+
+fn id_of(value: Option<&[u8]>) -> Option<u64> {
+    value.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes)
+}
+
+impl Shared {
+    fn key(&self) -> Vec<u8> {
+        self.context.key(&[b'k', self.context.below(KEYS).to_le_bytes()[0]])
+    }
+
+    /// Tries one transaction. An error before the commit is `None`: there is nothing to check.
+    async fn attempt(&self) -> Option<Attempt> {
+        let id = self.ids.fetch_add(1, Ordering::SeqCst);
+        let acknowledged = self.acknowledged.load(Ordering::SeqCst);
+        let transaction = self.context.begin();
+        let read_version = transaction.read_version().await.ok()?;
+        let (mut seen, mut written) = (Vec::new(), Vec::new());
+        for _ in 0..self.context.below(4) {
+            let (key, snapshot) = (self.key(), self.context.once_in(3));
+            // Own writes hide what the database holds.
+            if written.contains(&key) {
+                continue;
+            }
+            let writer = id_of(transaction.get(&key, snapshot).await.ok()?.as_deref());
+            seen.push(Seen { key, snapshot, writer });
+            tokio::task::yield_now().await;
+            if self.context.once_in(2) {
+                let key = self.key();
+                transaction.set(&key, &id.to_be_bytes()).ok()?;
+                written.push(key);
+            }
+        }
+        let prefix = self.context.key(b"log/");
+        let offset = u32::try_from(prefix.len()).unwrap_or(0).to_le_bytes();
+        let log = [prefix.as_slice(), &Versionstamp::INCOMPLETE, &offset].concat();
+        transaction.atomic(AtomicOp::SetVersionstampedKey, &log, &id.to_be_bytes()).ok()?;
+        let told = told(transaction.commit().await.map(|committed| committed.stamp.unwrap_or_default()));
+        if let Told::Committed(stamp) = told {
+            self.acknowledged.fetch_max(stamp.version(), Ordering::SeqCst);
+        }
+        Some(Attempt { id, acknowledged, read_version, seen, written, told })
+    }
+}
+
+fn told(result: KvResult<Versionstamp>) -> Told {
+    match result {
+        Ok(stamp) => Told::Committed(stamp),
+        Err(KvError { code, .. }) if code.is_maybe_committed() || code == ErrorCode::TransactionTimedOut => {
+            Told::Unknown
+        }
+        Err(_) => Told::Refused,
+    }
+}
+
+/// Who committed, by stamp.
+async fn log_read(context: &Context) -> Result<BTreeMap<u64, Versionstamp>, Wrong> {
+    let prefix = context.key(b"log/");
+    let read = |transaction: Transaction, _| {
+        let request = RangeRequest::between(prefix.clone(), context.key(b"log0"));
+        async move { Ok::<_, Wrong>(transaction.range_all(request).await?) }
+    };
+    let rows = persist(|| context.database.run("log", Idempotency::ReadOnly, read)).await?;
+    let entry = |(key, value): (bytes::Bytes, bytes::Bytes)| {
+        Some((id_of(Some(&value))?, Versionstamp::from_slice(key.get(prefix.len()..)?)?))
+    };
+    Ok(rows.into_iter().filter_map(entry).collect())
+}
+
+/// Compares what each attempt was told with the log; gives those that happened, in order.
+fn committed(
+    attempts: Vec<Attempt>,
+    log: &BTreeMap<u64, Versionstamp>,
+) -> Result<Vec<(Versionstamp, Attempt)>, Wrong> {
+    let mut happened = Vec::new();
+    for attempt in attempts {
+        let logged = log.get(&attempt.id).copied();
+        let agrees = match attempt.told {
+            Told::Committed(stamp) => logged == Some(stamp),
+            Told::Refused => logged.is_none(),
+            Told::Unknown => true,
+        };
+        ensure!(agrees, "the log has {logged:?} for {attempt:?}");
+        happened.extend(logged.map(|stamp| (stamp, attempt)));
+    }
+    happened.sort_by_key(|(stamp, _)| *stamp);
+    Ok(happened)
+}
+
+fn replay(happened: &[(Versionstamp, Attempt)]) -> Check {
+    // Who wrote each key, in order.
+    let mut writers: BTreeMap<&[u8], Vec<(Versionstamp, u64)>> = BTreeMap::new();
+    for (stamp, attempt) in happened {
+        for key in &attempt.written {
+            writers.entry(key).or_default().push((*stamp, attempt.id));
+        }
+    }
+    for (stamp, attempt) in happened {
+        ensure!(
+            attempt.read_version >= attempt.acknowledged && attempt.read_version < stamp.version(),
+            "acknowledged, read and committed out of order at {stamp}: {attempt:?}"
+        );
+        for Seen { key, snapshot, writer } in &attempt.seen {
+            let history = writers.get(key.as_slice()).map(Vec::as_slice).unwrap_or_default();
+            let last = |before: &dyn Fn(Versionstamp) -> bool| {
+                history.iter().rev().find(|(at, _)| before(*at)).map(|(_, id)| *id)
+            };
+            let at_read = last(&|at| at.version() <= attempt.read_version);
+            ensure!(*writer == at_read, "{key:?} was {at_read:?} at the read version of {attempt:?}");
+            let at_commit = last(&|at| at < *stamp);
+            ensure!(
+                *snapshot || *writer == at_commit,
+                "{key:?} was {at_commit:?} just before {stamp}: {attempt:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn check(context: Context) -> Check {
+    let shared = Arc::new(Shared { context, ids: AtomicU64::new(1), acknowledged: AtomicI64::new(0) });
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|_| {
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move {
+                let mut attempts = Vec::new();
+                for _ in 0..TURNS {
+                    attempts.extend(shared.attempt().await);
+                }
+                attempts
+            })
+        })
+        .collect();
+    let mut attempts = Vec::new();
+    for worker in workers {
+        attempts.extend(worker.await.map_err(|error| Wrong::Differs(format!("a worker ended: {error}")))?);
+    }
+    late_commits_wait().await;
+    let tried = attempts.len();
+    let happened = committed(attempts, &log_read(&shared.context).await?)?;
+    // One that refuses everything would pass, and so would one that nobody contends for.
+    ensure!(happened.len() > tried / 4 && happened.len() < tried, "{} of {tried} committed", happened.len());
+    replay(&happened)
+}
