@@ -39,6 +39,15 @@ pub fn json_begin<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result
     whole_write(dir, name, &padded(value)?, Durability::Process)
 }
 
+/// Makes a file that is written already safe from a loss of power.
+///
+/// # Errors
+/// Those of the file system.
+pub fn file_sync(dir: &Path, name: &str) -> io::Result<()> {
+    File::open(dir.join(name))?.sync_all()?;
+    File::open(dir)?.sync_all()
+}
+
 /// As [`json_write`], durable, for a file that is rewritten until its task is over. On a full disk it is overwritten
 /// in place: then a loss of power at that very moment may damage it, and it is read as absent.
 ///

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_proto::v1;
+use borough_proto::v1::task_status::Phase;
 
 use super::state::{State, status};
 use crate::life::LifeId;
@@ -18,7 +19,13 @@ pub struct Sent {
     /// When the last report went, of any content.
     pub at: Duration,
     lives: BTreeMap<LifeId, Told>,
+    /// New lives that are just being started, and since when they are known.
+    starting: BTreeMap<LifeId, Duration>,
 }
+
+/// A start is told only where it takes longer than this: mostly the task runs by then, and one report, which is one
+/// commit, says it all.
+const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
 struct Told {
@@ -68,6 +75,9 @@ pub fn report_changes(
     let mut tasks = Vec::new();
     for (id, life) in &state.lives {
         let status = status(id, life, &state.node);
+        if start_withheld(id, &status, sent, now) {
+            continue;
+        }
         let tell = sent.lives.get(id).is_none_or(|told| {
             let unapplied = told.revision > sent.applied && now.saturating_sub(told.at) >= repeat;
             unapplied || differs(&told.status, &status) || (due && told.status.usage != status.usage)
@@ -77,6 +87,7 @@ pub fn report_changes(
         }
     }
     sent.lives.retain(|id, _| state.lives.contains_key(id));
+    sent.starting.retain(|id, _| state.lives.contains_key(id));
     if tasks.is_empty() && !due {
         return None;
     }
@@ -84,6 +95,16 @@ pub fn report_changes(
     let report = v1::Report { revision: sent.revision.saturating_add(1), full: false, tasks, usage };
     sent.told(&report, now);
     Some(report)
+}
+
+/// Whether a life that was never told is just being started, and not for long.
+fn start_withheld(id: &LifeId, status: &v1::TaskStatus, sent: &mut Sent, now: Duration) -> bool {
+    if sent.lives.contains_key(id) || !matches!(status.phase(), Phase::Accepted | Phase::Starting) {
+        sent.starting.remove(id);
+        return false;
+    }
+    let since = *sent.starting.entry(id.clone()).or_insert(now);
+    now.saturating_sub(since) < START_TOLD_AFTER
 }
 
 /// Whether anything but the usage differs.

@@ -193,11 +193,33 @@ fn what_is_not_applied_is_told_again() {
     assert!(changes(&known, &mut sent, 30).unwrap().tasks.is_empty());
 }
 
+#[test]
+fn a_start_is_told_by_itself_only_where_it_takes_long() {
+    let (mut known, mut sent) = (state([]), Sent::default());
+    report_full(&known, &mut sent, Duration::ZERO);
+    let ms = Duration::from_millis;
+    let mut changes = |known: &State, at_ms| {
+        report_changes(known, &mut sent, ms(at_ms), INTERVAL, REPEAT).map(|report| report.tasks)
+    };
+    for index in [0, 1] {
+        known.lives.insert(id(index), Life { busy: true, ..Life::default() });
+    }
+    assert_eq!(changes(&known, 10), None);
+    known.lives.insert(id(0), running());
+    let told = changes(&known, 20).unwrap();
+    assert_eq!((told.len(), told[0].phase()), (1, Phase::Running));
+    assert_eq!(changes(&known, 109), None);
+    let told = changes(&known, 110).unwrap();
+    assert_eq!((told.len(), told[0].index, told[0].phase()), (1, 1, Phase::Accepted));
+    assert_eq!(changes(&known, 111), None);
+}
+
 /// One step of what may happen to a life.
 fn later(life: &Life, step: u8) -> Life {
     match step {
-        0 => running(),
         1 => released(),
+        0 | 2.. if life.shim == Shim::None => running(),
+        0 => running(),
         2 => Life { stop: Some(StopOrder { drain_delay_ms: 0, grace_ms: 1 }), ..life.clone() },
         3 => Life { health: v1::Health::Healthy, ..life.clone() },
         _ => Life {

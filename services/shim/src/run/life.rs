@@ -21,7 +21,7 @@ use super::leftover::{children_reap, leftover_kill};
 use super::output::Output;
 use crate::cgroup::Leaf;
 use crate::clock;
-use crate::file::{json_begin, json_read, json_rewrite};
+use crate::file::{file_sync, json_begin, json_read, json_rewrite};
 use crate::log::Stream;
 use crate::process::{ProcessId, boot_id};
 use crate::record::{ExitRecord, Kind, LifeRecord, STATE_FILE, process_record};
@@ -336,6 +336,14 @@ impl Shim {
     }
 
     fn record_write(&mut self) {
+        // A start is seen by the agent before it is safe from a loss of power, which would end it anyway.
+        if self.record.exit.is_none() && json_begin(&self.life, STATE_FILE, &self.record).is_ok() {
+            self.unwritten = false;
+            if let Err(error) = file_sync(&self.life, STATE_FILE) {
+                note(&format!("state.json: {error}"));
+            }
+            return;
+        }
         match json_rewrite(&self.life, STATE_FILE, &self.record) {
             Ok(()) => self.unwritten = false,
             Err(error) => note(&format!("state.json: {error}")),
