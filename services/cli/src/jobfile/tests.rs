@@ -273,7 +273,12 @@ fn an_alias_bomb_is_refused() {
         text.push_str(&format!("{to}: &{to} [{}]\n", list.trim_end_matches(", ")));
     }
     let problems = yaml_problems(&text);
-    check(&problems, &expect!["job.yaml:6:8: is too large or too deep once its aliases are expanded (Nodes { nodes: 200001 })"]);
+    check(
+        &problems,
+        &expect![
+            "job.yaml:6:8: is too large or too deep once its aliases are expanded (Nodes { nodes: 200001 })"
+        ],
+    );
 }
 
 #[test]

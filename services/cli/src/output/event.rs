@@ -65,7 +65,9 @@ impl ChangeView {
         let (kind, subject, state, object) = match message.change? {
             Change::Job(job) => {
                 let view = JobView::from(job);
-                let text = format!("{} ({})", view.state, view.tasks.text());
+                let tasks = view.tasks.text();
+                let tasks = if tasks.is_empty() { tasks } else { format!(" ({tasks})") };
+                let text = format!("{}{tasks}", view.state);
                 ("job", format!("{}/{}", view.user, view.name), text, value(&view))
             }
             Change::Task(task) => task_change(TaskView::from(task)),
