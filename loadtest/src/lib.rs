@@ -1,1 +1,0 @@
-//! Load generators and benchmarks that print JSON.

@@ -1,0 +1,70 @@
+//! `borough-loadtest`: benchmarks of the production program, each result one line of JSON. See the README beside it.
+
+mod memory;
+mod recovery;
+mod result;
+mod spec;
+mod start_latency;
+mod system;
+mod tiny;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::result::Results;
+use crate::system::SystemOptions;
+
+/// Benchmarks of a Borough cell.
+#[derive(Debug, Parser)]
+#[command(name = "borough-loadtest", version, about, max_term_width = 110)]
+struct Arguments {
+    /// The program that is measured: a release build
+    #[arg(long, global = true, env = "BOROUGH_PROGRAM", value_name = "FILE")]
+    borough: Option<PathBuf>,
+    /// Where the cell's directory is made, on the disk that is to be measured
+    #[arg(long, global = true, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Nodes of the cell
+    #[arg(long, global = true, default_value_t = 3)]
+    nodes: u32,
+    /// Scheduler workers of the cell
+    #[arg(long, global = true, default_value_t = 2)]
+    schedulers: u32,
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Submit to exec, and to the endpoint seen by a watcher, of tiny tasks on real agents
+    StartLatency(start_latency::StartLatencyArguments),
+    /// From the start of a killed control process to its first placement
+    Recovery(recovery::RecoveryArguments),
+    /// Resident memory of an idle control process, an agent and a shim
+    Memory,
+    /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
+    #[command(hide = true)]
+    TinyTask(tiny::TinyArguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Bench::TinyTask(tiny) = &arguments.bench {
+        return tiny::run(tiny);
+    }
+    let options =
+        SystemOptions::new(arguments.borough, arguments.directory, arguments.nodes, arguments.schedulers)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut results = Results::begin(&options)?;
+        match arguments.bench {
+            Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
+            Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
+            Bench::Memory => memory::run(&options, &mut results).await,
+            Bench::TinyTask(_) => Ok(()),
+        }?;
+        results.end();
+        Ok(())
+    })
+}

@@ -1,0 +1,79 @@
+//! `recovery`: the control process is killed and started again; how long until it places? Measured from the start of the
+//! new process to the moment a client is told that a task submitted after the kill is assigned to a node.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use borough_client::JobRef;
+use borough_proto::v1;
+use clap::Args;
+use serde_json::{Map, json};
+
+use crate::result::{Results, percentiles};
+use crate::spec::tiny_service;
+use crate::system::{System, SystemOptions};
+
+/// How long a recovery may take.
+const RECOVERY_WAIT: Duration = Duration::from_secs(60);
+
+/// Arguments of the benchmark.
+#[derive(Debug, Args)]
+pub struct RecoveryArguments {
+    /// Kills
+    #[arg(long, default_value_t = 10)]
+    kills: u32,
+    /// Jobs that run meanwhile
+    #[arg(long, default_value_t = 50)]
+    jobs: u32,
+}
+
+/// Runs the benchmark.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+pub async fn run(
+    options: &SystemOptions,
+    arguments: &RecoveryArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let mut system = System::start(options).await?;
+    let notes = options.scratch()?.join("notes");
+    std::fs::create_dir_all(&notes)?;
+    let client = system.client()?;
+    for number in 0..arguments.jobs {
+        client.job_submit(tiny_service(&format!("there-{number}"), &notes)?, 0).await?;
+    }
+    let mut samples = Vec::new();
+    for number in 0..arguments.kills {
+        system.control_kill()?;
+        let begin = Instant::now();
+        system.control_restart()?;
+        let spec = tiny_service(&format!("after-{number}"), &notes)?;
+        placed(&system, spec, begin).await?;
+        samples.push(u64::try_from(begin.elapsed().as_micros())?);
+    }
+    let mut figures = Map::new();
+    figures.insert("jobs".to_owned(), json!(arguments.jobs));
+    percentiles(&mut figures, "start_to_placement", &samples)?;
+    results.line("recovery", "kill-control", figures);
+    Ok(())
+}
+
+async fn placed(system: &System, spec: v1::JobSpec, begin: Instant) -> anyhow::Result<()> {
+    let job = JobRef::new(spec.user.clone(), spec.name.clone());
+    let mut submitted = false;
+    loop {
+        if begin.elapsed() > RECOVERY_WAIT {
+            bail!("nothing was placed within {RECOVERY_WAIT:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        // The port may be another one, so the client is made anew until it answers.
+        let Ok(client) = system.client() else { continue };
+        submitted = submitted || client.job_submit(spec.clone(), 0).await.is_ok();
+        if !submitted {
+            continue;
+        }
+        let Ok((tasks, _)) = client.task_list_of_job(&job).await else { continue };
+        if tasks.iter().any(|task| !task.node.is_empty()) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Results: one JSON object per line on standard output, a table for people on a terminal.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use comfy_table::Table;
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use crate::system::SystemOptions;
+
+/// How long the disk is measured.
+const FSYNC_TIME: Duration = Duration::from_millis(500);
+
+/// What every line says of the machine, and the lines so far.
+pub struct Results {
+    engine: &'static str,
+    cores: usize,
+    commit: String,
+    fsync_per_s: u64,
+    lines: Vec<(String, String, Map<String, Value>)>,
+}
+
+impl Results {
+    /// Measures the disk and takes note of the machine.
+    pub fn begin(options: &SystemOptions) -> anyhow::Result<Self> {
+        let commit = std::process::Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
+        let commit = commit.ok().filter(|output| output.status.success());
+        let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        Ok(Self {
+            engine: "embedded",
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            commit: commit.unwrap_or_else(|| "unknown".to_owned()),
+            fsync_per_s: fsync_measure(options)?,
+            lines: Vec::new(),
+        })
+    }
+
+    /// One result.
+    #[expect(clippy::print_stdout, reason = "result lines are what this program is for")]
+    pub fn line(&mut self, bench: &str, workload: &str, figures: Map<String, Value>) {
+        let mut line = json!({
+            "bench": bench,
+            "workload": workload,
+            "engine": self.engine,
+            "cores": self.cores,
+            "commit": self.commit,
+            "fsync_per_s": self.fsync_per_s,
+        });
+        if let Some(object) = line.as_object_mut() {
+            object.extend(figures.clone());
+        }
+        println!("{line}");
+        self.lines.push((bench.to_owned(), workload.to_owned(), figures));
+    }
+
+    /// The table, where a person looks.
+    #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
+    pub fn end(self) {
+        if !std::io::stderr().is_terminal() {
+            return;
+        }
+        let mut table = Table::new();
+        table.set_header(["bench", "workload", "figure", "value"]);
+        for (bench, workload, figures) in &self.lines {
+            for (name, value) in figures {
+                table.add_row([bench.clone(), workload.clone(), name.clone(), value.to_string()]);
+            }
+        }
+        eprintln!("{table}");
+    }
+}
+
+/// Percentiles of microseconds as milliseconds, with the number of samples.
+pub fn percentiles(figures: &mut Map<String, Value>, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
+    let mut histogram = Histogram::<u64>::new(3)?;
+    for &sample in samples_us {
+        histogram.record(sample.max(1))?;
+    }
+    let ms = |quantile: f64| {
+        let micros = u32::try_from(histogram.value_at_quantile(quantile)).unwrap_or(u32::MAX);
+        (f64::from(micros) / 10.0).round() / 100.0
+    };
+    for (label, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+        figures.insert(format!("{name}_{label}_ms"), json!(ms(quantile)));
+    }
+    figures.insert(format!("{name}_samples"), json!(samples_us.len()));
+    Ok(())
+}
+
+/// Durable writes of 4 KiB per second on the disk of the cell.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+fn fsync_measure(options: &SystemOptions) -> anyhow::Result<u64> {
+    let path = options.scratch()?.join("fsync");
+    let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    let block = [0_u8; 4096];
+    let begin = Instant::now();
+    let mut count = 0_u64;
+    while begin.elapsed() < FSYNC_TIME {
+        file.write_all(&block)?;
+        file.sync_data()?;
+        count += 1;
+    }
+    let per_s = u128::from(count) * 1_000_000 / begin.elapsed().as_micros().max(1);
+    std::fs::remove_file(&path)?;
+    Ok(u64::try_from(per_s)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_samples() {
+        let samples: Vec<u64> = (1..=100).map(|ms| ms * 1_000).collect();
+        let mut figures = Map::new();
+        percentiles(&mut figures, "exec", &samples).unwrap();
+        assert_eq!(figures["exec_samples"], json!(100));
+        let p50 = figures["exec_p50_ms"].as_f64().unwrap();
+        assert!((49.0..=51.0).contains(&p50), "{p50}");
+        assert!(figures["exec_max_ms"].as_f64().unwrap() >= 99.0);
+    }
+}

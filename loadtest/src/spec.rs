@@ -1,0 +1,58 @@
+//! Specs of what the benchmarks run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context as _;
+use borough_proto::v1;
+
+/// A service of one task that notes its start in `folder` and listens on a port of the scheduler.
+pub fn tiny_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
+    let program = std::env::current_exe()?;
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
+    let command = vec![
+        text(&program)?,
+        "tiny-task".to_owned(),
+        "--note".to_owned(),
+        text(&folder.join(name))?,
+        "--port".to_owned(),
+        "${PORT_MAIN}".to_owned(),
+    ];
+    let probe = v1::health_check::Probe::Tcp(v1::TcpProbe { port: "main".to_owned() });
+    let health = v1::HealthCheck {
+        probe: Some(probe),
+        interval_ms: 5_000,
+        timeout_ms: 1_000,
+        failures_max: 5,
+        initial_grace_ms: 5_000,
+    };
+    let task = v1::TaskSpec {
+        command,
+        environment: BTreeMap::new(),
+        working_directory: None,
+        resources: Some(v1::Resources { cpu_millis: 5, memory_bytes: 8 << 20, ..v1::Resources::default() }),
+        ports: vec![v1::PortSpec { name: "main".to_owned(), number: None }],
+        health: Some(health),
+        grace_ms: 2_000,
+        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
+        weight: 1,
+    };
+    let restart = v1::RestartSpec {
+        mode: v1::restart_spec::Mode::Always.into(),
+        attempts_max: None,
+        backoff_initial_ms: 500,
+        backoff_max_ms: 10_000,
+        reset_after_ms: 60_000,
+    };
+    Ok(v1::JobSpec {
+        user: "loadtest".to_owned(),
+        name: name.to_owned(),
+        kind: v1::JobKind::Service.into(),
+        priority: 200,
+        count: 1,
+        min_member: 1,
+        task: Some(task),
+        restart: Some(restart),
+        ..v1::JobSpec::default()
+    })
+}

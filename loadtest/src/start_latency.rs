@@ -1,0 +1,151 @@
+//! `start-latency`: tiny tasks at a steady rate on real agents. Measured from just before the submission is sent: to the
+//! first instruction of the task's program, and to the moment a watcher of the names has its endpoint, healthy after
+//! its first good probe. Every task is stopped once it was seen, so that the cell does not fill up.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use borough_client::{Client, EndpointItem, JobRef};
+use borough_proto::v1;
+use clap::Args;
+use futures::StreamExt as _;
+use serde_json::{Map, json};
+use tokio::sync::mpsc;
+
+use crate::result::{Results, percentiles};
+use crate::spec::tiny_service;
+use crate::system::{System, SystemOptions};
+use crate::tiny::wall_us;
+
+/// How long the last tasks are waited for.
+const LAST_WAIT: Duration = Duration::from_secs(60);
+
+/// Arguments of the benchmark.
+#[derive(Debug, Args)]
+pub struct StartLatencyArguments {
+    /// Tasks in all
+    #[arg(long, default_value_t = 1_000)]
+    tasks: u32,
+    /// Tasks submitted per second
+    #[arg(long, default_value_t = 20)]
+    rate: u32,
+}
+
+/// A name that a watcher has seen, and when (microseconds since 1970).
+struct Seen {
+    job: String,
+    at_us: u64,
+}
+
+/// Runs the benchmark.
+pub async fn run(
+    options: &SystemOptions,
+    arguments: &StartLatencyArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let system = System::start(options).await?;
+    let client = Arc::new(system.client()?);
+    let notes = options.scratch()?.join("notes");
+    std::fs::create_dir_all(&notes)?;
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let watcher = tokio::spawn(watch(Arc::clone(&client), sender));
+    let bar = indicatif::ProgressBar::new(u64::from(arguments.tasks));
+    let mut submitted: BTreeMap<String, u64> = BTreeMap::new();
+    let mut published: BTreeMap<String, u64> = BTreeMap::new();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / arguments.rate.max(1));
+    let mut submissions = Vec::new();
+    for number in 0..arguments.tasks {
+        ticks.tick().await;
+        let name = format!("tiny-{number}");
+        let spec = tiny_service(&name, &notes)?;
+        submitted.insert(name, wall_us());
+        let client = Arc::clone(&client);
+        submissions.push(tokio::spawn(async move { client.job_submit(spec, 0).await }));
+        while let Ok(next) = seen.try_recv() {
+            seen_note(&client_of(&system)?, &mut published, next, &bar);
+        }
+    }
+    for submission in submissions {
+        submission.await?.context("a submission was refused")?;
+    }
+    let tasks = usize::try_from(arguments.tasks)?;
+    while published.len() < tasks {
+        match tokio::time::timeout(LAST_WAIT, seen.recv()).await {
+            Ok(Some(next)) => seen_note(&client_of(&system)?, &mut published, next, &bar),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    bar.finish_and_clear();
+    watcher.abort();
+    let figures = figures_of(arguments, &submitted, &published, &notes)?;
+    results.line("start-latency", "tiny-services", figures);
+    if published.len() < tasks {
+        bail!("only {} of {tasks} endpoints were seen", published.len());
+    }
+    Ok(())
+}
+
+fn client_of(system: &System) -> anyhow::Result<Client> {
+    system.client()
+}
+
+/// Notes a first sight and stops the job behind it.
+fn seen_note(
+    client: &Client,
+    published: &mut BTreeMap<String, u64>,
+    seen: Seen,
+    bar: &indicatif::ProgressBar,
+) {
+    if published.contains_key(&seen.job) {
+        return;
+    }
+    let job = JobRef::new("loadtest", seen.job.clone());
+    published.insert(seen.job, seen.at_us);
+    bar.inc(1);
+    let client = client.clone();
+    tokio::spawn(async move {
+        // What is not stopped ends with the cell.
+        client.job_stop(&job).await.ok();
+    });
+}
+
+async fn watch(client: Arc<Client>, seen: mpsc::UnboundedSender<Seen>) {
+    let healthy = i32::from(v1::Health::Healthy);
+    let mut items = client.watch_endpoints("loadtest", "", None);
+    while let Some(Ok(item)) = items.next().await {
+        if let EndpointItem::Published(endpoint) = item
+            && endpoint.health == healthy
+            && seen.send(Seen { job: endpoint.job, at_us: wall_us() }).is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn figures_of(
+    arguments: &StartLatencyArguments,
+    submitted: &BTreeMap<String, u64>,
+    published: &BTreeMap<String, u64>,
+    notes: &Path,
+) -> anyhow::Result<Map<String, serde_json::Value>> {
+    let mut to_exec = Vec::new();
+    let mut to_endpoint = Vec::new();
+    for (name, &at_us) in submitted {
+        let note: PathBuf = notes.join(name);
+        if let Ok(text) = std::fs::read_to_string(note) {
+            to_exec.push(text.parse::<u64>()?.saturating_sub(at_us));
+        }
+        if let Some(&seen_us) = published.get(name) {
+            to_endpoint.push(seen_us.saturating_sub(at_us));
+        }
+    }
+    let mut figures = Map::new();
+    figures.insert("tasks".to_owned(), json!(arguments.tasks));
+    figures.insert("submitted_per_s".to_owned(), json!(arguments.rate));
+    percentiles(&mut figures, "submit_to_exec", &to_exec)?;
+    percentiles(&mut figures, "submit_to_endpoint", &to_endpoint)?;
+    Ok(figures)
+}

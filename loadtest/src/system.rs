@@ -1,0 +1,153 @@
+//! The system under test: `borough dev` in the production configuration, ephemeral, with real agents.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use borough_client::{Client, ClientConfig, Token};
+use borough_kv::env::SeededRng;
+
+/// How long a cell may take to be ready.
+const READY_WAIT: Duration = Duration::from_secs(60);
+/// Between two looks at what is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What is started, and where.
+#[derive(Clone, Debug)]
+pub struct SystemOptions {
+    /// The program.
+    pub borough: PathBuf,
+    /// Where directories are made.
+    pub directory: PathBuf,
+    /// Nodes of the cell.
+    pub nodes: u32,
+    /// Scheduler workers of the cell.
+    pub schedulers: u32,
+}
+
+impl SystemOptions {
+    /// Looks for the program beside this one where none is given.
+    pub fn new(
+        borough: Option<PathBuf>,
+        directory: Option<PathBuf>,
+        nodes: u32,
+        schedulers: u32,
+    ) -> anyhow::Result<Self> {
+        let beside = || std::env::current_exe().ok()?.parent().map(|folder| folder.join("borough"));
+        let borough = borough.or_else(beside).context("give the program with --borough")?;
+        if !borough.exists() {
+            bail!(
+                "{} is not there: build it first (cargo build --release -p borough-cli)",
+                borough.display()
+            );
+        }
+        let directory = directory.unwrap_or_else(std::env::temp_dir);
+        Ok(Self { borough, directory, nodes, schedulers })
+    }
+
+    /// A folder of this process on the disk that is measured.
+    pub fn scratch(&self) -> anyhow::Result<PathBuf> {
+        let path = self.directory.join(format!("borough-loadtest-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// A running cell; ended, with everything it started, when dropped.
+pub struct System {
+    options: SystemOptions,
+    directory: PathBuf,
+    control: Child,
+}
+
+impl System {
+    /// Starts a cell and waits until its nodes are ready.
+    pub async fn start(options: &SystemOptions) -> anyhow::Result<Self> {
+        let directory = options.scratch()?.join("cell");
+        let control = control_start(options, &directory)?;
+        let system = Self { options: options.clone(), directory, control };
+        system.ready().await?;
+        Ok(system)
+    }
+
+    /// The control process.
+    pub fn control_pid(&self) -> u32 {
+        self.control.id()
+    }
+
+    /// Kills the control process with SIGKILL.
+    pub fn control_kill(&mut self) -> anyhow::Result<()> {
+        self.control.kill()?;
+        self.control.wait()?;
+        Ok(())
+    }
+
+    /// Starts the control process again on the same directory.
+    pub fn control_restart(&mut self) -> anyhow::Result<()> {
+        self.control = control_start(&self.options, &self.directory)?;
+        Ok(())
+    }
+
+    /// A client of the cell.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        let text = fs::read_to_string(self.directory.join("client.json"))?;
+        let file: serde_json::Value = serde_json::from_str(&text)?;
+        let gateways = file["gateways"].as_array().context("client.json has no gateways")?;
+        let gateways = gateways.iter().filter_map(|gateway| gateway.as_str().map(str::to_owned)).collect();
+        let cell = file["default_cell"].as_str().context("client.json has no cell")?;
+        let mut config = ClientConfig::new(gateways, "loadtest", cell);
+        config.token = Some(Token::File(self.directory.join("token")));
+        let (rng, _) = SeededRng::from_kernel();
+        Ok(Client::new(config, rng)?)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    async fn ready(&self) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        loop {
+            if let Ok(client) = self.client() {
+                let nodes = client.node_list().await.unwrap_or_default();
+                let ready = i32::from(borough_proto::v1::NodeState::Ready);
+                let ready = nodes.iter().filter(|node| node.state == ready).count();
+                if u32::try_from(ready)? == self.options.nodes {
+                    return Ok(());
+                }
+            }
+            if begin.elapsed() > READY_WAIT {
+                bail!("the cell was not ready within {READY_WAIT:?}; see {}", self.directory.display());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        // The cell is ephemeral: a guard process of it ends agents and tasks once the control process is gone.
+        if let Ok(pid) = i32::try_from(self.control.id())
+            && let Some(pid) = rustix::process::Pid::from_raw(pid)
+        {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
+        }
+        self.control.wait().ok();
+        fs::remove_dir_all(self.options.directory.join(format!("borough-loadtest-{}", std::process::id())))
+            .ok();
+    }
+}
+
+fn control_start(options: &SystemOptions, directory: &Path) -> anyhow::Result<Child> {
+    let log = options.scratch()?.join("control.log");
+    let log = fs::OpenOptions::new().create(true).append(true).open(log)?;
+    Command::new(&options.borough)
+        .args(["dev", "--cells", "bench", "--port", "0", "--http-port", "0"])
+        .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
+        .arg("--dir")
+        .arg(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(log.try_clone()?))
+        .stderr(Stdio::from(log))
+        .spawn()
+        .with_context(|| format!("cannot start {}", options.borough.display()))
+}
