@@ -36,6 +36,18 @@ pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, OpenError> {
     Err(OpenError::NotBuilt { cluster: cluster.to_owned() })
 }
 
+/// Stops FoundationDB's client for good: the last thing a program does before it ends, after its databases are gone.
+/// Does nothing where none was opened.
+#[cfg(feature = "fdb")]
+pub fn shutdown() {
+    network::network_stop();
+}
+
+/// Stops FoundationDB's client for good: the last thing a program does before it ends, after its databases are gone.
+/// Does nothing where none was opened.
+#[cfg(not(feature = "fdb"))]
+pub fn shutdown() {}
+
 #[cfg(all(test, not(feature = "fdb")))]
 mod tests {
     #[test]

@@ -1,40 +1,65 @@
-//! The client's network thread: started once per process, stopped when the process exits.
+//! The client's network thread: started once per process, and stopped before the process ends.
 //!
-//! It can never be started again once stopped, and a process that exits while it runs may crash in its last moments.
-//! So nobody owns it: it starts with the first database and an exit handler stops it.
+//! It can never be started again once stopped, so no database owns it: it starts with the first one, and a program
+//! stops it with [`network_stop`] as the last thing it does. A program that forgets is helped by an exit handler, which
+//! ends the process there and then: by that time parts of the client's library are torn down already, and stopping the
+//! network, like letting it run on, crashes in them.
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 use foundationdb::api::{FdbApiBuilder, NetworkAutoStop};
 use parking_lot::Mutex;
 
-/// Where the thread is in its life.
+/// Where the network is in its life.
 enum Network {
     NotStarted,
-    Running(#[expect(dead_code, reason = "its drop is what matters")] NetworkAutoStop),
+    Running(Keeper),
     /// It failed to start, for this reason.
     Failed(String),
     Stopped,
 }
 
+/// The thread that has the network. Dropping `end` asks it to stop.
+struct Keeper {
+    end: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
 static NETWORK: Mutex<Network> = Mutex::new(Network::NotStarted);
 
-#[expect(unsafe_code, reason = "the C library's exit hook, the one moment that is after everything else")]
+#[expect(unsafe_code, reason = "the C library's exit hook and its end without further hooks")]
 unsafe extern "C" {
-    safe fn atexit(callback: extern "C" fn()) -> i32;
+    safe fn on_exit(
+        callback: extern "C" fn(i32, *mut std::ffi::c_void),
+        argument: *mut std::ffi::c_void,
+    ) -> i32;
+    safe fn _exit(status: i32) -> !;
 }
 
-extern "C" fn network_stop() {
-    // Dropping the guard stops the thread and waits for it.
-    drop(std::mem::replace(&mut *NETWORK.lock(), Network::Stopped));
+extern "C" fn exit_now(status: i32, _argument: *mut std::ffi::c_void) {
+    // Rust has flushed its output by now. A lock that somebody holds is no reason to wait.
+    if NETWORK.try_lock().is_none_or(|network| matches!(*network, Network::Running(_))) {
+        _exit(status);
+    }
 }
 
-/// Starts the network thread unless it runs already.
+/// Stops the network for good and waits for it. Every database and transaction should be gone.
+pub(crate) fn network_stop() {
+    let network = std::mem::replace(&mut *NETWORK.lock(), Network::Stopped);
+    if let Network::Running(Keeper { end, thread }) = network {
+        drop(end);
+        // A panic there was reported by itself.
+        let _ = thread.join();
+    }
+}
+
+/// Starts the network unless it runs already.
 pub(crate) fn network_start() -> Result<(), String> {
     let mut network = NETWORK.lock();
     if matches!(*network, Network::NotStarted) {
-        *network = match network_boot() {
-            Ok(guard) if atexit(network_stop) == 0 => Network::Running(guard),
-            // The guard is dropped here, which stops the thread: better none than one that outlives `main`.
-            Ok(_) => Network::Failed("the exit handler could not be registered".to_owned()),
+        *network = match keeper_start() {
+            Ok(keeper) => Network::Running(keeper),
             Err(error) => Network::Failed(error),
         };
     }
@@ -45,12 +70,35 @@ pub(crate) fn network_start() -> Result<(), String> {
     }
 }
 
+fn keeper_start() -> Result<Keeper, String> {
+    let (end, ended) = mpsc::channel::<()>();
+    let (start, started) = mpsc::channel();
+    let run = move || {
+        let network = network_boot();
+        let answer = network.as_ref().map(|_| ()).map_err(Clone::clone);
+        // An error says that nobody waits for the start; then this ends at once, and the network with it.
+        if start.send(answer).is_ok() {
+            // The other end never sends: this waits until it is dropped.
+            let _ = ended.recv();
+        }
+        drop(network);
+    };
+    let thread = std::thread::Builder::new().name("fdb-keeper".to_owned()).spawn(run);
+    let thread = thread.map_err(|error| error.to_string())?;
+    started.recv().map_err(|error| error.to_string())??;
+    if on_exit(exit_now, std::ptr::null_mut()) != 0 {
+        // Better no network than one that outlives `main`.
+        return Err("the exit handler could not be registered".to_owned());
+    }
+    Ok(Keeper { end, thread })
+}
+
 fn network_boot() -> Result<NetworkAutoStop, String> {
     let describe = |error: foundationdb::FdbError| format!("{error} (code {})", error.code());
     let builder = FdbApiBuilder::default().build().map_err(describe)?;
     #[expect(
         unsafe_code,
-        reason = "the guard must be dropped before the process exits: the exit handler does"
+        reason = "the guard must be dropped before the process exits: by the keeper, else the exit handler ends it"
     )]
     unsafe { builder.boot() }.map_err(describe)
 }
