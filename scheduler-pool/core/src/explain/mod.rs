@@ -177,6 +177,13 @@ pub enum NearestFit {
         /// How many nodes it then fits.
         nodes: u32,
     },
+    /// Several changes at once, where none alone lets any node in: the fewest that do.
+    Together {
+        /// The changes.
+        changes: Vec<NearestFit>,
+        /// How many nodes it then fits.
+        nodes: u32,
+    },
 }
 
 impl Explanation {

@@ -106,13 +106,20 @@ impl NearestFit {
             Self::Without { filter: Filter::PortFixed { number }, .. } => format!("without port {number}"),
             Self::Without { filter: filter @ Filter::Constraint { .. }, .. } => format!("without {filter}"),
             Self::Without { filter, .. } => format!("once not {filter}"),
+            Self::Together { changes, .. } => {
+                let changes: Vec<String> = changes.iter().map(Self::change).collect();
+                changes.join(" and ")
+            }
         }
     }
 
     /// How many nodes it lets in.
     pub fn nodes(&self) -> u32 {
         match self {
-            Self::Resource { nodes, .. } | Self::Ports { nodes, .. } | Self::Without { nodes, .. } => *nodes,
+            Self::Resource { nodes, .. }
+            | Self::Ports { nodes, .. }
+            | Self::Without { nodes, .. }
+            | Self::Together { nodes, .. } => *nodes,
         }
     }
 }

@@ -18,13 +18,37 @@ pub fn nearest_checked(world: &World, spec: &JobSpec, index: u32, nearest: &Near
     let mut changed = spec.clone();
     let fits = naive::fit_count(&world, spec, index);
     match nearest {
+        NearestFit::Together { changes, .. } => {
+            for (place, change) in changes.iter().enumerate() {
+                let before = naive::fit_count(&world, &changed, index);
+                assert_eq!(before, fits, "{place} of the changes of {nearest} are enough");
+                change_made(&mut world, &mut changed, index, change);
+            }
+        }
+        nearest => {
+            if let NearestFit::Resource { dimension, at_most, .. } = nearest {
+                let mut more = changed.clone();
+                let mut resources = spec.resources_for(index).clone();
+                resources.amount_set(dimension, at_most + 1);
+                more.overrides.clear();
+                more.task.resources = resources;
+                assert_eq!(naive::fit_count(&world, &more, index), fits, "more than {nearest} does not fit");
+            }
+            change_made(&mut world, &mut changed, index, nearest);
+        }
+    }
+    let more = naive::fit_count(&world, &changed, index) - fits;
+    assert_eq!(more, nearest.nodes() as usize, "{nearest}");
+}
+
+/// Makes one change of a nearest fit.
+fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &NearestFit) {
+    match nearest {
+        NearestFit::Together { .. } => unreachable!("sets of changes are not nested"),
         NearestFit::Resource { dimension, at_most, .. } => {
-            let mut resources = spec.resources_for(index).clone();
-            resources.amount_set(dimension, at_most + 1);
-            changed.overrides.clear();
-            changed.task.resources = resources.clone();
-            assert_eq!(naive::fit_count(&world, &changed, index), fits, "more than {nearest} does not fit");
+            let mut resources = changed.resources_for(index).clone();
             resources.amount_set(dimension, *at_most);
+            changed.overrides.clear();
             changed.task.resources = resources;
         }
         NearestFit::Ports { at_most, .. } => {
@@ -42,10 +66,28 @@ pub fn nearest_checked(world: &World, spec: &JobSpec, index: u32, nearest: &Near
         NearestFit::Without { filter: Filter::PortFixed { number }, .. } => {
             changed.task.ports.retain(|port| port.number != Some(*number));
         }
-        NearestFit::Without { filter, .. } => nodes_opened(&mut world, filter),
+        NearestFit::Without { filter, .. } => nodes_opened(world, filter),
     }
-    let more = naive::fit_count(&world, &changed, index) - fits;
-    assert_eq!(more, nearest.nodes() as usize, "{nearest}");
+}
+
+#[test]
+fn where_no_single_change_helps_the_fewest_that_do_are_told() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    world.node_put(node(1, 8, 4));
+    let mut big = spec("ann", "big", 1, 16_000, 64);
+    big.constraints = vec![Constraint {
+        attribute: "gpu.model".to_owned(),
+        operator: ConstraintOperator::Exists,
+        values: Vec::new(),
+        preference: None,
+    }];
+    world.job_submit(JobId(1), &big);
+    let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
+    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; would fit on 1 node with cpu <= 8 and without constraint gpu.model exists"].assert_eq(&told.to_string());
+    for nearest in &told.nearest {
+        nearest_checked(&world, &big, 0, nearest);
+    }
 }
 
 fn nodes_opened(world: &mut World, filter: &Filter) {
@@ -147,7 +189,7 @@ fn reasons_that_lie_in_no_node_are_told() {
     world.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| {
         (row.state, row.not_before_ms, row.failures) = (TaskState::Pending, 2_000_000, 3);
     });
-    expect!["backs off until 2000000 ms since 1970 after 3 failures in a row"].assert_eq(&told(&world, 2, 0));
+    expect!["backs off until 1970-01-01T00:33:20Z after 3 failures in a row"].assert_eq(&told(&world, 2, 0));
     world.job_change(JobId(2), |row| row.state = JobState::Ended { outcome: JobOutcome::Failed });
     expect!["never starts: job first ended otherwise than it must"].assert_eq(&told(&world, 1, 0));
     expect!["its job has ended"].assert_eq(&told(&world, 2, 0));
