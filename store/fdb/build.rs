@@ -1,7 +1,5 @@
 //! Tells the linker where `libfdb_c` is when it lies where a local build puts it: Rust's linker does not look there.
 
-#![expect(clippy::print_stdout, reason = "this is how a build script speaks to cargo")]
-
 use std::path::Path;
 
 const DIRECTORY: &str = "/usr/local/lib";
