@@ -41,8 +41,9 @@ pub(super) fn agent_open(
     let bin = state_dir.root.join("bin");
     let program = shim_install(&bin).map_err(failed(&bin))?;
     let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
-    let base = base_prepare(&config, &state_dir);
-    let hello = hello(&config, &state_dir, &base, &boot_id)?;
+    let capacity = facts::capacity(config.capacity.as_ref(), &state_dir.root)?;
+    let base = base_prepare(&config, &state_dir, capacity.cpu_millis);
+    let hello = hello(&config, capacity, &base, &boot_id);
     let ids = state_dir.lives().map_err(failed(&state_dir.root))?;
     let inherited = Inherited {
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
@@ -94,12 +95,12 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
 
 /// Below `borough/<cgroup name>/<node>`. Without a name of its own an agent takes the cell and a hash of its state
 /// directory: two cells of one name on one machine must not kill each other's tasks.
-fn base_prepare(config: &AgentConfig, state_dir: &StateDir) -> Base {
+fn base_prepare(config: &AgentConfig, state_dir: &StateDir, cpu_millis: u64) -> Base {
     let hash = state_dir.root.as_os_str().as_encoded_bytes().iter();
     let hash = hash.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
     let name = config.cgroup_name.clone().unwrap_or_else(|| format!("{}-{hash:08x}", config.cell));
     let relative = Path::new("borough").join(name).join(&config.node);
-    let base = Base::prepare(&Host::find(), &relative);
+    let base = Base::prepare(&Host::find(), &relative, cpu_millis);
     for missing in &base.missing {
         tracing::warn!(missing, "a cgroup hierarchy cannot be used");
     }
@@ -109,25 +110,20 @@ fn base_prepare(config: &AgentConfig, state_dir: &StateDir) -> Base {
     base
 }
 
-fn hello(
-    config: &AgentConfig,
-    state_dir: &StateDir,
-    base: &Base,
-    boot_id: &str,
-) -> Result<v1::Hello, AgentError> {
+fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &str) -> v1::Hello {
     let mut attributes = facts::attributes(base);
     attributes.extend(config.attributes.clone());
-    Ok(v1::Hello {
+    v1::Hello {
         cell: config.cell.clone(),
         node: config.node.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         boot_id: boot_id.to_owned(),
-        capacity: Some(facts::capacity(config.capacity.as_ref(), &state_dir.root)?),
+        capacity: Some(capacity),
         port_first: u32::from(*config.ports.start()),
         port_last: u32::from(*config.ports.end()),
         attributes: attributes.into_iter().collect(),
         host: config.host.clone(),
-    })
+    }
 }
 
 /// For a guard, where there is one.

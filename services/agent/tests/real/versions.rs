@@ -54,7 +54,7 @@ fn relative(cell: &Cell, version: &str) -> PathBuf {
 async fn version_1_alone_limits_counts_and_kills() {
     let cell = Cell::new().await;
     let host = Host { unified: None, ..Host::find() };
-    let base = Base::prepare(&host, &relative(&cell, "v1"));
+    let base = Base::prepare(&host, &relative(&cell, "v1"), 2000);
     if base.version() != Version::V1 || !base.v1.contains_key("freezer") || !base.controls("memory") {
         println!("NOT EXERCISED: version 1 alone: {base:?}");
         return;
@@ -66,6 +66,8 @@ async fn version_1_alone_limits_counts_and_kills() {
         std::fs::read_to_string(leaf.v1[controller].join(file)).unwrap().trim().to_owned()
     };
     assert_eq!(read("cpu", "cpu.shares"), "512");
+    let of_node = std::fs::read_to_string(base.v1["cpu"].join("cpu.shares")).unwrap();
+    assert_eq!(of_node.trim(), "2048");
     assert_eq!(read("memory", "memory.limit_in_bytes"), (256 << 20).to_string());
     assert_eq!(read("pids", "pids.max"), "5000");
     let child = start(&leaf, &cell, FORKING);
@@ -81,7 +83,7 @@ async fn version_1_alone_limits_counts_and_kills() {
 async fn version_2_alone_kills_at_once() {
     let cell = Cell::new().await;
     let host = Host { v1: [].into(), ..Host::find() };
-    let base = Base::prepare(&host, &relative(&cell, "v2"));
+    let base = Base::prepare(&host, &relative(&cell, "v2"), 2000);
     if base.version() != Version::V2 || !base.kill {
         println!("NOT EXERCISED: version 2 alone: {base:?}");
         return;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::leaf::named;
 use super::{Leaf, Limits};
 
 /// Which cgroups a host has.
@@ -93,7 +94,24 @@ pub struct Base {
 
 impl Base {
     /// Creates `relative` (such as `borough/<cell>/<node>`) in every hierarchy that lets us.
-    pub fn prepare(host: &Host, relative: &Path) -> Self {
+    ///
+    /// The node weighs its `cpu_millis` among its like. What is above it weighs as much as the machine has cores in
+    /// version 1, where single processes beside it weigh one each, and is left as it is in version 2, where everything
+    /// beside it is a group too and the system's own must not be starved.
+    pub fn prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Self {
+        let mut base = Self::prepare_unweighted(host, relative);
+        let nodes = base.unified.iter().chain(base.v1.get("cpu")).map(|path| (path.as_path(), cpu_millis));
+        let cores =
+            std::thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
+        let above = base.v1.get("cpu").into_iter().flat_map(|path| path.ancestors().skip(1));
+        let above = above.take(relative.iter().count().saturating_sub(1)).map(|path| (path, cores * 1000));
+        let refused: Vec<io::Error> =
+            nodes.chain(above).filter_map(|(path, millis)| weight_set(path, millis).err()).collect();
+        base.missing.extend(refused.into_iter().map(|error| format!("cpu weight: {error}")));
+        base
+    }
+
+    fn prepare_unweighted(host: &Host, relative: &Path) -> Self {
         let mut base = Self::default();
         if let Some(mount) = &host.unified {
             match unified_prepare(mount, relative) {
@@ -160,6 +178,19 @@ impl Base {
     }
 }
 
+/// Sets how much a cgroup weighs where cores are scarce, in either version; nothing where it has no such file.
+pub(super) fn weight_set(directory: &Path, cpu_millis: u64) -> io::Result<()> {
+    let weight = (cpu_millis / 10).clamp(1, 10_000);
+    let shares = (cpu_millis.saturating_mul(1024) / 1000).clamp(2, 262_144);
+    for (name, value) in [("cpu.weight", weight), ("cpu.shares", shares)] {
+        let path = directory.join(name);
+        if path.exists() {
+            fs::write(&path, value.to_string()).map_err(|error| named(&error, &path))?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates the directories of version 2 and hands controllers down, level by level. A controller that is refused
 /// (another hierarchy has it, or processes stand in an inner cgroup) is simply not there below.
 fn unified_prepare(mount: &Path, relative: &Path) -> io::Result<PathBuf> {
@@ -208,10 +239,10 @@ mod tests {
         let v1: BTreeMap<String, PathBuf> =
             V1_CONTROLLERS.iter().map(|name| ((*name).to_owned(), mount(name))).collect();
         let host = Host { unified: Some(mount("unified")), v1: v1.clone() };
-        let base = Base::prepare(&host, Path::new("borough/c/n"));
+        let base = Base::prepare(&host, Path::new("borough/c/n"), 1000);
         assert_eq!(base.version(), Version::Hybrid);
         assert!(!base.v1.contains_key("cpuacct"), "version 2 accounts cpu without any controller");
-        let alone = Base::prepare(&Host { unified: None, v1 }, Path::new("borough/c/n"));
+        let alone = Base::prepare(&Host { unified: None, v1 }, Path::new("borough/c/n"), 1000);
         assert_eq!((alone.version(), alone.v1.len()), (Version::V1, 5));
         assert!(alone.controls("memory") && !alone.kill);
     }
@@ -222,7 +253,7 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let host = Host { unified: Some(file.clone()), v1: [("memory".to_owned(), file)].into() };
-        let base = Base::prepare(&host, Path::new("borough"));
+        let base = Base::prepare(&host, Path::new("borough"), 1000);
         assert_eq!((base.version(), base.missing.len()), (Version::None, 2));
     }
 }
