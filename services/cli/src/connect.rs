@@ -15,11 +15,8 @@ const WATCH_ATTEMPTS_MAX: u32 = 40;
 
 /// A client as the options say. Connects to nothing yet.
 pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
-    let mut settings = settings(global)?;
+    let settings = settings(global)?;
     let user = caller(global)?;
-    if settings.cell.is_empty() {
-        settings.cell = global.cell.clone().unwrap_or_default();
-    }
     let mut config = ClientConfig::new(settings.gateways, user, settings.cell);
     config.token = settings.token;
     config.watch_attempts_max = Some(WATCH_ATTEMPTS_MAX);

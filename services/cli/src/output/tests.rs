@@ -352,7 +352,7 @@ fn changes_of_a_watch() {
         actor: "node alpha-2".to_owned(),
         at_ms: 1_700_000_001_000,
         change: Some(change),
-        cursor: None,
+        ..Default::default()
     };
     let text = |change| ChangeView::new(message(change)).map(|view| view.text()).unwrap_or_default();
     check(

@@ -16,6 +16,11 @@ fn change(stamp: u8, index: u32) -> Result<WatchResponse, Status> {
     Ok(WatchResponse { cursor: Some(fake::cursor(stamp)), change, ..WatchResponse::default() })
 }
 
+/// A change that is not the last of its commit.
+fn followed(stamp: u8, index: u32) -> Result<WatchResponse, Status> {
+    change(stamp, index).map(|message| WatchResponse { more: true, ..message })
+}
+
 fn bookmark(stamp: u8) -> Result<WatchResponse, Status> {
     let change = Some(watch_response::Change::Bookmark(true));
     Ok(WatchResponse { cursor: Some(fake::cursor(stamp)), change, ..WatchResponse::default() })
@@ -36,16 +41,17 @@ async fn a_watch_broken_inside_a_transaction_goes_on_without_gap_or_repetition()
     let fake = fake::start().await;
     fake.script.watches.lock().extend([
         // Breaks after two of the three changes of stamp 3.
-        vec![change(2, 20), change(3, 30), change(3, 31), Err(Status::unavailable("going down"))],
-        // Ends, in the first change of the same transaction.
-        vec![change(3, 30)],
-        vec![change(3, 30), change(3, 31), change(3, 32), change(4, 40)],
+        vec![change(2, 20), followed(3, 30), followed(3, 31), Err(Status::unavailable("going down"))],
+        // Ends, after the first change of the same commit.
+        vec![followed(3, 30)],
+        vec![followed(3, 30), followed(3, 31), change(3, 32)],
+        vec![change(4, 40)],
     ]);
     let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), None);
     let seen: Vec<u32> = watch.take(5).map(|item| index(item.unwrap())).collect().await;
     assert_eq!(seen, [20, 30, 31, 32, 40]);
     let resumes = fake.script.watch_resumes.lock().clone();
-    let expected = [1, 2, 2].map(|stamp| Some(fake::cursor(stamp)));
+    let expected = [1, 2, 2, 3].map(|stamp| Some(fake::cursor(stamp)));
     assert_eq!(resumes, expected, "the first starts where the cell was");
 }
 
@@ -125,17 +131,13 @@ async fn a_snapshot_that_broke_starts_again_and_is_seen_whole() {
     fake.script.endpoints.lock().extend([
         vec![published(3, 0)],
         vec![published(4, 0), published(4, 1), marked(4), event(5, Event::Withdrawn(withdrawn))],
-        vec![event(5, Event::Withdrawn(withdrawn_again())), published(6, 2)],
+        vec![published(6, 2)],
     ]);
     let watch = client(&[&fake.address], |_| {}).watch_endpoints("alice", "web", None);
     let seen: Vec<_> = watch.take(3).map(|item| told(item.unwrap())).collect().await;
     assert_eq!(seen, [("snapshot", vec![0, 1]), ("withdrawn", vec![1]), ("published", vec![2])]);
     let resumes = fake.script.endpoint_resumes.lock().clone();
-    assert_eq!(resumes, [None, None, Some(fake::cursor(4))]);
-}
-
-fn withdrawn_again() -> EndpointWithdrawn {
-    EndpointWithdrawn { index: 1, ..EndpointWithdrawn::default() }
+    assert_eq!(resumes, [None, None, Some(fake::cursor(5))]);
 }
 
 #[tokio::test]

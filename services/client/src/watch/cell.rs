@@ -46,6 +46,10 @@ impl Feed for CellFeed {
         message.cursor.as_ref()
     }
 
+    fn is_followed(message: &WatchResponse) -> bool {
+        message.more
+    }
+
     fn is_bookmark(message: &WatchResponse) -> bool {
         matches!(message.change, None | Some(watch_response::Change::Bookmark(_)))
     }

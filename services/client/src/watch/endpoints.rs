@@ -59,6 +59,10 @@ impl Feed for EndpointFeed {
         message.cursor.as_ref()
     }
 
+    fn is_followed(message: &WatchEndpointsResponse) -> bool {
+        message.more
+    }
+
     fn is_bookmark(message: &WatchEndpointsResponse) -> bool {
         matches!(message.event, None | Some(watch_endpoints_response::Event::Bookmark(_)))
     }

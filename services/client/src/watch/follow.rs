@@ -25,6 +25,9 @@ pub(crate) trait Feed: Send + Sync + 'static {
     /// The message's cursor.
     fn cursor(message: &Self::Message) -> Option<&Cursor>;
 
+    /// Whether more changes of the same commit follow, with the same cursor.
+    fn is_followed(message: &Self::Message) -> bool;
+
     /// Whether the message only says that everything up to its cursor has been sent.
     fn is_bookmark(message: &Self::Message) -> bool;
 }
@@ -83,8 +86,16 @@ impl<F: Feed> Follower<F> {
                     return Ok(Followed::Bookmark(cursor));
                 }
                 (true, None) => {}
-                (false, Some(cursor)) if !self.resumption.accept(&cursor) => {}
-                (false, _) => return Ok(Followed::Change(Box::new(message))),
+                (false, None) => return Ok(Followed::Change(Box::new(message))),
+                (false, Some(cursor)) => {
+                    let new = self.resumption.accept(&cursor);
+                    if !F::is_followed(&message) && !self.resumption.in_snapshot() {
+                        self.resumption.complete(&cursor);
+                    }
+                    if new {
+                        return Ok(Followed::Change(Box::new(message)));
+                    }
+                }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! From where a broken watch goes on, and which of its messages were delivered before. Pure.
 //!
-//! All changes of one transaction may share one cursor, and a stream may break between them. Going on from that
-//! cursor would lose the rest of the transaction. So the watch goes on from the last cursor known to be complete, and
-//! what the broken stream had already delivered after it is counted off.
+//! All changes of one commit share one cursor, and a stream may break between them. Going on from that cursor would
+//! lose the rest of the commit. So the watch goes on from the last cursor known to be complete, which the last change
+//! of a commit and every bookmark say, and what the broken stream had already delivered after it is counted off.
 
 use borough_proto::v1::Cursor;
 
@@ -47,7 +47,7 @@ impl Resumption {
     /// Whether a change with `cursor` is to be delivered; it is counted as delivered if so.
     pub(crate) fn accept(&mut self, cursor: &Cursor) -> bool {
         let Some(base) = &self.base else { return true };
-        if before(cursor, base) {
+        if cursor == base || before(cursor, base) {
             return false;
         }
         match &self.newest {
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_a_transaction_whose_end_alone_has_its_stamp_are_kept() {
+    fn what_is_complete_is_not_delivered_again() {
         let mut resumption = Resumption::after(Some(cursor(5)));
-        assert!(resumption.accept(&cursor(5)));
-        assert!(resumption.accept(&cursor(5)));
-        assert_eq!(resumption.reopened(), Some(cursor(5)));
-        assert!(!resumption.accept(&cursor(5)));
         assert!(!resumption.accept(&cursor(5)));
         assert!(resumption.accept(&cursor(6)));
+        resumption.complete(&cursor(6));
+        assert_eq!(resumption.reopened(), Some(cursor(6)));
+        assert!(!resumption.accept(&cursor(6)));
+        assert!(resumption.accept(&cursor(7)));
     }
 
     #[test]
