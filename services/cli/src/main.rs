@@ -3,5 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    borough_cli::main(std::env::args_os())
+    let code = borough_cli::main(std::env::args_os());
+    // Every database is gone by now; a process that ends with FoundationDB's client running may crash at that.
+    borough_fdb::shutdown();
+    code
 }

@@ -1,6 +1,7 @@
 //! Without a server: the client's own patience is for ever, ours is not, and the process ends as it should.
 
 #![cfg(feature = "fdb")]
+#![expect(clippy::expect_used, reason = "a test says what it expected")]
 
 use borough_kv::{Database, ErrorCode, Idempotency, KvError, Transaction, TransactionOption};
 
