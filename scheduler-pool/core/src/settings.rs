@@ -57,3 +57,37 @@ pub enum ScoringProfile {
     /// The one with the fewest tasks.
     Spread,
 }
+
+impl CellSettings {
+    /// The settings of a cell whose stored settings name `failure_domains` and a profile. An unknown profile is the
+    /// default one: a newer program may know more of them.
+    pub fn of_cell(failure_domains: Vec<String>, profile: &str) -> Self {
+        let profile = ScoringProfile::named(profile).unwrap_or_default();
+        Self { failure_domains, profile, ..Self::default() }
+    }
+}
+
+impl ScoringProfile {
+    /// The profile of a name: `best-fit`, `worst-fit`, `spread`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "best-fit" => Some(Self::BestFit),
+            "worst-fit" => Some(Self::WorstFit),
+            "spread" => Some(Self::Spread),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_filled_by_the_profile_it_names() {
+        let profile = |name| CellSettings::of_cell(Vec::new(), name).profile;
+        assert_eq!(profile("worst-fit"), ScoringProfile::WorstFit);
+        assert_eq!(profile("spread"), ScoringProfile::Spread);
+        assert_eq!(profile("from-the-future"), ScoringProfile::BestFit);
+    }
+}

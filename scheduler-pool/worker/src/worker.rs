@@ -154,7 +154,8 @@ impl Worker {
         self.shards.tend(&self.db, &*self.clock).await?;
         let read = self.read().await?;
         let mut round = Round::Idle(None);
-        if read.gate.state == CellState::Moved {
+        // A cell that is being drained or has moved takes nothing new; its gate wakes nobody, the next look does.
+        if read.gate.state != CellState::Open {
             return Ok(round);
         }
         for held in self.shards.held_at(&read) {

@@ -157,7 +157,6 @@ async fn cell_prepare(
         cell_create(&tx, space, meta, at_ms).await?;
         cell_meta_change(&tx, space, |known| {
             known.lost_after_ms = meta.lost_after_ms;
-            known.port_cool_down_ms = meta.port_cool_down_ms;
         })
         .await?;
         federation_cell_set(&tx, cell, store, at_ms).await?;

@@ -9,7 +9,7 @@ pub struct CellMeta {
     /// Milliseconds a silent node is waited for before it is declared lost, where a job does not say otherwise.
     #[n(0)]
     pub lost_after_ms: u64,
-    /// Milliseconds a port rests after its life before it is given again.
+    /// Not in force: ports rest for `borough_model::task::PORT_COOL_DOWN_MS`. Kept for its tag.
     #[n(1)]
     pub port_cool_down_ms: u64,
     /// Milliseconds journal entries are kept at least.
@@ -42,7 +42,7 @@ impl Default for CellMeta {
     fn default() -> Self {
         Self {
             lost_after_ms: 30_000,
-            port_cool_down_ms: 60_000,
+            port_cool_down_ms: 10_000,
             journal_retention_ms: 3_600_000,
             request_retention_ms: 3_600_000,
             job_retention_ms: 24 * 3_600_000,

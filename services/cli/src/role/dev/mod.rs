@@ -58,9 +58,6 @@ pub struct DevArguments {
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
-    /// Milliseconds a port rests before it is given again
-    #[arg(long, default_value_t = 10_000, value_name = "MS")]
-    pub port_cool_down_ms: u64,
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, value_name = "SEED")]
     pub inject_faults: Option<u64>,
@@ -200,7 +197,6 @@ async fn control_start(
     };
     let meta = CellMeta {
         lost_after_ms: arguments.lost_after_ms,
-        port_cool_down_ms: arguments.port_cool_down_ms,
         failure_domains: ["zone", "rack", "node.name"].map(str::to_owned).to_vec(),
         ..CellMeta::default()
     };
