@@ -1,5 +1,8 @@
 //! What a shim remembers of its life: `state.json`, replaced at each step and kept until the agent drops it. And the
 //! small files by which a test's guard finds every process that was started.
+//!
+//! The files of a life are read by other versions than the one that wrote them. Fields are added with a default and
+//! never changed; unknown ones are passed over.
 
 use std::fs;
 use std::io;
@@ -15,6 +18,7 @@ pub const STATE_FILE: &str = "state.json";
 
 /// How far a life has come. What is written is never taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LifeRecord {
     /// The boot in which it ran: in another one, none of its processes is left.
     pub boot_id: String,
@@ -32,6 +36,7 @@ pub struct LifeRecord {
 
 /// How a task's own process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExitRecord {
     /// Exit code, where it exited.
     pub code: Option<i32>,
@@ -91,4 +96,39 @@ pub fn process_record(
     let record = ProcessRecord { kind, process, boot_id: process::boot_id()?, cgroups };
     json_write(dir, &name, &record, Durability::Process)?;
     Ok(dir.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What versions before this one have written: it must be readable forever.
+    #[test]
+    fn records_of_every_version_are_read() {
+        let first = r#"{"boot_id":"b","shim":{"pid":7,"start_ticks":8},"task":null,"started_ms":null,
+            "exit":{"code":null,"signal":9,"start_error":null,"oom_kills":1,"stopped":false,"message":"m","at_ms":5},
+            "released_ms":6}"#;
+        let exit = ExitRecord {
+            signal: Some(9),
+            oom_kills: 1,
+            message: "m".to_owned(),
+            at_ms: 5,
+            ..ExitRecord::default()
+        };
+        let expect = LifeRecord {
+            boot_id: "b".to_owned(),
+            shim: Some(ProcessId { pid: 7, start_ticks: 8 }),
+            exit: Some(exit),
+            released_ms: Some(6),
+            ..LifeRecord::default()
+        };
+        assert_eq!(serde_json::from_str::<LifeRecord>(first).unwrap(), expect);
+    }
+
+    #[test]
+    fn fields_that_are_missing_or_unknown_do_no_harm() {
+        let record =
+            serde_json::from_str::<LifeRecord>(r#"{"boot_id":"b","exit":{"code":3},"later":[1]}"#).unwrap();
+        assert_eq!((record.boot_id.as_str(), record.exit.unwrap().code), ("b", Some(3)));
+    }
 }

@@ -1,4 +1,5 @@
-//! What the agent tells a shim: `spec.json` once, before it starts, and `stop.json` when the life is to end.
+//! What the agent tells a shim: `spec.json` once, before it starts, and `stop.json` when the life is to end. The rules of
+//! [`crate::record`] for reading what other versions have written hold here too.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ pub const STOP_FILE: &str = "stop.json";
 pub const WORK_DIR: &str = "work";
 
 /// One life of a task, as its shim needs it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Spec {
     /// Names the life, for people: `<job>.<index>.<incarnation>`.
     pub life: String,
@@ -40,7 +42,8 @@ pub struct Spec {
 }
 
 /// How output is kept: files of whole lines, the oldest removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LogLimits {
     /// Bytes of a file before the next line goes into a new one.
     pub file_bytes_max: u64,
@@ -49,7 +52,8 @@ pub struct LogLimits {
 }
 
 /// How a life is to be ended. Times count from when the shim first sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StopOrder {
     /// Milliseconds before SIGTERM.
     pub drain_delay_ms: u64,
@@ -70,4 +74,24 @@ pub struct ExecSpec {
     pub cgroup: Leaf,
     /// Whether standard input is a terminal that becomes the controlling one.
     pub terminal: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What versions before this one have written: it must be readable forever.
+    #[test]
+    fn specs_of_every_version_are_read() {
+        let first = r#"{"life":"l","boot_id":"b","command":["a"],"environment":{"K":"v"},"working_directory":"/w",
+            "log":{"file_bytes_max":10,"files_max":2},"stop":{"drain_delay_ms":1,"grace_ms":2},
+            "cgroup":{"unified":"/u","v1":{"cpu":"/c"},"limits":{"cpu_millis":1,"memory_bytes":2,"processes_max":3}},
+            "shim_cgroup":{"unified":null,"v1":{},"limits":{"cpu_millis":0,"memory_bytes":0,"processes_max":0}},
+            "record_dir":null}"#;
+        let spec: Spec = serde_json::from_str(first).unwrap();
+        assert_eq!((spec.life.as_str(), spec.boot_id.as_str(), spec.command.len()), ("l", "b", 1));
+        assert_eq!(spec.cgroup.v1["cpu"], PathBuf::from("/c"));
+        assert_eq!((spec.stop.grace_ms, spec.log.files_max, spec.cgroup.limits.memory_bytes), (2, 2, 2));
+        assert_eq!(serde_json::from_str::<Spec>("{}").unwrap(), Spec::default());
+    }
 }

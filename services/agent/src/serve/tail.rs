@@ -79,40 +79,55 @@ impl Tail {
 
 /// Where the last `lines` lines begin; `None` where there are fewer.
 fn tail_find(life: &Path, stream: Stream, lines: u64) -> io::Result<Option<Tail>> {
-    let mut left = lines;
-    let mut last = true;
+    let mut count = Count { left: lines, last: true };
     for number in file_numbers(life, stream).into_iter().rev() {
         let mut file = File::open(file_path(life, stream, number))?;
-        let mut end = file.metadata()?.len();
-        while end > 0 {
-            let length = end.min(u64::try_from(CHUNK_BYTES).unwrap_or(u64::MAX));
-            let from = end.saturating_sub(length);
-            let mut block = vec![0; usize::try_from(length).unwrap_or(0)];
-            file.seek(SeekFrom::Start(from))?;
-            file.read_exact(&mut block)?;
-            for (at, byte) in block.into_iter().enumerate().rev() {
-                // The very last line end closes the last line and begins none.
-                if byte == b'\n' && !std::mem::take(&mut last) {
-                    if left <= 1 {
-                        let offset = if lines == 0 { file.metadata()?.len() } else { offset_of(from, at) };
-                        return Ok(Some(Tail { stream, number, offset, file: None }));
-                    }
-                    left -= 1;
-                }
-                last = false;
-            }
-            end = from;
-        }
-        if lines == 0 {
-            return Ok(Some(Tail { stream, number, offset: file.metadata()?.len(), file: None }));
+        let length = file.metadata()?.len();
+        let offset = if lines == 0 { Some(length) } else { lines_begin(&mut file, length, &mut count)? };
+        if let Some(offset) = offset {
+            return Ok(Some(Tail { stream, number, offset, file: None }));
         }
     }
     Ok(None)
 }
 
-/// The place behind byte `at` of a block that begins at `from`.
-fn offset_of(from: u64, at: usize) -> u64 {
-    from.saturating_add(u64::try_from(at).unwrap_or(0)).saturating_add(1)
+/// Lines counted from the end.
+struct Count {
+    /// So many are still to be found.
+    left: u64,
+    /// Nothing was seen yet: a line end here closes the last line and begins none.
+    last: bool,
+}
+
+impl Count {
+    /// Looks at a block from its end; the answer is the place behind the line end that was looked for.
+    fn block(&mut self, block: &[u8]) -> Option<usize> {
+        for (at, byte) in block.iter().enumerate().rev() {
+            let begins = *byte == b'\n' && !self.last;
+            self.last = false;
+            if begins && self.left <= 1 {
+                return at.checked_add(1);
+            }
+            self.left = self.left.saturating_sub(u64::from(begins));
+        }
+        None
+    }
+}
+
+/// Reads a file from its end; the answer is where in it the lines begin, if they do.
+fn lines_begin(file: &mut File, length: u64, count: &mut Count) -> io::Result<Option<u64>> {
+    let mut end = length;
+    while end > 0 {
+        let from = end.saturating_sub(u64::try_from(CHUNK_BYTES).unwrap_or(u64::MAX));
+        let mut block = vec![0; usize::try_from(end.saturating_sub(from)).unwrap_or(0)];
+        file.seek(SeekFrom::Start(from))?;
+        file.read_exact(&mut block)?;
+        if let Some(at) = count.block(&block) {
+            return Ok(Some(from.saturating_add(u64::try_from(at).unwrap_or(0))));
+        }
+        end = from;
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

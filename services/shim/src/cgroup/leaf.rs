@@ -12,6 +12,7 @@ use super::host::weight_set;
 
 /// What a life may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Thousandths of a core it is given where cores are scarce; 0: the least share there is.
     pub cpu_millis: u64,
@@ -23,6 +24,7 @@ pub struct Limits {
 
 /// One life's cgroup. Empty where the host has none; every method then does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Leaf {
     /// Its directory in version 2.
     pub unified: Option<PathBuf>,
