@@ -127,8 +127,8 @@ impl Worker {
         let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
             cell_meta_read(&tx, space).await
         });
-        let settings =
-            CellSettings { failure_domains: meta.await?.failure_domains, ..CellSettings::default() };
+        let meta = meta.await?;
+        let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile);
         let mut view = CellView::new(settings);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();
