@@ -52,7 +52,8 @@ pub struct AgentArguments {
     pub record_dir: Option<PathBuf>,
 }
 
-fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+/// A range of ports as FIRST-LAST.
+pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let wrong = || format!("{text:?} is not a range of ports such as 20000-29999 within 1024-65535");
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
     let (first, last) =

@@ -5,6 +5,7 @@ mod layout;
 mod nodes;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use self::layout::Layout;
-use self::nodes::{AgentStart, NODES_MAX, node_keep, nodes_plan};
+use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
+use super::agent::ports;
 use super::control::{Control, ControlConfig};
 use super::log::log_begin;
 use super::{failed, terminated};
@@ -55,6 +57,9 @@ pub struct DevArguments {
     /// Port of HTTP on 127.0.0.1 (0: any) [default: as the last time; at first 7401, or any]
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
+    /// TCP ports of tasks, as FIRST-LAST, shared out among the nodes
+    #[arg(long, default_value = PORTS, value_name = "RANGE", value_parser = ports)]
+    pub task_ports: RangeInclusive<u16>,
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
@@ -78,6 +83,11 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
             format!("{nodes} nodes are more than the ports of one machine carry; at most {NODES_MAX} in all");
         return Err(Failure::new(Code::Usage, text));
     }
+    let plan = nodes_plan(&arguments.cells, arguments.nodes, &arguments.task_ports);
+    if plan.len() < nodes {
+        let text = format!("--task-ports: {nodes} nodes need at least a port each");
+        return Err(Failure::new(Code::Usage, text));
+    }
     let clock = SystemClock::shared();
     let (rng, seed) = SeededRng::from_kernel();
     let root = match arguments.ephemeral && global.dir.is_none() {
@@ -88,7 +98,7 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let engine = engine_open(&root.join("store"), &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    let outcome = dev_in(&layout, arguments, &engine, (&clock, &rng), printer).await;
+    let outcome = dev_in(&layout, arguments, plan, &engine, (&clock, &rng), printer).await;
     engine.close().await;
     if arguments.ephemeral {
         std::fs::remove_dir_all(layout.root()).ok();
@@ -125,6 +135,7 @@ fn engine_open(
 async fn dev_in(
     layout: &Layout,
     arguments: &DevArguments,
+    plan: Vec<NodePlan>,
     engine: &Arc<EmbeddedEngine>,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
     printer: &Printer,
@@ -146,7 +157,6 @@ async fn dev_in(
         layout: layout.clone(),
     };
     let cancelled = CancellationToken::new();
-    let plan = nodes_plan(&arguments.cells, arguments.nodes);
     let keepers: Vec<_> = plan
         .into_iter()
         .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))

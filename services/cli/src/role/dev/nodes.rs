@@ -3,6 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,10 +19,10 @@ use super::layout::Layout;
 const LOOK: Duration = Duration::from_millis(200);
 /// Longest pause before an agent that keeps ending is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Ports of one node.
-const PORTS_PER_NODE: u16 = 400;
-/// The first port that is handed out: below the range the kernel gives to outgoing connections.
-const PORT_FIRST: u16 = 20_000;
+/// Ports of one node at most.
+const PORTS_PER_NODE_MAX: usize = 400;
+/// The ports that are handed out: below the range the kernel gives to outgoing connections.
+pub(super) const PORTS: &str = "20000-31999";
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -33,21 +34,20 @@ pub(super) struct NodePlan {
     pub port_last: u16,
 }
 
-/// `count` nodes for each cell, with ports of their own each: they share one machine.
-pub(super) fn nodes_plan(cells: &[Name], count: u32) -> Vec<NodePlan> {
-    let all = cells.iter().flat_map(|cell| (1..=count).map(move |number| (cell, number)));
+/// `count` nodes for each cell, with ports of their own each: they share one machine. Nothing where `ports` are fewer
+/// than the nodes.
+pub(super) fn nodes_plan(cells: &[Name], count: u32, ports: &RangeInclusive<u16>) -> Vec<NodePlan> {
+    let all: Vec<_> = cells.iter().flat_map(|cell| (1..=count).map(move |number| (cell, number))).collect();
+    let each = (ports.len() / all.len().max(1)).min(PORTS_PER_NODE_MAX);
+    let first =
+        |place: usize| u16::try_from(place * each).ok().and_then(|past| ports.start().checked_add(past));
     let plan = |(place, (cell, number)): (usize, (&Name, u32))| {
-        let place = u16::try_from(place).unwrap_or(u16::MAX);
-        let port_first = PORT_FIRST.saturating_add(place.saturating_mul(PORTS_PER_NODE));
-        NodePlan {
-            cell: cell.clone(),
-            name: format!("{cell}-{number}"),
-            rack: format!("r{}", number.saturating_sub(1) % 2 + 1),
-            port_first,
-            port_last: port_first.saturating_add(PORTS_PER_NODE - 1),
-        }
+        let (port_first, port_next) = (first(place)?, first(place + 1)?);
+        let port_last = port_next.checked_sub(1).filter(|last| *last >= port_first)?;
+        let rack = format!("r{}", number.saturating_sub(1) % 2 + 1);
+        Some(NodePlan { cell: cell.clone(), name: format!("{cell}-{number}"), rack, port_first, port_last })
     };
-    all.enumerate().map(plan).collect()
+    all.into_iter().enumerate().filter_map(plan).collect()
 }
 
 /// Nodes that fit the ports of one machine, over all cells.
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn nodes_of_one_machine_have_names_and_ports_of_their_own() {
         let cells = [Name::new("alpha").unwrap(), Name::new("beta").unwrap()];
-        let plan = nodes_plan(&cells, 3);
+        let plan = nodes_plan(&cells, 3, &(20_000..=31_999));
         let names: BTreeSet<&str> = plan.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(
             names.into_iter().collect::<Vec<_>>(),
@@ -150,7 +150,12 @@ mod tests {
         for pair in plan.windows(2) {
             assert!(pair[0].port_last < pair[1].port_first);
         }
-        let most = nodes_plan(&cells, u32::try_from(NODES_MAX / 2).unwrap());
+        let most = nodes_plan(&cells, u32::try_from(NODES_MAX / 2).unwrap(), &(20_000..=31_999));
         assert!(most.iter().all(|node| node.port_last < 32_768), "below the kernel's own ports");
+        assert_eq!(most.len(), NODES_MAX);
+        let narrow = nodes_plan(&cells, 2, &(10_000..=10_005));
+        let ports: Vec<_> = narrow.iter().map(|node| (node.port_first, node.port_last)).collect();
+        assert_eq!(ports, [(10_000, 10_000), (10_001, 10_001), (10_002, 10_002), (10_003, 10_003)]);
+        assert!(nodes_plan(&cells, 2, &(10_000..=10_002)).is_empty());
     }
 }
