@@ -11,12 +11,14 @@ fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let mode = arguments.next().unwrap_or_default();
     let path = arguments.next().map(PathBuf::from);
+    // As shells end where a command cannot be executed.
+    let failure = if mode == "exec" { ExitCode::from(127) } else { ExitCode::FAILURE };
     match dispatch(mode.to_str().unwrap_or_default(), path.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // There is nobody else to tell.
             let _ = writeln!(io::stderr(), "borough-shim: {error}");
-            ExitCode::FAILURE
+            failure
         }
     }
 }
