@@ -315,6 +315,19 @@ impl StopReason {
             Self::Restart | Self::Unhealthy | Self::Drained | Self::Preempted | Self::Updated => false,
         }
     }
+
+    /// Why the life was ended, for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::JobStopped => "its job was stopped",
+            Self::JobShrunk => "its job was scaled down",
+            Self::Restart => "it was to be restarted",
+            Self::Unhealthy => "its health check failed",
+            Self::Drained => "its node was drained",
+            Self::Preempted => "a task of higher priority took its place",
+            Self::Updated => "its spec was changed",
+        }
+    }
 }
 
 /// How a life ended.

@@ -115,6 +115,9 @@ impl<'a> Step<'a> {
     pub(super) fn exit(mut self, mut exit: Exit, rules: &TaskRules) -> Self {
         let message_end = exit.message.floor_char_boundary(EXIT_MESSAGE_BYTES_MAX);
         exit.message.truncate(message_end);
+        if let Some(stop) = self.before.stop.filter(|_| exit.message.is_empty()) {
+            exit.message.push_str(stop.text());
+        }
         exit.incarnation = self.before.incarnation;
         exit.node = self.before.node;
         let decision = restart_decide(rules, self.before, &exit, self.now_ms);
