@@ -1,2 +1,42 @@
 //! Whole-system tests: real processes, real clients, faults. This library holds what the tests share; the tests
-//! themselves are in `tests/tests/`, one file per noun.
+//! themselves are in `tests/tests/`, those of a cell one file per noun.
+//!
+//! A [`TestCell`] is `borough dev` as a child process in a directory of its own, with faults injected into its store
+//! from a seed that a failing test prints. Whatever is started is recorded and ended by a guard, even where the test
+//! itself is killed.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says why and fails")]
+#![expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
+
+mod cell;
+mod check;
+mod command;
+mod follow;
+mod http;
+mod options;
+mod process;
+mod slot;
+mod task;
+mod wait;
+
+pub use cell::TestCell;
+pub use check::{bytes_of, store_violations};
+pub use command::Ran;
+pub use follow::{Seen, Watcher};
+pub use http::{http_get, sse_events};
+pub use options::Options;
+pub use process::{descendants_of, is_stopped, recorded};
+pub use slot::PortSlot;
+pub use task::{is_healthy, is_running, is_up};
+pub use wait::{DEADLINE, now, until};
+
+/// Names the directory in which a cell under test records itself.
+pub const RECORDS_VARIABLE: &str = "BOROUGH_TEST_RECORDS";
+
+/// The usual options of a cell of this test.
+#[macro_export]
+macro_rules! options {
+    () => {
+        $crate::Options::new(env!("CARGO_BIN_EXE_borough-under-test"), env!("CARGO_CRATE_NAME"))
+    };
+}

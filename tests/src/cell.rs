@@ -1,0 +1,327 @@
+//! A cell under test: `borough dev` as a child process, and everything a test does to it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use borough_agent::TestGuard;
+use borough_client::{Client, ClientConfig, JobRef, TaskRef, Token};
+use borough_kv::env::SeededRng;
+use borough_proto::v1::{Node, NodeState, Task};
+use borough_shim::process::ProcessId;
+use borough_shim::record::Kind;
+use rustix::process::Signal;
+
+use crate::RECORDS_VARIABLE;
+use crate::check::store_violations;
+use crate::command::Ran;
+use crate::options::Options;
+use crate::process::recorded;
+use crate::slot::PortSlot;
+use crate::wait::{DEADLINE, until};
+
+/// On whose behalf tests act.
+const USER: &str = "tester";
+/// Lines of a log that are shown of a failed test.
+const LOG_LINES: usize = 60;
+
+/// A cell under test. It ends with everything it has started when it is dropped, and also when the test is killed.
+pub struct TestCell {
+    options: Options,
+    ports: PortSlot,
+    dev: Option<Child>,
+    guard: Option<TestGuard>,
+    client: Client,
+    directory: tempfile::TempDir,
+}
+
+impl TestCell {
+    /// Starts a cell and waits until every node is ready.
+    pub async fn start(options: Options) -> Self {
+        let cell = Self::start_bare(options).await;
+        cell.nodes_ready().await;
+        cell
+    }
+
+    /// Starts a cell and waits until it answers.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub async fn start_bare(options: Options) -> Self {
+        let mut builder = tempfile::Builder::new();
+        let builder = builder.prefix("borough-test-");
+        let directory = match &options.below {
+            Some(below) => builder.tempdir_in(below),
+            None => builder.tempdir(),
+        };
+        let directory = directory.expect("a directory");
+        let root = directory.path().join("dev");
+        fs::create_dir_all(&root).expect("the cell's directory");
+        let guard = TestGuard::new(&root).expect("a guard");
+        let ports = PortSlot::take();
+        // What `dev` makes where it is missing; made here so that a client can be made before anything runs.
+        let token: String = (0..4).map(|_| format!("{:016x}", SeededRng::from_kernel().1)).collect();
+        fs::write(root.join("token"), &token).expect("the token");
+        let mut config = ClientConfig::new(
+            vec![format!("127.0.0.1:{}", ports.grpc())],
+            USER,
+            options.cells.first().expect("a cell").as_str(),
+        );
+        config.token = Some(Token::Value(token));
+        let client = Client::new(config, SeededRng::from_kernel().0).expect("a client");
+        let mut cell = Self { options, ports, dev: None, guard: Some(guard), client, directory };
+        cell.control_spawn();
+        cell.answers().await;
+        cell
+    }
+
+    /// The directory of the cell.
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().join("dev")
+    }
+
+    /// Where processes of the cell are recorded.
+    pub fn records(&self) -> PathBuf {
+        self.root().join("records")
+    }
+
+    /// A client of the first cell.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The test's job of this name.
+    pub fn job(&self, name: &str) -> JobRef {
+        JobRef::new(USER, name)
+    }
+
+    /// A task of the test's job of this name.
+    pub fn task(&self, name: &str, index: u32) -> TaskRef {
+        TaskRef { job: self.job(name), index }
+    }
+
+    /// Where gRPC is answered.
+    pub fn grpc(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.grpc())
+    }
+
+    /// Where HTTP is answered.
+    pub fn http(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.http())
+    }
+
+    /// The token.
+    ///
+    /// # Panics
+    /// Where the cell has none.
+    pub fn token(&self) -> String {
+        fs::read_to_string(self.root().join("token")).expect("the token").trim().to_owned()
+    }
+
+    /// What `dev` is started with.
+    pub fn dev_command(&self) -> Command {
+        let options = &self.options;
+        let mut command = Command::new(&options.program);
+        let number = |number: u64| number.to_string();
+        command
+            .arg("dev")
+            .arg("--dir")
+            .arg(self.root())
+            .args(["--port", &self.ports.grpc().to_string(), "--http-port", &self.ports.http().to_string()])
+            .args(["--task-ports", &self.ports.tasks()])
+            .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
+            .args(["--cells", &options.cells.join(",")])
+            .args(["--lost-after-ms", &number(options.lost_after_ms)])
+            .args(["--port-cool-down-ms", &number(options.port_cool_down_ms)])
+            .env(RECORDS_VARIABLE, self.records())
+            .stdin(Stdio::null());
+        if options.faults {
+            command.args(["--inject-faults", &number(options.seed)]);
+        }
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("dev.log")
+    }
+
+    fn control_spawn(&mut self) {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.log()).expect("a log");
+        let mut command = self.dev_command();
+        command.stdout(log.try_clone().expect("a log")).stderr(log);
+        self.dev = Some(command.spawn().expect("the program starts"));
+    }
+
+    /// Starts the control process again, on what the last one left, and waits until it answers.
+    ///
+    /// # Panics
+    /// Where it runs, or does not come up.
+    pub async fn control_start(&mut self) {
+        assert!(self.dev.is_none(), "the control process runs");
+        self.control_spawn();
+        self.answers().await;
+    }
+
+    /// SIGKILL for the control process: agents and tasks go on.
+    pub fn control_kill(&mut self) {
+        if let Some(mut dev) = self.dev.take() {
+            dev.kill().expect("killed");
+            dev.wait().expect("waited for");
+        }
+    }
+
+    /// The control process.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn control(&self) -> ProcessId {
+        let pid = self.dev.as_ref().expect("the control process runs").id();
+        ProcessId::find(pid).expect("the control process lives")
+    }
+
+    /// SIGTERM for the control process: it ends its agents and tasks, then itself.
+    pub async fn control_stop(&mut self) -> ExitStatus {
+        let process = self.control();
+        process.signal(Signal::TERM).expect("signalled");
+        let dev = parking_lot::Mutex::new(self.dev.take().expect("the control process runs"));
+        until("the end of the control process", || async { dev.lock().try_wait().expect("waited for") }).await
+    }
+
+    async fn answers(&mut self) {
+        let dev = parking_lot::Mutex::new(self.dev.as_mut().expect("the control process runs"));
+        until("an answer of the cell", || async {
+            let ended = dev.lock().try_wait().expect("waited for");
+            assert!(ended.is_none(), "the control process has ended: {ended:?}");
+            self.client.cell_get().await.ok()
+        })
+        .await;
+    }
+
+    /// Waits until every node takes tasks.
+    pub async fn nodes_ready(&self) {
+        until("all nodes ready", || async {
+            let nodes = self.client.node_list().await.ok()?;
+            let ready = |node: &&Node| node.state() == NodeState::Ready && node.connected;
+            (nodes.iter().filter(ready).count() == usize::try_from(self.options.nodes).ok()?).then_some(())
+        })
+        .await;
+    }
+
+    /// The node's agent.
+    pub fn agent(&self, node: &str) -> Option<ProcessId> {
+        let state = self.root().join("nodes").join(node).display().to_string();
+        let is_of = |process: &ProcessId| {
+            let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|argument| argument == state.as_bytes())
+        };
+        let agents = recorded(&self.records()).into_iter().filter(|record| record.kind == Kind::Agent);
+        agents.map(|record| record.process).find(is_of)
+    }
+
+    /// Waits for the node's agent.
+    pub async fn agent_found(&self, node: &str) -> ProcessId {
+        until(&format!("the agent of {node}"), || async { self.agent(node) }).await
+    }
+
+    /// Writes a job file and answers its path.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).expect("the file is written");
+        path.display().to_string()
+    }
+
+    /// The program with these arguments, set up for the cell and not started.
+    pub fn command(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.options.program);
+        command
+            .args(arguments)
+            .env("BOROUGH_DIR", self.root())
+            .env("BOROUGH_USER", USER)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs a verb to its end.
+    ///
+    /// # Panics
+    /// Where it does not end.
+    pub async fn borough(&self, arguments: &[&str]) -> Ran {
+        let line = arguments.join(" ");
+        let ran = tokio::time::timeout(DEADLINE * 2, self.command(arguments).output()).await;
+        let output = ran.unwrap_or_else(|_| panic!("borough {line} does not end"));
+        Ran::new(line, &output.expect("the program starts"))
+    }
+
+    /// Runs a job file and waits until the job is up, or over.
+    pub async fn run(&self, name: &str, text: &str) -> Ran {
+        let file = self.file(name, text);
+        self.borough(&["job", "run", &file]).await.ended(0)
+    }
+
+    /// The tasks of the test's job of this name.
+    ///
+    /// # Panics
+    /// Where they cannot be listed.
+    pub async fn tasks(&self, job: &str) -> Vec<Task> {
+        self.client.task_list_of_job(&self.job(job)).await.expect("tasks").0
+    }
+
+    /// Waits until the tasks of a job are as `wanted` says, and answers them.
+    pub async fn tasks_until(&self, job: &str, what: &str, wanted: impl Fn(&[Task]) -> bool) -> Vec<Task> {
+        let job = self.job(job);
+        until(&format!("{job}: {what}"), || async {
+            let tasks = self.client.task_list_of_job(&job).await.ok()?.0;
+            wanted(&tasks).then_some(tasks)
+        })
+        .await
+    }
+
+    /// Stops the cell and holds what it leaves behind against every rule of the store.
+    ///
+    /// # Panics
+    /// Where a rule is broken.
+    pub async fn finish(mut self) {
+        if self.dev.is_some() {
+            let status = self.control_stop().await;
+            assert!(status.success(), "the control process ended with {status}");
+        }
+        let violations = store_violations(&self.root().join("store"), &self.options.cells).await;
+        assert!(violations.is_empty(), "the store is broken:\n  {}", violations.join("\n  "));
+    }
+
+    fn story_tell(&self) {
+        let name = std::thread::current().name().unwrap_or("?").to_owned();
+        eprintln!("--- {name} failed; repeat it with\n{}", self.options.repeat(&name));
+        let logs = fs::read_dir(self.root().join("log")).into_iter().flatten().flatten();
+        let logs = std::iter::once(self.log()).chain(logs.map(|entry| entry.path()));
+        for log in logs {
+            eprintln!("--- the end of {}\n{}", log.display(), tail(&log));
+        }
+    }
+}
+
+impl Drop for TestCell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.story_tell();
+        }
+        drop(self.guard.take());
+        if let Some(mut dev) = self.dev.take() {
+            dev.kill().ok();
+            dev.wait().ok();
+        }
+    }
+}
+
+fn tail(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}

@@ -1,0 +1,57 @@
+//! What is to be true of the bytes a cell leaves behind.
+
+use std::fs;
+use std::path::Path;
+
+use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::{Database, Idempotency};
+use borough_model::Name;
+use borough_store::check::{CheckMode, cell_check};
+use borough_store::{CellSpace, StoreError};
+
+/// What is wrong with the settled cells in the store `directory`, which nobody has open; each on one line.
+///
+/// # Panics
+/// Where the store cannot be opened or read.
+pub async fn store_violations(directory: &Path, cells: &[String]) -> Vec<String> {
+    let (rng, _) = SeededRng::from_kernel();
+    let options = OpenOptions::new(directory, SystemClock::shared(), rng);
+    let engine = std::sync::Arc::new(EmbeddedEngine::open(options).expect("the store opens"));
+    let db = Database::new(engine.clone());
+    let mut found = Vec::new();
+    for cell in cells {
+        let space = CellSpace::new(Name::new(cell.as_str()).expect("a cell's name"));
+        let space = &space;
+        let check = db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
+            Ok::<_, StoreError>(cell_check(&tx, space, CheckMode::Settled).await?)
+        });
+        let violations = check.await.expect("the store is read");
+        found.extend(violations.into_iter().map(|violation| format!("{cell}: {violation}")));
+    }
+    drop(db);
+    engine.close().await;
+    found
+}
+
+/// Every file below `directory` with its bytes, by path.
+///
+/// # Panics
+/// Where something cannot be read.
+pub fn bytes_of(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![directory.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(directory).expect("below").display().to_string();
+                found.push((name, fs::read(&path).expect("a file")));
+            }
+        }
+    }
+    found.sort();
+    found
+}

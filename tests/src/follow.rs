@@ -1,0 +1,149 @@
+//! A watcher of endpoints that never forgets: whatever it is told is held against what may be published at all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_client::{Client, EndpointItem};
+use borough_proto::v1::Endpoint;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::wait::{now, until};
+
+/// Something a watcher was told.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// When, by [`now`].
+    pub at: Duration,
+    /// What.
+    pub item: EndpointItem,
+}
+
+/// A job and the index of one of its tasks.
+type Place = (String, u32);
+
+#[derive(Debug, Default)]
+struct Told {
+    seen: Vec<Seen>,
+    current: BTreeMap<Place, Endpoint>,
+    /// The newest life of each task that was withdrawn.
+    withdrawn: BTreeMap<Place, u64>,
+    broken: Vec<String>,
+}
+
+/// A watcher of a user's endpoints, from its start until it is dropped, over breaks of its connection.
+pub struct Watcher {
+    told: Arc<Mutex<Told>>,
+    task: JoinHandle<()>,
+}
+
+impl Watcher {
+    /// Watches the endpoints of the client's user, or of one of the user's jobs where `job` is not empty. Answers when
+    /// the first snapshot is there.
+    pub async fn start(client: &Client, job: &str) -> Self {
+        let told = Arc::new(Mutex::new(Told::default()));
+        let mut items = client.watch_endpoints(client.user(), job, None);
+        let own = Arc::clone(&told);
+        let task = tokio::spawn(async move {
+            while let Some(item) = items.next().await {
+                let mut told = own.lock();
+                match item {
+                    Ok(item) => told.take(item),
+                    Err(error) => told.broken.push(format!("the watch ended: {error}")),
+                }
+            }
+        });
+        let watcher = Self { told, task };
+        until("a snapshot of endpoints", || async { (!watcher.told.lock().seen.is_empty()).then_some(()) })
+            .await;
+        watcher
+    }
+
+    /// What is published now, by task index. For watchers of one job.
+    pub fn published(&self) -> BTreeMap<u32, Endpoint> {
+        let told = self.told.lock();
+        told.current.iter().map(|((_, index), endpoint)| (*index, endpoint.clone())).collect()
+    }
+
+    /// Everything it was told but bookmarks.
+    pub fn seen(&self) -> Vec<Seen> {
+        let told = self.told.lock();
+        told.seen.iter().filter(|seen| !matches!(seen.item, EndpointItem::Bookmark(_))).cloned().collect()
+    }
+
+    /// When the life `incarnation` of the task `index` was withdrawn, or replaced by a snapshot without it.
+    pub fn withdrawn_at(&self, index: u32, incarnation: u64) -> Option<Duration> {
+        let gone = |seen: &&Seen| match &seen.item {
+            EndpointItem::Withdrawn(gone) => gone.index == index && gone.incarnation == incarnation,
+            _ => false,
+        };
+        self.told.lock().seen.iter().find(gone).map(|seen| seen.at)
+    }
+
+    /// Waits until `count` tasks of the one job are published.
+    pub async fn until_published(&self, count: usize) -> BTreeMap<u32, Endpoint> {
+        until(&format!("{count} endpoints"), || async {
+            let published = self.published();
+            (published.len() == count).then_some(published)
+        })
+        .await
+    }
+
+    /// Nothing was published that must not be.
+    ///
+    /// # Panics
+    /// Where something was.
+    pub fn assert_sound(&self) {
+        let told = self.told.lock();
+        let history: Vec<String> =
+            told.seen.iter().map(|seen| format!("{:?} {:?}", seen.at, seen.item)).collect();
+        assert!(told.broken.is_empty(), "{:#?}\nof all that was told:\n{}", told.broken, history.join("\n"));
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Told {
+    fn take(&mut self, item: EndpointItem) {
+        match &item {
+            EndpointItem::Snapshot { endpoints, .. } => {
+                self.current.clear();
+                for endpoint in endpoints {
+                    self.publish(endpoint);
+                }
+            }
+            EndpointItem::Published(endpoint) => self.publish(endpoint),
+            EndpointItem::Withdrawn(gone) => {
+                let place = (gone.job.clone(), gone.index);
+                let known = self.current.remove(&place).map_or(0, |known| known.incarnation);
+                if gone.incarnation < known {
+                    self.broken
+                        .push(format!("{place:?}: {} was withdrawn, {known} served", gone.incarnation));
+                }
+                let newest = self.withdrawn.entry(place).or_default();
+                *newest = (*newest).max(known).max(gone.incarnation);
+            }
+            EndpointItem::Bookmark(_) | EndpointItem::Resync(_) => {}
+        }
+        self.seen.push(Seen { at: now(), item });
+    }
+
+    fn publish(&mut self, endpoint: &Endpoint) {
+        let place = (endpoint.job.clone(), endpoint.index);
+        let life = endpoint.incarnation;
+        if self.withdrawn.get(&place).is_some_and(|gone| *gone >= life) {
+            self.broken.push(format!("{place:?}: life {life} is published after its withdrawal"));
+        }
+        if let Some(known) = self.current.get(&place).filter(|known| known.incarnation != life) {
+            self.broken
+                .push(format!("{place:?}: life {life} is published beside life {}", known.incarnation));
+        }
+        self.current.insert(place, endpoint.clone());
+    }
+}

@@ -1,0 +1,75 @@
+//! How a test's cell is to be.
+
+use std::path::PathBuf;
+
+use borough_kv::env::SeededRng;
+
+/// Repeats a run: the seed of its faults.
+const SEED_VARIABLE: &str = "BOROUGH_TEST_SEED";
+
+/// How a test's cell is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program under test.
+    pub program: PathBuf,
+    /// The test target it is started from, as cargo names it.
+    pub target: String,
+    /// Nodes of each cell.
+    pub nodes: u32,
+    /// Scheduler workers of each cell.
+    pub schedulers: u32,
+    /// Cells.
+    pub cells: Vec<String>,
+    /// Milliseconds a silent node is waited for.
+    pub lost_after_ms: u64,
+    /// Milliseconds a port rests before it is given again.
+    pub port_cool_down_ms: u64,
+    /// Where the faults of the store come from.
+    pub seed: u64,
+    /// Whether faults are injected.
+    pub faults: bool,
+    /// Where the cell's directory is made; absent: where temporary files are.
+    pub below: Option<PathBuf>,
+}
+
+impl Options {
+    /// One cell of two nodes, with faults.
+    ///
+    /// # Panics
+    /// Where `BOROUGH_TEST_SEED` is no number.
+    pub fn new(program: &str, target: &str) -> Self {
+        let given = std::env::var(SEED_VARIABLE).ok();
+        let given = given.map(|text| text.parse().expect("BOROUGH_TEST_SEED is a number"));
+        Self {
+            program: PathBuf::from(program),
+            target: target.to_owned(),
+            nodes: 2,
+            schedulers: 2,
+            cells: vec!["alpha".to_owned()],
+            lost_after_ms: 60_000,
+            port_cool_down_ms: 1_000,
+            // Short, so that people can type it.
+            seed: given.unwrap_or_else(|| SeededRng::from_kernel().1 & 0xffff_ffff),
+            faults: true,
+            below: None,
+        }
+    }
+
+    /// The same with so many nodes.
+    #[must_use]
+    pub fn nodes(self, nodes: u32) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// The same with this tolerance, in milliseconds.
+    #[must_use]
+    pub fn lost_after_ms(self, lost_after_ms: u64) -> Self {
+        Self { lost_after_ms, ..self }
+    }
+
+    /// What repeats the test `name`.
+    pub fn repeat(&self, name: &str) -> String {
+        let (seed, target) = (self.seed, &self.target);
+        format!("{SEED_VARIABLE}={seed} cargo test -p borough-tests --test {target} -- --exact {name}")
+    }
+}

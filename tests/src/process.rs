@@ -1,0 +1,29 @@
+//! Processes of a test's cell, as its agents record them.
+
+use std::fs;
+use std::path::Path;
+
+use borough_shim::file::json_read;
+use borough_shim::process::{descendants, stat_read};
+use borough_shim::record::ProcessRecord;
+
+/// Every process recorded in `records` that lives.
+pub fn recorded(records: &Path) -> Vec<ProcessRecord> {
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;
+        json_read::<ProcessRecord>(records, name).ok().flatten()
+    };
+    let found = fs::read_dir(records).into_iter().flatten().flatten().filter_map(read);
+    found.filter(|record| record.process.alive()).collect()
+}
+
+/// Every live process below this one.
+pub fn descendants_of(pid: u32) -> Vec<u32> {
+    descendants(pid)
+}
+
+/// Whether SIGSTOP has stopped it.
+pub fn is_stopped(pid: u32) -> bool {
+    stat_read(pid).is_ok_and(|stat| stat.state == 'T')
+}

@@ -1,0 +1,75 @@
+//! Tests own what they start: nothing outlives a test, however it ends.
+
+use std::process::{Child, Command, Stdio};
+
+use borough_shim::process::ProcessId;
+use borough_shim::record::Kind;
+use borough_tests::{Options, TestCell, options, recorded, until};
+
+/// Tells the inner test where to say what it has started.
+const SAID: &str = "BOROUGH_TEST_GUARD_SAID";
+
+/// Run by the test below in a process of its own, which is killed; by itself it does nothing.
+#[tokio::test]
+async fn inner() {
+    let Ok(said) = std::env::var(SAID) else { return };
+    // Its directory is left behind with it: there it goes away with ours.
+    let below = std::path::Path::new(&said).parent().map(std::path::Path::to_path_buf);
+    let cell = TestCell::start(Options { below, ..options!() }).await;
+    cell.run("sleeper.yaml", "name: sleeper\ncount: 2\ntask: {command: [sh, -c, 'sleep 600 & sleep 600']}\n")
+        .await;
+    let mut lines = Vec::new();
+    for record in recorded(&cell.records()) {
+        lines.push(format!("{:?} {} {}", record.kind, record.process.pid, record.process.start_ticks));
+        if record.kind == Kind::Task {
+            let below =
+                borough_tests::descendants_of(record.process.pid).into_iter().filter_map(ProcessId::find);
+            lines.extend(below.map(|process| format!("Below {} {}", process.pid, process.start_ticks)));
+        }
+    }
+    std::fs::write(format!("{said}.new"), lines.join("\n")).unwrap();
+    std::fs::rename(format!("{said}.new"), &said).unwrap();
+    std::future::pending::<()>().await;
+}
+
+/// A process that is killed when it is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_killed_test_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = directory.path().join("said");
+    let inner = Killed(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "guard::inner", "--nocapture"])
+            .env(SAID, &said)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap(),
+    );
+    let text = until("the inner test's processes", || async { std::fs::read_to_string(&said).ok() }).await;
+    drop(inner);
+    let process = |line: &str| {
+        let mut parts = line.split(' ').skip(1).map(|part| part.parse::<u64>().unwrap());
+        let pid = u32::try_from(parts.next().unwrap()).unwrap();
+        ProcessId { pid, start_ticks: parts.next().unwrap() }
+    };
+    let count = |kind: &str| text.lines().filter(|line| line.starts_with(kind)).count();
+    // Two agents and the control process, which is recorded as one of them.
+    assert_eq!((count("Agent"), count("Shim"), count("Task")), (3, 2, 2), "{text}");
+    assert!(count("Below") >= 2, "{text}");
+    let processes: Vec<ProcessId> = text.lines().map(process).collect();
+    until("the end of everything the inner test started", || async {
+        processes.iter().all(|process| !process.alive()).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,135 @@
+//! Single tasks: killed, restarted, signalled, looked into.
+
+use borough_proto::v1::Health;
+use borough_shim::process::ProcessId;
+use borough_tests::{TestCell, Watcher, is_healthy, is_running, now, options, until};
+use rustix::process::Signal;
+
+/// A service of two with a port and a health check.
+const SERVICE: &str = r#"
+name: served
+count: 2
+task:
+  command: [python3, -u, -m, http.server, --bind, 127.0.0.1, "${PORT_HTTP}"]
+  resources: {cpu: 50m, memory: 32MiB}
+  ports: [http]
+  health: {tcp: http, interval: 500ms, timeout: 400ms, failures: 5, initial_grace: 10s}
+  grace: 1s
+restart: {mode: always, backoff: 100ms}
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_killed_task_is_withdrawn_for_good_and_started_again() {
+    let cell = TestCell::start(options!()).await;
+    cell.run("served.yaml", SERVICE).await;
+    let watcher = Watcher::start(cell.client(), "served").await;
+    let before = watcher.until_published(2).await;
+    let tasks = cell.tasks("served").await;
+    let (first, other) = (&tasks[0], &tasks[1]);
+    let process = ProcessId::find(first.pid.unwrap()).unwrap();
+    let killed = now();
+    process.signal(Signal::KILL).unwrap();
+    let withdrawn = until("the withdrawal", || async { watcher.withdrawn_at(0, first.incarnation) }).await;
+    let after = until("the next life's endpoint", || async {
+        let published = watcher.published();
+        published.get(&0).filter(|endpoint| endpoint.incarnation > first.incarnation).cloned()
+    })
+    .await;
+    println!("from death to withdrawal: {} ms", withdrawn.saturating_sub(killed).as_millis());
+    assert_eq!(after.incarnation, first.incarnation + 1);
+    let tasks = cell.tasks_until("served", "healthy again", |tasks| tasks.iter().all(is_healthy)).await;
+    let exit = tasks[0].exit.as_ref().expect("how the first life ended");
+    assert_eq!((exit.signal, exit.incarnation), (Some(9), first.incarnation));
+    assert_eq!((tasks[1].pid, tasks[1].incarnation), (other.pid, other.incarnation), "the other one goes on");
+    assert_eq!(watcher.published()[&1], before[&1]);
+    watcher.assert_sound();
+    cell.borough(&["job", "stop", "served"]).await.ended(0);
+    watcher.until_published(0).await;
+    watcher.assert_sound();
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn people_look_into_tasks_signal_and_restart_them() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let script = r#"trap "echo hup" HUP; trap "echo term; exit 0" TERM; echo life $BOROUGH_INCARNATION
+        while true; do sleep 0.05; done"#;
+    let job = serde_json::json!({
+        "name": "spoken",
+        "task": {"command": ["sh", "-c", script], "environment": {"WORD": "mellon"}, "grace": "5s"},
+        "restart": {"mode": "always", "backoff": "100ms"},
+    });
+    cell.run("spoken.json", &job.to_string()).await;
+    // exec: the task's environment and directory, the command's own end.
+    cell.borough(&["task", "exec", "spoken/0", "--", "sh", "-c", "echo $WORD $BOROUGH_JOB; exit 7"])
+        .await
+        .ended(7)
+        .says("mellon spoken\n");
+    cell.borough(&["task", "exec", "spoken/0", "--", "no-such-program"]).await.ended(127);
+    cell.borough(&["task", "exec", "spoken/1", "--", "true"]).await.ended(255);
+
+    // signal, and logs that are followed over it.
+    let mut follow = cell.command(&["task", "logs", "-f", "spoken/0"]).spawn().unwrap();
+    cell.borough(&["task", "signal", "spoken/0", "HUP"]).await.ended(0);
+    let first = cell.tasks("spoken").await.remove(0);
+    until("the signal in the logs", || async {
+        let ran = cell.borough(&["task", "logs", "spoken/0"]).await;
+        ran.stdout.contains("hup").then_some(())
+    })
+    .await;
+
+    // restart: the life ends as by a stop, and the next one begins.
+    cell.borough(&["task", "restart", "spoken/0"]).await.ended(0);
+    let next = cell
+        .tasks_until("spoken", "the next life", |tasks| {
+            tasks.iter().all(|task| is_running(task) && task.incarnation > first.incarnation)
+        })
+        .await
+        .remove(0);
+    assert_ne!(next.pid, first.pid);
+    assert_eq!(next.failures, 0, "a restart is no failure");
+    // The followed output ends with the life it is of, and is all of it.
+    let (life, status) = (first.incarnation, follow.wait());
+    assert!(tokio::time::timeout(borough_tests::DEADLINE, status).await.unwrap().unwrap().success());
+    let output = follow.wait_with_output().await.unwrap();
+    let followed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(followed, format!("life {life}\nhup\nterm\n"));
+    let previous = cell.borough(&["task", "logs", "--previous", "spoken/0"]).await.ended(0);
+    assert_eq!(previous.stdout, followed);
+    let tail =
+        cell.borough(&["task", "logs", "--tail", "1", "--incarnation", &life.to_string(), "spoken/0"]).await;
+    assert_eq!(tail.ended(0).stdout, "term\n");
+    cell.borough(&["job", "stop", "spoken"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_cannot_start_or_is_never_healthy_says_so() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let missing = cell.file(
+        "missing.yaml",
+        "name: missing\ntask: {command: [/no/such/program]}\nrestart: {mode: always, attempts: 2, backoff: 100ms}\n",
+    );
+    let ran = cell.borough(&["job", "run", &missing]).await.ended(1);
+    assert!(ran.stderr.contains("dead"), "{}", ran.stderr);
+    let status = cell.borough(&["task", "status", "missing", "-o", "json"]).await.ended(0);
+    assert!(status.stdout.contains("/no/such/program"), "the reason is not in {}", status.stdout);
+    assert!(status.stdout.contains("start_failed"), "{}", status.stdout);
+
+    // The port is never opened: the check fails, and the task is started again.
+    let ill = "name: ill\ntask:\n  command: [sleep, 600]\n  ports: [http]\n  grace: 200ms\n  \
+        health: {tcp: http, interval: 100ms, timeout: 100ms, failures: 2, initial_grace: 0s}\n\
+        restart: {mode: always, backoff: 100ms}\n";
+    let ran = cell.borough(&["job", "run", &cell.file("ill.yaml", ill), "--timeout", "2s"]).await.ended(1);
+    assert!(ran.stderr.contains("0/1 healthy"), "{}", ran.stderr);
+    let tasks =
+        cell.tasks_until("ill", "started again", |tasks| tasks.iter().all(|task| task.restarts > 0)).await;
+    assert!(tasks.iter().all(|task| task.health() != Health::Healthy));
+    let status = cell.borough(&["task", "status", "ill"]).await.ended(0);
+    assert!(status.stdout.contains("health check failed"), "{}", status.stdout);
+    for job in ["ill", "missing"] {
+        let ran = cell.borough(&["job", "stop", job]).await;
+        assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
+    }
+    cell.finish().await;
+}
