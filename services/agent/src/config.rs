@@ -107,7 +107,7 @@ impl Default for Pace {
             sample: Duration::from_secs(5),
             look: Duration::from_secs(5),
             reconnect_first: Duration::from_millis(50),
-            reconnect_max: Duration::from_secs(5),
+            reconnect_max: Duration::from_secs(1),
             repeat: Duration::from_secs(10),
         }
     }

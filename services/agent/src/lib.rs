@@ -13,6 +13,9 @@
 //! to their shims ([`borough_shim`]), which it finds again by their records. Lives the control plane does not know are
 //! parked: kept running, and ended only when a stop names them.
 //!
+//! Of what a task asks for, the agent enforces memory (hard), processes (generously) and cpu (as a share where cores are
+//! scarce); the other dimensions are for the scheduler alone. Tasks run as the user that the agent runs as.
+//!
 //! In commands and in values of the environment, `${NAME}` stands for a variable of the task's environment; in values
 //! only for those the agent gives. `$${` is a plain `${`. A name that is not there fails the start by name.
 

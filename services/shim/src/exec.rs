@@ -1,6 +1,8 @@
 //! A command beside a task: joins the task's cgroup, takes the terminal where there is one, and becomes the command.
+//!
+//! What it needs is in the life's spec, and the command in the arguments: nothing is written, so that probes go on
+//! working where the disk is full.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -8,25 +10,29 @@ use rustix::process::{ioctl_tiocsctty, setsid};
 
 use crate::file::json_read;
 use crate::run::{inherited_reset, program_execute};
-use crate::spec::ExecSpec;
+use crate::spec::{SPEC_FILE, Spec};
 
-/// Becomes the command that `file` describes; the file is removed first, since it holds the environment. Returns only
-/// where that failed.
+/// The argument for a command on a terminal: standard input becomes the controlling one.
+pub const TERMINAL: &str = "terminal";
+/// The argument for a command without a terminal.
+pub const PLAIN: &str = "plain";
+/// What kind of terminal a command is told it has, where the task's environment says nothing.
+const TERMINAL_KIND: &str = "xterm-256color";
+
+/// Becomes a command beside the task whose life's directory this is. Returns only where that failed.
 ///
 /// # Errors
 /// Why the command could not be executed.
-pub fn exec_become(file: &Path) -> io::Result<()> {
-    let (Some(dir), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file"));
-    };
-    let missing = || io::Error::new(io::ErrorKind::NotFound, "no such command file");
-    let spec: ExecSpec = json_read(dir, name)?.ok_or_else(missing)?;
-    fs::remove_file(file)?;
-    spec.cgroup.join()?;
+pub fn exec_become(life: &Path, kind: &str, command: &[String]) -> io::Result<()> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "the task has no spec");
+    let Spec { mut environment, working_directory, cgroup, .. } =
+        json_read(life, SPEC_FILE)?.ok_or_else(missing)?;
+    cgroup.join()?;
     setsid()?;
-    if spec.terminal {
+    if kind == TERMINAL {
         ioctl_tiocsctty(rustix::stdio::stdin())?;
+        environment.entry("TERM".to_owned()).or_insert_with(|| TERMINAL_KIND.to_owned());
     }
     inherited_reset();
-    Err(io::Error::other(program_execute(&spec.command, &spec.environment, &spec.working_directory)))
+    Err(io::Error::other(program_execute(command, &environment, &working_directory)))
 }

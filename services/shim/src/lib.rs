@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `run <life>` | the shim itself: one per life |
 //! | `child` | becomes the task: joins its cgroup, then executes the program |
-//! | `exec <file>` | becomes a command inside a task's cgroup |
+//! | `exec <life> plain\|terminal <command>` | becomes a command beside a task, in its cgroup |
 //! | `clean <life>` | ends what a dead shim left behind |
 //! | `guard <dir>` | ends everything recorded in a directory once its standard input closes; for tests |
 //!

@@ -1,6 +1,7 @@
 //! The shim's program: picks the mode. Whatever goes wrong goes to standard error, which the agent points at a file.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ fn main() -> ExitCode {
     let path = arguments.next().map(PathBuf::from);
     // As shells end where a command cannot be executed.
     let failure = if mode == "exec" { ExitCode::from(127) } else { ExitCode::FAILURE };
-    match dispatch(mode.to_str().unwrap_or_default(), path.as_deref()) {
+    match dispatch(mode.to_str().unwrap_or_default(), path.as_deref(), arguments.collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // There is nobody else to tell.
@@ -23,16 +24,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(mode: &str, path: Option<&Path>) -> io::Result<()> {
-    match (mode, path) {
-        ("run", Some(life)) => run::life_run(life),
-        ("child", None) => run::child_become(),
-        ("clean", Some(life)) => run::life_clean(life),
-        ("exec", Some(file)) => exec::exec_become(file),
-        ("guard", Some(records)) => guard::guard_wait(records),
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "usage: borough-shim run|clean <life> | exec <file> | guard <directory>; started by the agent",
+fn dispatch(mode: &str, path: Option<&Path>, rest: Vec<OsString>) -> io::Result<()> {
+    let wrong = |text| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let rest: Result<Vec<String>, OsString> = rest.into_iter().map(OsString::into_string).collect();
+    let rest = rest.map_err(|_| wrong("an argument is not UTF-8"))?;
+    match (mode, path, rest.as_slice()) {
+        ("run", Some(life), []) => run::life_run(life),
+        ("child", None, []) => run::child_become(),
+        ("clean", Some(life), []) => run::life_clean(life),
+        ("exec", Some(life), [kind, command @ ..]) => exec::exec_become(life, kind, command),
+        ("guard", Some(records), []) => guard::guard_wait(records),
+        _ => Err(wrong(
+            "usage: borough-shim run|clean <life> | exec <life> plain|terminal <command> | guard <directory>; \
+             started by the agent",
         )),
     }
 }

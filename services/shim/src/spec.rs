@@ -61,21 +61,6 @@ pub struct StopOrder {
     pub grace_ms: u64,
 }
 
-/// A command to be run inside a task's cgroup.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExecSpec {
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// The whole environment.
-    pub environment: BTreeMap<String, String>,
-    /// Where it starts.
-    pub working_directory: PathBuf,
-    /// The task's cgroup.
-    pub cgroup: Leaf,
-    /// Whether standard input is a terminal that becomes the controlling one.
-    pub terminal: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,10 +8,11 @@ use http_body_util::Empty;
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::TcpStream;
 
 use super::Target;
-use crate::serve::exec_file;
+use crate::serve::exec_command;
 
 /// Asks once; the error says what was wrong, for people.
 pub async fn ask(target: &Target) -> Result<(), String> {
@@ -57,11 +58,25 @@ async fn http_ask(target: &Target, probe: &v1::HttpProbe) -> Result<(), String> 
     if (200..400).contains(&status.as_u16()) { Ok(()) } else { Err(format!("{path}: {status}")) }
 }
 
+/// A process group that is killed unless it has ended.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Not there where the command has not got so far as to lead one; it is killed by itself then.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
 async fn command_ask(target: &Target, probe: &v1::CommandProbe) -> Result<(), String> {
-    let file = exec_file(&target.directory, &probe.command, None)?;
-    let mut command = tokio::process::Command::new(&target.program);
-    command.arg("exec").arg(&file).env_clear().current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let status = command.status().await.map_err(|error| error.to_string())?;
+    let mut command = exec_command(&target.program, &target.directory, false, &probe.command)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    // It leads a session. Where the probe is broken off, all of it goes: a command that hangs may have started others.
+    let mut group = Group(child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)));
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    group.0 = None;
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }

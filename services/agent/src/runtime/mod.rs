@@ -24,7 +24,7 @@ pub(crate) use start::Starter;
 /// Between two looks at what is due to be reported.
 const REPORT_LOOK: Duration = Duration::from_millis(500);
 /// Between two looks at which logs may go.
-const RETENTION_LOOK: Duration = Duration::from_secs(600);
+const RETENTION_LOOK: Duration = Duration::from_secs(60);
 
 /// Runs a node's agent until `shutdown`. Tasks go on without it.
 ///

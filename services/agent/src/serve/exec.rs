@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use borough_proto::v1;
@@ -10,10 +9,9 @@ use borough_proto::v1::agent_message::Message as Answer;
 use borough_proto::v1::exec_input::Input;
 use borough_proto::v1::exec_output::Output;
 use borough_proto::v1::task_status::Phase;
-use borough_shim::file::{Durability, json_read, json_write};
+use borough_shim::exec::{PLAIN, TERMINAL};
 use borough_shim::process::ProcessId;
 use borough_shim::record::{Kind, process_record};
-use borough_shim::spec::{ExecSpec, SPEC_FILE, Spec};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -57,26 +55,23 @@ impl Place {
     }
 }
 
-/// Writes down what to execute beside the task of a life; the shim's program reads and removes it.
+/// The program that becomes a command beside the task of a life.
 ///
 /// # Errors
 /// Why it cannot be run, for people.
-pub fn exec_file(life: &Path, command: &[String], terminal: Option<&str>) -> Result<PathBuf, String> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    if command.first().is_none_or(String::is_empty) {
-        return Err("the command is empty".to_owned());
+pub fn exec_command(
+    program: &Path,
+    life: &Path,
+    terminal: bool,
+    command: &[String],
+) -> Result<Command, String> {
+    if command.first().is_none_or(String::is_empty) || command.iter().any(|part| part.contains('\0')) {
+        return Err("the command is empty, or holds a NUL".to_owned());
     }
-    let spec: Option<Spec> = json_read(life, SPEC_FILE).map_err(|error| error.to_string())?;
-    let Spec { mut environment, working_directory, cgroup, .. } = spec.ok_or("the task has no spec")?;
-    if let Some(kind) = terminal {
-        environment.entry("TERM".to_owned()).or_insert_with(|| kind.to_owned());
-    }
-    let command = command.to_vec();
-    let spec = ExecSpec { command, environment, working_directory, cgroup, terminal: terminal.is_some() };
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("exec.{}.{number}.json", std::process::id());
-    json_write(life, &name, &spec, Durability::Process).map_err(|error| error.to_string())?;
-    Ok(life.join(name))
+    let mut start = Command::new(program);
+    start.arg("exec").arg(life).arg(if terminal { TERMINAL } else { PLAIN }).args(command);
+    start.env_clear().current_dir("/").kill_on_drop(true);
+    Ok(start)
 }
 
 /// Runs a command until it ends or whoever asked has gone.
@@ -113,9 +108,8 @@ async fn serve(
     outbox: &mpsc::Sender<v1::AgentMessage>,
 ) -> Result<ExitStatus, String> {
     let text = |error: std::io::Error| error.to_string();
-    let file = exec_file(&place.directory, &start.command, start.terminal.map(|_| "xterm-256color"))?;
-    let mut command = Command::new(&place.program);
-    command.arg("exec").arg(&file).env_clear().current_dir("/").kill_on_drop(true);
+    let mut command =
+        exec_command(&place.program, &place.directory, start.terminal.is_some(), &start.command)?;
     let terminal = match start.terminal {
         Some(size) => {
             let (terminal, theirs) = Terminal::open(size).map_err(text)?;

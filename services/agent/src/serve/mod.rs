@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use crate::decide::State;
 use crate::life::LifeId;
 use crate::runtime::Starter;
-pub(crate) use exec::exec_file;
+pub(crate) use exec::exec_command;
 
 /// Inputs of a command that wait to be read by it; more than that means that it does not read.
 const INPUTS: usize = 256;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::gateway::key;
-use crate::harness::{Cell, life, script};
+use crate::harness::{Cell, life, number_in, runs, script, until};
 
 fn checked(life: &v1::TaskLife, probe: Probe, port: u16, text: &str) -> v1::Assignment {
     let mut work = script(life, text);
@@ -60,6 +60,21 @@ async fn a_command_decides_and_a_restarted_agent_does_not_take_it_back() {
     health(&cell, &life, Health::Unhealthy).await;
     std::fs::write(&good, "").unwrap();
     health(&cell, &life, Health::Healthy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_hangs_is_a_failure_and_leaves_nothing() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    let command = ["sh", "-c", "sleep 600 & echo $! > hangs; wait"].map(str::to_owned).to_vec();
+    let mut work = checked(&life, Probe::Command(v1::CommandProbe { command }), 1, "exec sleep 600");
+    let check = work.spec.as_mut().unwrap().health.as_mut().unwrap();
+    (check.timeout_ms, check.initial_grace_ms) = (300, 0);
+    cell.gateway.run(work);
+    cell.gateway.phase(&life, Phase::Running).await;
+    let hangs = number_in(cell.life_dir(&life).join("work/hangs")).await;
+    until("its end", || (!runs(hangs)).then_some(())).await;
+    health(&cell, &life, Health::Unhealthy).await;
 }
 
 /// Answers every question with what `answer` says.
