@@ -201,7 +201,7 @@ async fn a_command_that_cannot_run_says_why() {
         v1::ExecStart { id: 1, life: Some(life), command: vec!["no-such".to_owned()], terminal: None };
     cell.gateway.tell(ToAgent::ExecStart(start));
     let (_, err, end) = command_end(&cell, 1).await;
-    assert!(err.contains("no-such") && end.unwrap().code != Some(0), "{err}");
+    assert!(err.contains("no-such") && end.unwrap().code == Some(127), "{err}");
     cell.gateway.tell(exec(2, &crate::harness::life(5, 1), "true", None));
     assert!(command_end(&cell, 2).await.2.unwrap_err().contains("not on this node"));
 }
