@@ -9,6 +9,7 @@ use borough_model::{Delta, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, T
 
 use crate::cell::CellGate;
 use crate::journal::{Cursor, Listed};
+use crate::task::is_on_node;
 
 /// An endpoint with the revision of the task's row that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +113,8 @@ impl MirrorState {
         self.endpoints.range(tasks_of(job)).map(|(_, endpoint)| endpoint)
     }
 
-    /// Tasks that take capacity of a node.
+    /// Tasks that take capacity of a node, and those that were lost with it and wait for their turn: the same as the
+    /// store's own index.
     pub fn node_tasks(&self, node: NodeId) -> impl Iterator<Item = &Arc<TaskRow>> {
         self.node_tasks.get(&node).into_iter().flatten().filter_map(|task| self.tasks.get(task))
     }
@@ -236,15 +238,15 @@ impl MirrorState {
     }
 
     fn task_put(&mut self, row: &TaskRow) {
-        let before = self.tasks.get(&row.id).and_then(|row| row.charged_node());
+        let before = self.tasks.get(&row.id).and_then(|row| node_of(row));
         if !put_newer(&mut self.tasks, row.id, row, |row| row.revision) {
             return;
         }
-        let after = row.charged_node();
+        let after = node_of(row);
         if before == after {
             return;
         }
-        self.charge_remove(before, row.id);
+        self.node_task_remove(before, row.id);
         if let Some(node) = after {
             self.node_tasks.entry(node).or_default().insert(row.id);
         }
@@ -252,11 +254,11 @@ impl MirrorState {
 
     fn task_remove(&mut self, task: TaskId) {
         if let Some(row) = self.tasks.remove(&task) {
-            self.charge_remove(row.charged_node(), task);
+            self.node_task_remove(node_of(&row), task);
         }
     }
 
-    fn charge_remove(&mut self, node: Option<NodeId>, task: TaskId) {
+    fn node_task_remove(&mut self, node: Option<NodeId>, task: TaskId) {
         let Some(node) = node else { return };
         let Some(tasks) = self.node_tasks.get_mut(&node) else { return };
         tasks.remove(&task);
@@ -264,6 +266,11 @@ impl MirrorState {
             self.node_tasks.remove(&node);
         }
     }
+}
+
+/// The node whose index the row is in.
+fn node_of(row: &TaskRow) -> Option<NodeId> {
+    row.node.filter(|_| is_on_node(row.state))
 }
 
 /// Puts a row where there is none or an older one. Answers whether it did; one of the same revision is the same.
@@ -318,6 +325,21 @@ mod tests {
         state.apply(at(3), &entry(vec![task(6, 1)]));
         assert_eq!(state.node_tasks(NodeId(1)).count(), 1);
         assert_eq!(state.node_tasks(NodeId(2)).count(), 0);
+    }
+
+    /// Whoever reschedules lost tasks, or lets their node take others again, has to find them.
+    #[test]
+    fn lost_tasks_stay_with_their_node() {
+        let state_set = |delta: Delta, state: TaskState| match delta {
+            Delta::Task { row } => Delta::Task { row: TaskRow { state, ..row } },
+            other => other,
+        };
+        let mut state = MirrorState::default();
+        state.apply(at(1), &entry(vec![task(1, 1)]));
+        state.apply(at(2), &entry(vec![state_set(task(2, 1), TaskState::Lost)]));
+        assert_eq!(state.node_tasks(NodeId(1)).count(), 1);
+        state.apply(at(3), &entry(vec![state_set(task(3, 1), TaskState::Dead)]));
+        assert_eq!(state.node_tasks(NodeId(1)).count(), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::workload::Workload;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{Cursor, Page, cell_list_chunked, journal_tail, journal_trim};
 use crate::mirror::MirrorState;
+use crate::task::is_on_node;
 use crate::testing::TestCell;
 
 async fn page(cell: &TestCell, after: Cursor, limit: usize) -> StoreResult<Page> {
@@ -109,7 +110,7 @@ async fn the_whole_journal_is_the_whole_state() {
     let tasks = cell.run(async |tx| super::workload::count::<crate::keys::TaskKey>(&tx, &cell.space).await);
     assert_eq!(state.tasks().len(), tasks.await.unwrap());
     for node in state.nodes().keys() {
-        assert!(state.node_tasks(*node).all(|row| row.charged_node() == Some(*node)));
+        assert!(state.node_tasks(*node).all(|row| row.node == Some(*node) && is_on_node(row.state)));
     }
 }
 
