@@ -17,15 +17,17 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
         });
         replayed.insert(delta.key(), delta);
     }
-    // A job takes its tasks with it, a node what is committed on it.
+    // A job takes its tasks and units with it, a node what is committed on it.
     let removed: Vec<DeltaKey> =
         replayed.iter().filter(|(_, delta)| delta.is_removal()).map(|(key, _)| *key).collect();
-    replayed.retain(|key, _| match key {
+    replayed.retain(|key, delta| match key {
+        DeltaKey::Unit(_) => {
+            let job = if let Delta::Unit { row } = delta { Some(DeltaKey::Job(row.job)) } else { None };
+            job.is_none_or(|job| !removed.contains(&job))
+        }
         DeltaKey::Task(task) => !removed.contains(&DeltaKey::Job(task.job)) && !removed.contains(key),
         DeltaKey::NodeAlloc(node) => !removed.contains(&DeltaKey::Node(*node)),
-        DeltaKey::Node(_) | DeltaKey::Job(_) | DeltaKey::Endpoint(_) | DeltaKey::Unit(_) => {
-            !removed.contains(key)
-        }
+        DeltaKey::Node(_) | DeltaKey::Job(_) | DeltaKey::Endpoint(_) => !removed.contains(key),
     });
     let expected = expected(rows);
     for (key, delta) in &replayed {
@@ -61,4 +63,27 @@ fn expected(rows: &CellRows) -> BTreeMap<DeltaKey, Delta> {
         .map(|row| Delta::Endpoint { endpoint: row.endpoint.clone(), revision: row.revision });
     let all = nodes.chain(allocs).chain(jobs).chain(tasks).chain(units).chain(endpoints);
     all.map(|delta| (delta.key(), delta)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::task::{UnitRow, UnitState};
+    use borough_model::{JobId, UnitId};
+
+    use super::*;
+
+    #[test]
+    fn a_job_takes_its_units_with_it() {
+        let unit = |job| {
+            let (id, state) = (UnitId(job), UnitState::Committed);
+            let row =
+                UnitRow { id, job: JobId(job), min_member: 2, state, epoch: 1, expires_ms: 0, revision: 1 };
+            Delta::Unit { row }
+        };
+        let deltas = vec![unit(1), unit(2), Delta::JobRemoved { job: JobId(1) }];
+        let rows = CellRows { deltas: Some(deltas), ..CellRows::default() };
+        let mut found = Violations::default();
+        check(&mut found, &rows);
+        assert_eq!(found.0.len(), 1, "only the unit whose job is there has to be: {:?}", found.0);
+    }
 }
