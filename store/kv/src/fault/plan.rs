@@ -17,6 +17,10 @@ pub struct FaultPlan {
     pub timed_out_then_commit: f64,
     /// How much later at most.
     pub commit_later_max: Duration,
+    /// A commit is under way for a while before the store decides over it.
+    pub commit_slow: f64,
+    /// How long at most.
+    pub commit_delay_max: Duration,
     /// A batch of a range brings a few rows only, with more left.
     pub short_batch: f64,
     /// A watch fires though nothing changed.
@@ -43,6 +47,8 @@ impl FaultPlan {
             no_commit_then_unknown: 0.0,
             timed_out_then_commit: 0.0,
             commit_later_max: Duration::from_millis(300),
+            commit_slow: 0.0,
+            commit_delay_max: Duration::from_millis(20),
             short_batch: 0.0,
             watch_spurious: 0.0,
             watch_late: 0.0,

@@ -143,6 +143,10 @@ impl FaultTransaction {
             let state = self.state.lock();
             (state.wrote, state.read)
         };
+        if wrote && self.faults.strikes("commit_slow", self.faults.plan.commit_slow) {
+            // Its read version is that of what it has read; without one it takes it when it arrives.
+            tokio::time::sleep(self.faults.delay(self.faults.plan.commit_delay_max)).await;
+        }
         let fault = if wrote { self.commit_fault(read) } else { CommitFault::None };
         let result = match fault {
             CommitFault::None => inner.commit().await,
