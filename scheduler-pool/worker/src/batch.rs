@@ -69,9 +69,10 @@ pub fn batch_of_plan(
     batch.units = units_of(plan, snapshot, stamp.id);
     let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
     for node in touched.collect::<std::collections::BTreeSet<_>>() {
-        if let (Some(row), Some(alloc)) = (nodes.get(&node), snapshot.node_alloc(node)) {
-            let capacity = row.capacity.clone();
-            batch.nodes.insert(node, PlacementNode { revision: row.revision, capacity, alloc });
+        if let (Some(row), Some(seen)) = (nodes.get(&node), snapshot.node(node)) {
+            // What may be promised of it, overcommit included: what the plan was made against.
+            let (revision, capacity, alloc) = (row.revision, seen.limits, seen.alloc);
+            batch.nodes.insert(node, PlacementNode { revision, capacity, alloc });
         }
     }
     (batch, refused)

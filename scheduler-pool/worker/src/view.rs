@@ -12,7 +12,7 @@ use borough_store::placement::PlacementView;
 pub struct CellView {
     /// What is planned over.
     pub snapshot: Snapshot,
-    /// Nodes' rows, for their revisions and capacities.
+    /// Nodes' rows, for their revisions.
     pub nodes: BTreeMap<NodeId, NodeRow>,
     /// Rows of tasks a batch in question speaks of, as they came since it was planned.
     followed: BTreeMap<TaskId, Option<TaskRow>>,
@@ -60,24 +60,28 @@ impl CellView {
     }
 }
 
-/// A view with the allocs that a trait of references needs, over the nodes of one batch.
+/// What the survivors of one batch are held against: its nodes with what may be promised of them for their capacity,
+/// as the batch was planned (overcommit included).
 #[derive(Debug)]
 pub struct BatchView<'a> {
     view: &'a CellView,
-    allocs: BTreeMap<NodeId, NodeAlloc>,
+    nodes: BTreeMap<NodeId, (NodeRow, NodeAlloc)>,
 }
 
 impl<'a> BatchView<'a> {
     /// The view over `nodes`.
     pub fn new(view: &'a CellView, nodes: impl Iterator<Item = NodeId>) -> Self {
-        let alloc = |node| Some((node, view.snapshot.node_alloc(node)?));
-        Self { view, allocs: nodes.filter_map(alloc).collect() }
+        let known = |node| {
+            let (row, seen) = (view.nodes.get(&node)?, view.snapshot.node(node)?);
+            Some((node, (NodeRow { capacity: seen.limits, ..row.clone() }, seen.alloc)))
+        };
+        Self { view, nodes: nodes.filter_map(known).collect() }
     }
 }
 
 impl PlacementView for BatchView<'_> {
     fn node(&self, node: NodeId) -> Option<(&NodeRow, &NodeAlloc)> {
-        Some((self.view.nodes.get(&node)?, self.allocs.get(&node)?))
+        self.nodes.get(&node).map(|(row, alloc)| (row, alloc))
     }
 
     fn task(&self, task: TaskId) -> Option<&TaskRow> {
