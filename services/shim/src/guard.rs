@@ -70,11 +70,14 @@ fn round(records: &Path, spared: Option<u32>) -> io::Result<bool> {
         }
         if record.kind == Kind::Agent {
             // What an agent names is shared by its shims: it goes last.
-            if others {
+            let removed = !others && {
+                parents_remove(&record.cgroups);
+                record.cgroups.iter().all(|path| !path.exists())
+            };
+            if !removed {
                 busy = true;
                 continue;
             }
-            parents_remove(&record.cgroups);
         }
         let _ = fs::remove_file(file);
     }

@@ -22,6 +22,11 @@ impl ProcessId {
         (stat.state != 'Z' && stat.state != 'X').then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
+    /// A child of ours, that has perhaps ended already: its number is its own until we have its exit status.
+    pub fn of_child(pid: u32) -> Option<Self> {
+        stat_read(pid).ok().map(|stat| Self { pid, start_ticks: stat.start_ticks })
+    }
+
     /// Whether it still runs.
     pub fn alive(self) -> bool {
         Self::find(self.pid) == Some(self)
@@ -133,6 +138,19 @@ mod tests {
         let other = ProcessId { start_ticks: own.start_ticks + 1, ..own };
         assert!(!other.alive());
         assert_eq!(other.signal(Signal::KILL).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_child_that_has_ended_is_known_until_it_is_waited_for() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let known = ProcessId::of_child(child.id());
+        while stat_read(child.id()).unwrap().state != 'Z' {
+            std::thread::yield_now();
+        }
+        assert!(known.is_some() && ProcessId::of_child(child.id()) == known);
+        assert_eq!(ProcessId::find(child.id()), None);
+        child.wait().unwrap();
+        assert!(!known.unwrap().alive());
     }
 
     #[test]

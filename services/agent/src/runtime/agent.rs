@@ -287,8 +287,8 @@ impl Agent {
             // Tasks go on; the guard's record still leads to the cgroups they share.
             return;
         }
-        order::cgroups_remove(&self.starter.ground.base);
-        if let Some(file) = self.own_record.take() {
+        let removed = order::cgroups_remove(&self.starter.ground.base);
+        if removed && let Some(file) = self.own_record.take() {
             let _ = std::fs::remove_file(file);
         }
     }

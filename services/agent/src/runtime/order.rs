@@ -164,9 +164,10 @@ fn probe_begin(agent: &mut Agent, id: &LifeId) {
     agent.local.entry(id.clone()).or_default().probe = Some(task.abort_handle());
 }
 
-/// Removes the node's own cgroups, once nothing of ours is left in them.
-pub(super) fn cgroups_remove(base: &Base) {
-    // In use by a shim that is just ending: the next agent removes it.
-    let _ = base.leaf(SHIMS_LEAF, Limits::default()).remove();
+/// Removes the node's own cgroups, once nothing of ours is left in them; whether that was so.
+pub(super) fn cgroups_remove(base: &Base) -> bool {
+    // In use by a shim that is just ending: the next agent, or a guard, removes it.
+    let removed = base.leaf(SHIMS_LEAF, Limits::default()).remove().is_ok();
     base.remove(CGROUP_LEVELS);
+    removed
 }

@@ -102,12 +102,14 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     // The disk as the agent sees it.
     let seen = PathBuf::from(format!("/proc/{}/root", agent.id()));
     let state = seen.join(cell.state_dir().strip_prefix("/").unwrap());
+    let directory = state.join("lives").join("j00000000000000ab.0.1");
+    until("output", || (!output(&directory).is_empty()).then_some(())).await;
     let mut fill = std::fs::File::create(state.join("fill")).unwrap();
     for size in [65536, 4096, 1] {
         while fill.write_all(&vec![0; size]).is_ok() {}
     }
     // What is left of the last page is written first.
-    let log = state.join("lives/j00000000000000ab.0.1/stdout.0.log");
+    let log = directory.join("stdout.0.log");
     until("output to be lost", || {
         let length = std::fs::metadata(&log).ok()?.len();
         (length > 0 && length % 4096 == 0).then_some(())
@@ -125,7 +127,6 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     // Room again: the output goes on, and says that something is missing.
     drop(fill);
     std::fs::remove_file(state.join("fill")).unwrap();
-    let directory = state.join("lives").join("j00000000000000ab.0.1");
     until("the note", || output(&directory).contains("bytes of output lost").then_some(())).await;
     assert!(runs(pid) && agent.try_wait().unwrap().is_none());
     agent.kill().unwrap();

@@ -168,7 +168,7 @@ impl Shim {
             .stderr(Stdio::from(err))
             .spawn()?;
         self.task = Some(Pid::from_child(&child));
-        self.task_id = ProcessId::find(child.id());
+        self.task_id = ProcessId::of_child(child.id());
         self.start = Some(ours);
         Ok(())
     }
