@@ -1,5 +1,6 @@
 //! Between the contract's words and the client's.
 
+use borough_kv::contract::check::size_limit_check;
 use borough_kv::{AtomicOp, ErrorCode, KeySelector, KvError, KvResult, StreamingMode, TransactionOption};
 use bytes::Bytes;
 use foundationdb::{FdbError, RangeOption, options};
@@ -68,7 +69,8 @@ pub(crate) fn option(option: TransactionOption) -> KvResult<options::Transaction
         From::TimeoutMs(ms) => To::Timeout(number(ms)?),
         From::RetryLimit(limit) => To::RetryLimit(i32::try_from(limit.max(-1)).unwrap_or(i32::MAX)),
         From::MaxRetryDelayMs(ms) => To::MaxRetryDelay(number(ms)?),
-        From::SizeLimitBytes(bytes) => To::SizeLimit(number(bytes)?),
+        // The client would say so only at the commit.
+        From::SizeLimitBytes(bytes) => To::SizeLimit(number(size_limit_check(bytes)?)?),
         From::PriorityBatch => To::PriorityBatch,
         From::PrioritySystemImmediate => To::PrioritySystemImmediate,
         From::CausalReadRisky => To::CausalReadRisky,

@@ -107,10 +107,9 @@ impl FdbTransaction {
         let result = match self.take() {
             Slot::Open(transaction) => transaction.on_error(FdbError::from_code(error.code.code())).await,
             Slot::Failed(failed) if failed.code() == error.code.code() => failed.on_error().await,
-            Slot::Failed(failed) => {
-                // Not the commit's own error: the caller's, about a transaction that starts anew.
-                failed.reset().on_error(FdbError::from_code(error.code.code())).await
-            }
+            // Not the commit's own error: the caller's, about a transaction that starts anew.
+            Slot::Failed(failed) => failed.reset().on_error(FdbError::from_code(error.code.code())).await,
+            Slot::Committed(done) => done.reset().on_error(FdbError::from_code(error.code.code())).await,
             other => {
                 let refused = match &other {
                     Slot::Cancelled(_) => ErrorCode::TransactionCancelled.into(),

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use crate::contract::{Engine, EngineTransaction, KvError};
-use crate::database::{Database, Retryable};
+use crate::database::{Database, Idempotency, Retryable, Transaction};
 use crate::env::{Rng, SeededRng};
 
 /// Why a check failed.
@@ -175,8 +175,20 @@ async fn run(
             rng: SeededRng::shared(seed),
             faulty,
         };
-        let result = check(context).await;
-        result.map_err(|wrong| Failure { check: name, seed, detail: wrong.to_string() })?;
+        // A seed may be run again on the same cluster.
+        let clear = |transaction: Transaction, _| {
+            let context = context.clone();
+            async move { Ok::<_, Wrong>(transaction.clear_range(&context.prefix, &context.end())?) }
+        };
+        let cleared = cycle::persist(|| context.database.run("clear", Idempotency::Natural, clear)).await;
+        let result = match cleared {
+            Ok(()) => check(context).await,
+            Err(wrong) => Err(wrong),
+        };
+        // Keys without the prefix they all have.
+        let detail =
+            |wrong: Wrong| wrong.to_string().replace(&format!("conformance/{seed:016x}/{name}/"), "");
+        result.map_err(|wrong| Failure { check: name, seed, detail: detail(wrong) })?;
     }
     Ok(())
 }

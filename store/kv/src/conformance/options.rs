@@ -65,13 +65,15 @@ async fn retries(context: &Context) -> Check {
     let transaction = context.begin();
     transaction.set_option(TransactionOption::RetryLimit(2))?;
     transaction.set_option(TransactionOption::MaxRetryDelayMs(1))?;
+    transaction.on_error(&conflict).await?;
+    transaction.on_error(&conflict).await?;
+    let third = transaction.on_error(&conflict).await.err().map(|error| error.code);
+    ensure!(third == Some(ErrorCode::NotCommitted), "beyond the limit: {third:?}");
+    let transaction = context.begin();
     transaction.set_option(TransactionOption::SizeLimitBytes(32))?;
     transaction.on_error(&conflict).await?;
     transaction.set(&context.key(b"retry"), &[0; 100])?;
     ensure!(transaction.commit().await.is_ok(), "a size limit ends with its attempt");
-    transaction.on_error(&conflict).await?;
-    let third = transaction.on_error(&conflict).await.err().map(|error| error.code);
-    ensure!(third == Some(ErrorCode::NotCommitted), "beyond the limit: {third:?}");
     let transaction = context.begin();
     transaction.set_option(TransactionOption::TimeoutMs(20))?;
     tokio::time::sleep(std::time::Duration::from_millis(60)).await;

@@ -81,7 +81,12 @@ async fn unreadable(context: &Context) -> Check {
     ensure!(read == expected, "a selector over a pending key: {read:?}");
     ensure!(transaction.get(&context.key(b"queue"), true).await?.is_none(), "beside it all is readable");
     transaction.set_option(TransactionOption::BypassUnreadable)?;
-    ensure!(transaction.get_range(&request).await.is_ok(), "the option bypasses");
+    transaction.atomic(AtomicOp::SetVersionstampedValue, &key, &template(b"", b""))?;
+    let read = transaction.get(&key, true).await?;
+    ensure!(read.as_deref() == Some(&template(b"", b"")), "the placeholder: {read:?}");
+    ensure!(transaction.get(&context.key(b"queue/\x80"), true).await?.is_none(), "a bypassed key");
+    let read = transaction.get_range(&request).await.err().map(|error| error.code);
+    ensure!(read == expected, "the option is not for ranges: {read:?}");
     Ok(())
 }
 

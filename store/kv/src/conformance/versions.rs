@@ -36,9 +36,13 @@ pub(super) async fn check(context: Context) -> Check {
     old.set_read_version(1)?;
     let old = old.get(&key, true).await.err().map(|error| error.code);
     ensure!(old == Some(ErrorCode::TransactionTooOld), "version 1: {old:?}");
-    // A write that read nothing is never too old.
+    // A write that read nothing is too old all the same; without a version of its own it gets a young one.
     let blind = context.begin();
     blind.set_read_version(1)?;
+    blind.set(&key, b"blind")?;
+    let old = blind.commit().await.err().map(|error| error.code);
+    ensure!(old == Some(ErrorCode::TransactionTooOld), "a blind write at version 1: {old:?}");
+    let blind = context.begin();
     blind.set(&key, b"blind")?;
     blind.commit().await?;
     Ok(())

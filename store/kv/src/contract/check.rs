@@ -1,6 +1,6 @@
 //! What is legal, decided from the arguments alone: every engine answers these the same way and at once.
 
-use super::limits::{KEY_BYTES_MAX, USER_KEYS_END, VALUE_BYTES_MAX};
+use super::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, USER_KEYS_END, VALUE_BYTES_MAX};
 use super::{AtomicOp, ErrorCode, KvResult};
 
 /// Refuses a key or value that may not be written: 2004, 2102, 2103.
@@ -37,6 +37,12 @@ pub fn atomic_check(operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult
         _ => return Ok(()),
     };
     stamp_offset(template).map(|_| ()).ok_or_else(|| ErrorCode::ClientInvalidOperation.into())
+}
+
+/// Refuses a transaction size limit outside 32 bytes to 10 MB: 2006.
+pub fn size_limit_check(bytes: u64) -> KvResult<u64> {
+    let most = u64::try_from(TRANSACTION_BYTES_MAX).unwrap_or(u64::MAX);
+    if (32..=most).contains(&bytes) { Ok(bytes) } else { Err(ErrorCode::InvalidOptionValue.into()) }
 }
 
 /// Where in `template` the stamp goes: the offset in its last four bytes (little-endian), or `None` where ten bytes

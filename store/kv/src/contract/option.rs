@@ -29,7 +29,8 @@ pub enum TransactionOption {
     SnapshotRywDisable,
     /// A failed commit reports which read conflicts failed.
     ReportConflictingKeys,
-    /// Reads of keys with a pending versionstamp see the placeholder instead of failing with 1036.
+    /// Reads of single keys with a pending versionstamp see the placeholder instead of failing with 1036; reads of
+    /// ranges and selectors still fail.
     BypassUnreadable,
     /// A cached read version, at most 100 ms old.
     UseGrvCache,

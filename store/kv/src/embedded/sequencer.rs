@@ -50,6 +50,8 @@ pub(crate) struct CommitRequest {
     pub(crate) writes: Vec<Span>,
     pub(crate) mutations: Vec<Mutation>,
     pub(crate) report_conflicts: bool,
+    /// Where nothing was read, whether the read version's age does not matter either.
+    pub(crate) risky: bool,
     /// What the transaction counts against the size limit.
     pub(crate) bytes: usize,
     pub(crate) reply: oneshot::Sender<Outcome>,
@@ -172,9 +174,16 @@ impl Sequencer {
         mutations: &mut Vec<Mutation>,
     ) {
         let CommitRequest {
-            read_version, reads, mut writes, mutations: own, report_conflicts, reply, ..
+            read_version,
+            reads,
+            mut writes,
+            mutations: own,
+            report_conflicts,
+            risky,
+            reply,
+            ..
         } = request;
-        let refusal = match self.resolver.check(read_version, &reads, report_conflicts) {
+        let refusal = match self.resolver.check(read_version, &reads, risky, report_conflicts) {
             Verdict::Accepted => None,
             Verdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
             Verdict::Conflict(indices) => {

@@ -127,9 +127,9 @@ fn request_build(
         return Err(KvError::with(ErrorCode::TransactionTooLarge, detail));
     }
     let (reply, receiver) = oneshot::channel();
-    let report_conflicts = state.options.report_conflicts;
+    let (report_conflicts, risky) = (state.options.report_conflicts, state.options.causal_write_risky);
     let request =
-        CommitRequest { read_version, reads, writes, mutations, report_conflicts, bytes: size, reply };
+        CommitRequest { read_version, reads, writes, mutations, report_conflicts, risky, bytes: size, reply };
     Ok((request, receiver))
 }
 

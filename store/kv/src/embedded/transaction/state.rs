@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::view::View;
 use super::writes::WriteMap;
+use crate::contract::check::size_limit_check;
 use crate::contract::limits::{TRANSACTION_BYTES_MAX, USER_KEYS_END};
 use crate::contract::{ErrorCode, KvError, KvResult, TransactionOption, Version, Versionstamp};
 use crate::embedded::memory::Rows;
@@ -38,6 +39,7 @@ pub(crate) struct Options {
     /// Snapshot reads see own writes while this is above zero.
     pub(crate) snapshot_ryw: i64,
     pub(crate) report_conflicts: bool,
+    pub(crate) causal_write_risky: bool,
     pub(crate) bypass_unreadable: bool,
     pub(crate) next_write_no_conflict: bool,
 }
@@ -55,6 +57,7 @@ impl Default for Options {
             read_your_writes_disabled: false,
             snapshot_ryw: 1,
             report_conflicts: false,
+            causal_write_risky: false,
             bypass_unreadable: false,
             next_write_no_conflict: false,
         }
@@ -184,9 +187,7 @@ impl State {
             Opt::RetryLimit(limit) => options.retry_limit = u64::try_from(limit).ok(),
             Opt::MaxRetryDelayMs(ms) => options.retry_delay_max = Duration::from_millis(ms),
             Opt::SizeLimitBytes(bytes) => {
-                let limit =
-                    usize::try_from(bytes).ok().filter(|limit| (32..=TRANSACTION_BYTES_MAX).contains(limit));
-                options.size_limit_bytes = limit.ok_or(ErrorCode::InvalidOptionValue)?;
+                options.size_limit_bytes = usize::try_from(size_limit_check(bytes)?).unwrap_or(usize::MAX);
             }
             Opt::NextWriteNoWriteConflictRange => options.next_write_no_conflict = true,
             Opt::ReadYourWritesDisable if self.touched => {
@@ -201,13 +202,13 @@ impl State {
             Opt::SnapshotRywEnable => options.snapshot_ryw = options.snapshot_ryw.saturating_add(1),
             Opt::SnapshotRywDisable => options.snapshot_ryw = options.snapshot_ryw.saturating_sub(1),
             Opt::ReportConflictingKeys => options.report_conflicts = true,
+            Opt::CausalWriteRisky => options.causal_write_risky = true,
             Opt::BypassUnreadable => options.bypass_unreadable = true,
             // One process, one sequencer: every read version is the strongest, every commit is certain, nobody
             // queues, and the identifier shows in traces only.
             Opt::PriorityBatch
             | Opt::PrioritySystemImmediate
             | Opt::CausalReadRisky
-            | Opt::CausalWriteRisky
             | Opt::UseGrvCache
             | Opt::DebugTransactionIdentifier(_) => {}
             refused @ (Opt::Tag(_)

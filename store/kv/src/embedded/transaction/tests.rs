@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::{AtomicOp, Engine as _, EngineTransaction, ErrorCode, KvError};
+use crate::contract::{AtomicOp, Engine as _, EngineTransaction, ErrorCode, KvError, TransactionOption};
 use crate::database::{Database, Idempotency};
 use crate::embedded::EmbeddedEngine;
 use crate::env::{ManualClock, SeededRng, SystemClock};
@@ -78,8 +78,8 @@ fn begin(engine: &EmbeddedEngine) -> Box<dyn EngineTransaction> {
 async fn five_seconds_are_the_life_of_a_transaction() {
     let clock = ManualClock::at(0);
     let engine = EmbeddedEngine::ephemeral(clock.clone(), SeededRng::shared(1));
-    let (reader, writer, blind, young) = (begin(&engine), begin(&engine), begin(&engine), begin(&engine));
-    for transaction in [&reader, &writer, &blind] {
+    let [reader, writer, blind, risky, young] = std::array::from_fn(|_| begin(&engine));
+    for transaction in [&reader, &writer, &blind, &risky] {
         transaction.read_version().await.unwrap();
     }
     writer.get(b"a", false).await.unwrap();
@@ -91,8 +91,12 @@ async fn five_seconds_are_the_life_of_a_transaction() {
     assert_eq!(reader.get(b"a", false).await.err().map(|error| error.code), too_old);
     writer.set(b"b", b"1").unwrap();
     assert_eq!(writer.commit().await.err().map(|error| error.code), too_old);
+    // Even one that read nothing has something to be refused for, unless it says that it does not care.
     blind.set(b"b", b"2").unwrap();
-    blind.commit().await.unwrap();
+    assert_eq!(blind.commit().await.err().map(|error| error.code), too_old);
+    risky.set_option(TransactionOption::CausalWriteRisky).unwrap();
+    risky.set(b"b", b"2").unwrap();
+    risky.commit().await.unwrap();
     young.set(b"c", b"3").unwrap();
     young.commit().await.unwrap();
 }

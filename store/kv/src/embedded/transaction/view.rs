@@ -36,13 +36,18 @@ pub(crate) struct Resolved {
     pub(crate) through_end: bool,
 }
 
+/// Refuses what waits for its stamp.
+fn readable(unreadable: bool) -> KvResult<()> {
+    if unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
+}
+
 /// Rows at a version under a transaction's writes.
 pub(crate) struct View<'a> {
     pub(crate) rows: &'a Rows,
     pub(crate) version: Version,
     /// `None` where the read does not see own writes.
     pub(crate) writes: Option<&'a WriteMap>,
-    /// Reads see the placeholder of a pending stamp instead of failing.
+    /// Reads of single keys see the placeholder of a pending stamp instead of failing.
     pub(crate) bypass_unreadable: bool,
     /// The end of the keys this transaction may read.
     pub(crate) max_key: &'a Bytes,
@@ -54,15 +59,11 @@ impl<'a> View<'a> {
         let base = self.rows.get(key, self.version);
         let Some(writes) = self.writes else { return Ok(base.cloned()) };
         if let Some(own) = writes.key(key) {
-            self.readable(own.unreadable)?;
+            readable(own.unreadable && !self.bypass_unreadable)?;
             return Ok(own.value(base));
         }
-        self.readable(writes.unreadable().contains(key))?;
+        readable(writes.unreadable().contains(key) && !self.bypass_unreadable)?;
         Ok(if writes.cleared().contains(key) { None } else { base.cloned() })
-    }
-
-    fn readable(&self, unreadable: bool) -> KvResult<()> {
-        if unreadable && !self.bypass_unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
     }
 
     /// The first row of `from..end`.
@@ -77,10 +78,10 @@ impl<'a> View<'a> {
                 (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
             };
             let unreadable = writes.unreadable().first_at_or_after(&from, end);
-            self.readable(unreadable.is_some_and(|at| key.is_none_or(|key| at <= *key)))?;
+            readable(unreadable.is_some_and(|at| key.is_none_or(|key| at <= *key)))?;
             let Some(key) = key.cloned() else { return Ok(None) };
             let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base) };
-            self.readable(own.unreadable)?;
+            readable(own.unreadable)?;
             if let Some(value) = own.value(self.rows.get(&key, self.version)) {
                 return Ok(Some((key, value)));
             }
@@ -100,10 +101,10 @@ impl<'a> View<'a> {
                 (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
             };
             let unreadable = writes.unreadable().last_end_before(&before, begin);
-            self.readable(unreadable.is_some_and(|end| key.is_none_or(|key| end > *key)))?;
+            readable(unreadable.is_some_and(|end| key.is_none_or(|key| end > *key)))?;
             let Some(key) = key.cloned() else { return Ok(None) };
             let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base) };
-            self.readable(own.unreadable)?;
+            readable(own.unreadable)?;
             if let Some(value) = own.value(self.rows.get(&key, self.version)) {
                 return Ok(Some((key, value)));
             }
