@@ -175,6 +175,8 @@ mod tests {
     }
 
     proptest! {
+        // Each case writes dozens of files.
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn the_last_lines_are_those_of_the_whole_text(
             lines in prop::collection::vec("[a-z]{0,9}", 0..25), wanted in 0u32..30, closed: bool, limit in 1u64..40,

@@ -5,7 +5,7 @@ use borough_proto::v1::task_status::Phase;
 use borough_shim::file::{Durability, json_read, json_write};
 use borough_shim::process::ProcessId;
 use borough_shim::record::{LifeRecord, STATE_FILE};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getsid};
 
 use crate::gateway::key;
 use crate::harness::{Cell, life, runs, script, stop, until};
@@ -19,6 +19,23 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     cell.gateway.run(script(&ends, "until test -e go; do sleep 0.01; done; exit 5"));
     let pid = cell.gateway.phase(&stays, Phase::Running).await.pid.unwrap();
     cell.gateway.phase(&ends, Phase::Running).await;
+    // Nothing that ends the agent's session or cgroup reaches the shim.
+    let record: LifeRecord = json_read(&cell.life_dir(&stays), STATE_FILE).unwrap().unwrap();
+    let shim = record.shim.unwrap().pid;
+    let session = |pid: u32| getsid(Pid::from_raw(pid.try_into().unwrap())).unwrap();
+    assert_eq!(session(shim).as_raw_nonzero().get(), i32::try_from(shim).unwrap());
+    assert_ne!(session(shim), session(pid));
+    let hello = cell.gateway.look(|seen| seen.hello.clone()).unwrap();
+    if hello.attributes["cgroup.version"] == "none" {
+        println!("NOT EXERCISED: a shim's own cgroup: this machine has none");
+    } else {
+        let inside = |line: &str| line.ends_with("/n1/shims");
+        until("the shim in its own cgroup", || {
+            let text = std::fs::read_to_string(format!("/proc/{shim}/cgroup")).unwrap();
+            text.lines().any(inside).then_some(())
+        })
+        .await;
+    }
     agent.kill().unwrap();
     agent.wait().unwrap();
     assert!(runs(pid), "it ended with its agent");
@@ -121,4 +138,29 @@ async fn what_was_told_and_not_applied_is_told_again() {
     cell.gateway
         .wait("the exit again", |seen| seen.history[told..].iter().find(|status| again(status)).cloned())
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_was_broken_off_is_done_again() {
+    let mut cell = Cell::with_agent().await;
+    let (done, begun) = (life(0, 1), life(1, 1));
+    cell.gateway.run(script(&done, "echo $BOROUGH_INDEX"));
+    cell.gateway.phase(&done, Phase::Released).await;
+    cell.agent_stop().await;
+    // What an agent leaves that is killed between making a life's directory and the first word of its shim; and, for
+    // good measure, what it leaves that is killed while it makes one.
+    let from = cell.life_dir(&done);
+    let lives = from.parent().unwrap();
+    let to = lives.join("j00000000000000ab.1.1");
+    std::fs::create_dir_all(to.join("work")).unwrap();
+    std::fs::create_dir(lives.join(".new.j00000000000000ab.2.1")).unwrap();
+    let spec = std::fs::read_to_string(from.join("spec.json")).unwrap();
+    std::fs::write(to.join("spec.json"), spec.replace("ab.0.1", "ab.1.1")).unwrap();
+    std::fs::copy(from.join("assignment.pb"), to.join("assignment.pb")).unwrap();
+    cell.gateway.run(script(&begun, "echo never read: the spec on disk says what is started"));
+    cell.agent_start(cell.config());
+    let exit = cell.gateway.phase(&begun, Phase::Released).await.exit.unwrap();
+    assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(0)), "{exit:?}");
+    assert_eq!(crate::harness::output(&to), "0\n");
+    assert!(!lives.join(".new.j00000000000000ab.2.1").exists());
 }

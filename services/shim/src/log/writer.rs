@@ -200,6 +200,8 @@ mod tests {
     }
 
     proptest! {
+        // Each case writes dozens of files.
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn nothing_is_lost_or_reordered_and_every_file_ends_a_line(
             chunks in prop::collection::vec("[a-z\n]{0,40}", 0..30), limit in 1u64..60,
