@@ -20,7 +20,7 @@ use super::desired::{Command, Life, commands_full, life_command, lives_missing};
 use super::message::{assignment, life_to_message, report_missing, report_of, stop};
 use super::registry::Session;
 use crate::cell::CellDoor;
-use crate::status::error_chain;
+use borough_store::error_chain;
 
 /// What is known of one session's agent.
 pub struct Course {

@@ -11,7 +11,7 @@ use borough_store::node::node_live_renew;
 use tokio_util::sync::CancellationToken;
 
 use crate::cell::CellDoor;
-use crate::status::error_chain;
+use borough_store::error_chain;
 
 /// Leases in one transaction.
 const BEATS_MAX: usize = 1_000;

@@ -12,7 +12,7 @@ use borough_store::task::{ReportAnswer, ReportSource, TaskReport, task_report_ap
 use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::status::error_chain;
+use borough_store::error_chain;
 
 /// Reports of single lives in one transaction at most.
 const REPORTS_MAX: usize = 512;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use borough_kv::ErrorCode;
 use borough_model::job::{FieldChange, FieldError};
 use borough_proto::convert::FieldRefused;
-use borough_store::StoreError;
+use borough_store::{StoreError, error_chain};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -149,16 +149,4 @@ fn status_from_kv(code: ErrorCode, message: String) -> Status {
             status_with(Code::Internal, "STORE_ERROR", message, HashMap::new())
         }
     }
-}
-
-/// An error with its causes, on one line.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

@@ -12,7 +12,7 @@ use borough_store::cell::{CellState, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, Listed, cell_list_chunked};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
-use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{BatchStamp, batch_of_plan};
@@ -270,17 +270,6 @@ fn earlier(left: Round, right: Round) -> Round {
             (left, right) => left.or(right),
         }),
     }
-}
-
-fn error_chain(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// The key of a shard's lease.

@@ -11,7 +11,7 @@ use borough_store::lease::{
     lease_renew,
 };
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
-use borough_store::{StoreError, StoreResult};
+use borough_store::{StoreError, StoreResult, error_chain};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
@@ -73,13 +73,13 @@ impl Controller {
                         tracing::info!(cell = %self.config.space, epoch = lease.epoch, "leads the cell");
                         let ended = self.term(lease).await;
                         if let Err(error) = ended {
-                            tracing::warn!(cell = %self.config.space, error = %chain(&error), "no longer leads");
+                            tracing::warn!(cell = %self.config.space, error = %error_chain(&error), "no longer leads");
                         }
                         silence = Silence::default();
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::warn!(cell = %self.config.space, error = %chain(&error), "cannot lead")
+                        tracing::warn!(cell = %self.config.space, error = %error_chain(&error), "cannot lead")
                     }
                 }
                 tokio::time::sleep(self.config.tick).await;
@@ -131,7 +131,7 @@ impl Controller {
             lease_release(&tx, space, &held).await
         });
         if let Err(error) = released.await {
-            tracing::warn!(error = %chain(&error), "the controller's lease was not given back; it will expire");
+            tracing::warn!(error = %error_chain(&error), "the controller's lease was not given back; it will expire");
         }
     }
 
@@ -219,7 +219,7 @@ impl Controller {
                 Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
                 Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
                 // The state has moved on: what is left to do will be found again.
-                Err(error) => tracing::warn!(?action, error = %chain(&error), "not done"),
+                Err(error) => tracing::warn!(?action, error = %error_chain(&error), "not done"),
             }
         }
         Ok(())
@@ -274,16 +274,4 @@ impl Controller {
         }
         Ok(())
     }
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

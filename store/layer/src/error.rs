@@ -177,6 +177,18 @@ impl Retryable for StoreError {
 /// Result of the layer's functions.
 pub type StoreResult<T> = Result<T, StoreError>;
 
+/// An error with its causes, on one line: for logs, and for people who see no more than that.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
 fn hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

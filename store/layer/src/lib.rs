@@ -27,6 +27,6 @@ pub mod unit;
 #[cfg(test)]
 mod testing;
 
-pub use error::{StoreError, StoreResult};
+pub use error::{StoreError, StoreResult, error_chain};
 pub use journal::{Change, ChangeSet, Cursor};
 pub use keys::{CellSpace, Key, KeyKind, Prefix};

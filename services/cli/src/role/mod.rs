@@ -6,6 +6,8 @@ mod control;
 pub(crate) mod dev;
 mod log;
 
+use borough_store::error_chain;
+
 use crate::exit::{Code, Failure};
 
 /// Waits for the signal that ends a role, and names it.
@@ -26,12 +28,5 @@ async fn terminated() -> &'static str {
 
 /// A failure of a role, with its causes on one line.
 fn failed(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    let mut text = format!("{what}: {error}");
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    Failure::new(Code::Failed, text)
+    Failure::new(Code::Failed, format!("{what}: {}", error_chain(error)))
 }
