@@ -1,4 +1,18 @@
 //! What the agent has on disk: its state directory, a directory per life, the shim's program.
+//!
+//! | path | what |
+//! |---|---|
+//! | `format`, `lock` | which version's directory it is; held by the one agent that runs on it |
+//! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
+//! | `lives/LIFE/` | a life that is not forgotten, `LIFE` being `JOB.INDEX.INCARNATION` |
+//! | `…/assignment.pb`, `spec.json` | what was wanted, and what its shim was told; the latter holds the environment |
+//! | `…/stop.json` | that it is to end, and how |
+//! | `…/state.json` | written by the shim: pid, start, exit, release ([`borough_shim::record`]) |
+//! | `…/health.json` | what probes last said |
+//! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
+//! | `…/shim.log` | what went wrong in the shim itself |
+//! | `…/work/` | the task's own directory; removed with the life's end |
+//! | `ended/LIFE/` | what is kept of a forgotten life: its record and its logs, until retention takes them |
 
 mod guard;
 mod life_dir;

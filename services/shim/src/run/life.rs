@@ -32,8 +32,9 @@ const WAKING: [Signal; 6] =
     [Signal::CHILD, Signal::USR1, Signal::USR2, Signal::TERM, Signal::INT, Signal::HUP];
 /// At least so often is looked whether the life's directory is still there, or a stop was ordered without a signal.
 const LOOK: Duration = Duration::from_secs(5);
-/// Between looks while something is awaited that sends no signal.
+/// Between looks while something is awaited that sends no signal; at first, and at most.
 const SOON: Duration = Duration::from_millis(5);
+const ENDING_MAX: Duration = Duration::from_millis(500);
 
 /// Runs the life whose directory this is, to its very end.
 ///
@@ -108,6 +109,8 @@ struct Shim {
     stop_now: Arc<AtomicBool>,
     stop_default: StopOrder,
     recorded: [Option<PathBuf>; 2],
+    /// Looks at what is left since the task's own process has ended.
+    ending_steps: u32,
     over: bool,
 }
 
@@ -134,6 +137,7 @@ impl Shim {
             stop_now,
             stop_default: spec.stop,
             recorded: [None, None],
+            ending_steps: 0,
             over: false,
         };
         shim.recorded[0] = own.and_then(|own| shim.process_note(Kind::Shim, own));
@@ -189,7 +193,8 @@ impl Shim {
         if self.unwritten && !self.over {
             self.record_write();
         }
-        if !self.life.join(SPEC_FILE).exists() {
+        // Only where it is known to be gone: a disk in trouble must not end a task.
+        if matches!(self.life.join(SPEC_FILE).try_exists(), Ok(false)) {
             // Nobody will ever ask for this life again.
             while leftover_kill(&self.cgroup) {
                 std::thread::sleep(SOON);
@@ -204,7 +209,10 @@ impl Shim {
     /// Sleeps until something happens or is due.
     fn wait(&self, signals: &UnixStream) -> io::Result<()> {
         let until = match self.course.due(clock::monotonic()) {
-            _ if self.record.exit.is_some() => SOON,
+            // What will not end (a process in an endless system call) is looked at less and less often.
+            _ if self.record.exit.is_some() => {
+                SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX)
+            }
             Due::Wait(Some(at)) => at.saturating_sub(clock::monotonic()).min(LOOK),
             Due::Wait(None) if self.unwritten => Duration::from_secs(1),
             Due::Wait(None) => LOOK,
@@ -290,6 +298,7 @@ impl Shim {
 
     /// After the exit: until nothing is left but files.
     fn ending_step(&mut self, more: bool) {
+        self.ending_steps = self.ending_steps.saturating_add(1);
         if leftover_kill(&self.cgroup) || more || self.cgroup.remove().is_err() {
             return;
         }
