@@ -176,7 +176,7 @@ impl Agent {
                 tracing::warn!(life = %id, reason, "not started");
                 order::life_end(self, id, Some(reason));
             }
-            Done::Stop => {}
+            Done::Stop(order) => life.stop = Some(order),
             Done::Clean => self.shim_ended(id),
             Done::Forget(Ok(())) => {
                 self.state.lives.remove(id);

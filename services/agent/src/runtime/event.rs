@@ -5,6 +5,7 @@ use std::io;
 
 use borough_proto::v1;
 use borough_shim::cgroup::{Leaf, Sample};
+use borough_shim::spec::StopOrder;
 use tokio::sync::mpsc;
 
 use crate::life::LifeId;
@@ -40,8 +41,8 @@ pub enum Done {
     Started(Leaf),
     /// It could not be started, for people.
     NotStarted(String),
-    /// Its shim was told to stop.
-    Stop,
+    /// Its shim was told to stop, in a way that a restart of the agent does not lose; only now is that reported.
+    Stop(StopOrder),
     /// What a dead shim left is gone, where that could be done.
     Clean,
     /// Its files are set aside.

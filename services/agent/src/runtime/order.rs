@@ -100,7 +100,6 @@ fn stop(agent: &mut Agent, id: LifeId, order: StopOrder) {
     let directory = agent.starter.state.life(&id);
     let Some(life) = agent.state.lives.get_mut(&id) else { return };
     life.busy = true;
-    life.stop = Some(order);
     let shim = life.record.shim;
     let events = agent.starter.events.clone();
     tokio::task::spawn_blocking(move || {
@@ -116,7 +115,7 @@ fn stop(agent: &mut Agent, id: LifeId, order: StopOrder) {
         if let Some(shim) = shim.or_else(|| shim_await(&directory)) {
             let _ = shim.signal(signal);
         }
-        events.send(Event::Done(id, Done::Stop))
+        events.send(Event::Done(id, Done::Stop(order)))
     });
 }
 

@@ -164,3 +164,26 @@ async fn a_start_that_was_broken_off_is_done_again() {
     assert_eq!(crate::harness::output(&to), "0\n");
     assert!(!lives.join(".new.j00000000000000ab.2.1").exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_goes_on_over_a_restart_and_may_be_made_shorter() {
+    let mut cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "trap '' TERM; echo up; while :; do sleep 0.02; done"));
+    cell.gateway.phase(&life, Phase::Running).await;
+    until("its start", || (!crate::harness::output(&cell.life_dir(&life)).is_empty()).then_some(())).await;
+    cell.gateway.stop(stop(&life, 3_600_000));
+    let pid = cell.gateway.phase(&life, Phase::Stopping).await.pid.unwrap();
+    cell.agent_stop().await;
+    let before = cell.gateway.look(|seen| seen.history.len());
+    cell.agent_start(cell.config());
+    cell.gateway.wait("a second session", |seen| (seen.history.len() > before).then_some(())).await;
+    let after = cell
+        .gateway
+        .look(|seen| seen.history[before..].iter().map(|status| status.phase()).collect::<Vec<_>>());
+    assert!(after.iter().all(|phase| *phase == Phase::Stopping), "{after:?}");
+    assert!(runs(pid));
+    cell.gateway.stop(stop(&life, 0));
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    assert_eq!((exit.reason(), exit.signal), (EndReason::Stopped, Some(9)));
+}

@@ -32,7 +32,6 @@ async fn a_polite_task_ends_at_sigterm() {
     assert!(output(&cell.life_dir(&life)).ends_with("bye\n"));
     let phases =
         cell.gateway.look(|seen| seen.history.iter().map(|status| status.phase()).collect::<Vec<_>>());
-    assert!(phases.contains(&Phase::Stopping), "{phases:?}");
     assert!(phases.is_sorted(), "a life does not go back: {phases:?}");
 }
 
