@@ -1,0 +1,394 @@
+//! A node's agent without a node: follows the mirror, pretends to run what it is given, and reports as a gateway would
+//! have it, through silences and reboots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_kv::env::Rng;
+use borough_model::node::{NodeFacts, NodeLive, NodeState};
+use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
+use borough_model::{Incarnation, Name, NodeId, Resources, TaskId};
+use borough_store::node::{node_live_renew, node_register, node_reported};
+use borough_store::task::{ReportAnswer, ReportPhase, ReportSource, TaskReport, task_report_apply};
+use borough_store::{StoreError, StoreResult};
+use parking_lot::Mutex;
+
+use crate::cell::{Cell, below, rng_of};
+
+/// A life of a task.
+type Life = (TaskId, Incarnation);
+
+/// What agents share with whoever disturbs them.
+#[derive(Default)]
+pub struct Machines {
+    /// Nodes that neither beat nor report.
+    pub silent: Mutex<BTreeSet<usize>>,
+    /// Nodes that are to lose everything.
+    pub reboot: Mutex<BTreeSet<usize>>,
+    /// From now on nothing crashes.
+    pub calm: AtomicBool,
+    /// Which processes run, on which nodes.
+    running: Mutex<BTreeMap<TaskId, BTreeSet<(NodeId, Incarnation)>>>,
+    pids: AtomicU32,
+    /// What agents have seen that must not be.
+    pub wrong: Mutex<Vec<String>>,
+}
+
+struct Process {
+    phase: ReportPhase,
+    process: Option<(u32, i64)>,
+    health: Health,
+    exit: Option<Exit>,
+    batch: bool,
+    next_ms: i64,
+}
+
+/// One agent.
+pub struct Agent {
+    cell: Arc<Cell>,
+    machines: Arc<Machines>,
+    number: usize,
+    rng: Arc<dyn Rng>,
+    boot: u64,
+    session: u64,
+    node: NodeId,
+    processes: BTreeMap<Life, Process>,
+    changed: bool,
+    reported_ms: i64,
+    beat_ms: i64,
+}
+
+impl Agent {
+    /// The agent of node `number`.
+    pub fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64, number: usize) -> Self {
+        Self {
+            cell: Arc::clone(cell),
+            machines: Arc::clone(machines),
+            number,
+            rng: rng_of(seed, 100 + u64::try_from(number).unwrap()),
+            boot: 1,
+            session: 0,
+            node: NodeId(0),
+            processes: BTreeMap::new(),
+            changed: true,
+            reported_ms: 0,
+            beat_ms: 0,
+        }
+    }
+
+    /// Lives until the test is over.
+    pub async fn run(mut self) {
+        self.cell.mirror.ready().await;
+        loop {
+            // What the store does not take now it is told again; it has no other reason not to.
+            match self.session().await {
+                Ok(()) => {}
+                Err(StoreError::Kv(_)) => self.pause(100).await,
+                Err(error) => {
+                    self.machines.wrong.lock().push(format!("{} hears {error:?}", self.node));
+                    self.pause(1_000).await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, most_ms: u64) {
+        tokio::time::sleep(Duration::from_millis(10 + below(&*self.rng, most_ms))).await;
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.cell.clock.wall_ms()
+    }
+
+    fn after(&self, least_ms: u64, most_ms: u64) -> i64 {
+        self.now_ms().saturating_add_unsigned(least_ms + below(&*self.rng, most_ms - least_ms))
+    }
+
+    /// One connection, from registration to silence or reboot.
+    async fn session(&mut self) -> StoreResult<()> {
+        self.session = self.cell.id();
+        let (facts, name) = (self.facts(), Name::new(format!("n{}", self.number)).unwrap());
+        let id = NodeId(self.cell.id());
+        let registered = self
+            .cell
+            .change("node", "node_register", async |tx, changes| {
+                node_register(tx, changes, &name, &facts, id).await
+            })
+            .await?;
+        let (registered, cursor) = registered;
+        self.node = registered.row.id;
+        self.beat().await?;
+        self.cell.mirror.wait_for(cursor).await?;
+        self.changed = true;
+        loop {
+            self.pause(120).await;
+            if self.machines.silent.lock().contains(&self.number) {
+                self.silence().await;
+                return Ok(());
+            }
+            if self.machines.reboot.lock().remove(&self.number) {
+                self.boot += 1;
+                let lives: Vec<Life> = self.processes.keys().copied().collect();
+                lives.into_iter().for_each(|life| self.ended(life));
+                self.processes.clear();
+                return Ok(());
+            }
+            if self.now_ms() >= self.beat_ms {
+                self.beat().await?;
+            }
+            self.processes_step();
+            self.desired();
+            if self.changed || self.now_ms() >= self.reported_ms {
+                self.report().await?;
+            }
+        }
+    }
+
+    /// Processes go on while nobody hears of them.
+    async fn silence(&mut self) {
+        while self.machines.silent.lock().contains(&self.number) {
+            self.pause(200).await;
+            self.processes_step();
+        }
+    }
+
+    fn facts(&self) -> NodeFacts {
+        let rack = ["a", "b", "c"][self.number % 3];
+        NodeFacts {
+            capacity: Resources { cpu_millis: 3_000, memory_bytes: 2 << 30, ..Resources::default() },
+            port_first: 20_000,
+            port_last: 20_011,
+            attributes: BTreeMap::from([("rack".to_owned(), rack.to_owned())]),
+            host: "127.0.0.1".to_owned(),
+            boot_id: format!("boot-{}", self.boot),
+            agent_version: "0.1.0".to_owned(),
+        }
+    }
+
+    async fn beat(&mut self) -> StoreResult<()> {
+        let live = NodeLive { beat: self.cell.id(), session: self.session, ..NodeLive::default() };
+        let (beats, space) = (&BTreeMap::from([(self.node, live)]), &self.cell.space);
+        let run = self.cell.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
+            node_live_renew(&tx, space, beats)
+        });
+        run.await?;
+        self.beat_ms = self.after(300, 500);
+        Ok(())
+    }
+
+    /// What processes do by themselves.
+    fn processes_step(&mut self) {
+        let (now_ms, calm) = (self.now_ms(), self.machines.calm.load(Ordering::Relaxed));
+        let due = self.processes.iter().filter(|(_, process)| process.next_ms <= now_ms);
+        let due: Vec<Life> = due.map(|(life, _)| *life).collect();
+        for life in due {
+            self.process_step(life, calm);
+        }
+    }
+
+    fn process_step(&mut self, life: Life, calm: bool) {
+        let (chance, number) = (below(&*self.rng, 10), self.machines.pids.fetch_add(1, Ordering::Relaxed));
+        let (soon, later) = (self.after(5, 300), self.after(400, 9_000));
+        let now_ms = self.now_ms();
+        let node = self.node;
+        let Some(process) = self.processes.get_mut(&life) else { return };
+        match process.phase {
+            ReportPhase::Accepted | ReportPhase::Starting => {
+                process.phase = ReportPhase::Running;
+                process.process = Some((number, now_ms));
+                process.next_ms = if chance < 7 { soon } else { later };
+                self.begun(life);
+            }
+            ReportPhase::Running if process.health == Health::Unknown => {
+                let unhealthy = chance == 0 && !calm;
+                process.health = if unhealthy { Health::Unhealthy } else { Health::Healthy };
+                process.next_ms = later;
+            }
+            ReportPhase::Running if calm && !process.batch => process.next_ms = i64::MAX,
+            ReportPhase::Running => {
+                let code = i32::from(!calm && chance < if process.batch { 2 } else { 8 });
+                process.exit = Some(exit(life, node, EndReason::Exited, code, now_ms));
+                process.phase = ReportPhase::Exited;
+                process.next_ms = soon;
+                self.ended(life);
+            }
+            ReportPhase::Stopping => {
+                process.exit = Some(exit(life, node, EndReason::Stopped, 0, now_ms));
+                process.phase = ReportPhase::Exited;
+                process.next_ms = soon;
+                self.ended(life);
+            }
+            ReportPhase::Exited => {
+                process.phase = ReportPhase::Released;
+                process.next_ms = i64::MAX;
+            }
+            ReportPhase::Released | ReportPhase::Missing => process.next_ms = i64::MAX,
+        }
+        self.changed = true;
+    }
+
+    /// No other process of the task runs on a node that is not lost.
+    fn begun(&self, life: Life) {
+        let mut running = self.machines.running.lock();
+        let others = running.entry(life.0).or_default();
+        let beside = others.iter().find(|(node, _)| {
+            self.cell
+                .mirror
+                .read(|state| state.nodes().get(node).is_some_and(|row| row.state == NodeState::Ready))
+        });
+        if let Some(beside) = beside {
+            self.machines.wrong.lock().push(format!("{life:?} starts on {} beside {beside:?}", self.node));
+        }
+        others.insert((self.node, life.1));
+    }
+
+    fn ended(&self, life: Life) {
+        if let Some(running) = self.machines.running.lock().get_mut(&life.0) {
+            running.remove(&(self.node, life.1));
+        }
+    }
+
+    /// What the rows want of this node: begins and ends processes.
+    fn desired(&mut self) {
+        let node = self.node;
+        let (rows, known) = self.cell.mirror.read(|state| {
+            let batch = |row: &TaskRow| {
+                let spec = state.spec(row.id.job, row.spec_version);
+                spec.is_some_and(|spec| spec.kind == borough_model::job::JobKind::Batch)
+            };
+            let rows = state.node_tasks(node).map(|row| (TaskRow::clone(row), batch(row)));
+            let known = self.processes.keys().map(|(task, _)| *task);
+            let known = known.filter_map(|task| Some((task, state.tasks().get(&task)?.clone())));
+            (rows.collect::<Vec<_>>(), known.collect::<BTreeMap<_, _>>())
+        });
+        for (row, batch) in rows {
+            let life = (row.id, row.incarnation);
+            if row.state == TaskState::Assigned && !self.processes.contains_key(&life) {
+                let next_ms = self.after(5, 200);
+                let (phase, health) = (ReportPhase::Accepted, Health::Unknown);
+                let process = Process { phase, process: None, health, exit: None, batch, next_ms };
+                self.processes.insert(life, process);
+                self.changed = true;
+            }
+        }
+        let unwanted = |(task, life): &Life| {
+            known.get(task).is_some_and(|row| {
+                let own = row.node == Some(node) && row.incarnation == *life;
+                !own || matches!(row.state, TaskState::Stopping | TaskState::Pending | TaskState::Dead)
+            })
+        };
+        let stops: Vec<Life> = self.processes.keys().filter(|life| unwanted(life)).copied().collect();
+        stops.into_iter().for_each(|life| self.stop(life));
+    }
+
+    fn stop(&mut self, life: Life) {
+        let next_ms = self.after(5, 600);
+        let Some(process) = self.processes.get_mut(&life) else { return };
+        match process.phase {
+            ReportPhase::Accepted | ReportPhase::Starting => {
+                process.phase = ReportPhase::Released;
+                process.next_ms = i64::MAX;
+            }
+            ReportPhase::Running => {
+                process.phase = ReportPhase::Stopping;
+                process.next_ms = next_ms;
+            }
+            _ => return,
+        }
+        self.changed = true;
+    }
+
+    /// Tells everything, and what the rows have here and this agent has not.
+    async fn report(&mut self) -> StoreResult<()> {
+        self.changed = false;
+        self.reported_ms = self.after(800, 1_200);
+        let node = self.node;
+        let (missing, recovering) = self.cell.mirror.read(|state| {
+            let delivered = |row: &TaskRow| {
+                matches!(
+                    row.state,
+                    TaskState::Starting
+                        | TaskState::Running
+                        | TaskState::Stopping
+                        | TaskState::Releasing
+                        | TaskState::Lost
+                )
+            };
+            let rows =
+                state.node_tasks(node).filter(|row| delivered(row)).map(|row| (row.id, row.incarnation));
+            let missing = rows.filter(|life| !self.processes.contains_key(life)).collect::<Vec<Life>>();
+            (missing, state.nodes().get(&node).is_some_and(|row| row.state != NodeState::Ready))
+        });
+        let known = self.processes.iter().map(|(life, process)| report_of(*life, process));
+        let reports: Vec<TaskReport> =
+            known.chain(missing.iter().map(|life| report_missing(*life))).collect();
+        if !reports.is_empty() {
+            self.reports_apply(&reports).await?;
+        }
+        if recovering {
+            self.recovered().await?;
+        }
+        Ok(())
+    }
+
+    async fn reports_apply(&mut self, reports: &[TaskReport]) -> StoreResult<()> {
+        let source = ReportSource { node: self.node, session: self.session };
+        let applied = self.cell.change("gateway", "task_report", async |tx, changes| {
+            task_report_apply(tx, changes, source, reports).await
+        });
+        let (answers, cursor) = applied.await?;
+        self.cell.mirror.wait_for(cursor).await?;
+        for (report, answer) in reports.iter().zip(answers) {
+            let life = (report.task, report.incarnation);
+            match answer {
+                ReportAnswer::Applied | ReportAnswer::Superseded => {}
+                ReportAnswer::Stop => self.stop(life),
+                ReportAnswer::Forget => drop(self.processes.remove(&life)),
+                ReportAnswer::Park | ReportAnswer::Refused(_) => {
+                    let text = format!("{} reports {report:?} and hears {answer:?}", self.node);
+                    self.machines.wrong.lock().push(text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node that is back takes tasks once nothing old is left on it.
+    async fn recovered(&mut self) -> StoreResult<()> {
+        let node = self.node;
+        let (lost, stale) = self.cell.mirror.read(|state| {
+            let lost = state.node_tasks(node).filter(|row| row.state == TaskState::Lost).count();
+            let stale = self.processes.iter().filter(|((task, life), process)| {
+                let row = state.tasks().get(task);
+                let own = row.is_some_and(|row| row.node == Some(node) && row.incarnation == *life);
+                row.is_some() && !own && process.phase != ReportPhase::Released
+            });
+            (u32::try_from(lost).unwrap(), u32::try_from(stale.count()).unwrap())
+        });
+        let told = self.cell.change("node", "node_reported", async |tx, changes| {
+            node_reported(tx, changes, node, lost, stale).await
+        });
+        told.await?;
+        self.reported_ms = self.after(100, 300);
+        Ok(())
+    }
+}
+
+fn exit((_, incarnation): Life, node: NodeId, reason: EndReason, code: i32, at_ms: i64) -> Exit {
+    let message = String::new();
+    Exit { reason, code: Some(code), signal: None, message, at_ms, incarnation, node: Some(node) }
+}
+
+fn report_of((task, incarnation): Life, process: &Process) -> TaskReport {
+    let Process { phase, process, health, exit, .. } = process;
+    let (phase, process, health, exit) = (*phase, *process, *health, exit.clone());
+    TaskReport { task, incarnation, phase, process, health, exit }
+}
+
+fn report_missing((task, incarnation): Life) -> TaskReport {
+    let (phase, health) = (ReportPhase::Missing, Health::Unknown);
+    TaskReport { task, incarnation, phase, process: None, health, exit: None }
+}

@@ -1,0 +1,353 @@
+//! The auditor itself: what is right passes, and each thing that must never be is caught when it is made by hand.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::{JobKind, JobOutcome, JobRow, JobSpec, JobState, job_new};
+use borough_model::node::{NodeAlloc, NodeFacts, NodeRow, NodeState, node_new};
+use borough_model::task::{Charge, ChargeOwner, Endpoint, Health, PortAssignment, TaskRow, TaskState};
+use borough_model::{Delta, Incarnation, JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskId};
+use borough_scheduler_core::shard_of;
+
+use crate::audit::Auditor;
+
+const NODE: NodeId = NodeId(1);
+const OTHER: NodeId = NodeId(2);
+const JOB: JobId = JobId(7);
+const SHARDS: u32 = 4;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A cell made by hand, and the entries that made it.
+struct Hand {
+    entries: Vec<JournalEntry>,
+    nodes: BTreeMap<NodeId, NodeRow>,
+    allocs: BTreeMap<NodeId, NodeAlloc>,
+    job: JobRow,
+    at_ms: i64,
+}
+
+impl Hand {
+    /// Two ready nodes of one core, a running job of three tasks of half a core with a port.
+    fn new() -> Self {
+        let spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
+        let spec = JobSpec { count: 3, ..spec };
+        let job = job_new(JOB, &spec, RequestId(1), 1_000);
+        let mut hand = Self {
+            entries: Vec::new(),
+            nodes: BTreeMap::new(),
+            allocs: BTreeMap::new(),
+            job: job.clone(),
+            at_ms: 1_000,
+        };
+        for node in [NODE, OTHER] {
+            let facts = NodeFacts {
+                capacity: Resources { cpu_millis: 1_000, ..Resources::default() },
+                port_first: 20_000,
+                port_last: 20_009,
+                attributes: BTreeMap::new(),
+                host: "127.0.0.1".to_owned(),
+                boot_id: "boot".to_owned(),
+                agent_version: "0".to_owned(),
+            };
+            let row = NodeRow { state: NodeState::Ready, ..node_new(node, name("n"), facts, 1_000) };
+            hand.nodes.insert(node, row);
+            hand.allocs.insert(node, NodeAlloc::default());
+            hand.node(node, |_| ());
+        }
+        hand.push("job_submit", vec![Delta::Job { row: job, spec: Some(Box::new(spec)) }]);
+        hand
+    }
+
+    fn push(&mut self, action: &str, deltas: Vec<Delta>) {
+        self.at_ms += 100;
+        let request = RequestId(u128::try_from(self.entries.len()).unwrap());
+        let actor = format!("scheduler/{}", shard_of(JOB, SHARDS));
+        self.entries.push(JournalEntry {
+            request,
+            actor,
+            action: action.to_owned(),
+            at_ms: self.at_ms,
+            deltas,
+        });
+    }
+
+    fn node(&mut self, node: NodeId, change: impl FnOnce(&mut NodeRow)) {
+        let row = self.nodes.get_mut(&node).unwrap();
+        change(row);
+        row.revision += 1;
+        let row = row.clone();
+        let alloc = self.alloc(node, |_| ());
+        self.push("node", vec![Delta::Node { row }, alloc]);
+    }
+
+    fn alloc(&mut self, node: NodeId, change: impl FnOnce(&mut NodeAlloc)) -> Delta {
+        let alloc = self.allocs.get_mut(&node).unwrap();
+        change(alloc);
+        alloc.epoch += 1;
+        Delta::NodeAlloc { node, alloc: alloc.clone() }
+    }
+
+    fn take(&mut self, row: &TaskRow, sign: i64) -> Delta {
+        let row = row.clone();
+        self.alloc(row.node.unwrap(), move |alloc| {
+            let cpu = i64::try_from(row.charge.resources.cpu_millis).unwrap() * sign;
+            alloc.used.cpu_millis = alloc.used.cpu_millis.checked_add_signed(cpu).unwrap();
+            alloc.tasks = alloc.tasks.checked_add_signed(i32::try_from(sign).unwrap()).unwrap();
+            for port in row.port_numbers() {
+                let _ = if sign > 0 { alloc.ports.insert(port) } else { alloc.ports.remove(&port) };
+            }
+        })
+    }
+
+    fn job(&mut self, change: impl FnOnce(&mut JobRow)) {
+        change(&mut self.job);
+        self.job.revision += 1;
+        let row = self.job.clone();
+        self.push("job", vec![Delta::Job { row, spec: None }]);
+    }
+
+    fn place(&mut self, row: &TaskRow) {
+        let alloc = self.take(row, 1);
+        self.push("placement_commit", vec![alloc, Delta::Task { row: row.clone() }]);
+    }
+
+    fn leave(&mut self, row: &TaskRow) -> TaskRow {
+        let alloc = self.take(row, -1);
+        let left = TaskRow { state: TaskState::Pending, node: None, ports: Vec::new(), ..next(row) };
+        self.push("task_report", vec![alloc, Delta::Task { row: left.clone() }]);
+        left
+    }
+
+    fn publish(&mut self, row: &TaskRow) -> TaskRow {
+        let row = TaskRow { state: TaskState::Running, health: Health::Healthy, ..next(row) };
+        let endpoint = Delta::Endpoint { endpoint: endpoint(&row), revision: row.revision };
+        self.push("task_report", vec![Delta::Task { row: row.clone() }, endpoint]);
+        row
+    }
+
+    /// The rules that are broken, each once, in the order they were found.
+    fn rules(&self) -> Vec<&'static str> {
+        let mut auditor = Auditor::new(SHARDS);
+        self.entries.iter().for_each(|entry| auditor.entry(entry));
+        let mut rules: Vec<&'static str> = auditor.broken.iter().map(|broken| broken.rule).collect();
+        rules.dedup();
+        rules
+    }
+}
+
+fn next(row: &TaskRow) -> TaskRow {
+    TaskRow { revision: row.revision + 1, ..row.clone() }
+}
+
+fn endpoint(row: &TaskRow) -> Endpoint {
+    Endpoint {
+        task: row.id,
+        user: name("ada"),
+        job: name("web"),
+        incarnation: row.incarnation,
+        host: "127.0.0.1".to_owned(),
+        ports: row.ports.clone(),
+        health: row.health,
+        weight: 1,
+        node: name("n"),
+    }
+}
+
+/// A first life of a task.
+fn life(index: u32, node: NodeId, cpu_millis: u64, port: u16) -> TaskRow {
+    let resources = Resources { cpu_millis, ..Resources::default() };
+    TaskRow {
+        state: TaskState::Assigned,
+        node: Some(node),
+        incarnation: Incarnation(1),
+        ports: vec![PortAssignment { name: name("http"), number: port }],
+        charge: Charge { owner: ChargeOwner::Task, resources },
+        spec_version: 1,
+        revision: 1,
+        ..TaskRow::never_placed(TaskId { job: JOB, index })
+    }
+}
+
+fn again(before: &TaskRow, life: TaskRow) -> TaskRow {
+    TaskRow { incarnation: before.incarnation.next(), revision: before.revision + 1, ..life }
+}
+
+#[test]
+fn what_is_right_passes() {
+    let mut hand = Hand::new();
+    let first = life(0, NODE, 500, 20_000);
+    hand.place(&first);
+    hand.place(&life(1, NODE, 500, 20_001));
+    let running = hand.publish(&first);
+    let withdrawn = Delta::EndpointWithdrawn {
+        user: name("ada"),
+        job: name("web"),
+        task: running.id,
+        revision: running.revision + 1,
+    };
+    let stopping = TaskRow { state: TaskState::Stopping, ..next(&running) };
+    hand.push("task_stop", vec![Delta::Task { row: stopping.clone() }, withdrawn]);
+    let left = hand.leave(&stopping);
+    hand.at_ms += 10_000;
+    let second = again(&left, life(0, NODE, 500, 20_000));
+    hand.place(&second);
+    hand.publish(&second);
+    hand.node(NODE, |row| row.schedulable = false);
+    hand.place(&life(2, OTHER, 500, 20_000));
+    hand.job(|job| job.count = 1);
+    assert_eq!(hand.rules(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_node_over_its_capacity_is_caught() {
+    let mut hand = Hand::new();
+    hand.place(&life(0, NODE, 600, 20_000));
+    hand.place(&life(1, NODE, 600, 20_001));
+    assert_eq!(hand.rules(), ["over_capacity"]);
+}
+
+#[test]
+fn a_lost_update_of_a_commitment_is_caught() {
+    let mut hand = Hand::new();
+    hand.place(&life(0, NODE, 500, 20_000));
+    let row = life(1, NODE, 600, 20_001);
+    let alloc = hand.alloc(NODE, |alloc| alloc.tasks = 1);
+    hand.push("placement_commit", vec![alloc, Delta::Task { row }]);
+    assert_eq!(hand.rules(), ["over_capacity", "alloc_sum"]);
+}
+
+#[test]
+fn a_port_given_twice_or_too_soon_is_caught() {
+    let mut hand = Hand::new();
+    hand.place(&life(0, NODE, 100, 20_000));
+    hand.place(&life(1, NODE, 100, 20_000));
+    assert_eq!(hand.rules(), ["port_twice"]);
+    let mut hand = Hand::new();
+    let first = life(0, NODE, 100, 20_000);
+    hand.place(&first);
+    hand.leave(&first);
+    hand.at_ms += 9_000;
+    hand.place(&life(1, NODE, 100, 20_000));
+    assert_eq!(hand.rules(), ["port_cooling"]);
+}
+
+#[test]
+fn a_second_life_beside_the_first_and_an_old_life_are_caught() {
+    let mut hand = Hand::new();
+    let first = life(0, NODE, 100, 20_000);
+    hand.place(&first);
+    let second = again(&first, life(0, OTHER, 100, 20_000));
+    let allocs = [hand.take(&first, -1), hand.take(&second, 1)];
+    let deltas = allocs.into_iter().chain([Delta::Task { row: second.clone() }]).collect();
+    hand.push("placement_commit", deltas);
+    assert_eq!(hand.rules(), ["life_twice"]);
+    let mut hand = Hand::new();
+    hand.place(&second);
+    let left = hand.leave(&second);
+    hand.place(&TaskRow { incarnation: Incarnation(1), ..again(&left, first) });
+    assert_eq!(hand.rules(), ["life_back"]);
+}
+
+#[test]
+fn a_life_that_was_over_and_is_charged_again_is_caught() {
+    let mut hand = Hand::new();
+    let first = life(0, NODE, 100, 20_000);
+    hand.place(&first);
+    let left = hand.leave(&first);
+    hand.place(&TaskRow { revision: left.revision + 1, ..first });
+    assert_eq!(hand.rules(), ["life_again"]);
+}
+
+#[test]
+fn a_placement_for_a_job_that_was_stopped_ended_or_shrunk_is_caught() {
+    for state in [JobState::Stopping, JobState::Ended { outcome: JobOutcome::Stopped }, JobState::Waiting] {
+        let mut hand = Hand::new();
+        hand.job(|job| job.state = state);
+        hand.place(&life(0, NODE, 100, 20_000));
+        assert_eq!(hand.rules(), ["placed_job"], "{state:?}");
+    }
+    let mut hand = Hand::new();
+    hand.job(|job| job.count = 2);
+    hand.place(&life(1, NODE, 100, 20_000));
+    hand.place(&life(2, NODE, 100, 20_001));
+    assert_eq!(hand.rules(), ["placed_index"]);
+}
+
+#[test]
+fn a_placement_on_a_closed_node_is_caught() {
+    let closings: [(fn(&mut NodeRow), &str); 4] = [
+        (|row| row.schedulable = false, "placed_closed"),
+        (|row| row.draining = true, "placed_closed"),
+        (|row| row.state = NodeState::Lost, "placed_lost"),
+        (|row| row.state = NodeState::Recovering, "placed_lost"),
+    ];
+    for (close, rule) in closings {
+        let mut hand = Hand::new();
+        hand.node(NODE, close);
+        hand.place(&life(0, NODE, 100, 20_000));
+        assert_eq!(hand.rules(), [rule]);
+    }
+}
+
+#[test]
+fn a_placement_by_another_shard_or_twice_in_one_batch_is_caught() {
+    let mut hand = Hand::new();
+    hand.place(&life(0, NODE, 100, 20_000));
+    hand.entries.last_mut().unwrap().actor = format!("scheduler/{}", (shard_of(JOB, SHARDS) + 1) % SHARDS);
+    assert_eq!(hand.rules(), ["placed_shard"]);
+    let mut hand = Hand::new();
+    hand.place(&life(0, NODE, 100, 20_000));
+    hand.place(&life(1, NODE, 100, 20_001));
+    hand.entries.last_mut().unwrap().request = hand.entries[hand.entries.len() - 2].request;
+    assert_eq!(hand.rules(), ["batch_once"]);
+}
+
+#[test]
+fn a_gang_in_pieces_is_caught() {
+    let mut hand = Hand::new();
+    let Some(Delta::Job { spec: Some(spec), .. }) = hand.entries.last_mut().unwrap().deltas.first_mut()
+    else {
+        panic!("the last entry is the job's")
+    };
+    spec.min_member = 2;
+    hand.place(&life(0, NODE, 100, 20_000));
+    assert_eq!(hand.rules(), ["gang_short"]);
+}
+
+#[test]
+fn a_node_that_changes_without_its_token_is_caught() {
+    let mut hand = Hand::new();
+    hand.node(NODE, |row| row.schedulable = false);
+    hand.entries.last_mut().unwrap().deltas.truncate(1);
+    assert_eq!(hand.rules(), ["token"]);
+}
+
+#[test]
+fn an_endpoint_that_stays_or_comes_back_is_caught() {
+    let mut hand = Hand::new();
+    let first = life(0, NODE, 100, 20_000);
+    hand.place(&first);
+    let running = hand.publish(&first);
+    let stopping = TaskRow { state: TaskState::Stopping, ..next(&running) };
+    hand.push("task_stop", vec![Delta::Task { row: stopping }]);
+    assert_eq!(hand.rules(), ["endpoint_row"]);
+    let last = hand.entries.last_mut().unwrap();
+    let (user, job) = (name("ada"), name("web"));
+    last.deltas = vec![Delta::EndpointWithdrawn { user, job, task: running.id, revision: running.revision }];
+    hand.publish(&running);
+    assert_eq!(hand.rules(), ["published_again"]);
+}
+
+#[test]
+fn two_endpoints_at_one_port_are_caught() {
+    let mut hand = Hand::new();
+    let (first, second) = (life(0, NODE, 100, 20_000), life(1, OTHER, 100, 20_000));
+    hand.place(&first);
+    hand.place(&second);
+    hand.publish(&first);
+    hand.publish(&second);
+    // Both nodes have one name here.
+    assert_eq!(hand.rules(), ["endpoint_clash"]);
+}

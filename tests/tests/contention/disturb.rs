@@ -1,0 +1,278 @@
+//! Everything that happens to the cell: owners and operators that change their minds, roles and nodes that go away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::Rng;
+use borough_kv::{ErrorCode, Transaction};
+use borough_model::job::{
+    After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe,
+};
+use borough_model::{JobId, Name, NodeId, TaskId};
+use borough_store::job::{job_priority_set, job_scale, job_stop, job_submit};
+use borough_store::journal::ChangeSet;
+use borough_store::node::{node_cordon, node_drain, node_uncordon};
+use borough_store::task::task_restart;
+use borough_store::{StoreError, StoreResult};
+
+use crate::agent::Machines;
+use crate::cell::{Cell, LOST_AFTER_MS, Role, WORKERS, below, name, rng_of};
+
+/// Nodes of the cell.
+pub const NODES: usize = 6;
+/// Things that happen in one run.
+const STEPS: u32 = 110;
+
+/// Who disturbs.
+pub struct Disturber {
+    cell: Arc<Cell>,
+    machines: Arc<Machines>,
+    rng: Arc<dyn Rng>,
+    workers: Vec<Role>,
+    controllers: Vec<Role>,
+}
+
+impl Disturber {
+    /// Starts every role.
+    pub fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64) -> Self {
+        let workers = (0..WORKERS).map(|place| cell.worker(place, false)).collect();
+        let controllers = vec![cell.controller(), cell.controller()];
+        let (cell, machines, rng) = (Arc::clone(cell), Arc::clone(machines), rng_of(seed, 50));
+        Self { cell, machines, rng, workers, controllers }
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        below(&*self.rng, bound)
+    }
+
+    fn index(&self, length: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
+    }
+
+    /// A full cell, then one thing after another.
+    pub async fn run(&mut self) {
+        for _ in 0..8 {
+            self.submit().await;
+        }
+        for _ in 0..STEPS {
+            tokio::time::sleep(Duration::from_millis(self.below(350))).await;
+            self.step().await;
+        }
+    }
+
+    /// Every node is back, every role is there and as fast as it can.
+    pub async fn calm(&mut self) {
+        self.machines.silent.lock().clear();
+        self.machines.calm.store(true, std::sync::atomic::Ordering::Relaxed);
+        for place in 0..WORKERS {
+            self.worker_replace(place, false).await;
+        }
+    }
+
+    /// Ends every role in order.
+    pub async fn end(self) {
+        for role in self.workers.into_iter().chain(self.controllers) {
+            assert!(!role.is_over(), "a role has ended by itself");
+            role.stop().await;
+        }
+    }
+
+    async fn step(&mut self) {
+        match self.below(24) {
+            0..=4 => self.submit().await,
+            5..=8 => self.scale().await,
+            9..=11 => {
+                self.job_change("job_stop", async |tx, changes, job| {
+                    job_stop(tx, changes, job).await.map(drop)
+                })
+                .await
+            }
+            12 => {
+                let priority = self.priority();
+                self.job_change("job_priority", async |tx, changes, job| {
+                    job_priority_set(tx, changes, job, priority).await.map(drop)
+                })
+                .await;
+            }
+            13 => self.task_restart().await,
+            14 | 15 => {
+                self.node_change("node_cordon", async |tx, changes, node| {
+                    node_cordon(tx, changes, node).await.map(drop)
+                })
+                .await
+            }
+            16 => {
+                self.node_change("node_drain", async |tx, changes, node| {
+                    node_drain(tx, changes, node).await.map(drop)
+                })
+                .await
+            }
+            17..=19 => {
+                self.node_change("node_uncordon", async |tx, changes, node| {
+                    node_uncordon(tx, changes, node).await.map(drop)
+                })
+                .await
+            }
+            20 => {
+                let (place, slow) = (u32::try_from(self.index(4)).unwrap(), self.below(2) == 0);
+                self.worker_replace(place, slow).await;
+            }
+            21 => {
+                let at = self.index(self.controllers.len());
+                self.controllers.swap_remove(at).kill().await;
+                self.controllers.push(self.cell.controller());
+            }
+            22 => drop(self.machines.reboot.lock().insert(self.index(NODES))),
+            _ => self.node_silence(),
+        }
+    }
+
+    /// A worker dies with its leases; another begins in its place.
+    async fn worker_replace(&mut self, place: u32, slow: bool) {
+        let at = usize::try_from(place).unwrap();
+        let new = self.cell.worker(place, slow);
+        std::mem::replace(&mut self.workers[at], new).kill().await;
+    }
+
+    /// A node is not heard of for a while, most often for long enough to be lost.
+    fn node_silence(&self) {
+        let node = self.index(NODES);
+        let long = Duration::from_millis(LOST_AFTER_MS / 2 + self.below(2 * LOST_AFTER_MS));
+        if self.machines.silent.lock().insert(node) {
+            let machines = Arc::clone(&self.machines);
+            tokio::spawn(async move {
+                tokio::time::sleep(long).await;
+                machines.silent.lock().remove(&node);
+            });
+        }
+    }
+
+    async fn submit(&self) {
+        let (spec, candidate) = (self.spec(), JobId(self.cell.id()));
+        let submitted = self.cell.change("user/test", "job_submit", async |tx, changes| {
+            job_submit(tx, changes, &spec, candidate).await
+        });
+        answered("job_submit", submitted.await);
+    }
+
+    async fn scale(&self) {
+        let count = u32::try_from(self.below(9)).unwrap();
+        self.job_change("job_scale", async |tx, changes, job| {
+            job_scale(tx, changes, job, count).await.map(drop)
+        })
+        .await;
+    }
+
+    async fn job_change(
+        &self,
+        action: &'static str,
+        closure: impl AsyncFn(&Transaction, &mut ChangeSet, JobId) -> StoreResult<()>,
+    ) {
+        let jobs: Vec<JobId> = self.cell.mirror.read(|state| state.jobs().keys().copied().collect());
+        if jobs.is_empty() {
+            return;
+        }
+        let job = jobs[self.index(jobs.len())];
+        let changed =
+            self.cell.change("user/test", action, async |tx, changes| closure(tx, changes, job).await);
+        answered(action, changed.await);
+    }
+
+    async fn node_change(
+        &self,
+        action: &'static str,
+        closure: impl AsyncFn(&Transaction, &mut ChangeSet, NodeId) -> StoreResult<()>,
+    ) {
+        let nodes: Vec<NodeId> = self.cell.mirror.read(|state| state.nodes().keys().copied().collect());
+        if nodes.is_empty() {
+            return;
+        }
+        let node = nodes[self.index(nodes.len())];
+        let changed =
+            self.cell.change("user/test", action, async |tx, changes| closure(tx, changes, node).await);
+        answered(action, changed.await);
+    }
+
+    async fn task_restart(&self) {
+        let tasks: Vec<TaskId> = self.cell.mirror.read(|state| state.tasks().keys().copied().collect());
+        if tasks.is_empty() {
+            return;
+        }
+        let task = tasks[self.index(tasks.len())];
+        let restarted = self
+            .cell
+            .change("user/test", "task_restart", async |tx, changes| task_restart(tx, changes, task).await);
+        answered("task_restart", restarted.await);
+    }
+
+    fn priority(&self) -> u32 {
+        u32::try_from(50 + 50 * self.below(6)).unwrap()
+    }
+
+    /// A random job: services and batches of three users, with and without ports and probes; now and then a gang, a
+    /// fixed port, a hard constraint, or one that waits for another.
+    fn spec(&self) -> JobSpec {
+        let user = name(["ada", "bob", "eve"][self.index(3)]);
+        let job = Name::new(format!("job-{}", self.below(5))).unwrap();
+        let kind = if self.below(3) < 2 { JobKind::Service } else { JobKind::Batch };
+        let mut spec = JobSpec::defaults(user, job, kind, vec!["run".to_owned()]);
+        spec.count = u32::try_from(self.below(8)).unwrap();
+        spec.priority = self.priority();
+        // Some are patient, so that their tasks are still there when the node is back.
+        spec.lost_after_ms = (self.below(3) == 0).then_some(4 * LOST_AFTER_MS);
+        spec.restart.backoff_initial_ms = 100;
+        spec.restart.backoff_max_ms = 1_000;
+        spec.task.resources.cpu_millis = 100 * (1 + self.below(9));
+        spec.task.resources.memory_bytes = (32 << 20) * (1 + self.below(8));
+        match self.below(8) {
+            0..=3 => spec.task.ports = vec![PortSpec { name: name("http"), number: None }],
+            4 => {
+                let open = |text| PortSpec { name: name(text), number: None };
+                spec.task.ports = vec![open("http"), open("admin")];
+            }
+            5 => spec.task.ports = vec![PortSpec { name: name("http"), number: Some(8_080) }],
+            _ => {}
+        }
+        if !spec.task.ports.is_empty() && self.below(2) == 0 {
+            spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
+        }
+        match self.below(8) {
+            0 => {
+                spec.count = 3 + spec.count;
+                spec.min_member = 3;
+            }
+            1 => spec.constraints = vec![rack_in(&["a", "b"])],
+            2 => {
+                let after = After { job: name("job-0"), condition: AfterCondition::Finished };
+                spec.after = if spec.name == after.job { Vec::new() } else { vec![after] };
+            }
+            _ => {}
+        }
+        spec
+    }
+}
+
+fn rack_in(racks: &[&str]) -> Constraint {
+    Constraint {
+        attribute: "rack".to_owned(),
+        operator: ConstraintOperator::In,
+        values: racks.iter().map(|rack| (*rack).to_owned()).collect(),
+        preference: None,
+    }
+}
+
+/// A refusal is as good as success: operations come at any time. So is not knowing.
+fn answered<T>(action: &str, result: StoreResult<T>) {
+    match result {
+        Ok(_)
+        | Err(
+            StoreError::Refused { .. }
+            | StoreError::NotFound { .. }
+            | StoreError::NeedsUpdate { .. }
+            | StoreError::AlreadyExists { .. }
+            | StoreError::InvalidSpec { .. },
+        ) => {}
+        Err(StoreError::Kv(error)) if error.code == ErrorCode::TransactionTimedOut => {}
+        Err(error) => panic!("{action}: {error:?}"),
+    }
+}
