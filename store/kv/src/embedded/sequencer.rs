@@ -122,12 +122,14 @@ pub(crate) struct Sequencer {
     resolver: Resolver,
     durable: Option<Box<dyn Durable>>,
     trimmed: Version,
+    /// Whether the last batch found no room, so that this is said once and not per batch.
+    full: bool,
 }
 
 impl Sequencer {
     /// A sequencer that knows of no writes before `first`. Without `durable` nothing outlives the process.
     pub(crate) fn new(shared: Arc<Shared>, first: Version, durable: Option<Box<dyn Durable>>) -> Self {
-        Self { shared, resolver: Resolver::new(first), durable, trimmed: first }
+        Self { shared, resolver: Resolver::new(first), durable, trimmed: first, full: false }
     }
 
     /// Commits a batch: answers every request.
@@ -222,6 +224,9 @@ impl Sequencer {
         let Some(durable) = &mut self.durable else { return Ok(()) };
         let began = self.shared.clock.monotonic();
         durable.append(version, ceiling, mutations)?;
+        if std::mem::replace(&mut self.full, false) {
+            tracing::info!("the store's disk has room again");
+        }
         self.shared.figures.flushed(self.shared.clock.monotonic().saturating_sub(began));
         if let Some(ceiling) = ceiling {
             self.shared.versions.ceiling_raise(ceiling);
@@ -256,7 +261,12 @@ impl Sequencer {
         self.shared.figures.failed();
         let error = match error {
             AppendError::NoSpace(detail) => {
-                tracing::warn!(detail, "the store's disk is full: commits are refused until there is room");
+                if !std::mem::replace(&mut self.full, true) {
+                    tracing::warn!(
+                        detail,
+                        "the store's disk is full: commits are refused until there is room"
+                    );
+                }
                 KvError::with(ErrorCode::NoSpace, detail)
             }
             AppendError::Failed(detail) => {

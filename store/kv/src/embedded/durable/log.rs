@@ -157,7 +157,7 @@ fn segment_create(disk: &dyn Disk, bytes: u64, sequence: u64, previous: Version)
         Ok(file)
     };
     let file = create().inspect_err(|error: &io::Error| {
-        tracing::warn!(%name, %error, "no new segment of the commit log");
+        tracing::debug!(%name, %error, "no new segment of the commit log");
         // Nothing is in it; left behind it would be recognised as unfinished.
         let _ = disk.remove(&name);
     })?;
