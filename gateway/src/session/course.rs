@@ -109,9 +109,7 @@ impl Course {
             false => Some(self.door.reports.apply(source, reports).await?),
         };
         if let Some(applied) = applied {
-            if let Some(cursor) = applied.cursor {
-                self.door.mirror.wait_for(cursor).await.ok()?;
-            }
+            self.door.mirror.wait_for(applied.cursor).await.ok()?;
             self.answer(&lives, &applied.answers).await?;
         }
         self.session.report_applied(report.revision);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
 use borough_model::RequestId;
-use borough_store::journal::{Change, ChangeSet, Cursor};
+use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::task::{ReportAnswer, ReportSource, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
@@ -28,8 +28,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub struct Applied {
     /// An answer per life, in the order of the report.
     pub answers: Vec<ReportAnswer>,
-    /// The position of what was written; `None` where nothing had changed.
-    pub cursor: Option<Cursor>,
+    /// Everything the answers rest on is in the journal up to here: the position of what was written or, where nothing
+    /// had changed (it may have been written by an attempt before), of the last entry there was.
+    pub cursor: Cursor,
 }
 
 struct Pending {
@@ -112,7 +113,7 @@ impl Writer {
         }
     }
 
-    async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Vec<ReportAnswer>>, Option<Cursor>)> {
+    async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Vec<ReportAnswer>>, Cursor)> {
         let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
         let actor = match batch {
             [single] => format!("node/{}", single.source.node),
@@ -126,11 +127,102 @@ impl Writer {
             for pending in batch {
                 answers.push(task_report_apply(&tx, &mut changes, pending.source, &pending.reports).await?);
             }
-            let epoch = changes.store_epoch();
+            let last = match changes.deltas().is_empty() {
+                true => journal_head(&tx, space).await?,
+                false => Cursor::start(changes.store_epoch()),
+            };
             changes.append(&tx)?;
-            Ok::<_, StoreError>((answers, epoch))
+            Ok::<_, StoreError>((answers, last))
         });
-        let ((answers, epoch), committed) = applied.await?;
-        Ok((answers, committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
+        let ((answers, last), committed) = applied.await?;
+        Ok((answers, committed.stamp.map_or(last, |stamp| Cursor { stamp, ..last })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_kv::env::{ManualClock, SeededRng};
+    use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
+    use borough_model::task::{Health, Placement, TaskEvent};
+    use borough_model::{Incarnation, JobId, Name, NodeId, Resources, TaskId};
+    use borough_store::cell::{CellMeta, cell_create};
+    use borough_store::job::job_submit;
+    use borough_store::node::node_register;
+    use borough_store::task::{ReportPhase, TaskBook};
+
+    use super::*;
+
+    const NODE: NodeId = NodeId(1);
+    const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
+
+    /// A cell with a node and a task that is assigned to it.
+    async fn cell_with_task(db: &Database, space: &CellSpace) {
+        let name = |text: &str| Name::new(text).unwrap();
+        let capacity = Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() };
+        let facts = borough_model::node::NodeFacts {
+            capacity,
+            port_first: 20_000,
+            port_last: 20_009,
+            attributes: std::collections::BTreeMap::new(),
+            host: "127.0.0.1".to_owned(),
+            boot_id: "boot".to_owned(),
+            agent_version: "0".to_owned(),
+        };
+        let kind = borough_model::job::JobKind::Service;
+        let spec = borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);
+        let place = TaskEvent::Place(Placement {
+            node: NODE,
+            incarnation: Incarnation(1),
+            ports: Vec::new(),
+            resources: spec.task.resources.clone(),
+            spec_version: 1,
+            unit: None,
+        });
+        let change = Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms: 1 };
+        let (change, facts, spec, place, node) = (&change, &facts, &spec, &place, &name("n1"));
+        let made = db.run("test", Idempotency::Natural, |tx, _| async move {
+            cell_create(&tx, space, &CellMeta::default(), 1).await?;
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            node_register(&tx, &mut changes, node, facts, NODE).await?;
+            job_submit(&tx, &mut changes, spec, TASK.job).await?;
+            let mut book = TaskBook::read(&tx, space, [TASK]).await?;
+            book.extend_nodes(&tx, space, [NODE]).await?;
+            book.apply(TASK, place, 1)?.unwrap();
+            book.write(&tx, &mut changes).await?;
+            changes.append(&tx)
+        });
+        made.await.unwrap();
+    }
+
+    /// The agent is told what follows from a report only when the mirror has seen it, also where the commit was in doubt
+    /// and the attempt that answers found everything written.
+    #[tokio::test(start_paused = true)]
+    async fn a_report_in_doubt_has_a_position_too() {
+        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
+        let engine: Arc<dyn Engine> =
+            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), SeededRng::shared(1)));
+        let space = CellSpace::new(Name::new("alpha").unwrap());
+        let quiet = Database::new(Arc::clone(&engine));
+        cell_with_task(&quiet, &space).await;
+        let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
+        let doubtful = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
+        let writer = ReportWriter::spawn(doubtful, space.clone(), clock, SeededRng::shared(3));
+        let report = TaskReport {
+            task: TASK,
+            incarnation: Incarnation(1),
+            phase: ReportPhase::Accepted,
+            process: None,
+            health: Health::Unknown,
+            exit: None,
+        };
+        let source = ReportSource { node: NODE, session: 1 };
+        let applied = writer.apply(source, vec![report]).await.unwrap();
+        let space = &space;
+        let head =
+            quiet.run("test", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
+        let head = head.await.unwrap();
+        assert!(head > Cursor::start(1), "something was written");
+        assert_eq!(applied.answers, [ReportAnswer::Applied]);
+        assert_eq!(applied.cursor, head);
     }
 }
