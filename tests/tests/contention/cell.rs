@@ -177,11 +177,11 @@ impl Cell {
         let request = RequestId((u128::from(self.id()) << 64) | u128::from(self.id()));
         let change = Change { request, actor: actor.to_owned(), action, at_ms: self.clock.wall_ms() };
         let (closure, space, change) = (&closure, &self.space, &change);
-        let run = self.db.run_committed(action, Idempotency::Natural, |tx, attempt| async move {
+        let run = self.db.run_committed(action, Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let value = closure(&tx, &mut changes).await?;
-            // What an earlier attempt may have committed is not in this one's stamp.
-            let head = match attempt.maybe_committed {
+            // What an earlier attempt may have written is not in this one's stamp.
+            let head = match changes.deltas().is_empty() {
                 true => journal_head(&tx, space).await?,
                 false => Cursor::start(changes.store_epoch()),
             };
