@@ -1,6 +1,6 @@
 //! Starting the agent: the directory, the cgroups, and the lives it finds, whose processes it takes up again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use borough_proto::v1;
@@ -42,7 +42,9 @@ pub(super) fn agent_open(
     let program = shim_install(&bin).map_err(failed(&bin))?;
     let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
     let capacity = facts::capacity(config.capacity.as_ref(), &state_dir.root)?;
-    let base = base_prepare(&config, &state_dir, capacity.cpu_millis);
+    let (host, relative) = (Host::find(), cgroup_path(&config, &state_dir));
+    let recorded = own_record(&config, &host, &relative);
+    let base = base_prepare(&host, &relative, capacity.cpu_millis);
     let hello = hello(&config, capacity, &base, &boot_id);
     let ids = state_dir.lives().map_err(failed(&state_dir.root))?;
     let inherited = Inherited {
@@ -66,7 +68,7 @@ pub(super) fn agent_open(
     };
     let state = State { node: config.node.clone(), boot_id, ..State::default() };
     let mut agent = Agent::new(config, starter, hello, state, lock);
-    own_record(&mut agent);
+    agent.own_record = recorded;
     for id in ids {
         life_adopt(&mut agent, id);
     }
@@ -93,14 +95,17 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Below `borough/<cgroup name>/<node>`. Without a name of its own an agent takes the cell and a hash of its state
-/// directory: two cells of one name on one machine must not kill each other's tasks.
-fn base_prepare(config: &AgentConfig, state_dir: &StateDir, cpu_millis: u64) -> Base {
+/// `borough/<cgroup name>/<node>`. Without a name of its own an agent takes the cell and a hash of its state directory:
+/// two cells of one name on one machine must not kill each other's tasks.
+fn cgroup_path(config: &AgentConfig, state_dir: &StateDir) -> PathBuf {
     let hash = state_dir.root.as_os_str().as_encoded_bytes().iter();
     let hash = hash.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
     let name = config.cgroup_name.clone().unwrap_or_else(|| format!("{}-{hash:08x}", config.cell));
-    let relative = Path::new("borough").join(name).join(&config.node);
-    let base = Base::prepare(&Host::find(), &relative, cpu_millis);
+    Path::new("borough").join(name).join(&config.node)
+}
+
+fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Base {
+    let base = Base::prepare(host, relative, cpu_millis);
     for missing in &base.missing {
         tracing::warn!(missing, "a cgroup hierarchy cannot be used");
     }
@@ -126,16 +131,13 @@ fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &s
     }
 }
 
-/// For a guard, where there is one.
-fn own_record(agent: &mut Agent) {
-    let Some(directory) = agent.config.record_dir.clone() else { return };
-    let Some(own) = ProcessId::find(std::process::id()) else { return };
-    let leaf = agent.starter.ground.base.leaf(SHIMS_LEAF, Limits::default());
-    let cgroups = leaf.directories().into_iter().map(Path::to_path_buf).collect();
-    match process_record(&directory, Kind::Agent, own, cgroups) {
-        Ok(file) => agent.own_record = Some(file),
-        Err(error) => tracing::warn!(%error, "not recorded for the guard"),
-    }
+/// For a guard, where there is one: before anything is made that it would have to remove.
+fn own_record(config: &AgentConfig, host: &Host, relative: &Path) -> Option<PathBuf> {
+    let own = ProcessId::find(std::process::id())?;
+    let mounts = host.unified.iter().chain(host.v1.values());
+    let cgroups = mounts.map(|mount| mount.join(relative).join(SHIMS_LEAF)).collect();
+    let recorded = process_record(config.record_dir.as_deref()?, Kind::Agent, own, cgroups);
+    recorded.inspect_err(|error| tracing::warn!(%error, "not recorded for the guard")).ok()
 }
 
 /// Takes up a life that is on disk: its shim where that still runs, what is left of it where not.
