@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use borough_kv::{Idempotency, Transaction};
-use borough_store::journal::{ChangeSet, Cursor};
+use borough_store::journal::{ChangeSet, Cursor, journal_head};
 use borough_store::request::{RequestBegun, request_begin, request_finish};
 use borough_store::{StoreError, StoreResult};
 use minicbor::{Decode, Encode};
@@ -52,16 +52,18 @@ where
         let epoch = changes.store_epoch();
         if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
             let value = minicbor::decode(&result).map_err(|error| StoreError::refused(error.to_string()))?;
-            return Ok((value, epoch));
+            // Done by an earlier attempt or call: whoever reads after this answer is to see it as well.
+            return Ok((value, epoch, Some(journal_head(&tx, space).await?)));
         }
         let (value, changes) = closure(tx.clone(), changes).await?;
         let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
         request_finish(&tx, space, change.request, digest, &result, expires_ms)?;
         changes.append(&tx)?;
-        Ok::<_, StoreError>((value, epoch))
+        Ok::<_, StoreError>((value, epoch, None))
     });
-    let ((value, epoch), committed) = run.await?;
-    Ok((value, committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
+    let ((value, epoch, done_before), committed) = run.await?;
+    let own = committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp });
+    Ok((value, done_before.or(own)))
 }
 
 /// Sixteen bytes that stand for a request's content, the same in every process and release: two passes of FNV-1a with
