@@ -114,8 +114,7 @@ impl Course {
         }
         self.session.report_applied(report.revision);
         self.say(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
-        self.recovered().await;
-        Some(())
+        self.recovered().await
     }
 
     /// What the store's answers mean for the agent.
@@ -214,9 +213,15 @@ impl Course {
         (current && self.session.send(message).await).then_some(())
     }
 
-    /// Lets a node that came back take tasks again once nothing old is left on it.
-    async fn recovered(&self) {
+    /// Lets a node that came back take tasks again once nothing old is left on it. `None` where the node was declared
+    /// lost under this session: its agent is to begin anew, since only a registration brings a lost node back.
+    async fn recovered(&self) -> Option<()> {
         let node = self.session.node;
+        let state_of = |state: &MirrorState| state.nodes().get(&node).map(|row| row.state);
+        if self.door.mirror.read(state_of) == Some(NodeState::Lost) {
+            tracing::warn!(node = %self.name, "heard of again after it was declared lost");
+            return None;
+        }
         let (recovering, lost, stale) = self.door.mirror.read(|state| {
             let recovering = state.nodes().get(&node).is_some_and(|row| row.state != NodeState::Ready);
             let lost = state.node_tasks(node).filter(|row| row.state == TaskState::Lost).count();
@@ -229,12 +234,13 @@ impl Course {
             (recovering, lost, stale.count())
         });
         if !recovering {
-            return;
+            return Some(());
         }
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         if let Err(error) = self.reported_write(count(lost), count(stale)).await {
             tracing::warn!(node = %self.name, error = %error_chain(&error), "the node's return waits");
         }
+        Some(())
     }
 
     async fn reported_write(&self, lost: u32, stale: u32) -> StoreResult<()> {

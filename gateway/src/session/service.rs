@@ -137,7 +137,11 @@ async fn route(
     reports: mpsc::Sender<v1::Report>,
 ) {
     let why = loop {
-        let message = match inbound.message().await {
+        let message = tokio::select! {
+            message = inbound.message() => message,
+            () = reports.closed() => break "its course has ended".to_owned(),
+        };
+        let message = match message {
             Ok(Some(message)) => message,
             Ok(None) => break "the agent has closed it".to_owned(),
             Err(status) => break status.message().to_owned(),
