@@ -72,6 +72,11 @@ async fn step(door: &CellDoor, after: Cursor) -> Result<Step, Status> {
         Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
         Resume::TooOld => Ok((entries_stored(door, after).await?, None)),
         Resume::Ahead => {
+            // A later life of the store: one this gateway has yet to see, or a position of somewhere else. The store
+            // knows, and refuses the latter.
+            if after.store_epoch != door.mirror.cursor().store_epoch {
+                entries_stored(door, after).await?;
+            }
             let waited = tokio::time::timeout(AHEAD_WAIT, door.mirror.wait_for(after)).await;
             match waited {
                 Ok(Ok(())) => Ok((Vec::new(), None)),
