@@ -24,7 +24,7 @@ task:
     # disk_rate: 10MiB/s
     # network_rate: 10MiB/s
     # devices: {gpu: 1}
-  ports: [http]        # the scheduler hands out the numbers; a fixed one is {http: 8080}
+  ports: [http]        # the scheduler hands out the numbers; a fixed one is {name: http, number: 8080}
   health:
     http: {port: http, path: /}    # or tcp: http, or command: [check]
     interval: 2s

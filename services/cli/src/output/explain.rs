@@ -62,7 +62,7 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
         }
         for fit in &explanation.nearest {
             let nodes = tally(width(fit.nodes), "node");
-            text.push_str(&format!("  would fit on {nodes} with: {}\n", fit.change));
+            text.push_str(&format!("  would fit on {nodes} {}\n", fit.change));
         }
     }
     text

@@ -74,7 +74,7 @@ fn explanation() -> v1::Explanation {
             v1::FilterLoss { filter: "memory".to_owned(), nodes: 5 },
             v1::FilterLoss { filter: "cordoned".to_owned(), nodes: 1 },
         ],
-        nearest: vec![v1::NearestFit { change: "memory of at most 1.5 GiB".to_owned(), nodes: 1 }],
+        nearest: vec![v1::NearestFit { change: "with memory <= 1.5GiB".to_owned(), nodes: 1 }],
     }
 }
 
@@ -188,7 +188,7 @@ fn a_job_with_everything() {
         4 tasks (0-2, 5): no node fits
           5 of 6 nodes refused by: memory
           1 of 6 nodes refused by: cordoned
-          would fit on 1 node with: memory of at most 1.5 GiB
+          would fit on 1 node with memory <= 1.5GiB
     "#]],
     );
 }
@@ -232,7 +232,7 @@ fn a_plan() {
         4 tasks (0-2, 5): no node fits
           5 of 6 nodes refused by: memory
           1 of 6 nodes refused by: cordoned
-          would fit on 1 node with: memory of at most 1.5 GiB
+          would fit on 1 node with memory <= 1.5GiB
         it would be refused: only count and priority can change
     "#]],
     );
