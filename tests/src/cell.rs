@@ -132,7 +132,6 @@ impl TestCell {
             .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
             .args(["--cells", &options.cells.join(",")])
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
-            .args(["--port-cool-down-ms", &number(options.port_cool_down_ms)])
             .env(RECORDS_VARIABLE, self.records())
             .stdin(Stdio::null());
         if options.faults {

@@ -20,7 +20,7 @@ mod task;
 mod wait;
 
 pub use cell::TestCell;
-pub use check::{bytes_of, store_violations};
+pub use check::{bytes_of, journal_trim_all, store_violations};
 pub use command::Ran;
 pub use follow::{Seen, Watcher};
 pub use http::{http_get, sse_events};

@@ -22,8 +22,6 @@ pub struct Options {
     pub cells: Vec<String>,
     /// Milliseconds a silent node is waited for.
     pub lost_after_ms: u64,
-    /// Milliseconds a port rests before it is given again.
-    pub port_cool_down_ms: u64,
     /// Where the faults of the store come from.
     pub seed: u64,
     /// Whether faults are injected.
@@ -47,7 +45,6 @@ impl Options {
             schedulers: 2,
             cells: vec!["alpha".to_owned()],
             lost_after_ms: 60_000,
-            port_cool_down_ms: 1_000,
             // Short, so that people can type it.
             seed: given.unwrap_or_else(|| SeededRng::from_kernel().1 & 0xffff_ffff),
             faults: true,

@@ -1,5 +1,36 @@
 //! A cell as its users meet it: real processes, real clients, faults in the store. One file per noun.
 
+mod agent;
+mod control;
+mod directory;
+mod disk;
+mod file;
 mod guard;
+mod job;
+mod node;
+mod plan;
 mod task;
+mod watch;
 mod web;
+
+/// A service of two with ports, a health check and quick restarts.
+const SERVICE: &str = r#"
+name: served
+count: 2
+task:
+  command: [python3, -u, -m, http.server, --bind, 127.0.0.1, "${PORT_HTTP}"]
+  resources: {cpu: 50m, memory: 32MiB}
+  ports: [http]
+  health: {tcp: http, interval: 500ms, timeout: 400ms, failures: 5, initial_grace: 10s}
+  grace: 1s
+restart: {mode: always, backoff: 100ms}
+spread: [node.name]
+"#;
+
+/// A job file of the examples.
+macro_rules! example {
+    ($name:literal) => {
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../services/cli/jobs/", $name)
+    };
+}
+use example;

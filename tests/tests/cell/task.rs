@@ -5,18 +5,7 @@ use borough_shim::process::ProcessId;
 use borough_tests::{TestCell, Watcher, is_healthy, is_running, now, options, until};
 use rustix::process::Signal;
 
-/// A service of two with a port and a health check.
-const SERVICE: &str = r#"
-name: served
-count: 2
-task:
-  command: [python3, -u, -m, http.server, --bind, 127.0.0.1, "${PORT_HTTP}"]
-  resources: {cpu: 50m, memory: 32MiB}
-  ports: [http]
-  health: {tcp: http, interval: 500ms, timeout: 400ms, failures: 5, initial_grace: 10s}
-  grace: 1s
-restart: {mode: always, backoff: 100ms}
-"#;
+use crate::SERVICE;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_killed_task_is_withdrawn_for_good_and_started_again() {

@@ -6,8 +6,10 @@ use std::time::Duration;
 use borough_tests::{TestCell, Watcher, http_get, options, sse_events, until};
 use serde_json::Value;
 
+use crate::example;
+
 /// The example as it is shipped.
-const WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../services/cli/jobs/web.jsonnet");
+const WEB: &str = example!("web.jsonnet");
 
 /// `host:port` of every endpoint in a list over HTTP.
 fn addresses(list: &Value) -> BTreeSet<String> {

@@ -1,0 +1,78 @@
+//! The directory of a cell: one process has it at a time, and what cannot be read is not touched.
+
+use std::fs;
+use std::path::Path;
+
+use borough_tests::{TestCell, bytes_of, options};
+
+/// Starts a cell that is to refuse: what it says.
+async fn refused(cell: &TestCell) -> String {
+    let mut command = tokio::process::Command::from(cell.dev_command());
+    let ran = tokio::time::timeout(borough_tests::DEADLINE, command.kill_on_drop(true).output()).await;
+    let output = ran.expect("it ends at once").unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The same, and not a byte of the store has changed.
+async fn refused_untouched(cell: &TestCell, store: &Path) -> String {
+    let before = bytes_of(store);
+    let said = refused(cell).await;
+    let after = bytes_of(store);
+    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&after), names(&before), "{said}");
+    for (before, after) in before.iter().zip(&after) {
+        assert!(before == after, "{} has changed: {said}", before.0);
+    }
+    said
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_second_cell_is_refused_and_the_first_unharmed() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    let said = refused(&cell).await;
+    let pid = cell.control().pid;
+    assert!(said.contains("another `borough dev` runs there") && said.contains(&pid.to_string()), "{said}");
+    cell.run("more.yaml", "name: more\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    let jobs = cell.client().job_list("", false).await.unwrap();
+    assert_eq!(jobs.len(), 2);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn damaged_and_newer_directories_are_refused_untouched() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    assert!(cell.control_stop().await.success());
+    let store = cell.root().join("store");
+
+    let format = store.join("FORMAT");
+    let known = fs::read(&format).unwrap();
+    fs::write(&format, "borough-kv format 9999\n").unwrap();
+    let said = refused_untouched(&cell, &store).await;
+    assert!(said.contains("9999") && said.contains("nothing was touched"), "{said}");
+    fs::write(&format, "something else\n").unwrap();
+    let said = refused_untouched(&cell, &store).await;
+    assert!(said.contains("nothing was touched"), "{said}");
+    fs::write(&format, &known).unwrap();
+
+    // In the middle of what was acknowledged: not a torn end, but damage.
+    let log = fs::read_dir(&store).unwrap().flatten().map(|entry| entry.path());
+    let log =
+        log.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("log-")).min().unwrap();
+    let sound = fs::read(&log).unwrap();
+    let mut damaged = sound.clone();
+    for byte in &mut damaged[2_000..2_064] {
+        *byte ^= 0x5a;
+    }
+    fs::write(&log, &damaged).unwrap();
+    let said = refused_untouched(&cell, &store).await;
+    assert!(said.contains("nothing was touched"), "{said}");
+
+    // Restored, everything is there again.
+    fs::write(&log, &sound).unwrap();
+    cell.control_start().await;
+    assert_eq!(cell.client().job_list("", false).await.unwrap().len(), 1);
+    cell.finish().await;
+}

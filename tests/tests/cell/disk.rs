@@ -1,0 +1,82 @@
+//! A full disk: the cell says so and takes nothing more, loses nothing, and goes on when there is room.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use borough_tests::{Options, TestCell, options};
+
+/// A small file system of its own, for as long as it is held.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// Absent where this user may not mount.
+    fn new(directory: &Path) -> Option<Self> {
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=56m", "none"]).arg(directory).status();
+        mounted.is_ok_and(|status| status.success()).then(|| Self(directory.to_path_buf()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+    }
+}
+
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    let block = vec![7_u8; 64 * 1024];
+    while file.write_all(&block).is_ok() {}
+    while file.write_all(&[7]).is_ok() {}
+}
+
+/// A job that runs nothing and takes some room.
+fn job(number: usize) -> String {
+    let word = "room".repeat(12_000);
+    format!("name: job-{number}\ncount: 0\ntask: {{command: [sleep, 1], environment: {{WORD: {word}}}}}\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_full_disk_is_told_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::new(directory.path()) else {
+        eprintln!("NOT EXERCISED: a full disk; this user may not mount a file system");
+        return;
+    };
+    let below = Some(directory.path().to_path_buf());
+    let mut cell = TestCell::start(Options { below, ..options!().nodes(1) }).await;
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("job.yaml");
+    let file = file.display().to_string();
+    let run = ["job", "run", "--detach", file.as_str()];
+    fill(&directory.path().join("ballast"));
+    let mut taken = Vec::new();
+    let refused = loop {
+        let number = taken.len();
+        assert!(number < 2_000, "the disk never fills");
+        fs::write(&file, job(number)).unwrap();
+        let ran = cell.borough(&run).await;
+        if ran.code != Some(0) {
+            break ran;
+        }
+        taken.push(format!("job-{number}"));
+    };
+    assert!(refused.stderr.contains("disk") || refused.stderr.contains("space"), "{refused:?}");
+    assert!(matches!(refused.code, Some(4 | 5)), "{refused:?}");
+    let names = |jobs: Vec<borough_proto::v1::Job>| jobs.into_iter().map(|job| job.name).collect::<Vec<_>>();
+    // Still readable, and nothing that was acknowledged is gone: neither now nor after a crash with the disk full.
+    let mut expected = taken.clone();
+    expected.sort();
+    assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    fs::remove_file(directory.path().join("ballast")).unwrap();
+    fs::write(&file, job(taken.len())).unwrap();
+    cell.borough(&run).await.ended(0);
+    expected.push(format!("job-{}", taken.len()));
+    expected.sort();
+    cell.control_kill();
+    cell.control_start().await;
+    assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    cell.finish().await;
+}

@@ -1,0 +1,141 @@
+//! Jobs: the examples, and the order in which a stop does its work.
+
+use borough_client::CellItem;
+use borough_proto::v1::watch_response::Change;
+use borough_proto::v1::{TaskState, WatchFilter};
+use borough_tests::{TestCell, Watcher, options, until};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use crate::example;
+
+/// Says when it is told to end and does not end.
+const STUBBORN: &str =
+    r#"trap 'echo "term $(date +%s%3N)"' TERM; echo ready; while true; do sleep 0.05; done"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let stubborn = json!({
+        "name": "stubborn",
+        "task": {
+            "command": ["sh", "-c", STUBBORN], "ports": ["http"], "grace": "900ms",
+            "resources": {"cpu": "1500m"},
+        },
+        "drain_delay": "700ms",
+    });
+    cell.run("stubborn.json", &stubborn.to_string()).await;
+    let watcher = Watcher::start(cell.client(), "stubborn").await;
+    let endpoint = watcher.until_published(1).await.remove(&0).unwrap();
+    let port = endpoint.ports[0].number;
+    let logs = |what: &'static str| {
+        let cell = &cell;
+        async move {
+            until(what, || async {
+                let ran = cell.borough(&["task", "logs", "stubborn/0"]).await;
+                ran.stdout.contains(what).then_some(ran.stdout)
+            })
+            .await
+        }
+    };
+    logs("ready").await;
+    let (_, cursor) = cell.client().task_list_of_job(&cell.job("stubborn")).await.unwrap();
+    cell.borough(&["job", "stop", "--detach", "stubborn"]).await.ended(0);
+
+    // Wants the same port and more than is left beside it: it waits for the end of the other.
+    let heir = json!({
+        "name": "heir",
+        "task": {"command": ["sleep", "600"], "ports": [{"name": "http", "number": port}], "resources": {"cpu": "1500m"}, "grace": "100ms"},
+    });
+    cell.run("heir.json", &heir.to_string()).await;
+
+    let filter = WatchFilter { tasks: true, endpoints: true, ..WatchFilter::default() };
+    let mut changes = cell.client().watch_cell(filter, cursor);
+    let mut order: Vec<(String, i64)> = Vec::new();
+    while !order.iter().any(|(what, _)| what == "heir Running") {
+        let Some(Ok(CellItem::Change(change))) = changes.next().await else { continue };
+        let at_ms = change.at_ms;
+        match change.change {
+            Some(Change::EndpointWithdrawn(gone)) if gone.job == "stubborn" => {
+                order.push(("withdrawn".to_owned(), at_ms))
+            }
+            Some(Change::Task(task)) => order.push((format!("{} {:?}", task.job, task.state()), at_ms)),
+            _ => {}
+        }
+    }
+    let place = |what: &str| {
+        let found = order.iter().position(|(known, _)| known == what);
+        found.unwrap_or_else(|| panic!("no {what} in {order:?}"))
+    };
+    assert!(place("withdrawn") <= place("stubborn Stopping") + 1, "{order:?}");
+    assert_eq!(
+        order[place("withdrawn")].1,
+        order[place("stubborn Stopping")].1,
+        "one transaction: {order:?}"
+    );
+    assert!(place("stubborn Dead") < place("heir Assigned"), "given again before its exit: {order:?}");
+    assert!(!watcher.published().contains_key(&0));
+    watcher.assert_sound();
+
+    // Readable after the end, and in this order by the task's own clock.
+    let said = logs("term").await;
+    let term_ms: i64 = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let withdrawn_ms = order[place("withdrawn")].1;
+    assert!(term_ms - withdrawn_ms >= 700, "SIGTERM {} ms after the withdrawal", term_ms - withdrawn_ms);
+    let task = cell.tasks("stubborn").await.remove(0);
+    let exit = task.exit.unwrap();
+    assert_eq!(exit.signal, Some(9), "{exit:?}");
+    assert!(exit.at_ms - term_ms >= 850, "SIGKILL {} ms after SIGTERM", exit.at_ms - term_ms);
+    let heir = cell.tasks("heir").await.remove(0);
+    assert_eq!(heir.ports[0].number, port);
+    assert!(heir.started_ms.unwrap() >= exit.at_ms);
+    cell.borough(&["job", "stop", "heir"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_batch_example_runs_all_of_its_tasks() {
+    let cell = TestCell::start(options!()).await;
+    cell.borough(&["job", "run", example!("batch.yaml")]).await.ended(0).says("200/200 done");
+    let tasks = cell.tasks("batch").await;
+    assert_eq!(tasks.len(), 200);
+    assert!(tasks.iter().all(|task| task.state() == TaskState::Dead));
+    assert!(tasks.iter().all(|task| task.exit.as_ref().is_some_and(|exit| exit.code == Some(0))));
+    let logs = cell.borough(&["task", "logs", "batch/137"]).await.ended(0);
+    assert_eq!(logs.stdout, "task 137\n");
+    let again = cell.borough(&["job", "status", "batch", "-o", "json"]).await.ended(0).json();
+    assert_eq!(again["job"]["state"], "succeeded");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_crash_and_after_examples_end_as_they_say() {
+    let cell = TestCell::start(options!()).await;
+    // The second of two, submitted first.
+    let after = cell.borough(&["job", "run", "--detach", example!("after.yaml")]).await;
+    after.ended(0);
+    let waiting = cell.borough(&["job", "status", "after", "-o", "json"]).await.ended(0).json();
+    assert_eq!(waiting["job"]["state"], "waiting");
+    let placed = |task: &borough_proto::v1::Task| task.state() != TaskState::Pending;
+    assert!(!cell.tasks("after").await.iter().any(placed), "placed before its time");
+
+    let ran = cell.borough(&["job", "run", example!("crash.yaml")]).await.ended(1);
+    assert!(ran.stderr.contains("exit code 3"), "{}", ran.stderr);
+    let task = cell.tasks("crash").await.remove(0);
+    assert_eq!((task.state(), task.failures), (TaskState::Dead, 6), "once, and five times again: {task:?}");
+    let said = cell.borough(&["task", "logs", "--stderr", "crash/0"]).await.ended(0);
+    assert_eq!(said.stdout, "about to fail\n");
+
+    cell.borough(&["job", "run", example!("prepare.yaml")]).await.ended(0);
+    let prepared = cell.tasks("prepare").await.remove(0).exit.unwrap();
+    let job = cell.job("after");
+    until("the job that waited to succeed", || async {
+        let found = cell.client().job_get(&job).await.ok()?.job?;
+        (found.state() == borough_proto::v1::JobState::Succeeded).then_some(())
+    })
+    .await;
+    let task = cell.tasks("after").await.remove(0);
+    assert!(task.started_ms.unwrap_or(task.exit.as_ref().unwrap().at_ms) >= prepared.at_ms);
+    cell.borough(&["task", "logs", "after/0"]).await.ended(0).says("prepare has succeeded");
+    cell.finish().await;
+}

@@ -1,0 +1,95 @@
+//! Nodes that vanish and come back, and nodes that operators take out of service.
+
+use borough_proto::v1::NodeState;
+use borough_shim::process::ProcessId;
+use borough_tests::{TestCell, Watcher, is_healthy, is_stopped, is_up, options, until};
+use rustix::process::Signal;
+
+use crate::SERVICE;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_vanished_nodes_tasks_go_elsewhere_and_never_live_twice() {
+    let cell = TestCell::start(options!().lost_after_ms(2_000)).await;
+    cell.run("served.yaml", SERVICE).await;
+    let watcher = Watcher::start(cell.client(), "served").await;
+    watcher.until_published(2).await;
+    let before = cell.tasks("served").await;
+    let gone = before[0].clone();
+    assert_ne!(gone.node, before[1].node, "spread over the nodes");
+    let old = ProcessId::find(gone.pid.unwrap()).unwrap();
+    let agent = cell.agent_found(&gone.node).await;
+    agent.signal(Signal::STOP).unwrap();
+    until("the stop", || async { is_stopped(agent.pid).then_some(()) }).await;
+
+    let after = cell
+        .tasks_until("served", "healthy elsewhere", |tasks| {
+            tasks.iter().all(is_healthy) && tasks[0].incarnation > gone.incarnation
+        })
+        .await;
+    assert_eq!(after[0].node, before[1].node);
+    assert_eq!((after[1].pid, after[1].incarnation), (before[1].pid, before[1].incarnation));
+    assert_eq!(cell.client().node_get(&gone.node).await.unwrap().state(), NodeState::Lost);
+    assert!(old.alive(), "nobody could end it");
+    until("the new life's endpoint", || async {
+        let published = watcher.published();
+        published.get(&0).filter(|endpoint| endpoint.incarnation == after[0].incarnation).cloned()
+    })
+    .await;
+
+    agent.signal(Signal::CONT).unwrap();
+    until("the end of the old life", || async { (!old.alive()).then_some(()) }).await;
+    cell.nodes_ready().await;
+    // Back in service: what is told to go there goes there.
+    let text = format!(
+        "name: back\ncount: 1\ntask: {{command: [sleep, 600], grace: 500ms}}\nconstraints: ['node.name == {}']\n",
+        gone.node
+    );
+    cell.run("back.yaml", &text).await;
+    let tasks = cell.tasks("served").await;
+    assert_eq!((tasks[0].pid, tasks[0].incarnation), (after[0].pid, after[0].incarnation));
+    watcher.assert_sound();
+    for job in ["served", "back"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nodes_are_taken_out_of_service_and_back() {
+    let cell = TestCell::start(options!()).await;
+    let file = |count: u32| {
+        format!(
+            "name: moved\ncount: {count}\ntask: {{command: [sleep, 600], resources: {{cpu: 10m, memory: 4MiB}}, \
+             grace: 300ms}}\nspread: [node.name]\n"
+        )
+    };
+    cell.run("moved.yaml", &file(2)).await;
+    cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
+    cell.borough(&["job", "scale", "moved", "5"]).await.ended(0).says("5/5 healthy");
+    let tasks = cell.tasks("moved").await;
+    assert!(tasks.iter().skip(2).all(|task| task.node == "alpha-2"), "placed on a cordoned node: {tasks:?}");
+    assert_eq!(tasks.iter().filter(|task| task.node == "alpha-1").count(), 1, "a cordon moves nothing");
+
+    cell.borough(&["node", "drain", "alpha-1", "--timeout", "60s"]).await.ended(0);
+    let tasks = cell.tasks_until("moved", "all up elsewhere", |tasks| is_up(tasks, 5)).await;
+    assert!(tasks.iter().all(|task| task.node == "alpha-2"), "{tasks:?}");
+    assert!(cell.client().task_list_of_node("alpha-1").await.unwrap().0.is_empty());
+
+    cell.borough(&["node", "uncordon", "alpha-1"]).await.ended(0);
+    cell.borough(&["job", "scale", "moved", "7"]).await.ended(0);
+    let tasks = cell.tasks("moved").await;
+    assert!(tasks.iter().any(|task| task.node == "alpha-1"), "an uncordoned node takes tasks: {tasks:?}");
+    cell.borough(&["node", "drain", "no-such-node"]).await.ended(3);
+
+    // Fewer, none (which is legal), and some again.
+    cell.borough(&["job", "scale", "moved", "1"]).await.ended(0);
+    let left = |tasks: &[borough_proto::v1::Task]| {
+        tasks.iter().filter(|task| borough_tests::is_running(task)).count()
+    };
+    cell.tasks_until("moved", "one left", |tasks| left(tasks) == 1).await;
+    cell.borough(&["job", "scale", "moved", "0"]).await.ended(0);
+    cell.tasks_until("moved", "none left", |tasks| left(tasks) == 0).await;
+    cell.borough(&["job", "scale", "moved", "2"]).await.ended(0).says("2/2 healthy");
+    cell.borough(&["job", "stop", "moved"]).await.ended(0);
+    cell.finish().await;
+}

@@ -1,0 +1,89 @@
+//! What is said before anything happens, and of what cannot happen.
+
+use borough_proto::v1::TaskState;
+use borough_tests::{TestCell, options};
+use serde_json::Value;
+
+use crate::example;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_plan_shows_exactly_what_run_then_does() {
+    let cell = TestCell::start(options!().nodes(3)).await;
+    for (name, count) in [("one", 1), ("four", 4), ("nine", 9)] {
+        let text = format!(
+            "name: {name}\ncount: {count}\ntask:\n  command: [sleep, 600]\n  ports: [http, admin]\n  grace: 200ms\n  \
+             resources: {{cpu: 20m, memory: 4MiB}}\nspread: [rack, node.name]\n"
+        );
+        let file = cell.file(&format!("{name}.yaml"), &text);
+        let plan = cell.borough(&["job", "plan", &file, "-o", "json"]).await.ended(1).json();
+        cell.borough(&["job", "run", &file]).await.ended(0);
+        let planned: Vec<(u64, String, Value)> = plan["placements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|placed| {
+                let node = placed["node"].as_str().unwrap().to_owned();
+                (placed["index"].as_u64().unwrap(), node, placed["ports"].clone())
+            })
+            .collect();
+        let done: Vec<(u64, String, Value)> = cell
+            .tasks(name)
+            .await
+            .into_iter()
+            .map(|task| {
+                let ports = task.ports.iter().map(|port| (port.name.clone(), Value::from(port.number)));
+                (u64::from(task.index), task.node.clone(), Value::Object(ports.collect()))
+            })
+            .collect();
+        assert_eq!(done, planned, "{name}");
+        cell.borough(&["job", "plan", &file]).await.ended(0).says("no change");
+    }
+    // Of a shrink: which tasks stop. Of what is refused: why.
+    let fewer = "name: four\ncount: 2\ntask:\n  command: [sleep, 600]\n  ports: [http, admin]\n  grace: 200ms\n  \
+        resources: {cpu: 20m, memory: 4MiB}\nspread: [rack, node.name]\n";
+    let plan =
+        cell.borough(&["job", "plan", &cell.file("fewer.yaml", fewer), "-o", "json"]).await.ended(1).json();
+    assert_eq!(plan["stopped"], serde_json::json!([2, 3]));
+    let other = fewer.replace("[sleep, 600]", "[sleep, 601]").replace("count: 2", "count: 4");
+    let other = cell.file("other.yaml", &other);
+    let plan = cell.borough(&["job", "plan", &other]).await;
+    assert!(plan.stdout.contains("refused") && plan.stdout.contains("601"), "{plan:?}");
+    let ran = cell.borough(&["job", "run", &other]).await.ended(4);
+    assert!(ran.stderr.contains("task.command") && ran.stderr.contains("601"), "{}", ran.stderr);
+    assert_eq!(cell.tasks("four").await.len(), 4, "nothing has happened");
+    for job in ["one", "four", "nine"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_fits_nowhere_is_told_why_and_what_would_fit() {
+    let cell = TestCell::start(options!().nodes(3)).await;
+    let planned = cell.borough(&["job", "plan", example!("nowhere.yaml")]).await.ended(1);
+    let ran = cell.borough(&["job", "run", example!("nowhere.yaml"), "--timeout", "3s"]).await.ended(1);
+    assert!(ran.stderr.contains("0/1 healthy, 1 pending"), "{}", ran.stderr);
+    let why = cell.borough(&["why", "nowhere"]).await.ended(0);
+    for said in [&planned, &why] {
+        assert!(said.stdout.contains("fits on none of 3 nodes"), "{}", said.stdout);
+        assert!(said.stdout.contains("3 of 3 nodes refused by: constraint gpu.model"), "{}", said.stdout);
+        assert!(
+            said.stdout.contains("would fit on 3 nodes") && said.stdout.contains("cpu <="),
+            "{}",
+            said.stdout
+        );
+    }
+    // Each filter is told with its count of nodes.
+    let big = "name: big\ntask: {command: [sleep, 600], resources: {cpu: 500}}\nconstraints: ['node.name != alpha-2']\n";
+    cell.borough(&["job", "run", "--detach", &cell.file("big.yaml", big)]).await.ended(0);
+    let why = cell.borough(&["why", "big", "-o", "json"]).await.ended(0).json();
+    let losses = why[0]["losses"].as_array().unwrap();
+    let counts: Vec<u64> = losses.iter().map(|loss| loss["nodes"].as_u64().unwrap()).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 3, "{why}");
+    assert_eq!(counts.len(), 2, "{why}");
+    assert!(cell.tasks("big").await.iter().all(|task| task.state() == TaskState::Pending));
+    for job in ["nowhere", "big"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
