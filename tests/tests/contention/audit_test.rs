@@ -277,7 +277,8 @@ fn a_placement_for_a_job_that_was_stopped_ended_or_shrunk_is_caught() {
 
 #[test]
 fn a_placement_on_a_closed_node_is_caught() {
-    let closings: [(fn(&mut NodeRow), &str); 4] = [
+    type Close = fn(&mut NodeRow);
+    let closings: [(Close, &str); 4] = [
         (|row| row.schedulable = false, "placed_closed"),
         (|row| row.draining = true, "placed_closed"),
         (|row| row.state = NodeState::Lost, "placed_lost"),

@@ -218,6 +218,7 @@ impl Cell {
 }
 
 /// An entry on one line, for whoever looks into a run.
+#[expect(clippy::print_stdout, reason = "asked for by BOROUGH_JOURNAL")]
 fn entry_print(number: usize, entry: &JournalEntry) {
     let told = entry.deltas.iter().map(|delta| match delta {
         Delta::Task { row } => {

@@ -238,7 +238,7 @@ impl Disturber {
         }
         match self.below(8) {
             0 => {
-                spec.count = 3 + spec.count;
+                spec.count += 3;
                 spec.min_member = 3;
             }
             1 => spec.constraints = vec![rack_in(&["a", "b"])],

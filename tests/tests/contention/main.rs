@@ -4,7 +4,8 @@
 //! is at rest the rows are checked against each other and against what was desired.
 //!
 //! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-tests --test contention`; more of them from there with
-//! `BOROUGH_SEEDS=<count>`.
+//! `BOROUGH_SEEDS=<count>`, the journal of a run with `BOROUGH_JOURNAL=1`. The seed decides over everything but the order
+//! in which the runtime polls what is ready at one moment.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -82,7 +83,7 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn four_workers_at_once_keep_every_rule() {
     let first = number("BOROUGH_SEED");
-    let count = number("BOROUGH_SEEDS").unwrap_or(if first.is_some() { 1 } else { SEEDS });
+    let count = number("BOROUGH_SEEDS").unwrap_or_else(|| if first.is_some() { 1 } else { SEEDS });
     let first = first.unwrap_or(0);
     let next = AtomicU64::new(first);
     let (met, failed) = (Mutex::new(Met::new()), Mutex::new(Vec::new()));

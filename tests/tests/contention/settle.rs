@@ -67,7 +67,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
         JobState::Running => {
             for index in 0..job.count {
                 let row = rows.tasks.get(&TaskId { job: job.id, index });
-                open.extend(row.and_then(|row| task_unsettled(row)));
+                open.extend(row.and_then(task_unsettled));
             }
             for (indexes, explained) in explain_job(snapshot, job.id, now_ms) {
                 if !is_stuck(&explained) {
