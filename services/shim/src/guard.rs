@@ -17,6 +17,10 @@ use crate::record::{Kind, ProcessRecord};
 
 /// How often everything is looked for again: what was being started while we looked is found the next time.
 const ROUNDS: u32 = 200;
+/// So many looks in a row must find nothing: what was just being recorded in one is seen in the next.
+const QUIET_ROUNDS: u32 = 2;
+/// The same where an agent was killed that may be started again, which takes it a moment.
+const QUIET_ROUNDS_AGENT: u32 = 25;
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -39,12 +43,14 @@ pub fn guard_wait(records: &Path) -> io::Result<()> {
 /// # Errors
 /// `TimedOut` where something is still there at the end.
 pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
-    let mut quiet = 0;
+    let (mut quiet, mut enough) = (0, QUIET_ROUNDS);
     for _ in 0..ROUNDS {
-        let busy = round(records, spared)?;
+        let Round { busy, agent_killed } = round(records, spared)?;
+        if agent_killed {
+            enough = QUIET_ROUNDS_AGENT;
+        }
         quiet = if busy { 0 } else { quiet + 1 };
-        // Twice quiet: a process that was just being recorded in the first look is seen in the second.
-        if quiet >= 2 {
+        if quiet >= enough {
             return Ok(());
         }
         sleep(PAUSE);
@@ -52,15 +58,24 @@ pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, format!("still there: {}", records.display())))
 }
 
-fn round(records: &Path, spared: Option<u32>) -> io::Result<bool> {
+/// What one look has come to.
+struct Round {
+    /// Something is still there.
+    busy: bool,
+    /// An agent was killed, and whoever keeps it may start it again.
+    agent_killed: bool,
+}
+
+fn round(records: &Path, spared: Option<u32>) -> io::Result<Round> {
     let boot = boot_id()?;
     let mut found = records_read(records);
     found.sort_by_key(|(_, record)| record.kind != Kind::Agent);
-    let mut busy = false;
+    let (mut busy, mut agent_killed) = (false, false);
     let others = found.iter().any(|(_, record)| record.kind != Kind::Agent);
     for (file, record) in found {
         if record.boot_id == boot && Some(record.process.pid) != spared && record.process.alive() {
             let _ = record.process.signal(Signal::KILL);
+            agent_killed |= record.kind == Kind::Agent;
             busy = true;
             continue;
         }
@@ -81,7 +96,7 @@ fn round(records: &Path, spared: Option<u32>) -> io::Result<bool> {
         }
         let _ = fs::remove_file(file);
     }
-    Ok(busy)
+    Ok(Round { busy, agent_killed })
 }
 
 fn records_read(records: &Path) -> Vec<(PathBuf, ProcessRecord)> {
