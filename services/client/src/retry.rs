@@ -46,7 +46,8 @@ impl RetryPolicy {
 pub(crate) fn worth_repeating(status: &Status) -> bool {
     let broken = std::error::Error::source(status).is_some();
     match status.code() {
-        Code::Unavailable => true,
+        // The second is the store's own time limit; the caller's deadline is kept by the caller, over all attempts.
+        Code::Unavailable | Code::DeadlineExceeded => true,
         Code::Unknown | Code::Internal | Code::Cancelled => broken,
         _ => false,
     }
