@@ -5,7 +5,7 @@
 //! from a seed that a failing test prints. Whatever is started is recorded and ended by a guard, even where the test
 //! itself is killed.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says why and fails")]
+#![expect(clippy::expect_used, reason = "a test that cannot go on says why and fails")]
 #![expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
 
 mod cell;
