@@ -13,18 +13,21 @@ use crate::example;
 const STUBBORN: &str =
     r#"trap 'echo "term $(date +%s%3N)"' TERM; echo ready; while true; do sleep 0.05; done"#;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
-    let cell = TestCell::start(options!().nodes(1)).await;
-    let stubborn = json!({
+fn stubborn() -> serde_json::Value {
+    json!({
         "name": "stubborn",
         "task": {
             "command": ["sh", "-c", STUBBORN], "ports": ["http"], "grace": "900ms",
             "resources": {"cpu": "1500m"},
         },
         "drain_delay": "700ms",
-    });
-    cell.run("stubborn.json", &stubborn.to_string()).await;
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("stubborn.json", &stubborn().to_string()).await;
     let watcher = Watcher::start(cell.client(), "stubborn").await;
     let endpoint = watcher.until_published(1).await.remove(&0).unwrap();
     let port = endpoint.ports[0].number;
@@ -135,7 +138,7 @@ async fn the_crash_and_after_examples_end_as_they_say() {
     })
     .await;
     let task = cell.tasks("after").await.remove(0);
-    assert!(task.started_ms.unwrap_or(task.exit.as_ref().unwrap().at_ms) >= prepared.at_ms);
+    assert!(task.started_ms.unwrap_or_else(|| task.exit.as_ref().unwrap().at_ms) >= prepared.at_ms);
     cell.borough(&["task", "logs", "after/0"]).await.ended(0).says("prepare has succeeded");
     cell.finish().await;
 }
