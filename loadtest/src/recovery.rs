@@ -66,7 +66,7 @@ async fn placed(system: &System, spec: v1::JobSpec, begin: Instant) -> anyhow::R
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
         // The port may be another one, so the client is made anew until it answers.
-        let Ok(client) = system.client() else { continue };
+        let Ok(client) = system.client_once() else { continue };
         submitted = submitted || client.job_submit(spec.clone(), 0).await.is_ok();
         if !submitted {
             continue;

@@ -90,8 +90,17 @@ impl System {
         Ok(())
     }
 
+    /// A client of the cell that tries each call once: what repeats it is measured with it.
+    pub fn client_once(&self) -> anyhow::Result<Client> {
+        self.client_with(|config| config.retry.attempts_max = 1)
+    }
+
     /// A client of the cell.
     pub fn client(&self) -> anyhow::Result<Client> {
+        self.client_with(|_| ())
+    }
+
+    fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
         let text = fs::read_to_string(self.directory.join("client.json"))?;
         let file: serde_json::Value = serde_json::from_str(&text)?;
         let gateways = file["gateways"].as_array().context("client.json has no gateways")?;
@@ -99,6 +108,7 @@ impl System {
         let cell = file["default_cell"].as_str().context("client.json has no cell")?;
         let mut config = ClientConfig::new(gateways, "loadtest", cell);
         config.token = Some(Token::File(self.directory.join("token")));
+        set(&mut config);
         let (rng, _) = SeededRng::from_kernel();
         Ok(Client::new(config, rng)?)
     }

@@ -20,9 +20,9 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 use crate::auth::{AuthLayer, Token};
 use crate::cell::{CellConnection, CellDoor, CellRoom, Cells};
@@ -138,7 +138,6 @@ impl Rooms {
         let server = Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
-            .tcp_nodelay(true)
             .layer(AuthLayer::new(token))
             .add_service(reflection)
             .add_service(health)
@@ -149,7 +148,9 @@ impl Rooms {
             .add_service(CellServiceServer::new(CellRoom::new(cells())))
             .add_service(NameServiceServer::new(NameRoom::new(cells())))
             .add_service(WatchServiceServer::new(WatchRoom::new(cells())));
-        let incoming = TcpListenerStream::new(listener);
+        // What the server sets for its own listeners it does not set for ours: without this, small messages wait up to
+        // forty milliseconds for the acknowledgement of the ones before.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         // Streams of watchers and agents have no end of their own: they are cut, and their clients resume.
         tokio::select! {
             outcome = server.serve_with_incoming(incoming) => {
@@ -177,6 +178,9 @@ async fn http_answer(listener: TcpListener, door: Arc<HttpDoor>, cancelled: Canc
                 continue;
             }
         };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection has gone before it was answered");
+        }
         let (door, cancelled) = (Arc::clone(&door), cancelled.clone());
         tokio::spawn(async move {
             let service = hyper::service::service_fn(move |request| Arc::clone(&door).answer(request));
