@@ -44,7 +44,7 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     let record = cell.life_dir(&ends);
     until("its end", || json_read::<LifeRecord>(&record, STATE_FILE).unwrap()?.released_ms).await;
     let mut agent = cell.agent_process();
-    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     let exit = cell.gateway.phase(&ends, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(5)));
     assert_eq!(cell.gateway.phase(&stays, Phase::Running).await.pid, Some(pid));
@@ -64,8 +64,10 @@ async fn a_life_the_control_plane_does_not_know_is_parked_and_not_killed() {
     let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
     cell.gateway.amnesia();
     cell.agent_stop().await;
+    // A busy machine may have cost the agent a session before: what counts is a new one.
+    let before = cell.gateway.look(|seen| seen.sessions);
     cell.agent_start(cell.config());
-    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.wait("another session", |seen| (seen.sessions > before).then_some(())).await;
     assert_eq!(cell.gateway.phase(&life, Phase::Running).await.pid, Some(pid));
     assert!(runs(pid));
     cell.gateway.stop(stop(&life, 1000));
@@ -116,7 +118,7 @@ async fn everything_goes_on_without_a_gateway_and_is_told_to_the_next() {
     cell.gateway.phase(&ends, Phase::Running).await;
     cell.gateway.hang_up();
     std::fs::write(cell.life_dir(&ends).join("work/go"), "").unwrap();
-    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     cell.gateway.phase(&ends, Phase::Released).await;
     assert_eq!(cell.gateway.look(|seen| seen.tasks[&key(&stays)].pid), Some(pid));
 }

@@ -57,7 +57,7 @@ async fn a_life_whose_files_are_damaged_is_ended_and_told() {
         std::fs::write(cell.life_dir(&life).join(name), "\u{0}{").unwrap();
     }
     cell.agent_start(cell.config());
-    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     // Its shim is at work and is not doubled; what it writes at the end is whole again.
     let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.signal), (EndReason::Signaled, Some(9)));

@@ -79,7 +79,7 @@ async fn a_forgotten_life_is_not_reported_again_and_not_run_again() {
     assert_eq!(output(&cell.life_dir(&life)), "once\n");
     cell.agent_stop().await;
     cell.agent_start(cell.config());
-    cell.gateway.wait("a second session", |seen| (seen.sessions == 2).then_some(())).await;
+    cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     let other = crate::harness::life(1, 1);
     cell.gateway.run(script(&other, "true"));
     cell.gateway.phase(&other, Phase::Released).await;
