@@ -9,13 +9,13 @@ use borough_gateway::auth::Token;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::{Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency};
+use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create, cell_meta_change};
 use borough_store::federation::{federation_cell_set, store_generation_begin};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
-use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -27,6 +27,10 @@ const LEASE_MS: u64 = 5_000;
 const BATCH_TASKS_MAX: usize = 256;
 /// Parts of the tolerance of silence between two beats, and between two looks at them.
 const BEATS_PER_TOLERANCE: u32 = 8;
+
+/// How long a start waits for a store that does not answer, and between two attempts.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PAUSE: Duration = Duration::from_millis(200);
 
 /// What the control roles are made with.
 pub(crate) struct ControlConfig {
@@ -81,10 +85,12 @@ impl Control {
     pub(crate) async fn start(config: ControlConfig) -> Result<Self, ControlError> {
         let cancelled = CancellationToken::new();
         let at_ms = config.clock.wall_ms();
-        let generation = config.db.run("store_generation_begin", Idempotency::Natural, |tx, _| async move {
-            store_generation_begin(&tx, at_ms).await
-        });
-        let generation = generation.await?.generation;
+        let begin = || {
+            config.db.run("store_generation_begin", Idempotency::Natural, |tx, _| async move {
+                store_generation_begin(&tx, at_ms).await
+            })
+        };
+        let generation = patiently(&*config.clock, begin).await?.generation;
         let mut registry = config.registry;
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
@@ -92,7 +98,8 @@ impl Control {
         let mut connections = Vec::new();
         for cell in &config.cells {
             let space = CellSpace::new(cell.clone());
-            cell_prepare(&config.db, &space, cell, &config.meta, at_ms).await?;
+            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, at_ms);
+            patiently(&*config.clock, prepare).await?;
             let (clock, rng) = (Arc::clone(&config.clock), Arc::clone(&config.rng));
             let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
             let roles = Roles {
@@ -142,6 +149,30 @@ impl Control {
 fn beat_of(lost_after_ms: u64) -> Duration {
     let beat = Duration::from_millis(lost_after_ms) / BEATS_PER_TOLERANCE;
     beat.clamp(Duration::from_millis(100), Duration::from_secs(5))
+}
+
+/// Repeats a step of the start, which is the same however often it happens, while the store gives it no answer: a
+/// store that is slow or has just come up itself is no reason to stay away. What it refuses, it refuses at once.
+async fn patiently<T, F, Fut>(clock: &dyn Clock, step: F) -> StoreResult<T>
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = StoreResult<T>>,
+{
+    let began = clock.monotonic();
+    loop {
+        let error = match step().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let unanswered = error
+            .kv_error()
+            .is_some_and(|kv| kv.code == ErrorCode::TransactionTimedOut || kv.code.is_retryable());
+        if !unanswered || clock.monotonic().saturating_sub(began) > START_PATIENCE {
+            return Err(error);
+        }
+        tracing::warn!(error = %error_chain(&error), "the store does not answer; the start waits for it");
+        tokio::time::sleep(START_PAUSE).await;
+    }
 }
 
 async fn cell_prepare(
@@ -225,5 +256,51 @@ async fn worker_run(
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
             () = cancelled.cancelled() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use borough_kv::KvError;
+    use borough_kv::env::ManualClock;
+
+    use super::*;
+
+    fn answer(attempts: &Cell<u32>, code: ErrorCode, silent: u32) -> StoreResult<u32> {
+        attempts.set(attempts.get() + 1);
+        match attempts.get() > silent {
+            true => Ok(attempts.get()),
+            false => Err(KvError::new(code).into()),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_waits_for_a_silent_store_and_not_for_one_that_refuses() {
+        let clock = ManualClock::at(0);
+        for (code, expected) in
+            [(ErrorCode::TransactionTimedOut, Some(3)), (ErrorCode::NotCommitted, Some(3))]
+        {
+            let attempts = Cell::new(0);
+            let step = || std::future::ready(answer(&attempts, code, 2));
+            assert_eq!(patiently(&*clock, step).await.ok(), expected);
+        }
+        let attempts = Cell::new(0);
+        let step = || std::future::ready(answer(&attempts, ErrorCode::KeyTooLarge, 2));
+        assert!(patiently(&*clock, step).await.is_err());
+        assert_eq!(attempts.get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_does_not_wait_for_ever() {
+        let clock = ManualClock::at(0);
+        let attempts = Cell::new(0);
+        let step = || {
+            clock.advance(Duration::from_secs(25));
+            std::future::ready(answer(&attempts, ErrorCode::TransactionTimedOut, u32::MAX))
+        };
+        assert!(patiently(&*clock, step).await.is_err());
+        assert_eq!(attempts.get(), 3);
     }
 }
