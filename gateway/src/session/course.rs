@@ -13,14 +13,13 @@ use borough_store::journal::{Change, ChangeSet, Cursor};
 use borough_store::mirror::{MirrorEvent, MirrorState, MirrorSubscription};
 use borough_store::node::node_reported;
 use borough_store::task::{ReportAnswer, ReportSource, TaskReport};
-use borough_store::{StoreError, StoreResult};
+use borough_store::{StoreError, StoreResult, error_chain};
 use tokio::sync::mpsc;
 
 use super::desired::{Command, Life, commands_full, life_command, lives_missing};
 use super::message::{assignment, life_to_message, report_missing, report_of, stop};
 use super::registry::Session;
 use crate::cell::CellDoor;
-use borough_store::error_chain;
 
 /// What is known of one session's agent.
 pub struct Course {
@@ -184,22 +183,28 @@ impl Course {
         }
     }
 
-    /// Says what was not said before.
+    /// Says what was not said before. What cannot be said yet (the mirror lacks its spec) is not taken as said.
     async fn tell(&mut self, commands: Vec<(Life, Command)>, full: bool) -> Option<()> {
+        // Every session hears every entry of its cell, and most are of other nodes.
+        if commands.is_empty() && !full {
+            return Some(());
+        }
         let mut desired = v1::Desired { full, ..v1::Desired::default() };
+        let (told, cell) = (&mut self.told, self.door.name.as_str());
+        let mut forgotten = Vec::new();
         self.door.mirror.read(|state| {
             for (life, command) in commands {
-                if self.told.get(&life) == Some(&command) {
+                if told.get(&life) == Some(&command) || !desired_add(&mut desired, state, cell, life, command)
+                {
                     continue;
                 }
-                self.told.insert(life, command);
-                desired_add(&mut desired, state, self.door.name.as_str(), life, command);
+                told.insert(life, command);
+                forgotten.extend((command == Command::Forget).then_some(life));
             }
         });
-        for life in &desired.forget {
-            let forgotten = |known: &Life| life_to_message(*known) == *life;
-            self.reported.retain(|known, _| !forgotten(known));
-            self.told.retain(|known, _| !forgotten(known));
+        for life in forgotten {
+            self.reported.remove(&life);
+            self.told.remove(&life);
         }
         let silent = desired.assignments.is_empty() && desired.stops.is_empty() && desired.forget.is_empty();
         if silent && !full {
@@ -217,30 +222,35 @@ impl Course {
     /// lost under this session: its agent is to begin anew, since only a registration brings a lost node back.
     async fn recovered(&self) -> Option<()> {
         let node = self.session.node;
-        let state_of = |state: &MirrorState| state.nodes().get(&node).map(|row| row.state);
-        if self.door.mirror.read(state_of) == Some(NodeState::Lost) {
-            tracing::warn!(node = %self.name, "heard of again after it was declared lost");
-            return None;
-        }
-        let (recovering, lost, stale) = self.door.mirror.read(|state| {
-            let recovering = state.nodes().get(&node).is_some_and(|row| row.state != NodeState::Ready);
-            let lost = state.node_tasks(node).filter(|row| row.state == TaskState::Lost).count();
-            let stale = self.reported.iter().filter(|(life, phase)| {
-                let row = state.tasks().get(&life.task);
-                let own =
-                    row.is_some_and(|row| row.node == Some(node) && row.incarnation == life.incarnation);
-                row.is_some() && !own && **phase != Phase::Released
-            });
-            (recovering, lost, stale.count())
+        let returning = self.door.mirror.read(|state| match state.nodes().get(&node)?.state {
+            NodeState::Ready => None,
+            NodeState::Recovering => Some(Some(self.left_over(state))),
+            NodeState::Lost => Some(None),
         });
-        if !recovering {
-            return Some(());
-        }
+        let (lost, stale) = match returning {
+            None => return Some(()),
+            Some(Some(left)) => left,
+            Some(None) => {
+                tracing::warn!(node = %self.name, "heard of again after it was declared lost");
+                return None;
+            }
+        };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         if let Err(error) = self.reported_write(count(lost), count(stale)).await {
             tracing::warn!(node = %self.name, error = %error_chain(&error), "the node's return waits");
         }
         Some(())
+    }
+
+    /// How many lost tasks still name the node, and how many lives it runs that are over in the store.
+    fn left_over(&self, state: &MirrorState) -> (usize, usize) {
+        let node = self.session.node;
+        let lost = state.node_tasks(node).filter(|row| row.state == TaskState::Lost).count();
+        let stale = self.reported.iter().filter(|(life, phase)| {
+            let other = |row: &Arc<TaskRow>| row.node != Some(node) || row.incarnation != life.incarnation;
+            state.tasks().get(&life.task).is_some_and(other) && **phase != Phase::Released
+        });
+        (lost, stale.count())
     }
 
     async fn reported_write(&self, lost: u32, stale: u32) -> StoreResult<()> {
@@ -261,16 +271,23 @@ impl Course {
     }
 }
 
-fn desired_add(desired: &mut v1::Desired, state: &MirrorState, cell: &str, life: Life, command: Command) {
+/// Adds a command; `false` where the mirror lacks what it takes to say it.
+fn desired_add(
+    desired: &mut v1::Desired,
+    state: &MirrorState,
+    cell: &str,
+    life: Life,
+    command: Command,
+) -> bool {
     let row = state.tasks().get(&life.task);
     let spec = row.and_then(|row| state.spec(life.task.job, row.spec_version));
     match command {
-        Command::Run => {
-            if let Some((row, spec)) = row.zip(spec) {
-                desired.assignments.push(assignment(cell, row, spec));
-            }
-        }
+        Command::Run => match row.zip(spec) {
+            Some((row, spec)) => desired.assignments.push(assignment(cell, row, spec)),
+            None => return false,
+        },
         Command::Stop { .. } => desired.stops.extend(stop(life, command, spec.map(|spec| &**spec))),
         Command::Forget => desired.forget.push(life_to_message(life)),
     }
+    true
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::node::NodeLive;
-use borough_store::StoreError;
 use borough_store::node::node_live_renew;
+use borough_store::{StoreError, error_chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::cell::CellDoor;
-use borough_store::error_chain;
 
 /// Leases in one transaction.
 const BEATS_MAX: usize = 1_000;

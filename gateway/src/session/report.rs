@@ -9,10 +9,8 @@ use borough_kv::{Database, Idempotency};
 use borough_model::RequestId;
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::task::{ReportAnswer, ReportSource, TaskReport, task_report_apply};
-use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio::sync::{mpsc, oneshot};
-
-use borough_store::error_chain;
 
 /// Reports of single lives in one transaction at most.
 const REPORTS_MAX: usize = 512;
