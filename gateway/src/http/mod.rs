@@ -32,8 +32,8 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub struct HttpDoor {
     /// The cells.
     pub cells: Arc<Cells>,
-    /// Who may speak; absent: everybody (only for tests of the handlers).
-    pub token: Option<Token>,
+    /// Who may speak.
+    pub token: Token,
     /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
 }
@@ -45,7 +45,7 @@ impl HttpDoor {
         if path == "/healthz" {
             return Ok(text(StatusCode::OK, "ok\n"));
         }
-        if self.token.as_ref().is_some_and(|token| !token.admits(request.headers())) {
+        if !self.token.admits(request.headers()) {
             return Ok(text(
                 StatusCode::UNAUTHORIZED,
                 "send `authorization: Bearer <token>` from the token file\n",

@@ -99,7 +99,7 @@ impl Gateway {
         let rooms =
             Rooms { cells: Arc::clone(&cells), name: grpc.to_string(), report: config.report_interval };
         tasks.push(tokio::spawn(rooms.answer(grpc_listener, config.token.clone(), cancelled.clone())));
-        let door = Arc::new(HttpDoor { cells, token: Some(config.token), registry: config.registry });
+        let door = Arc::new(HttpDoor { cells, token: config.token, registry: config.registry });
         tasks.push(tokio::spawn(http_answer(http_listener, door, cancelled)));
         Ok(Self { grpc, http, tasks })
     }
