@@ -2,7 +2,7 @@
 
 use borough_model::job::{JobOutcome, JobState};
 use borough_model::task::{EndReason, Exit, StopReason};
-use borough_model::{Delta, JobRow, JournalEntry, TaskRow, TaskState};
+use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// What an event is about, and what it says.
@@ -14,12 +14,9 @@ pub struct Sentence {
     pub text: String,
 }
 
-/// The sentences of an entry. Names are those the mirror knows now; what it has forgotten is told by its id.
-pub fn sentences(state: &MirrorState, entry: &JournalEntry) -> Vec<Sentence> {
-    entry.deltas.iter().filter_map(|delta| sentence(state, delta)).collect()
-}
-
-fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
+/// What a delta says; `None` where it says nothing to people. Names are those the mirror knows now; what it has
+/// forgotten is told by its id.
+pub fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
         Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row)),

@@ -13,7 +13,7 @@ use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 use super::change::{Filter, change_of};
-use super::event::sentences;
+use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
 use crate::cell::{CellDoor, Cells, caller_of_read, cursor_from_message, cursor_to_message};
 use crate::status::status_from_store;
@@ -145,8 +145,7 @@ fn events_of(
     entry: &borough_model::JournalEntry,
 ) -> Vec<v1::Event> {
     let wanted = entry.deltas.iter().filter(|delta| change_of(door, state, filter, delta).is_some());
-    let wanted = borough_model::JournalEntry { deltas: wanted.cloned().collect(), ..entry.clone() };
-    let event = |sentence: super::event::Sentence| v1::Event {
+    let event = |sentence: Sentence| v1::Event {
         cursor: Some(cursor_to_message(cursor)),
         at_ms: entry.at_ms,
         actor: entry.actor.clone(),
@@ -154,5 +153,5 @@ fn events_of(
         subject: sentence.subject,
         text: sentence.text,
     };
-    sentences(state, &wanted).into_iter().map(event).collect()
+    wanted.filter_map(|delta| sentence(state, delta)).map(event).collect()
 }
