@@ -62,10 +62,10 @@ pub async fn run(
         let name = format!("tiny-{number}");
         let spec = tiny_service(&name, &notes)?;
         submitted.insert(name, wall_us());
-        let client = Arc::clone(&client);
-        submissions.push(tokio::spawn(async move { client.job_submit(spec, 0).await }));
+        let submitter = Arc::clone(&client);
+        submissions.push(tokio::spawn(async move { submitter.job_submit(spec, 0).await }));
         while let Ok(next) = seen.try_recv() {
-            seen_note(&client_of(&system)?, &mut published, next, &bar);
+            seen_note(&client, &mut published, next, &bar);
         }
     }
     for submission in submissions {
@@ -74,7 +74,7 @@ pub async fn run(
     let tasks = usize::try_from(arguments.tasks)?;
     while published.len() < tasks {
         match tokio::time::timeout(LAST_WAIT, seen.recv()).await {
-            Ok(Some(next)) => seen_note(&client_of(&system)?, &mut published, next, &bar),
+            Ok(Some(next)) => seen_note(&client, &mut published, next, &bar),
             Ok(None) | Err(_) => break,
         }
     }
@@ -86,10 +86,6 @@ pub async fn run(
         bail!("only {} of {tasks} endpoints were seen", published.len());
     }
     Ok(())
-}
-
-fn client_of(system: &System) -> anyhow::Result<Client> {
-    system.client()
 }
 
 /// Notes a first sight and stops the job behind it.
