@@ -1,11 +1,12 @@
 //! What is to be done about a job or a node: pure functions of the state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::job::{AfterDecision, JobState, after_decide};
 use borough_model::node::NodeState;
-use borough_model::{Incarnation, JobId, JobRow, NodeId, TaskId, TaskState};
+use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// Something to be done, in transactions of its own.
@@ -30,7 +31,7 @@ pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<Action> {
     match job.state {
         JobState::Waiting => {
             let Some(spec) = state.spec_of(job) else { return Vec::new() };
-            let of = |name: &borough_model::Name| state.job_by_name(&job.user, name).map(|row| row.state);
+            let of = |name: &Name| state.job_by_name(&job.user, name).map(|row| row.state);
             match after_decide(spec, of) {
                 AfterDecision::Wait(_) => Vec::new(),
                 AfterDecision::Go | AfterDecision::Never(_) => vec![Action::JobDependencies(job.id)],
@@ -132,12 +133,17 @@ pub struct Dirty {
     pub jobs: BTreeSet<JobId>,
     /// Nodes.
     pub nodes: BTreeSet<NodeId>,
+    /// Users of whose jobs some changed: others of theirs may have waited for them.
+    users: BTreeSet<Name>,
+    /// Whether a task has moved, which makes room for the next of its job on a drained node.
+    moved: bool,
 }
 
 impl Dirty {
     /// Everything.
     pub fn all(state: &MirrorState) -> Self {
-        Self { jobs: state.jobs().keys().copied().collect(), nodes: state.nodes().keys().copied().collect() }
+        let jobs = state.jobs().keys().copied().collect();
+        Self { jobs, nodes: state.nodes().keys().copied().collect(), ..Self::default() }
     }
 
     /// Whether nothing has to be looked at.
@@ -145,29 +151,34 @@ impl Dirty {
         self.jobs.is_empty() && self.nodes.is_empty()
     }
 
-    /// What a delta makes worth a look. A change of a job is one for those of its user that wait.
-    pub fn note(&mut self, state: &MirrorState, delta: &borough_model::Delta) {
-        use borough_model::Delta;
+    /// What a delta makes worth a look.
+    pub fn note(&mut self, delta: &Delta) {
         match delta {
             Delta::Job { row, .. } => {
                 self.jobs.insert(row.id);
-                let waiting = state
-                    .jobs()
-                    .values()
-                    .filter(|job| job.user == row.user && job.state == JobState::Waiting);
-                self.jobs.extend(waiting.map(|job| job.id));
+                self.users.insert(row.user.clone());
             }
             Delta::Task { row } => {
                 self.jobs.insert(row.id.job);
                 self.nodes.extend(row.node);
-                // A task that has moved makes room for the next of its job on a drained node.
-                let draining = state.nodes().values().filter(|node| node.draining).map(|node| node.id);
-                self.nodes.extend(draining);
+                self.moved = true;
             }
             Delta::Node { row } => {
                 self.nodes.insert(row.id);
             }
             _ => {}
+        }
+    }
+
+    /// What follows from all that was noted, in one pass over the cell however much it was.
+    pub fn spread(&mut self, state: &MirrorState) {
+        let users = std::mem::take(&mut self.users);
+        if !users.is_empty() {
+            let waits = |job: &&Arc<JobRow>| job.state == JobState::Waiting && users.contains(&job.user);
+            self.jobs.extend(state.jobs().values().filter(waits).map(|job| job.id));
+        }
+        if std::mem::take(&mut self.moved) {
+            self.nodes.extend(state.nodes().values().filter(|node| node.draining).map(|node| node.id));
         }
     }
 }

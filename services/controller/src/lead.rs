@@ -180,9 +180,9 @@ impl Controller {
                 let mut next = event;
                 loop {
                     match next {
-                        Some(MirrorEvent::Entry { entry, .. }) => self.mirror.read(|state| {
-                            entry.deltas.iter().for_each(|delta| term.dirty.note(state, delta));
-                        }),
+                        Some(MirrorEvent::Entry { entry, .. }) => {
+                            entry.deltas.iter().for_each(|delta| term.dirty.note(delta));
+                        }
                         Some(MirrorEvent::Resync) | None => return Ok(false),
                     }
                     match subscription.next().now_or_never() {
@@ -202,9 +202,10 @@ impl Controller {
         if term.dirty.is_empty() {
             return Ok(());
         }
-        let dirty = std::mem::take(&mut term.dirty);
+        let mut dirty = std::mem::take(&mut term.dirty);
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let actions: Vec<Action> = self.mirror.read(|state| {
+            dirty.spread(state);
             let jobs = dirty.jobs.iter().filter_map(|job| state.jobs().get(job));
             let jobs = jobs.flat_map(|job| job_actions(state, job));
             let nodes = dirty.nodes.iter();
