@@ -11,7 +11,7 @@
 //! | `…/health.json` | what probes last said |
 //! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
 //! | `…/shim.log` | what went wrong in the shim itself |
-//! | `…/work/` | the task's own directory; removed when the life is forgotten |
+//! | `…/work` | the task's own directory; removed when the life is forgotten |
 //! | `ended/LIFE/` | what is kept of a forgotten life: its record and its logs, until retention takes them |
 
 mod guard;

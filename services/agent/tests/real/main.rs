@@ -17,7 +17,6 @@ mod health;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
-mod measure;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
