@@ -1,56 +1,81 @@
 //! Without a server: the client's own patience is for ever, ours is not, and the process ends as it should.
+//!
+//! A program of its own instead of the usual harness: the client's network can be started once in a process, so every
+//! case is a process, this one started again with the case's name.
 
-#![cfg(feature = "fdb")]
-#![expect(clippy::expect_used, reason = "a test says what it expected")]
+#![cfg_attr(feature = "fdb", expect(clippy::expect_used, reason = "a test says what it expected"))]
 
-use borough_kv::{Database, ErrorCode, Idempotency, KvError, Transaction, TransactionOption};
+#[cfg(feature = "fdb")]
+mod cases {
+    use borough_kv::{Database, ErrorCode, Idempotency, KvError, Transaction, TransactionOption};
 
-async fn nobody_answers() {
-    let engine =
-        borough_fdb::open("nobody:nothing@127.0.0.1:1").expect("opening asks nothing of the cluster");
-    let database = Database::new(engine);
-    let read = |transaction: Transaction, _| async move {
-        transaction.set_option(TransactionOption::TimeoutMs(200))?;
-        transaction.get(b"k").await
-    };
-    let error = database.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, read).await;
-    assert_eq!(error.expect_err("nobody answers").code, ErrorCode::TransactionTimedOut);
-}
+    async fn nobody_answers() {
+        let engine =
+            borough_fdb::open("nobody:nothing@127.0.0.1:1").expect("opening asks nothing of the cluster");
+        let database = Database::new(engine);
+        let read = |transaction: Transaction, _| async move {
+            transaction.set_option(TransactionOption::TimeoutMs(200))?;
+            transaction.get(b"k").await
+        };
+        let error = database.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, read).await;
+        assert_eq!(error.expect_err("nobody answers").code, ErrorCode::TransactionTimedOut);
+    }
 
-/// Runs this binary's own test of `name` in a process of its own and gives how that ended.
-fn process_of(name: &str) -> std::process::ExitStatus {
-    let mut command = std::process::Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", name, "--ignored", "--test-threads=1"]).stdout(std::process::Stdio::null());
-    command.status().expect("a process")
-}
+    async fn with_shutdown() {
+        nobody_answers().await;
+        nobody_answers().await;
+        borough_fdb::shutdown();
+        assert!(
+            borough_fdb::open("nobody:nothing@127.0.0.1:1").is_err(),
+            "the client cannot be started again"
+        );
+    }
 
-#[tokio::test]
-#[ignore = "run by the test below, in a process of its own"]
-async fn with_shutdown() {
-    nobody_answers().await;
-    nobody_answers().await;
-    borough_fdb::shutdown();
-    assert!(borough_fdb::open("nobody:nothing@127.0.0.1:1").is_err(), "the client cannot be started again");
-}
+    fn a_missing_cluster_file_is_an_error() {
+        let missing = borough_fdb::open("/nowhere/fdb.cluster").err().expect("no such file");
+        assert!(matches!(missing, borough_fdb::OpenError::Cluster { .. }), "{missing}");
+    }
 
-#[tokio::test]
-#[ignore = "run by the test below, in a process of its own"]
-async fn without_shutdown() {
-    nobody_answers().await;
-}
+    /// Runs the case of `name` in this process; `None` where there is none.
+    pub(super) fn run(name: &str) -> Option<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        match name {
+            "with_shutdown" => runtime.block_on(with_shutdown()),
+            "without_shutdown" => runtime.block_on(nobody_answers()),
+            "a_missing_cluster_file_is_an_error" => a_missing_cluster_file_is_an_error(),
+            _ => return None,
+        }
+        Some(())
+    }
 
-#[test]
-fn the_process_ends_well_with_and_without_a_shutdown() {
-    for name in ["with_shutdown", "without_shutdown"] {
-        for _ in 0..5 {
-            let status = process_of(name);
-            assert!(status.success(), "{name}: {status}");
+    /// Runs every case in processes of its own; those that race with the process's end, several times.
+    pub(super) fn run_all() {
+        let program = std::env::current_exe().expect("this program");
+        let cases =
+            [("with_shutdown", 5), ("without_shutdown", 5), ("a_missing_cluster_file_is_an_error", 1)];
+        for (name, times) in cases {
+            for _ in 0..times {
+                let status = std::process::Command::new(&program).env(super::CASE, name).status();
+                let status = status.expect("a process");
+                assert!(status.success(), "{name}: {status}");
+            }
         }
     }
 }
 
-#[test]
-fn a_missing_cluster_file_is_an_error() {
-    let missing = borough_fdb::open("/nowhere/fdb.cluster").err().expect("no such file");
-    assert!(matches!(missing, borough_fdb::OpenError::Cluster { .. }), "{missing}");
+/// Names the case a process is to run.
+#[cfg(feature = "fdb")]
+const CASE: &str = "BOROUGH_FDB_CASE";
+
+#[cfg(feature = "fdb")]
+fn main() {
+    match std::env::var(CASE) {
+        Ok(name) => cases::run(&name).expect("a case of that name"),
+        Err(_) => cases::run_all(),
+    }
 }
+
+/// Nothing to run without the client.
+#[cfg(not(feature = "fdb"))]
+fn main() {}
