@@ -5,6 +5,7 @@ pub(crate) mod agent;
 mod control;
 pub(crate) mod dev;
 mod log;
+pub(crate) mod store;
 
 use borough_store::error_chain;
 

@@ -6,12 +6,10 @@ mod nodes;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 
 use borough_agent::TestGuard;
 use borough_gateway::auth::Token;
-use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::fault::{FaultEngine, FaultPlan};
 use borough_kv::{Database, Engine};
@@ -26,6 +24,7 @@ use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan}
 use super::agent::ports;
 use super::control::{Control, ControlConfig};
 use super::log::log_begin;
+use super::store::{Store, StoreLocation, StoreMissing, store_open};
 use super::{failed, terminated};
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
@@ -95,48 +94,23 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
         false => dev_directory(global.dir.as_deref()),
     };
     // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
-    let engine = engine_open(&root.join("store"), &clock, &rng)?;
+    let location = StoreLocation::Embedded(root.join("store"));
+    let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    let outcome = dev_in(&layout, arguments, plan, &engine, (&clock, &rng), printer).await;
-    engine.close().await;
+    let outcome = dev_in(&layout, arguments, plan, &store, (&clock, &rng), printer).await;
+    store.close().await;
     if arguments.ephemeral {
         std::fs::remove_dir_all(layout.root()).ok();
     }
     outcome
 }
 
-fn engine_open(
-    directory: &Path,
-    clock: &Arc<dyn Clock>,
-    rng: &Arc<dyn Rng>,
-) -> Result<Arc<EmbeddedEngine>, Failure> {
-    let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
-    match EmbeddedEngine::open(options) {
-        Ok(engine) => Ok(Arc::new(engine)),
-        Err(error) => {
-            let failure = failed("cannot start", &error);
-            Err(match error {
-                borough_kv::embedded::OpenError::Locked { .. } => {
-                    failure.with_hint("another `borough dev` runs there; stop it, or give another --dir")
-                }
-                borough_kv::embedded::OpenError::Newer { .. } => {
-                    failure.with_hint("nothing was touched; use the newer program, or another --dir")
-                }
-                borough_kv::embedded::OpenError::Damaged { .. } => {
-                    failure.with_hint("nothing was touched; restore the directory, or use another --dir")
-                }
-                borough_kv::embedded::OpenError::Io { .. } => failure,
-            })
-        }
-    }
-}
-
 async fn dev_in(
     layout: &Layout,
     arguments: &DevArguments,
     plan: Vec<NodePlan>,
-    engine: &Arc<EmbeddedEngine>,
+    store: &Store,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
     printer: &Printer,
 ) -> Result<Code, Failure> {
@@ -145,7 +119,7 @@ async fn dev_in(
         true => Some(guard_begin(layout)?),
         false => None,
     };
-    let control = control_start(layout, arguments, engine, clock, rng).await?;
+    let control = control_start(layout, arguments, store, clock, rng).await?;
     let (grpc, http) = (control.gateway.grpc, control.gateway.http);
     remember(layout, arguments, grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
     let program =
@@ -182,19 +156,18 @@ fn guard_begin(layout: &Layout) -> Result<TestGuard, Failure> {
 async fn control_start(
     layout: &Layout,
     arguments: &DevArguments,
-    engine: &Arc<EmbeddedEngine>,
+    store: &Store,
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
 ) -> Result<Control, Failure> {
     let token = layout.token_ensure(&**rng).map_err(|error| failed("cannot write the token file", &error))?;
-    let store: Arc<dyn Engine> = match arguments.inject_faults {
+    let engine: Arc<dyn Engine> = match arguments.inject_faults {
         Some(seed) => {
-            let inner: Arc<dyn Engine> = Arc::<EmbeddedEngine>::clone(engine);
-            Arc::new(FaultEngine::new(inner, FaultPlan::standard(), SeededRng::shared(seed)))
+            Arc::new(FaultEngine::new(store.engine(), FaultPlan::standard(), SeededRng::shared(seed)))
         }
-        None => Arc::<EmbeddedEngine>::clone(engine),
+        None => store.engine(),
     };
-    let db = Database::new(store);
+    let db = Database::new(engine);
     let mut registry = Registry::default();
     db.metrics_register(&mut registry);
     let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;

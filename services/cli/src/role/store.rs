@@ -1,0 +1,221 @@
+//! Stores as people name them, and their opening: `embedded:DIRECTORY` for one process, `fdb:CLUSTER` for many.
+//!
+//! A role or verb takes `--store` as a [`StoreLocation`] and opens it with [`store_open`]; what comes back has the
+//! engine to make a database of, and is closed as the last thing.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use borough_kv::Engine;
+use borough_kv::embedded::{EmbeddedEngine, OpenError, OpenOptions};
+use borough_kv::env::{Clock, Rng};
+
+use super::failed;
+use crate::exit::{Code, Failure};
+
+const EMBEDDED: &str = "embedded:";
+const FDB: &str = "fdb:";
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreLocation {
+    /// A directory of the embedded engine: one process at a time has it.
+    Embedded(PathBuf),
+    /// A FoundationDB cluster: the path of its cluster file, a connection string (`description:id@address,…`), or
+    /// empty for the machine's default cluster file.
+    Fdb(String),
+}
+
+impl fmt::Display for StoreLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(directory) => write!(f, "{EMBEDDED}{}", directory.display()),
+            Self::Fdb(cluster) => write!(f, "{FDB}{cluster}"),
+        }
+    }
+}
+
+impl FromStr for StoreLocation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(directory) = text.strip_prefix(EMBEDDED) {
+            return match directory.is_empty() {
+                true => {
+                    Err(format!("{EMBEDDED} needs a directory, such as {EMBEDDED}/var/lib/borough/store"))
+                }
+                false => Ok(Self::Embedded(directory.into())),
+            };
+        }
+        if let Some(cluster) = text.strip_prefix(FDB) {
+            return Ok(Self::Fdb(cluster.to_owned()));
+        }
+        Err(format!(
+            "accepted: {EMBEDDED}DIRECTORY, or {FDB}CLUSTER with a cluster file or a connection string"
+        ))
+    }
+}
+
+/// What to do where an embedded store is not there yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreMissing {
+    /// Make an empty one. Roles and imports want this.
+    Create,
+    /// Refuse: to look at a store that is not there is a mistake.
+    Refuse,
+}
+
+/// A store that is open.
+pub(crate) struct Store {
+    engine: Arc<dyn Engine>,
+    /// The same engine where it is to be closed: only then another process may open its directory.
+    embedded: Option<EmbeddedEngine>,
+}
+
+impl Store {
+    /// The engine, to be wrapped or to make a database of.
+    pub(crate) fn engine(&self) -> Arc<dyn Engine> {
+        Arc::clone(&self.engine)
+    }
+
+    /// Commits what waits and gives the directory back; every later operation of its databases fails.
+    pub(crate) async fn close(self) {
+        if let Some(engine) = self.embedded {
+            engine.close().await;
+        }
+    }
+}
+
+/// Opens a store. An embedded one is read whole, which blocks; a FoundationDB cluster is asked nothing yet: one that
+/// cannot be reached shows in the first transaction.
+pub(crate) fn store_open(
+    location: &StoreLocation,
+    missing: StoreMissing,
+    clock: &Arc<dyn Clock>,
+    rng: &Arc<dyn Rng>,
+) -> Result<Store, Failure> {
+    match location {
+        StoreLocation::Embedded(directory) => {
+            if missing == StoreMissing::Refuse {
+                embedded_find(directory)?;
+            }
+            let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
+            let engine = EmbeddedEngine::open(options).map_err(|error| embedded_failure(&error))?;
+            Ok(Store { engine: Arc::new(engine.clone()), embedded: Some(engine) })
+        }
+        StoreLocation::Fdb(cluster) => {
+            let engine = borough_fdb::open(cluster).map_err(|error| fdb_failure(&error))?;
+            Ok(Store { engine, embedded: None })
+        }
+    }
+}
+
+/// Whether a directory has a store, without touching it.
+fn embedded_find(directory: &Path) -> Result<(), Failure> {
+    // The file that every opened directory has.
+    let there = |directory: &Path| directory.join("FORMAT").is_file();
+    if there(directory) {
+        return Ok(());
+    }
+    let failure = Failure::new(Code::NotFound, format!("there is no store in {}", directory.display()));
+    Err(match there(&directory.join("store")) {
+        true => {
+            failure.with_hint(format!("that of `borough dev` is {EMBEDDED}{}/store", directory.display()))
+        }
+        false => failure,
+    })
+}
+
+fn embedded_failure(error: &OpenError) -> Failure {
+    let failure = failed("cannot open the store", error);
+    match error {
+        OpenError::Locked { .. } => failure.with_hint(
+            "another `borough` runs there, such as `borough dev`; stop it, or use another directory",
+        ),
+        OpenError::Newer { .. } => {
+            failure.with_hint("nothing was touched; use the newer program, or another directory")
+        }
+        OpenError::Damaged { .. } => {
+            failure.with_hint("nothing was touched; restore the directory, or use another one")
+        }
+        OpenError::Io { .. } => failure,
+    }
+}
+
+fn fdb_failure(error: &borough_fdb::OpenError) -> Failure {
+    let failure = failed("cannot open the store", error);
+    match error {
+        borough_fdb::OpenError::NotBuilt { .. } => failure.with_hint(
+            "use the build with FoundationDB (`cargo build --release --features fdb`), or an embedded store",
+        ),
+        borough_fdb::OpenError::Cluster { .. } => {
+            failure.with_hint("give the path of a readable cluster file, or description:id@address:port")
+        }
+        borough_fdb::OpenError::Client { .. } => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_kv::env::{SeededRng, SystemClock};
+
+    use super::*;
+
+    #[test]
+    fn locations_are_read_as_they_are_written() {
+        for text in [
+            "embedded:/var/lib/borough/store",
+            "embedded:a",
+            "fdb:",
+            "fdb:/etc/fdb.cluster",
+            "fdb:a:b@1.2.3.4:1",
+        ] {
+            let location: StoreLocation = text.parse().unwrap();
+            assert_eq!(location.to_string(), text);
+        }
+        for wrong in ["", "embedded:", "/var/lib/borough", "redis:x", "FDB:x"] {
+            assert!(wrong.parse::<StoreLocation>().is_err(), "{wrong}");
+        }
+    }
+
+    fn opened(directory: &Path, missing: StoreMissing) -> Result<Store, Failure> {
+        let rng = SeededRng::shared(1);
+        store_open(&StoreLocation::Embedded(directory.to_owned()), missing, &SystemClock::shared(), &rng)
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_not_there_is_made_or_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("store");
+        let failure = opened(&directory, StoreMissing::Refuse).err().unwrap();
+        assert_eq!(failure.code(), Code::NotFound);
+        assert!(!directory.exists());
+        opened(&directory, StoreMissing::Create).ok().unwrap().close().await;
+        opened(&directory, StoreMissing::Refuse).ok().unwrap().close().await;
+        let failure = opened(root.path(), StoreMissing::Refuse).err().unwrap();
+        assert!(failure.hint().unwrap().ends_with("/store"), "{failure:?}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_another_has_is_refused_with_what_helps() {
+        let root = tempfile::tempdir().unwrap();
+        let first = opened(root.path(), StoreMissing::Create).ok().unwrap();
+        let failure = opened(root.path(), StoreMissing::Create).err().unwrap();
+        assert!(failure.message().contains("in use"), "{failure:?}");
+        assert!(failure.hint().is_some());
+        first.close().await;
+    }
+
+    #[cfg(not(feature = "fdb"))]
+    #[test]
+    fn a_build_without_foundationdb_names_the_build_that_has_it() {
+        let location = StoreLocation::Fdb("/etc/foundationdb/fdb.cluster".to_owned());
+        let opened =
+            store_open(&location, StoreMissing::Create, &SystemClock::shared(), &SeededRng::shared(1));
+        let failure = opened.err().unwrap();
+        assert!(failure.message().contains("without the feature `fdb`"), "{failure:?}");
+        assert!(failure.hint().unwrap().contains("--features fdb"), "{failure:?}");
+    }
+}
