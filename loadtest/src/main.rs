@@ -1,5 +1,6 @@
 //! `borough-loadtest`: benchmarks of the production program, each result one line of JSON. See the README beside it.
 
+mod decide;
 mod memory;
 mod recovery;
 mod result;
@@ -43,6 +44,8 @@ enum Bench {
     Recovery(recovery::RecoveryArguments),
     /// Resident memory of an idle control process, an agent and a shim
     Memory,
+    /// Deciding alone, on one core and without a store
+    Decide(decide::DecideArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
     TinyTask(tiny::TinyArguments),
@@ -53,6 +56,12 @@ fn main() -> anyhow::Result<()> {
     if let Bench::TinyTask(tiny) = &arguments.bench {
         return tiny::run(tiny);
     }
+    if let Bench::Decide(decide) = &arguments.bench {
+        let mut results = Results::without_store();
+        decide::run(decide, &mut results)?;
+        results.end();
+        return Ok(());
+    }
     let options =
         SystemOptions::new(arguments.borough, arguments.directory, arguments.nodes, arguments.schedulers)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -62,7 +71,7 @@ fn main() -> anyhow::Result<()> {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
-            Bench::TinyTask(_) => Ok(()),
+            Bench::Decide(_) | Bench::TinyTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())

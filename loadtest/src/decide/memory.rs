@@ -1,0 +1,36 @@
+//! What a snapshot costs in memory: resident memory of this process before and after.
+
+use borough_scheduler_core::Snapshot;
+use procfs::process::Process;
+use serde_json::{Map, Value, json};
+
+use super::workload;
+
+/// Resident memory in bytes.
+fn resident_bytes() -> anyhow::Result<u64> {
+    let page_bytes = rustix::param::page_size() as u64;
+    Ok(Process::myself()?.statm()?.resident * page_bytes)
+}
+
+/// Fills a snapshot with nodes, then with tasks that run, and tells what each cost. Rows are made, applied and dropped
+/// one by one, so that nothing else stays behind.
+pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
+    let mut snapshot = Snapshot::new(workload::settings());
+    let begin = resident_bytes()?;
+    let nodes = workload::memory_nodes(seed, |delta| {
+        snapshot.apply(&delta);
+    });
+    let with_nodes = resident_bytes()?;
+    let tasks = workload::memory_tasks(nodes, |delta| {
+        snapshot.apply(&delta);
+    });
+    let with_tasks = resident_bytes()?;
+    let per = |more: u64, less: u64, count: u32| json!(more.saturating_sub(less) / u64::from(count.max(1)));
+    let mut figures = Map::new();
+    figures.insert("nodes".to_owned(), json!(nodes));
+    figures.insert("tasks".to_owned(), json!(tasks));
+    figures.insert("bytes_per_node".to_owned(), per(with_nodes, begin, nodes));
+    figures.insert("bytes_per_task".to_owned(), per(with_tasks, with_nodes, tasks));
+    figures.insert("nodes_known".to_owned(), json!(snapshot.node_count()));
+    Ok(figures)
+}

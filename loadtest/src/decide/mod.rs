@@ -1,0 +1,131 @@
+//! `decide`: deciding alone, on one core and without a store: how fast the scheduler's core turns what waits into
+//! placements, and what its snapshot costs in memory. The loop is a worker's: batches of the same size, and every
+//! committed row applied before the next.
+
+mod drive;
+mod memory;
+mod workload;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use crate::result::Results;
+use drive::{Driven, drive};
+use workload::Workload;
+
+/// Arguments of the benchmark.
+#[derive(Debug, Args)]
+pub struct DecideArguments {
+    /// Only this workload; all of them where none is given
+    #[arg(long, value_enum)]
+    workload: Vec<DecideWorkload>,
+    /// Tasks in a batch at most: a worker's 256
+    #[arg(long, default_value_t = 256)]
+    batch: usize,
+    /// Seed of the shapes of nodes and tasks
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DecideWorkload {
+    /// Bytes of the snapshot per node and per task
+    Memory,
+    /// 10,000 nodes, 100,000 tasks of 10 classes
+    TenClasses,
+    /// 10,000 nodes, 100,000 tasks of 1,000 classes with hard and soft constraints
+    ThousandClasses,
+    /// 10,000 nodes, 150,000 mixed tasks, from an empty snapshot
+    FullCell,
+    /// The same 20,000 tasks on half-full cells of 1,000, 10,000 and 100,000 nodes
+    Scale,
+    /// 15,000 nodes, 30,000 tasks, each bound to one node by its name
+    Daemons,
+    /// 10,000 nodes, 20,000 tasks that fit nowhere beside 50,000 that do
+    Unschedulable,
+}
+
+/// Sizes of the cells of `scale`.
+const SCALE_NODES: [u32; 3] = [1_000, 10_000, 100_000];
+
+/// Runs the benchmark.
+pub fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
+    let all = DecideWorkload::value_variants();
+    // Memory first: what is freed by the others would be used again and not be seen.
+    let chosen = all.iter().filter(|one| arguments.workload.is_empty() || arguments.workload.contains(one));
+    for &one in chosen {
+        match one {
+            DecideWorkload::Memory => {
+                results.line("decide", "memory", memory::measured(arguments.seed)?);
+            }
+            DecideWorkload::Scale => scale(arguments, results)?,
+            DecideWorkload::TenClasses => line(arguments, results, "ten-classes", &workload::ten_classes)?,
+            DecideWorkload::ThousandClasses => {
+                line(arguments, results, "thousand-classes", &workload::thousand_classes)?;
+            }
+            DecideWorkload::FullCell => line(arguments, results, "full-cell", &workload::full_cell)?,
+            DecideWorkload::Daemons => line(arguments, results, "daemons", &workload::daemons)?,
+            DecideWorkload::Unschedulable => {
+                line(arguments, results, "unschedulable", &workload::unschedulable)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn line(
+    arguments: &DecideArguments,
+    results: &mut Results,
+    name: &str,
+    made: &dyn Fn(u64) -> Workload,
+) -> anyhow::Result<()> {
+    let driven = drive(&made(arguments.seed), arguments.batch)?;
+    results.line("decide", name, figures(&driven, arguments.batch));
+    Ok(())
+}
+
+/// One line per size, and one that compares them.
+fn scale(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
+    let mut costs = Vec::new();
+    for nodes in SCALE_NODES {
+        let driven = drive(&workload::scale(arguments.seed, nodes), arguments.batch)?;
+        costs.push(driven.decide_ns_per_placement());
+        results.line("decide", &format!("scale-{nodes}"), figures(&driven, arguments.batch));
+    }
+    let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = costs.iter().copied().fold(0.0, f64::max);
+    let mut figures = Map::new();
+    figures.insert("cost_most_over_least".to_owned(), json!(rounded(most / least)));
+    results.line("decide", "scale", figures);
+    Ok(())
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn figures(driven: &Driven, batch: usize) -> Map<String, Value> {
+    let placed = driven.placed.max(1) as f64;
+    let per_placement = |count: u64| json!(rounded(count as f64 / placed));
+    let figures = [
+        ("nodes", json!(driven.nodes)),
+        ("tasks", json!(driven.tasks)),
+        ("batch", json!(batch)),
+        ("placed", json!(driven.placed)),
+        ("batches", json!(driven.batches)),
+        ("decisions_per_s", json!((placed / driven.decide_s.max(1e-9)).round())),
+        ("decide_cpu_s", json!(rounded(driven.decide_s))),
+        ("decide_ns_per_placement", json!(driven.decide_ns_per_placement().round())),
+        ("queue_cpu_s", json!(rounded(driven.queue_s))),
+        ("plan_cpu_s", json!(rounded(driven.plan_s))),
+        ("remember_cpu_s", json!(rounded(driven.remember_s))),
+        ("follow_ns_per_placement", json!((driven.follow_s * 1e9 / placed).round())),
+        ("listing_cpu_s", json!(rounded(driven.listing_s))),
+        ("total_cpu_s", json!(rounded(driven.listing_s + driven.decide_s + driven.follow_s))),
+        ("nodes_scored_per_placement", per_placement(driven.counters.nodes_scored)),
+        ("nodes_examined_per_placement", per_placement(driven.counters.nodes_examined)),
+        ("cpu_allocated_percent", json!(rounded(driven.cpu_allocated * 100.0))),
+    ];
+    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
