@@ -4,31 +4,35 @@
 //! opening runs its integrity check over an overlay that swallows all writes, and the rows must have the count and the
 //! sum that were written with them. So a damaged checkpoint is refused, and refusing touches nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use redb::{ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::backend::{Backend, Overlay};
 use super::disk::{Disk, DiskFile};
+use super::space::{Space, SpaceRow};
 use crate::contract::Version;
+use crate::database::key_after;
 use crate::embedded::memory::Memory;
 
 /// The checkpoint's name.
 pub(super) const NAME: &str = "checkpoint";
-/// The first checkpoint while it is being written.
+/// A whole checkpoint while it is being written.
 pub(super) const NAME_NEW: &str = "checkpoint.new";
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
-const META: TableDefinition<'_, &str, (i64, i64, u64, u64)> = TableDefinition::new("meta");
+const META: TableDefinition<'_, &str, SpaceRow> = TableDefinition::new("meta");
 const META_KEY: &str = "checkpoint";
+const SPACE_KEY: &str = "space";
 /// Pages redb keeps in memory: the rows themselves are resident already.
 const CACHE_BYTES: usize = 8 << 20;
-/// Granularity of the overlay.
-const PAGE_BYTES: u64 = 4096;
+/// Rows copied under one hold of the memory's lock.
+const ROWS_PER_LOCK: usize = 256;
+/// Above every key of the contract, the longest of them included.
+const ROWS_END: &[u8] = &[0xff; 4];
 
 /// What a checkpoint says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,127 +44,30 @@ pub(super) struct Meta {
     sum: u64,
 }
 
-/// A file as redb sees it.
-#[derive(Debug)]
-struct Backend(Arc<dyn DiskFile>);
+/// What the rows of a checkpoint add up to.
+struct Tally {
+    rows: u64,
+    sum: u64,
+    /// Bytes of keys and values.
+    payload: u64,
+}
 
-impl StorageBackend for Backend {
-    fn len(&self) -> Result<u64, io::Error> {
-        self.0.length()
+impl Tally {
+    fn enter(&mut self, key: &[u8], value: &[u8]) {
+        self.rows = self.rows.wrapping_add(1);
+        self.sum = self.sum.wrapping_add(row_hash(key, value));
+        self.payload = self.payload.wrapping_add(row_bytes(key, value));
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        self.0.read_at(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.0.length_set(len)
-    }
-
-    fn sync_data(&self) -> Result<(), io::Error> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.0.write_at(offset, data)
+    fn leave(&mut self, key: &[u8], value: &[u8]) {
+        self.rows = self.rows.wrapping_sub(1);
+        self.sum = self.sum.wrapping_sub(row_hash(key, value));
+        self.payload = self.payload.wrapping_sub(row_bytes(key, value));
     }
 }
 
-/// A file whose writes stay in memory.
-#[derive(Debug)]
-struct Overlay {
-    file: Arc<dyn DiskFile>,
-    file_length: u64,
-    length: AtomicU64,
-    pages: Mutex<BTreeMap<u64, Vec<u8>>>,
-}
-
-impl Overlay {
-    fn new(file: Arc<dyn DiskFile>) -> io::Result<Self> {
-        let length = file.length()?;
-        Ok(Self { file, file_length: length, length: AtomicU64::new(length), pages: Mutex::default() })
-    }
-
-    /// The page at `index` as it is below the overlay.
-    fn page_below(&self, index: u64) -> io::Result<Vec<u8>> {
-        let begin = index.saturating_mul(PAGE_BYTES);
-        let there = self.file_length.saturating_sub(begin).min(PAGE_BYTES);
-        let mut page = vec![0; index_of(PAGE_BYTES)];
-        if let Some(part) = page.get_mut(..index_of(there)) {
-            self.file.read_at(begin, part)?;
-        }
-        Ok(page)
-    }
-
-    /// Calls `each` with every page that `offset..offset + length` touches: its index, the part of the page, and the
-    /// part of the buffer.
-    fn pieces(
-        offset: u64,
-        length: usize,
-    ) -> impl Iterator<Item = (u64, std::ops::Range<usize>, std::ops::Range<usize>)> {
-        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
-        (offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).map(move |index| {
-            let page = index.saturating_mul(PAGE_BYTES);
-            let (from, to) = (offset.max(page), end.min(page.saturating_add(PAGE_BYTES)));
-            (
-                index,
-                index_of(from - page)..index_of(to - page),
-                index_of(from - offset)..index_of(to - offset),
-            )
-        })
-    }
-}
-
-fn index_of(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-impl StorageBackend for Overlay {
-    fn len(&self) -> Result<u64, io::Error> {
-        Ok(self.length.load(Ordering::SeqCst))
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        let pages = self.pages.lock();
-        for (index, in_page, in_buffer) in Self::pieces(offset, out.len()) {
-            let below;
-            let page = match pages.get(&index) {
-                Some(page) => page,
-                None => {
-                    below = self.page_below(index)?;
-                    &below
-                }
-            };
-            let (from, to) = (page.get(in_page), out.get_mut(in_buffer));
-            let (Some(from), Some(to)) = (from, to) else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-            to.copy_from_slice(from);
-        }
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.length.store(len, Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> Result<(), io::Error> {
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        let mut pages = self.pages.lock();
-        for (index, in_page, in_buffer) in Self::pieces(offset, data.len()) {
-            if let std::collections::btree_map::Entry::Vacant(place) = pages.entry(index) {
-                place.insert(self.page_below(index)?);
-            }
-            let page = pages.get_mut(&index).and_then(|page| page.get_mut(in_page));
-            let (Some(to), Some(from)) = (page, data.get(in_buffer)) else {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            };
-            to.copy_from_slice(from);
-        }
-        Ok(())
-    }
+fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
+    u64::try_from(key.len().saturating_add(value.len())).unwrap_or(u64::MAX)
 }
 
 fn row_hash(key: &[u8], value: &[u8]) -> u64 {
@@ -200,57 +107,161 @@ pub(super) fn checkpoint_load(disk: &dyn Disk) -> Result<Loaded, redb::Error> {
     Ok((loaded, meta))
 }
 
-/// Brings the checkpoint to `version`: the keys of `dirty` as `memory` has them there. Durable when it returns.
-pub(super) fn checkpoint_write(
+/// What a checkpoint is written from.
+pub(super) struct Order<'a> {
+    pub(super) version: Version,
+    pub(super) ceiling: Version,
+    /// Keys changed since the checkpoint before.
+    pub(super) dirty: &'a BTreeSet<Bytes>,
+    /// The rows; pinned at `version`.
+    pub(super) memory: &'a Memory,
+    /// Whether the file that is there must not be built upon: a flush of it failed, or may have.
+    pub(super) whole: bool,
+    /// Free space in the file that is not worth a whole writing.
+    pub(super) slack_bytes: u64,
+}
+
+/// Why a checkpoint was not written.
+#[derive(Debug, thiserror::Error)]
+#[error("the checkpoint was not written")]
+pub(super) struct CheckpointError {
+    #[source]
+    pub(super) source: redb::Error,
+    /// Whether a flush failed. What the machine then shows of the file may not be what is on the disk, and flushing
+    /// again does not change that: the next checkpoint has to be [`Order::whole`].
+    pub(super) unsure: bool,
+}
+
+/// Brings the checkpoint to `order.version`, durably: the changed keys go into the file that is there, or, where
+/// that is mostly free space, all rows into a new file, which then takes its name.
+pub(super) fn checkpoint_write(disk: &dyn Disk, order: &Order<'_>) -> Result<(), CheckpointError> {
+    let sync_failed = Arc::new(AtomicBool::new(false));
+    let written = checkpoint_choose(disk, order, &sync_failed);
+    written.map_err(|source| CheckpointError { source, unsure: sync_failed.load(Ordering::SeqCst) })
+}
+
+fn checkpoint_choose(
     disk: &dyn Disk,
-    version: Version,
-    ceiling: Version,
-    dirty: &BTreeSet<Bytes>,
-    memory: &Memory,
+    order: &Order<'_>,
+    sync_failed: &Arc<AtomicBool>,
 ) -> Result<(), redb::Error> {
-    let first = !disk.names()?.iter().any(|name| name == NAME);
-    let file = if first { disk.create(NAME_NEW)? } else { disk.open(NAME)? };
-    let mut builder = redb::Builder::new();
-    let database = builder.set_cache_size(CACHE_BYTES).create_with_backend(Backend(file))?;
+    let there = disk.names()?.iter().any(|name| name == NAME);
+    if !there || order.whole {
+        return whole_replace(disk, order, sync_failed);
+    }
+    let file = disk.open(NAME)?;
+    let file_bytes = file.length()?;
+    let database = database_open(&file, sync_failed)?;
+    let space = space_read(&database)?;
+    if space.rewrite_due(file_bytes, order.slack_bytes)
+        && disk.available_bytes()?
+            > space.expected_bytes().saturating_mul(2).saturating_add(order.slack_bytes)
+    {
+        database.close()?;
+        return whole_replace(disk, order, sync_failed);
+    }
+    rows_commit(&database, order, rows_changed)?;
+    Ok(database.close()?)
+}
+
+fn database_open(file: &Arc<dyn DiskFile>, sync_failed: &Arc<AtomicBool>) -> Result<Database, redb::Error> {
+    let backend = Backend::new(Arc::clone(file), Arc::clone(sync_failed));
+    Ok(redb::Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend)?)
+}
+
+fn space_read(database: &Database) -> Result<Space, redb::Error> {
+    let transaction = database.begin_read()?;
+    let found = transaction.open_table(META)?.get(SPACE_KEY)?.map(|found| found.value());
+    Ok(found.map(Space::from_row).unwrap_or_default())
+}
+
+/// Writes all rows to a new file, and gives it the checkpoint's name.
+fn whole_replace(
+    disk: &dyn Disk,
+    order: &Order<'_>,
+    sync_failed: &Arc<AtomicBool>,
+) -> Result<(), redb::Error> {
+    let file = disk.create(NAME_NEW)?;
+    if let Err(error) = whole_write(&file, order, sync_failed) {
+        // Its room is needed; should this fail too, the next opening removes it.
+        let _ = disk.remove(NAME_NEW);
+        return Err(error);
+    }
+    disk.rename(NAME_NEW, NAME)?;
+    Ok(disk.directory_sync().inspect_err(|_| sync_failed.store(true, Ordering::SeqCst))?)
+}
+
+fn whole_write(
+    file: &Arc<dyn DiskFile>,
+    order: &Order<'_>,
+    sync_failed: &Arc<AtomicBool>,
+) -> Result<(), redb::Error> {
+    let database = database_open(file, sync_failed)?;
+    rows_commit(&database, order, rows_whole)?;
+    // How large a file of these rows is shows only now; it is what later growth is measured against.
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    let space = space_read(&database)?;
+    let space = Space { whole_payload: space.payload, whole_file: file.length()?, ..space };
+    transaction.open_table(META)?.insert(SPACE_KEY, space.to_row())?;
+    transaction.commit()?;
+    Ok(database.close()?)
+}
+
+type Rows<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
+
+/// One transaction: the rows that `write` puts, and what the checkpoint then says of itself.
+fn rows_commit(
+    database: &Database,
+    order: &Order<'_>,
+    write: fn(&mut Rows<'_>, &mut Tally, &Order<'_>) -> Result<(), redb::Error>,
+) -> Result<(), redb::Error> {
     let mut transaction = database.begin_write()?;
     // Two phases and a saved allocator: what a crash leaves needs no guess and no long repair.
     transaction.set_quick_repair(true);
     {
         let mut table = transaction.open_table(META)?;
         let (_, _, rows, sum) = table.get(META_KEY)?.map(|found| found.value()).unwrap_or_default();
-        let mut meta = Meta { version, ceiling, rows, sum };
-        rows_write(&mut transaction.open_table(ROWS)?, &mut meta, dirty, memory)?;
-        table.insert(META_KEY, (meta.version, meta.ceiling, meta.rows, meta.sum))?;
+        let space = table.get(SPACE_KEY)?.map(|found| Space::from_row(found.value())).unwrap_or_default();
+        let mut tally = Tally { rows, sum, payload: space.payload };
+        write(&mut transaction.open_table(ROWS)?, &mut tally, order)?;
+        table.insert(META_KEY, (order.version, order.ceiling, tally.rows, tally.sum))?;
+        table.insert(SPACE_KEY, Space { payload: tally.payload, ..space }.to_row())?;
     }
-    transaction.commit()?;
-    database.close()?;
-    if first {
-        disk.rename(NAME_NEW, NAME)?;
-        disk.directory_sync()?;
-    }
-    Ok(())
+    Ok(transaction.commit()?)
 }
 
-fn rows_write(
-    table: &mut redb::Table<'_, &[u8], &[u8]>,
-    meta: &mut Meta,
-    dirty: &BTreeSet<Bytes>,
-    memory: &Memory,
-) -> Result<(), redb::Error> {
-    for key in dirty {
-        let value = memory.read().get(key, meta.version).cloned();
+fn rows_changed(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> Result<(), redb::Error> {
+    for key in order.dirty {
+        let value = order.memory.read().get(key, order.version).cloned();
         let old = match &value {
             Some(value) => table.insert(key.as_ref(), value.as_ref())?,
             None => table.remove(key.as_ref())?,
         };
         if let Some(old) = old {
-            meta.rows = meta.rows.wrapping_sub(1);
-            meta.sum = meta.sum.wrapping_sub(row_hash(key, old.value()));
+            tally.leave(key, old.value());
         }
         if let Some(value) = value {
-            meta.rows = meta.rows.wrapping_add(1);
-            meta.sum = meta.sum.wrapping_add(row_hash(key, &value));
+            tally.enter(key, &value);
         }
     }
     Ok(())
+}
+
+fn rows_whole(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> Result<(), redb::Error> {
+    let mut from = Bytes::new();
+    loop {
+        // A part at a time: the sequencer waits for the lock.
+        let part: Vec<(Bytes, Bytes)> = {
+            let rows = order.memory.read();
+            let rows = rows.range(&from, ROWS_END, order.version).take(ROWS_PER_LOCK);
+            rows.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        for (key, value) in &part {
+            table.insert(key.as_ref(), value.as_ref())?;
+            tally.enter(key, value);
+        }
+        let Some((last, _)) = part.last() else { return Ok(()) };
+        from = key_after(last).into();
+    }
 }

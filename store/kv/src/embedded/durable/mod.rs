@@ -4,6 +4,7 @@
 //! into the checkpoint in the background and the log's old segments go away. Opening reads the checkpoint, then the
 //! log after it.
 
+mod backend;
 mod checkpoint;
 pub mod disk;
 #[cfg(test)]
@@ -12,6 +13,9 @@ mod log;
 mod open;
 mod record;
 mod recover;
+mod space;
+#[cfg(test)]
+mod space_tests;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -248,7 +248,8 @@ fn store_start(disk: &Arc<dyn Disk>, options: &OpenOptions, found: Found) -> Res
     let first = end.version.max(ceiling).saturating_add(RECOVERY_VERSION_JUMP);
     let ceiling = first.saturating_add(CEILING_AHEAD_VERSIONS);
     let log = Log::start(Arc::clone(disk), options.segment_bytes, end.segments, end.version, end.bytes)?;
-    let mut durable = DurableLog::start(log, Arc::clone(disk), ceiling, options.checkpoint_bytes)?;
+    let mut durable =
+        DurableLog::start(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, end.obsolete > 0)?;
     durable
         .append(first, Some(ceiling), &[])
         .map_err(|error| Failure::Io(io::Error::other(format!("{error:?}"))))?;

@@ -34,6 +34,8 @@ impl From<io::Error> for LogError {
 pub(super) struct LogEnd {
     /// Segments to keep, in order.
     pub(super) segments: Vec<u64>,
+    /// How many of them the checkpoint has made obsolete.
+    pub(super) obsolete: usize,
     /// The last segment where its creation was cut short: it is removed.
     pub(super) unfinished: Option<u64>,
     /// The last segment that was read, and the length to cut it to.
@@ -61,7 +63,7 @@ pub(super) fn log_read(
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| segment_sequence(name)).collect();
     sequences.sort_unstable();
     let obsolete = obsolete_count(disk, &sequences, checkpoint)?;
-    let mut end = LogEnd { version: checkpoint, ..LogEnd::default() };
+    let mut end = LogEnd { version: checkpoint, obsolete, ..LogEnd::default() };
     end.segments.extend(sequences.drain(..obsolete));
     let mut previous: Option<Version> = None;
     for (index, sequence) in sequences.iter().copied().enumerate() {
