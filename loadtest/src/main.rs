@@ -1,6 +1,7 @@
 //! `borough-loadtest`: benchmarks of the production program, each result one line of JSON. See the README beside it.
 
 mod decide;
+mod kv;
 mod memory;
 mod recovery;
 mod result;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::result::Results;
-use crate::system::SystemOptions;
+use crate::system::{SystemOptions, scratch};
 
 /// Benchmarks of a Borough cell.
 #[derive(Debug, Parser)]
@@ -42,6 +43,8 @@ enum Bench {
     StartLatency(start_latency::StartLatencyArguments),
     /// From the start of a killed control process to its first placement
     Recovery(recovery::RecoveryArguments),
+    /// The store's engine alone: commits, reads, the placement commit, watches, a tail
+    Kv(kv::KvArguments),
     /// Resident memory of an idle control process, an agent and a shim
     Memory,
     /// Deciding alone, on one core and without a store
@@ -62,16 +65,23 @@ fn main() -> anyhow::Result<()> {
         results.end();
         return Ok(());
     }
-    let options =
-        SystemOptions::new(arguments.borough, arguments.directory, arguments.nodes, arguments.schedulers)?;
+    let directory = arguments.directory.unwrap_or_else(std::env::temp_dir);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if let Bench::Kv(kv) = &arguments.bench {
+        let scratch = scratch(&directory)?;
+        let mut results = Results::begin(kv.engine.name(), &scratch)?;
+        runtime.block_on(kv::run(scratch, kv, &mut results))?;
+        results.end();
+        return Ok(());
+    }
+    let options = SystemOptions::new(arguments.borough, directory, arguments.nodes, arguments.schedulers)?;
     runtime.block_on(async {
-        let mut results = Results::begin(&options)?;
+        let mut results = Results::begin("embedded", &options.scratch()?)?;
         match arguments.bench {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
-            Bench::Decide(_) | Bench::TinyTask(_) => Ok(()),
+            Bench::Kv(_) | Bench::Decide(_) | Bench::TinyTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())

@@ -2,14 +2,13 @@
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use comfy_table::Table;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
-
-use crate::system::SystemOptions;
 
 /// How long the disk is measured.
 const FSYNC_TIME: Duration = Duration::from_millis(500);
@@ -25,8 +24,8 @@ pub struct Results {
 
 impl Results {
     /// Measures the disk and takes note of the machine.
-    pub fn begin(options: &SystemOptions) -> anyhow::Result<Self> {
-        Ok(Self { engine: "embedded", fsync_per_s: Some(fsync_measure(options)?), ..Self::without_store() })
+    pub fn begin(engine: &'static str, scratch: &Path) -> anyhow::Result<Self> {
+        Ok(Self { engine, fsync_per_s: Some(fsync_measure(scratch)?), ..Self::without_store() })
     }
 
     /// For a benchmark that stores nothing: the disk plays no part.
@@ -99,8 +98,8 @@ pub fn percentiles(figures: &mut Map<String, Value>, name: &str, samples_us: &[u
 
 /// Durable writes of 4 KiB per second on the disk of the cell.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-fn fsync_measure(options: &SystemOptions) -> anyhow::Result<u64> {
-    let path = options.scratch()?.join("fsync");
+fn fsync_measure(scratch: &Path) -> anyhow::Result<u64> {
+    let path = scratch.join("fsync");
     let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     let block = [0_u8; 4096];
     let begin = Instant::now();

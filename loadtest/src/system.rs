@@ -31,7 +31,7 @@ impl SystemOptions {
     /// Looks for the program beside this one where none is given.
     pub fn new(
         borough: Option<PathBuf>,
-        directory: Option<PathBuf>,
+        directory: PathBuf,
         nodes: u32,
         schedulers: u32,
     ) -> anyhow::Result<Self> {
@@ -43,16 +43,20 @@ impl SystemOptions {
                 borough.display()
             );
         }
-        let directory = directory.unwrap_or_else(std::env::temp_dir);
         Ok(Self { borough, directory, nodes, schedulers })
     }
 
     /// A folder of this process on the disk that is measured.
     pub fn scratch(&self) -> anyhow::Result<PathBuf> {
-        let path = self.directory.join(format!("borough-loadtest-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(path)
+        scratch(&self.directory)
     }
+}
+
+/// A folder of this process below `directory`.
+pub fn scratch(directory: &Path) -> anyhow::Result<PathBuf> {
+    let path = directory.join(format!("borough-loadtest-{}", std::process::id()));
+    fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
 }
 
 /// A running cell; ended, with everything it started, when dropped.
