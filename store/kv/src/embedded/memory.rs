@@ -3,7 +3,8 @@
 //! The sequencer applies a batch under a version that no reader asks for yet, then publishes the version; until
 //! then the batch is invisible. So visibility needs no step of its own here, and readers never see half a batch.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -20,30 +21,60 @@ const APPLY_CHUNK: usize = 256;
 
 /// The values of one key by version, oldest first. `None` is an absence.
 #[derive(Debug, Default)]
-struct Chain(SmallVec<[(Version, Option<Bytes>); 1]>);
+struct Chain {
+    values: SmallVec<[(Version, Option<Bytes>); 1]>,
+    /// The checkpoint round in which the key was noted as changed.
+    dirty_round: u32,
+    /// Whether the key waits among the trims.
+    queued: bool,
+}
 
 impl Chain {
+    fn new(version: Version, value: Bytes) -> Self {
+        Self { values: smallvec![(version, Some(value))], dirty_round: 0, queued: false }
+    }
+
     fn at(&self, version: Version) -> Option<&Bytes> {
-        self.0.iter().rev().find(|(since, _)| *since <= version).and_then(|(_, value)| value.as_ref())
+        let after = self.values.partition_point(|(since, _)| *since <= version);
+        self.values.get(after.checked_sub(1)?).and_then(|(_, value)| value.as_ref())
     }
 
     fn latest(&self) -> Option<&Bytes> {
-        self.0.last().and_then(|(_, value)| value.as_ref())
+        self.values.last().and_then(|(_, value)| value.as_ref())
     }
 
     fn push(&mut self, version: Version, value: Option<Bytes>) {
-        match self.0.last_mut() {
+        match self.values.last_mut() {
             Some((since, last)) if *since == version => *last = value,
-            _ => self.0.push((version, value)),
+            _ => self.values.push((version, value)),
         }
     }
 
-    /// Drops what no read at or above `oldest` can see. True where the key is gone altogether.
-    fn trim(&mut self, oldest: Version) -> bool {
-        let visible = self.0.iter().rposition(|(since, _)| *since <= oldest).unwrap_or(0);
-        self.0.drain(..visible);
-        matches!(self.0.as_slice(), [(since, None)] if *since <= oldest)
+    /// Drops what no read at or above `oldest` can see, and says what is left.
+    fn trim(&mut self, oldest: Version) -> Trimmed {
+        let visible = self.values.partition_point(|(since, _)| *since <= oldest).saturating_sub(1);
+        self.values.drain(..visible);
+        if self.values.len() < 2 {
+            // A short chain that was long once gives its room back.
+            self.values.shrink_to_fit();
+        }
+        match self.values.as_slice() {
+            [(since, None)] if *since <= oldest => Trimmed::Gone,
+            [(since, None)] => Trimmed::Again(*since),
+            [_, (next, _), ..] => Trimmed::Again(*next),
+            _ => Trimmed::Whole,
+        }
     }
+}
+
+/// What is left of a chain after a trim.
+enum Trimmed {
+    /// Nothing: the key is gone.
+    Gone,
+    /// One value.
+    Whole,
+    /// More can go once the window has passed the version.
+    Again(Version),
 }
 
 /// The rows behind the lock.
@@ -52,10 +83,14 @@ pub(crate) struct Rows {
     chains: BTreeMap<Bytes, Chain>,
     /// Reads below this version are no longer possible.
     oldest: Version,
-    /// Keys with something to trim once the window has passed the version.
+    /// Keys with something to trim once the window has passed the version; each key at most once, so that one written
+    /// thousands of times in the window is looked at once per trim. Nearly in the order of versions: one that is out
+    /// of it keeps those behind it for another window at most.
     trims: VecDeque<(Version, Bytes)>,
-    /// Keys changed since the last checkpoint took the set; `None` where there are no checkpoints.
-    dirty: Option<BTreeSet<Bytes>>,
+    /// Keys changed since the last checkpoint took them, in no order; `None` where there are no checkpoints.
+    dirty: Option<Vec<Bytes>>,
+    /// Counts the takings of `dirty`. Chains begin at 0, which is never a round.
+    dirty_round: u32,
     /// A checkpoint reads at this version: nothing it can see is trimmed.
     pinned: Option<Version>,
 }
@@ -74,7 +109,7 @@ impl Rows {
     /// Values held, of all keys and versions.
     #[cfg(test)]
     pub(crate) fn versions_kept(&self) -> usize {
-        self.chains.values().map(|chain| chain.0.len()).sum()
+        self.chains.values().map(|chain| chain.values.len()).sum()
     }
 
     /// The newest value of `key`, published or not.
@@ -97,19 +132,25 @@ impl Rows {
     }
 
     fn put(&mut self, version: Version, key: &Bytes, value: Option<Bytes>) {
-        if let Some(dirty) = &mut self.dirty {
-            dirty.insert(key.clone());
-        }
-        match self.chains.get_mut(key) {
-            Some(chain) => {
+        let chain = match self.chains.entry(key.clone()) {
+            Entry::Occupied(entry) => {
+                let chain = entry.into_mut();
                 chain.push(version, value);
-                self.trims.push_back((version, key.clone()));
-            }
-            None => {
-                if value.is_some() {
-                    self.chains.insert(key.clone(), Chain(smallvec![(version, value)]));
+                if !std::mem::replace(&mut chain.queued, true) {
+                    self.trims.push_back((version, key.clone()));
                 }
+                chain
             }
+            Entry::Vacant(entry) => {
+                let Some(value) = value else { return };
+                entry.insert(Chain::new(version, value))
+            }
+        };
+        if let Some(dirty) = &mut self.dirty
+            && chain.dirty_round != self.dirty_round
+        {
+            chain.dirty_round = self.dirty_round;
+            dirty.push(key.clone());
         }
     }
 
@@ -149,8 +190,11 @@ impl Rows {
             let Some((_, key)) = self.trims.pop_front_if(|(version, _)| *version <= oldest) else {
                 return false;
             };
-            if self.chains.get_mut(&key).is_some_and(|chain| chain.trim(oldest)) {
-                self.chains.remove(&key);
+            let Some(chain) = self.chains.get_mut(&key) else { continue };
+            match chain.trim(oldest) {
+                Trimmed::Gone => drop(self.chains.remove(&key)),
+                Trimmed::Whole => chain.queued = false,
+                Trimmed::Again(version) => self.trims.push_back((version, key)),
             }
         }
         true
@@ -166,11 +210,11 @@ pub(crate) struct Memory {
 impl Memory {
     /// An image of `rows`, all as of `version`. `tracked` keeps the set of keys for checkpoints.
     pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
-        let chains = rows.map(|(key, value)| (key, Chain(smallvec![(version, Some(value))]))).collect();
-        let dirty = tracked.then(BTreeSet::new);
-        Self {
-            rows: RwLock::new(Rows { chains, oldest: version, trims: VecDeque::new(), dirty, pinned: None }),
-        }
+        let chains = rows.map(|(key, value)| (key, Chain::new(version, value))).collect();
+        let dirty = tracked.then(Vec::new);
+        let trims = VecDeque::new();
+        let rows = Rows { chains, oldest: version, trims, dirty, dirty_round: 1, pinned: None };
+        Self { rows: RwLock::new(rows) }
     }
 
     /// The rows, to read at some version.
@@ -202,13 +246,16 @@ impl Memory {
         self.rows.write().pinned = None;
     }
 
-    /// Takes the set of keys changed since the last call.
-    pub(crate) fn dirty_take(&self) -> BTreeSet<Bytes> {
-        self.rows.write().dirty.as_mut().map(std::mem::take).unwrap_or_default()
+    /// Takes the keys changed since the last call, in no order, some perhaps twice.
+    pub(crate) fn dirty_take(&self) -> Vec<Bytes> {
+        let mut rows = self.rows.write();
+        // Zero is what a new chain has, and is skipped.
+        rows.dirty_round = rows.dirty_round.wrapping_add(1).max(1);
+        rows.dirty.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Gives back keys whose checkpoint failed.
-    pub(crate) fn dirty_return(&self, keys: BTreeSet<Bytes>) {
+    pub(crate) fn dirty_return(&self, keys: Vec<Bytes>) {
         if let Some(dirty) = &mut self.rows.write().dirty {
             dirty.extend(keys);
         }

@@ -18,6 +18,7 @@ mod engine;
 mod figures;
 mod memory;
 mod mutation;
+mod points;
 mod queue;
 mod ranges;
 mod resolver;

@@ -8,6 +8,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
+use super::points::Points;
 use super::ranges::Span;
 use crate::contract::Version;
 use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
@@ -20,21 +21,21 @@ const GENERATION_VERSIONS: Version = TRANSACTION_LIFE_VERSIONS / 16;
 struct Generation {
     first: Version,
     last: Version,
-    points: BTreeMap<Bytes, Version>,
+    points: Points,
     /// A step function: a range written at a version begins at its key and lasts to the next entry.
     steps: BTreeMap<Bytes, Version>,
 }
 
 impl Generation {
     fn new(first: Version) -> Self {
-        Self { first, last: first, points: BTreeMap::new(), steps: BTreeMap::new() }
+        Self { first, last: first, points: Points::default(), steps: BTreeMap::new() }
     }
 
     fn write(&mut self, version: Version, span: &Span) {
         self.last = self.last.max(version);
         match span {
             Span::Point(key) => {
-                self.points.insert(key.clone(), version);
+                self.points.insert(key, version);
             }
             Span::Range(begin, end) => {
                 let after = self.step_at(end);
@@ -54,20 +55,20 @@ impl Generation {
         self.steps.range::<[u8], _>(bounds).next_back().map_or(0, |(_, version)| *version)
     }
 
-    fn written_after(&self, version: Version, span: &Span) -> bool {
+    fn written_after(&mut self, version: Version, span: &Span) -> bool {
         if self.last <= version {
             return false;
         }
         match span {
             Span::Point(key) => {
-                self.points.get(key).is_some_and(|at| *at > version)
+                self.points.at(key).is_some_and(|at| at > version)
                     || (!self.steps.is_empty() && self.step_at(key) > version)
             }
             Span::Range(begin, end) => {
-                let inside = || (Bound::Included(begin.as_ref()), Bound::Excluded(end.as_ref()));
-                self.points.range::<[u8], _>(inside()).any(|(_, at)| *at > version)
+                let inside = (Bound::Included(begin.as_ref()), Bound::Excluded(end.as_ref()));
+                self.points.any_after(version, begin, end)
                     || self.step_at(begin) > version
-                    || self.steps.range::<[u8], _>(inside()).any(|(_, at)| *at > version)
+                    || self.steps.range::<[u8], _>(inside).any(|(_, at)| *at > version)
             }
         }
     }
@@ -109,7 +110,7 @@ impl Resolver {
     /// Checks a commit that read `reads` at `read_version`. One that read nothing can still be too old, unless it is
     /// `risky`: FoundationDB gives every other commit something to read, so that it knows when it is over.
     pub(crate) fn check(
-        &self,
+        &mut self,
         read_version: Version,
         reads: &[Span],
         risky: bool,
@@ -121,12 +122,15 @@ impl Resolver {
         if read_version < self.oldest {
             return Verdict::TooOld;
         }
-        let written =
-            |span: &Span| self.generations.iter().rev().any(|one| one.written_after(read_version, span));
-        let mut conflicts =
-            reads.iter().enumerate().filter(|(_, span)| written(span)).map(|(index, _)| index);
-        let conflicts: Vec<usize> =
-            if report_all { conflicts.collect() } else { conflicts.next().into_iter().collect() };
+        let mut conflicts = Vec::new();
+        for (index, span) in reads.iter().enumerate() {
+            if self.generations.iter_mut().rev().any(|one| one.written_after(read_version, span)) {
+                conflicts.push(index);
+                if !report_all {
+                    break;
+                }
+            }
+        }
         if conflicts.is_empty() { Verdict::Accepted } else { Verdict::Conflict(conflicts) }
     }
 

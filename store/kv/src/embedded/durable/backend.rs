@@ -13,17 +13,22 @@ use super::disk::DiskFile;
 /// Granularity of the overlay.
 const PAGE_BYTES: u64 = 4096;
 
+/// Bytes written to a checkpoint between two flushes: a flush of all of it at once would hold up the flushes of the
+/// commit log, which share the disk, for as long as it takes.
+const UNFLUSHED_BYTES_MAX: u64 = 1 << 20;
+
 /// A file as redb sees it.
 #[derive(Debug)]
 pub(super) struct Backend {
     file: Arc<dyn DiskFile>,
     sync_failed: Arc<AtomicBool>,
+    unflushed_bytes: AtomicU64,
 }
 
 impl Backend {
     /// The file; `sync_failed` turns true when a flush of it fails.
     pub(super) fn new(file: Arc<dyn DiskFile>, sync_failed: Arc<AtomicBool>) -> Self {
-        Self { file, sync_failed }
+        Self { file, sync_failed, unflushed_bytes: AtomicU64::new(0) }
     }
 }
 
@@ -41,11 +46,15 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
+        self.unflushed_bytes.store(0, Ordering::Relaxed);
         self.file.sync_data().inspect_err(|_| self.sync_failed.store(true, Ordering::SeqCst))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.file.write_at(offset, data)
+        self.file.write_at(offset, data)?;
+        let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        let unflushed = self.unflushed_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if unflushed > UNFLUSHED_BYTES_MAX { self.sync_data() } else { Ok(()) }
     }
 }
 

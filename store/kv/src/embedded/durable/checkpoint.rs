@@ -4,7 +4,6 @@
 //! opening runs its integrity check over an overlay that swallows all writes, and the rows must have the count and the
 //! sum that were written with them. So a damaged checkpoint is refused, and refusing touches nothing.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -112,7 +111,7 @@ pub(super) struct Order<'a> {
     pub(super) version: Version,
     pub(super) ceiling: Version,
     /// Keys changed since the checkpoint before.
-    pub(super) dirty: &'a BTreeSet<Bytes>,
+    pub(super) dirty: &'a [Bytes],
     /// The rows; pinned at `version`.
     pub(super) memory: &'a Memory,
     /// Whether the file that is there must not be built upon: a flush of it failed, or may have.

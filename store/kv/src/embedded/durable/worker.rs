@@ -1,6 +1,5 @@
 //! The log and its checkpoints as the sequencer uses them: append now, checkpoint in the background.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -22,7 +21,8 @@ const BEHIND_MAX: u64 = 4;
 struct Job {
     version: Version,
     ceiling: Version,
-    dirty: BTreeSet<Bytes>,
+    /// Keys changed since the last checkpoint, in no order.
+    dirty: Vec<Bytes>,
     memory: Arc<Memory>,
     /// Segments that are not needed afterwards.
     segments: Vec<u64>,
@@ -129,7 +129,9 @@ impl DurableLog {
     }
 }
 
-fn job_run(disk: &dyn Disk, job: Job) -> Done {
+fn job_run(disk: &dyn Disk, mut job: Job) -> Done {
+    job.dirty.sort_unstable();
+    job.dirty.dedup();
     let order = Order {
         version: job.version,
         ceiling: job.ceiling,
