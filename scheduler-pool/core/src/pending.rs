@@ -1,9 +1,11 @@
 //! What wants placing, and in which order: high to low priority, inside a priority round-robin over users, and for one
 //! user in the order of submission.
 
+use std::collections::btree_set::Range;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
-use borough_model::{JobId, Name, TaskId};
+use borough_model::{JobId, TaskId};
 
 use crate::seed::user_turn;
 use crate::snapshot::{JobEntry, OpenKey, ShapeId, Snapshot};
@@ -66,18 +68,16 @@ pub fn pending(
     snapshot.wake(now_ms);
     let mut collector = Collector::new(snapshot, now_ms, limit, false);
     collector.queue.later_ms = snapshot.blocked.retry_next();
-    let mut keys = collector.snapshot.open.iter().filter(|key| wanted(key.job)).peekable();
+    let mut first = collector.snapshot.open.first();
     let mut lanes_before = 0;
-    while let Some(first) = keys.peek().copied() {
-        let mut lanes: Vec<Lane<'_>> = Vec::new();
-        while let Some(key) = keys.next_if(|key| key.priority == first.priority) {
-            lane_add(&mut lanes, lanes_before, collector.snapshot, key);
-        }
+    while let Some(of_priority) = first {
+        let (lanes, next) = lanes_of(collector.snapshot, of_priority, wanted, lanes_before);
         lanes_before += lanes.len();
         if !collector.round_robin(lanes) {
             collector.queue.more = true;
             break;
         }
+        first = next;
     }
     let Collector { queue, asleep, .. } = collector;
     for (job, shapes) in asleep {
@@ -95,23 +95,49 @@ pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option
     matches!(item, Item::Taken).then_some(collector.queue)
 }
 
-/// Jobs are in order, so those of one user are neighbours.
-fn lane_add<'a>(lanes: &mut Vec<Lane<'a>>, before: usize, snapshot: &'a Snapshot, key: &'a OpenKey) {
-    let Some(entry) = snapshot.jobs.get(&key.job) else { return };
-    if lanes.last().is_none_or(|lane| *lane.user != key.user) {
-        lanes.push(Lane { user: &key.user, jobs: Vec::new(), at: 0 });
+/// One lane per user with open jobs of a priority, of which `first` is the first, and the first of the next priority.
+/// Users are leapt over: what a user has waiting is looked at only as far as it is taken.
+fn lanes_of<'a>(
+    snapshot: &'a Snapshot,
+    first: &'a OpenKey,
+    wanted: &'a dyn Fn(JobId) -> bool,
+    before: usize,
+) -> (Vec<Lane<'a>>, Option<&'a OpenKey>) {
+    let mut lanes = Vec::new();
+    let mut key = Some(first);
+    while let Some(of_user) = key.filter(|key| key.priority == first.priority) {
+        let number = u32::try_from(before + lanes.len() + 1).unwrap_or(u32::MAX);
+        let keys = snapshot.open.range(of_user..);
+        lanes.push(Lane { snapshot, first: of_user, keys, wanted, number, cursor: None });
+        let last = OpenKey { submitted_ms: i64::MAX, job: JobId(u64::MAX), ..of_user.clone() };
+        key = snapshot.open.range((Excluded(last), Unbounded)).next();
     }
-    let number = u32::try_from(before + lanes.len()).unwrap_or(u32::MAX);
-    if let Some(lane) = lanes.last_mut() {
-        lane.jobs.push(Cursor::new(key.job, entry, number));
-    }
+    (lanes, key)
 }
 
 /// The jobs of one user at one priority.
 struct Lane<'a> {
-    user: &'a Name,
-    jobs: Vec<Cursor<'a>>,
-    at: usize,
+    snapshot: &'a Snapshot,
+    first: &'a OpenKey,
+    keys: Range<'a, OpenKey>,
+    wanted: &'a dyn Fn(JobId) -> bool,
+    number: u32,
+    /// The job that is looked at.
+    cursor: Option<Cursor<'a>>,
+}
+
+impl<'a> Lane<'a> {
+    /// The job that is looked at, or the next one.
+    fn cursor(&mut self) -> Option<&mut Cursor<'a>> {
+        while self.cursor.is_none() {
+            let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.user == self.first.user;
+            let key = self.keys.next().filter(of_lane)?;
+            if let Some(entry) = self.snapshot.jobs.get(&key.job).filter(|_| (self.wanted)(key.job)) {
+                self.cursor = Some(Cursor::new(key.job, entry, self.number));
+            }
+        }
+        self.cursor.as_mut()
+    }
 }
 
 /// How far a job has been looked at.
@@ -165,7 +191,7 @@ impl<'a> Collector<'a> {
     /// does not depend on which other users have work here.
     fn round_robin(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
         let turn = self.snapshot.closed_total;
-        lanes.sort_by_cached_key(|lane| (user_turn(turn, lane.user), lane.user));
+        lanes.sort_by_cached_key(|lane| (user_turn(turn, &lane.first.user), &lane.first.user));
         while !lanes.is_empty() {
             let mut done = Vec::new();
             for (number, lane) in lanes.iter_mut().enumerate() {
@@ -186,7 +212,7 @@ impl<'a> Collector<'a> {
     }
 
     fn lane_item(&mut self, lane: &mut Lane<'_>) -> Item {
-        while let Some(cursor) = lane.jobs.get_mut(lane.at) {
+        while let Some(cursor) = lane.cursor() {
             let item = if cursor.gang_need > 0 { self.gang_item(cursor) } else { self.single_item(cursor) };
             if !matches!(item, Item::None) {
                 return item;
@@ -194,7 +220,7 @@ impl<'a> Collector<'a> {
             if !cursor.found_any && !cursor.later_any {
                 self.asleep.push((cursor.job, std::mem::take(&mut cursor.blocked)));
             }
-            lane.at += 1;
+            lane.cursor = None;
         }
         Item::None
     }

@@ -31,6 +31,15 @@ impl ConstraintReady {
         }
     }
 
+    /// The only nodes that can meet it, where it lists values: one list per value.
+    pub fn listed<'n>(&self, nodes: &'n NodeTable) -> Option<SmallVec<[&'n [u32]; 4]>> {
+        if self.operator != ConstraintOperator::In {
+            return None;
+        }
+        let Some(key) = self.key else { return Some(SmallVec::new()) };
+        Some(self.values.iter().map(|&value| nodes.index.bearing(key, value)).collect())
+    }
+
     /// Whether a node meets it.
     pub fn met(&self, nodes: &NodeTable, node: u32) -> bool {
         let value = self.key.and_then(|key| nodes.attribute(node, key));

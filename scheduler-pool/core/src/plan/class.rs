@@ -2,21 +2,28 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
+use smallvec::SmallVec;
+
 use super::score::{Score, preference, score};
 use super::spread::{Domains, JobPlan};
 use super::{PlanCounters, Work};
 use crate::filter::{Requirement, fits, fits_moving};
 use crate::settings::ScoringProfile;
+use crate::snapshot::{NodeTable, Room, STRETCH};
 
 /// In a cell of up to so many nodes every node is scored.
-const NODES_ALL_MAX: usize = 1000;
+const NODES_ALL_MAX: usize = 200;
 
-/// In a larger one, scoring stops at so many nodes that fit, found from a place chosen by the job's seed (relaxed
-/// randomization). When most of them are full, the search goes on where it stopped.
-const NODES_ENOUGH: usize = 128;
+/// In a larger one, scoring stops at as many nodes that fit as there are tasks of the class, and so many more (Gödel's
+/// reduced scan: members + 50), found from a place chosen by the job's seed (relaxed randomization). When most of them are
+/// full, the search goes on where it stopped.
+const NODES_BEYOND: usize = 50;
 
 /// The same for a job that spreads, which wants to see more failure domains.
-const NODES_ENOUGH_SPREAD: usize = 512;
+const NODES_BEYOND_SPREAD: usize = 250;
+
+/// A list of nodes is searched instead of the cell where it holds at most this part of it.
+const LISTED_PART: usize = 8;
 
 /// In a larger cell a class follows at most so many of the latest changes that other classes made; what it misses is
 /// found when a node comes to be chosen.
@@ -63,7 +70,11 @@ pub(crate) struct Ground<'w, 'a> {
 pub(crate) struct ClassPlan {
     pub requirement: Requirement,
     start: usize,
+    /// The only nodes that can fit, by rank, where a constraint lists few: the cell is not searched.
+    listed: Option<Vec<(u32, u32)>>,
     scanned: usize,
+    /// Tasks of the class when its search began.
+    members: usize,
     candidates: Vec<Candidate>,
     groups: Vec<Group>,
     group_of: BTreeMap<Domains, u32>,
@@ -72,13 +83,39 @@ pub(crate) struct ClassPlan {
     generation: u32,
 }
 
+/// How far from the start of the search a node stands.
+fn rank(nodes: &NodeTable, start: usize, node: u32) -> Option<u32> {
+    let position = *nodes.positions().get(node as usize)? as usize;
+    let count = nodes.count();
+    (position < count).then(|| u32::try_from((position + count - start) % count).ok())?
+}
+
+/// The nodes of the hard constraint that lists fewest, if that is a small part of the cell.
+fn listed(requirement: &Requirement, nodes: &NodeTable, start: usize) -> Option<Vec<(u32, u32)>> {
+    let lists = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
+    let total = |lists: &SmallVec<[&[u32]; 4]>| lists.iter().map(|nodes| nodes.len()).sum::<usize>();
+    let fewest = lists.min_by_key(total)?;
+    if total(&fewest) * LISTED_PART > nodes.count() {
+        return None;
+    }
+    let bearing = fewest.into_iter().flatten();
+    let mut listed: Vec<(u32, u32)> =
+        bearing.filter_map(|&node| Some((rank(nodes, start, node)?, node))).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    Some(listed)
+}
+
 impl ClassPlan {
-    pub fn new(requirement: Requirement, seed: u64, work: &Work<'_>) -> Self {
+    pub fn new(requirement: Requirement, members: usize, seed: u64, work: &Work<'_>) -> Self {
         let nodes = work.nodes.count().max(1) as u64;
+        let start = usize::try_from(seed % nodes).unwrap_or(0);
         Self {
+            listed: listed(&requirement, work.nodes, start),
             requirement,
-            start: usize::try_from(seed % nodes).unwrap_or(0),
+            start,
             scanned: 0,
+            members,
             candidates: Vec::new(),
             groups: Vec::new(),
             group_of: BTreeMap::new(),
@@ -105,7 +142,7 @@ impl ClassPlan {
                     aside = Some(best);
                 }
                 Some(best) => break Some(best),
-                None if self.scanned < ground.work.nodes.count() => self.candidates_refill(ground, job),
+                None if self.scanned < self.end(ground.work) => self.candidates_refill(ground, job),
                 None => break None,
             }
         };
@@ -131,7 +168,7 @@ impl ClassPlan {
     /// Scores anew the candidates that have changed since the last choice.
     fn changes_follow(&mut self, ground: &mut Ground<'_, '_>, seed: u64) {
         if self.generation != ground.work.generation {
-            *self = Self { start: self.start, ..Self::new(self.requirement.clone(), seed, ground.work) };
+            *self = Self::new(self.requirement.clone(), self.members, seed, ground.work);
             return;
         }
         let log = &ground.work.log;
@@ -148,9 +185,7 @@ impl ClassPlan {
     }
 
     fn candidate_of(&self, work: &Work<'_>, node: u32) -> Option<u32> {
-        let position = work.nodes.order_position(work.nodes.id(node)).ok()?;
-        let count = work.nodes.count();
-        let rank = u32::try_from((position + count - self.start) % count).ok()?;
+        let rank = rank(work.nodes, self.start, node)?;
         let found = self.candidates.binary_search_by_key(&rank, |candidate| candidate.rank).ok()?;
         u32::try_from(found).ok()
     }
@@ -180,26 +215,59 @@ impl ClassPlan {
         }
     }
 
+    /// Where the search ends.
+    fn end(&self, work: &Work<'_>) -> usize {
+        self.listed.as_ref().map_or_else(|| work.nodes.count(), Vec::len)
+    }
+
+    /// The next node of the search, with its rank.
+    fn next(&mut self, work: &Work<'_>) -> Option<(u32, u32)> {
+        if let Some(listed) = &self.listed {
+            let next = listed.get(self.scanned).copied();
+            self.scanned += 1;
+            return next;
+        }
+        let count = work.nodes.count();
+        loop {
+            let rank = self.scanned;
+            let position = (self.start + rank) % count.max(1);
+            if rank >= count {
+                return None;
+            }
+            if position.is_multiple_of(STRETCH) && rank + STRETCH <= count && position + STRETCH <= count {
+                let most = work.nodes.rooms().get(position / STRETCH).copied().unwrap_or_default();
+                if !self.room_enough(most) {
+                    self.scanned += STRETCH;
+                    continue;
+                }
+            }
+            self.scanned += 1;
+            return Some((u32::try_from(rank).ok()?, *work.nodes.order.get(position)?));
+        }
+    }
+
+    fn room_enough(&self, most: Room) -> bool {
+        self.requirement.amount(0) <= most.cpu_millis && self.requirement.amount(1) <= most.memory_bytes
+    }
+
     /// Goes on searching for nodes that fit, while there are too few candidates.
     fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan) {
-        let count = ground.work.nodes.count();
-        let all = count <= NODES_ALL_MAX;
-        let enough = if job.spreads() { NODES_ENOUGH_SPREAD } else { NODES_ENOUGH };
-        if self.scanned >= count || (!all && self.alive > enough / 4) {
+        let all = ground.work.nodes.count() <= NODES_ALL_MAX;
+        let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
+        let enough = self.members + beyond;
+        if self.scanned >= self.end(ground.work) || (!all && self.alive > enough / 4) {
             return;
         }
-        while self.scanned < count && (all || self.alive < enough) {
-            let rank = self.scanned;
-            self.scanned += 1;
+        while all || self.alive < enough {
+            let Some((rank, node)) = self.next(ground.work) else { break };
             ground.counters.nodes_examined += 1;
-            let Some(&node) = ground.work.nodes.order.get((self.start + rank) % count) else { continue };
             if fits(ground.work, &self.requirement, node, ground.now_ms) {
                 self.candidate_add(ground, job, node, rank);
             }
         }
     }
 
-    fn candidate_add(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, node: u32, rank: usize) {
+    fn candidate_add(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, node: u32, rank: u32) {
         let domains = job.domains(ground.work.nodes, node);
         let groups = &mut self.groups;
         let group = match self.group_of.get(&domains) {
@@ -214,7 +282,7 @@ impl ClassPlan {
         let candidate = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
         self.candidates.push(Candidate {
             node,
-            rank: u32::try_from(rank).unwrap_or(u32::MAX),
+            rank,
             version: 0,
             alive: true,
             group,

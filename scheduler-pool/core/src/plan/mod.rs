@@ -102,6 +102,7 @@ pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -
         work: Work::new(&snapshot.nodes),
         jobs: BTreeMap::new(),
         classes: queue.classes.iter().map(|_| None).collect(),
+        members: members(queue),
         exhausted: BTreeMap::new(),
         unplaced_of: BTreeMap::new(),
         out: Plan::default(),
@@ -112,6 +113,16 @@ pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -
     out
 }
 
+fn members(queue: &PendingQueue) -> Vec<usize> {
+    let mut members = vec![0; queue.classes.len()];
+    for pending in &queue.tasks {
+        if let Some(count) = members.get_mut(pending.class as usize) {
+            *count += 1;
+        }
+    }
+    members
+}
+
 struct Planner<'a> {
     snapshot: &'a Snapshot,
     queue: &'a PendingQueue,
@@ -120,6 +131,8 @@ struct Planner<'a> {
     work: Work<'a>,
     jobs: BTreeMap<JobId, JobPlan>,
     classes: Vec<Option<ClassPlan>>,
+    /// Tasks per class.
+    members: Vec<usize>,
     /// Shapes that fit nowhere any more, with the reason.
     exhausted: BTreeMap<ShapeId, Explanation>,
     /// Where in the plan a class's unplaced tasks are.
@@ -336,7 +349,8 @@ impl Planner<'_> {
             let shape = self.snapshot.shapes.get(pending.shape)?;
             let requirement = Requirement::of(shape, &self.snapshot.nodes);
             self.out.counters.classes += 1;
-            *slot = Some(ClassPlan::new(requirement, job.seed, &self.work));
+            let members = self.members.get(class as usize).copied().unwrap_or(1);
+            *slot = Some(ClassPlan::new(requirement, members, job.seed, &self.work));
         }
         let mut ground = Ground {
             work: &self.work,

@@ -3,6 +3,7 @@
 
 mod assume;
 mod blocked;
+mod index;
 mod job;
 mod node;
 mod shape;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use blocked::Blocked;
+pub(crate) use index::{Room, STRETCH};
 pub(crate) use job::{JobEntry, OpenKey, TASKS_MAX, TaskSlot};
 pub(crate) use node::{NodeGate, NodeTable, fixed_amounts};
 pub(crate) use shape::{Shape, ShapeId, Shapes};

@@ -7,6 +7,7 @@ use borough_model::node::NodeState;
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
+use super::index::NodeIndex;
 use super::text::Texts;
 use crate::settings::Overcommit;
 
@@ -63,6 +64,7 @@ pub(crate) struct NodeTable {
     promised: BTreeMap<u32, Resources>,
     kinds: Vec<String>,
     pub texts: Texts,
+    pub index: NodeIndex,
 }
 
 /// An amount of a dimension per node; devices that most nodes lack have short columns.
@@ -235,8 +237,10 @@ impl NodeTable {
         if self.gate(node) != NodeGate::Unknown && row.revision < *self.revisions.get(index)? {
             return None;
         }
+        let room = self.room(node);
         if let Err(position) = self.order_position(row.id) {
             self.order.insert(position, node);
+            self.index.order_changed();
         }
         *self.revisions.get_mut(index)? = row.revision;
         *self.gates.get_mut(index)? = gate(row);
@@ -246,8 +250,13 @@ impl NodeTable {
         let ports = self.ports.get_mut(index)?;
         (ports.first, ports.last) = (row.port_first, row.port_last);
         let attributes = self.attributes_interned(row);
-        *self.attributes.get_mut(index)? = attributes;
+        let known = self.attributes.get_mut(index)?;
+        if *known != attributes {
+            self.index.attributes_moved(node, known, &attributes);
+            *known = attributes;
+        }
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
+        self.room_moved(node, room);
         Some(node)
     }
 
@@ -302,6 +311,7 @@ impl NodeTable {
         }
         let taken = resources_add(&alloc.used, &alloc.promised).unwrap_or_else(|_| alloc.used.clone());
         let freed = self.freed(node, &taken, &alloc.ports);
+        let room = self.room(node);
         self.promised.remove(&node);
         if !alloc.promised.is_zero() {
             self.promised.insert(node, alloc.promised.clone());
@@ -314,6 +324,7 @@ impl NodeTable {
         ports.cooling.clear();
         ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
         self.amounts_set(node, fixed_amounts(&taken), &taken, false);
+        self.room_moved(node, room);
         Some((node, freed))
     }
 
@@ -336,11 +347,13 @@ impl NodeTable {
     /// Adds what a task takes to what is committed on a node, or takes it back, leaving the epoch as it is.
     pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], taken: bool) {
         let index = node as usize;
+        let room = self.room(node);
         for &(dimension, amount) in demand {
             let used = self.used(dimension, node);
             let used = if taken { used.saturating_add(amount) } else { used.saturating_sub(amount) };
             amount_set(&mut self.used, dimension, node, used);
         }
+        self.room_moved(node, room);
         if let Some(tasks) = self.tasks.get_mut(index) {
             *tasks = if taken { tasks.saturating_add(1) } else { tasks.saturating_sub(1) };
         }
@@ -377,10 +390,14 @@ impl NodeTable {
     /// Forgets a node; its ordinal is used again.
     pub fn removed(&mut self, id: NodeId) -> bool {
         let Some(node) = self.ordinals.remove(&id) else { return false };
-        if let Some(position) = self.order.iter().position(|&known| known == node) {
+        if let Ok(position) = self.order_position(id) {
             self.order.remove(position);
+            self.index.order_changed();
         }
         let index = node as usize;
+        if let Some(known) = self.attributes.get(index) {
+            self.index.attributes_moved(node, known, &[]);
+        }
         let columns = self.limits.iter_mut().chain(self.used.iter_mut());
         for entry in columns.filter_map(|column| column.get_mut(index)) {
             *entry = 0;
