@@ -93,8 +93,15 @@ pub(crate) fn refusals<B>(
     refusals_moving(work, requirement, node, now_ms, &mut hear)
 }
 
-/// Whether nothing speaks against a node.
+/// Whether nothing speaks against a node. What is cheapest to ask comes first.
 pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    let short = |&(dimension, amount): &(usize, u64)| {
+        let limit = work.nodes.limit(dimension, node);
+        amount > limit.saturating_sub(work.used(dimension, node))
+    };
+    if work.nodes.gate(node) != NodeGate::Open || requirement.demand.iter().any(short) {
+        return false;
+    }
     refusals(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 

@@ -4,6 +4,7 @@
 //! leaves the snapshot itself as it is: what became of the plan is told by the journal.
 
 mod class;
+mod places;
 mod recheck;
 mod score;
 mod spread;

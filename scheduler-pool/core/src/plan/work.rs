@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::places::Places;
 use crate::snapshot::NodeTable;
 
 /// A node as the plan has left it.
@@ -18,8 +19,8 @@ struct Touched {
 #[derive(Clone, Debug)]
 pub(crate) struct Work<'a> {
     pub nodes: &'a NodeTable,
-    /// Per ordinal: 0, or one more than the place in `touched`.
-    slots: Vec<u32>,
+    /// Where in `touched` a node is.
+    places: Places,
     touched: Vec<Touched>,
     /// Nodes in the order in which they changed.
     pub log: Vec<u32>,
@@ -29,25 +30,22 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub fn new(nodes: &'a NodeTable) -> Self {
-        let slots = vec![0; nodes.ordinals_end()];
-        Self { nodes, slots, touched: Vec::new(), log: Vec::new(), generation: 0 }
+        Self { nodes, places: Places::new(), touched: Vec::new(), log: Vec::new(), generation: 0 }
     }
 
     fn touched(&self, node: u32) -> Option<&Touched> {
-        let slot = self.slots.get(node as usize)?.checked_sub(1)?;
-        self.touched.get(slot as usize)
+        self.touched.get(self.places.get(node)?)
     }
 
     fn touched_made(&mut self, node: u32) -> Option<&mut Touched> {
-        let slot = self.slots.get_mut(node as usize)?;
-        if *slot == 0 {
-            let used =
-                (0..self.nodes.dimensions()).map(|dimension| self.nodes.used(dimension, node)).collect();
-            let tasks = self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
-            self.touched.push(Touched { version: 0, tasks, used, ports: SmallVec::new() });
-            *slot = u32::try_from(self.touched.len()).unwrap_or(u32::MAX);
+        if let Some(place) = self.places.get(node) {
+            return self.touched.get_mut(place);
         }
-        self.touched.get_mut(*slot as usize - 1)
+        let used = (0..self.nodes.dimensions()).map(|dimension| self.nodes.used(dimension, node)).collect();
+        let tasks = self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
+        self.places.set(node, u32::try_from(self.touched.len()).unwrap_or(u32::MAX));
+        self.touched.push(Touched { version: 0, tasks, used, ports: SmallVec::new() });
+        self.touched.last_mut()
     }
 
     /// What is promised of a dimension of a node.

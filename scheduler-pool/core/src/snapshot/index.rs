@@ -124,7 +124,7 @@ impl NodeTable {
         let most = if before.was_most(after, most) {
             let first = stretch * STRETCH;
             let last = (first + STRETCH).min(self.order.len());
-            self.order.get(first..last).map_or(Room::default(), |nodes| self.room_most(nodes))
+            self.order.get(first..last).map_or_else(Room::default, |nodes| self.room_most(nodes))
         } else {
             most.both_most(after)
         };

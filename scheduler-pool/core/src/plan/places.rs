@@ -1,0 +1,75 @@
+//! Where each touched node's entry is: a small open-addressed table, since a column per node would cost more to clear for
+//! each plan of a large cell than the plan itself.
+
+/// Places by node ordinal.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// One more than the ordinal (0: vacant), and the place. The length is a power of two.
+    table: Vec<(u32, u32)>,
+    used: usize,
+}
+
+const TABLE_LENGTH_FIRST: usize = 1 << 9;
+
+impl Places {
+    pub fn new() -> Self {
+        Self { table: vec![(0, 0); TABLE_LENGTH_FIRST], used: 0 }
+    }
+
+    /// Where a node is in the table, or the vacant entry where it would be. (Fibonacci hashing: ordinals are dense.)
+    fn slot(&self, node: u32) -> usize {
+        let mask = self.table.len() - 1;
+        let mut slot = (node.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
+        while let Some(&(known, _)) = self.table.get(slot) {
+            if known == 0 || known == node.wrapping_add(1) {
+                break;
+            }
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    /// The place of a node.
+    pub fn get(&self, node: u32) -> Option<usize> {
+        let &(known, place) = self.table.get(self.slot(node))?;
+        (known != 0).then_some(place as usize)
+    }
+
+    /// Gives a node that has none its place.
+    pub fn set(&mut self, node: u32, place: u32) {
+        if (self.used + 1) * 2 > self.table.len() {
+            let doubled = vec![(0, 0); self.table.len() * 2];
+            let before = std::mem::replace(&mut self.table, doubled);
+            for (known, place) in before.into_iter().filter(|&(known, _)| known != 0) {
+                self.entry_set(known - 1, place);
+            }
+        }
+        self.entry_set(node, place);
+        self.used += 1;
+    }
+
+    fn entry_set(&mut self, node: u32, place: u32) {
+        let slot = self.slot(node);
+        if let Some(entry) = self.table.get_mut(slot) {
+            *entry = (node.wrapping_add(1), place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_again_however_many() {
+        let mut places = Places::new();
+        for (place, node) in (0..5000u32).map(|place| (place, place.wrapping_mul(512))) {
+            assert_eq!(places.get(node), None);
+            places.set(node, place);
+        }
+        for (place, node) in (0..5000u32).map(|place| (place, place.wrapping_mul(512))) {
+            assert_eq!(places.get(node), Some(place as usize));
+        }
+        assert_eq!(places.get(7), None);
+    }
+}
