@@ -3,25 +3,43 @@
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Name, TaskId};
 
-use super::{CellRows, Violations};
+use super::{CellRows, Violations, wrong};
 use crate::name::EndpointRow;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     for (key, endpoint) in &rows.endpoints {
         let task = endpoint.endpoint.task;
         match rows.tasks.get(&task) {
-            None => {
-                found.require(false, "endpoint_task", || format!("{key:?} is of {task}, which has no row"))
-            }
+            None => found.require(false, "endpoint_task", || {
+                wrong(key_text(key), format!("an endpoint of {task}"), "nothing: the task has no row")
+            }),
             Some(row) => row_check(found, rows, key, endpoint, row),
         }
+        let named = rows.name_revisions.contains_key(&(key.0.clone(), key.1.clone()));
+        found.require(named, "name_rev", || {
+            wrong(format!("name_rev/{}/{}", key.0, key.1), "nothing", "the stamp of the last change")
+        });
     }
     for row in rows.tasks.values() {
         let due = row.state == TaskState::Running && row.health == Health::Healthy;
         found.require(!due || endpoint_of(rows, row.id).is_some(), "endpoint_published", || {
-            format!("{} runs and is healthy, but is not published", row.id)
+            let name = rows.job_name(row.id.job).map(|(user, job)| key_text(&(user, job, row.id.index)));
+            let expected = format!("an endpoint: {} runs and is healthy", row.id);
+            wrong(name.unwrap_or_else(|| format!("name of task/{}", row.id)), "nothing", expected)
         });
     }
+    for (key, last) in &rows.told.names {
+        let stored = rows.name_revisions.get(key);
+        // An endpoint that was withdrawn since has a later stamp.
+        found.require(stored.is_some_and(|stored| stored >= last), "name_rev", || {
+            let expected = format!("{last} or later, when an endpoint was published");
+            wrong(format!("name_rev/{}/{}", key.0, key.1), format!("{stored:?}"), expected)
+        });
+    }
+}
+
+fn key_text((user, job, index): &(Name, Name, u32)) -> String {
+    format!("name/{user}/{job}/{index}")
 }
 
 fn endpoint_of(rows: &CellRows, task: TaskId) -> Option<&EndpointRow> {
@@ -39,24 +57,28 @@ fn row_check(
 ) {
     let (revision, endpoint) = (endpoint.revision, &endpoint.endpoint);
     let own = (endpoint.user.clone(), endpoint.job.clone(), endpoint.task.index);
-    found.require(*key == own, "endpoint_key", || format!("{key:?} has the endpoint of {own:?}"));
-    let task = row.id;
+    let at = || key_text(key);
+    found.require(*key == own, "endpoint_key", || {
+        wrong(at(), format!("the endpoint of {}", key_text(&own)), "its own")
+    });
     found.require(endpoint.incarnation == row.incarnation, "endpoint_incarnation", || {
-        format!("{task} is published in life {}, its row is in {}", endpoint.incarnation, row.incarnation)
+        wrong(at(), format!("life {}", endpoint.incarnation), format!("life {}, the row's", row.incarnation))
     });
     let served = matches!(row.state, TaskState::Running | TaskState::Lost);
-    found.require(served, "endpoint_state", || format!("{task} is published, but {:?}", row.state));
+    found.require(served, "endpoint_state", || {
+        wrong(at(), "an endpoint", format!("nothing: the task is {:?}", row.state))
+    });
     found.require(endpoint.health == row.health, "endpoint_health", || {
-        format!("{task} is published as {:?}, but is {:?}", endpoint.health, row.health)
+        wrong(at(), format!("{:?}", endpoint.health), format!("{:?}, the row's", row.health))
     });
     found.require(endpoint.ports == row.ports, "endpoint_ports", || {
-        format!("{task} is published with other ports")
+        wrong(at(), format!("{:?}", endpoint.ports), format!("{:?}, the row's", row.ports))
     });
     found.require(revision <= row.revision, "endpoint_revision", || {
-        format!("{task} is published from revision {revision}, its row is at {}", row.revision)
+        wrong(at(), format!("revision {revision}"), format!("{} at most, the row's", row.revision))
     });
     let node = row.node.and_then(|node| rows.nodes.get(&node)).map(|node| &node.name);
     found.require(node == Some(&endpoint.node), "endpoint_node", || {
-        format!("{task} is published on {}, its row is on {node:?}", endpoint.node)
+        wrong(at(), format!("on {}", endpoint.node), format!("on {node:?}, as the row"))
     });
 }

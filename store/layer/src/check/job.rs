@@ -4,45 +4,88 @@ use borough_model::job::{JobOutcome, JobRow, JobState};
 use borough_model::task::{TaskState, Verdict};
 use borough_model::{JobId, TaskId};
 
-use super::{CellRows, CheckMode, Violations};
+use super::{CellRows, CheckMode, Violations, wrong};
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
-    for ((user, name), job) in &rows.names {
-        let same = rows.jobs.get(job).is_some_and(|row| row.user == *user && row.name == *name);
-        found.require(same, "job_name", || {
-            format!("{user}/{name} leads to {job}, which has another name or is gone")
-        });
-    }
-    for job in rows.gates.keys().chain(rows.specs.keys().map(|(job, _)| job)) {
-        let known = rows.jobs.contains_key(job);
-        found.require(known, "job_known", || format!("{job} has a gate or spec, but no row"));
-    }
+    indexes_check(found, rows);
     for (job, row) in &rows.jobs {
-        found.require(row.id == *job, "job_key", || format!("{job} has the row of {}", row.id));
+        found.require(row.id == *job, "job_key", || {
+            wrong(format!("job_row/{job}"), format!("the row of {}", row.id), format!("the row of {job}"))
+        });
         parts_check(found, rows, row);
         counters_check(found, rows, row);
         let settled = mode == CheckMode::Always || row.state != JobState::Stopping;
-        found.require(settled, "job_settled", || format!("{job} {} is still stopping", row.name));
+        found.require(settled, "job_settled", || {
+            wrong(format!("job_row/{job}"), format!("{} is {:?}", row.name, row.state), "its end")
+        });
+    }
+}
+
+/// Every key that is of a job is of one that is there.
+fn indexes_check(found: &mut Violations, rows: &CellRows) {
+    for ((user, name), job) in &rows.names {
+        let same = rows.jobs.get(job).is_some_and(|row| row.user == *user && row.name == *name);
+        found.require(same, "job_name", || {
+            let row = rows.jobs.get(job).map(|row| (&row.user, &row.name));
+            wrong(
+                format!("job/{user}/{name}"),
+                job.to_string(),
+                format!("a job of this name; {job} is {row:?}"),
+            )
+        });
+    }
+    for (user, name, submitted_ms, job) in &rows.past {
+        let own = |row: &JobRow| row.user == *user && row.name == *name && row.submitted_ms == *submitted_ms;
+        found.require(rows.jobs.get(job).is_some_and(own), "job_past", || {
+            let row = rows.jobs.get(job).map(|row| (&row.user, &row.name, row.submitted_ms));
+            let key = format!("job_past/{user}/{name}/{submitted_ms}/{job}");
+            wrong(key, "an entry", format!("nothing: {job} is {row:?}"))
+        });
+    }
+    let gates = rows.gates.keys().map(|job| (format!("job_gate/{job}"), job));
+    let specs = rows.specs.keys().map(|(job, version)| (format!("job_spec/{job}/{version}"), job));
+    let units = rows.units.values().map(|unit| (format!("unit/{}", unit.id), &unit.job));
+    for (key, job) in gates.chain(specs).chain(units) {
+        found.require(rows.jobs.contains_key(job), "job_known", || {
+            wrong(key, "a row", format!("nothing: there is no job {job}"))
+        });
+    }
+    for (id, unit) in &rows.units {
+        found.require(unit.id == *id, "unit_key", || {
+            wrong(format!("unit/{id}"), format!("the row of {}", unit.id), format!("the row of {id}"))
+        });
     }
 }
 
 fn parts_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
     let (job, name) = (row.id, &row.name);
     let ended = matches!(row.state, JobState::Ended { .. });
-    let named = rows.names.get(&(row.user.clone(), name.clone())) == Some(&job);
-    found.require(ended || named, "job_named", || format!("{job} lives, but {name} does not lead to it"));
-    let gate = rows.gates.get(&job).is_some_and(|gate| gate.revision <= row.revision);
-    found.require(gate, "job_gate", || format!("{job} has no gate, or one newer than its row"));
-    let spec = rows.specs.contains_key(&(job, row.spec_version));
-    found.require(spec, "job_spec", || format!("{job} has no version {}", row.spec_version));
+    let named = rows.names.get(&(row.user.clone(), name.clone()));
+    found.require(ended || named == Some(&job), "job_named", || {
+        wrong(format!("job/{}/{name}", row.user), format!("{named:?}"), format!("{job}, which lives"))
+    });
+    let past = (row.user.clone(), name.clone(), row.submitted_ms, job);
+    found.require(rows.past.contains(&past), "job_past", || {
+        let key = format!("job_past/{}/{name}/{}/{job}", row.user, row.submitted_ms);
+        wrong(key, "nothing", "an entry of the job")
+    });
+    let gate = rows.gates.get(&job);
+    found.require(gate.is_some_and(|gate| gate.revision <= row.revision), "job_gate", || {
+        let expected = format!("a gate of revision {} at most, the row's", row.revision);
+        wrong(format!("job_gate/{job}"), format!("{gate:?}"), expected)
+    });
+    found.require(rows.specs.contains_key(&(job, row.spec_version)), "job_spec", || {
+        wrong(format!("job_spec/{job}/{}", row.spec_version), "nothing", "the version in force")
+    });
 }
 
 fn counters_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
     let ended = |verdict| count(rows, row.id, row.count, verdict);
     let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
+    let key = || format!("job_row/{}", row.id);
     found.require((row.succeeded, row.failed) == (succeeded, failed), "job_counters", || {
-        let said = format!("{} succeeded and {} failed", row.succeeded, row.failed);
-        format!("{} says that {said}; of its rows {succeeded} and {failed} did", row.id)
+        let stored = format!("{} succeeded, {} failed", row.succeeded, row.failed);
+        wrong(key(), stored, format!("{succeeded} succeeded, {failed} failed, by its tasks"))
     });
     let all = row.count > 0 && row.succeeded.saturating_add(row.failed) == row.count;
     let holds = match row.state {
@@ -52,7 +95,8 @@ fn counters_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
         JobState::Waiting | JobState::Stopping | JobState::Ended { .. } => true,
     };
     found.require(holds, "job_outcome", || {
-        format!("{} is {:?} with {succeeded} and {failed} of {}", row.id, row.state, row.count)
+        let expected = format!("what follows from {succeeded} and {failed} of {}", row.count);
+        wrong(key(), format!("{:?}", row.state), expected)
     });
 }
 

@@ -1,89 +1,113 @@
-//! The journal: replayed from its beginning, it gives the rows.
-
-use std::collections::BTreeMap;
+//! The journal: its last word on each row is that row; its head is its last entry, its floor below its first.
 
 use borough_model::Delta;
 use borough_model::journal::DeltaKey;
 
-use super::{CellRows, Violations};
+use super::told::{endpoint_digest, row_digest};
+use super::{CellRows, Violations, wrong};
+use crate::journal::Cursor;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
-    let Some(deltas) = &rows.deltas else { return };
-    let mut replayed: BTreeMap<DeltaKey, &Delta> = BTreeMap::new();
-    for delta in deltas {
-        let newer = replayed.get(&delta.key()).is_none_or(|known| known.revision() <= delta.revision());
-        found.require(newer, "journal_order", || {
-            format!("{:?} goes back to {}", delta.key(), delta.revision())
+    for (key, before, after) in &rows.told.back {
+        found.require(false, "journal_order", || {
+            wrong(key_text(rows, *key), format!("revision {after} after {before}"), "revisions that rise")
         });
-        replayed.insert(delta.key(), delta);
     }
-    // A job takes its tasks and units with it, a node what is committed on it.
-    let removed: Vec<DeltaKey> =
-        replayed.iter().filter(|(_, delta)| delta.is_removal()).map(|(key, _)| *key).collect();
-    replayed.retain(|key, delta| match key {
-        DeltaKey::Unit(_) => {
-            let job = if let Delta::Unit { row } = delta { Some(DeltaKey::Job(row.job)) } else { None };
-            job.is_none_or(|job| !removed.contains(&job))
-        }
-        DeltaKey::Task(task) => !removed.contains(&DeltaKey::Job(task.job)) && !removed.contains(key),
-        DeltaKey::NodeAlloc(node) => !removed.contains(&DeltaKey::Node(*node)),
-        DeltaKey::Node(_) | DeltaKey::Job(_) | DeltaKey::Endpoint(_) => !removed.contains(key),
+    each_disagreement(rows, |key| {
+        found.require(false, "journal_replay", || disagreement(rows, key));
     });
-    let expected = expected(rows);
-    for (key, delta) in &replayed {
-        let same = expected.get(key).is_some_and(|row| same(row, delta));
-        found.require(same, "journal_replay", || {
-            format!("{key:?}: the journal says {delta:?}, the store {:?}", expected.get(key))
-        });
-    }
-    for (key, row) in &expected {
-        let known = replayed.contains_key(key);
-        found.require(known, "journal_replay", || format!("{key:?}: the journal does not have {row:?}"));
-    }
+    ends_check(found, rows);
 }
 
-/// Jobs carry their spec only where it is new.
-fn same(row: &Delta, replayed: &Delta) -> bool {
-    match (row, replayed) {
-        (Delta::Job { row, .. }, Delta::Job { row: replayed, .. }) => row == replayed,
-        (row, replayed) => row == replayed,
-    }
+/// Rows of which the journal says something else, so that a reader can look for what it says.
+pub(super) fn suspects(rows: &CellRows) -> Vec<DeltaKey> {
+    let mut keys = Vec::new();
+    each_disagreement(rows, |key| keys.push(key));
+    keys
 }
 
-/// The rows as the deltas that would have written them.
-fn expected(rows: &CellRows) -> BTreeMap<DeltaKey, Delta> {
-    let nodes = rows.nodes.values().map(|row| Delta::Node { row: row.clone() });
-    let allocs = rows.allocs.iter().map(|(&node, alloc)| Delta::NodeAlloc { node, alloc: alloc.clone() });
-    let jobs = rows.jobs.values().map(|row| Delta::Job { row: row.clone(), spec: None });
-    let tasks = rows.tasks.values().map(|row| Delta::Task { row: row.clone() });
-    let units = rows.units.values().map(|row| Delta::Unit { row: row.clone() });
-    let endpoints = rows
-        .endpoints
-        .values()
-        .map(|row| Delta::Endpoint { endpoint: row.endpoint.clone(), revision: row.revision });
-    let all = nodes.chain(allocs).chain(jobs).chain(tasks).chain(units).chain(endpoints);
-    all.map(|delta| (delta.key(), delta)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use borough_model::task::{UnitRow, UnitState};
-    use borough_model::{JobId, UnitId};
-
-    use super::*;
-
-    #[test]
-    fn a_job_takes_its_units_with_it() {
-        let unit = |job| {
-            let (id, state) = (UnitId(job), UnitState::Committed);
-            let row =
-                UnitRow { id, job: JobId(job), min_member: 2, state, epoch: 1, expires_ms: 0, revision: 1 };
-            Delta::Unit { row }
+fn each_disagreement(rows: &CellRows, mut each: impl FnMut(DeltaKey)) {
+    let complete = rows.told.complete;
+    each_row(rows, |key, digest| {
+        let agrees = match rows.told.last.get(&key) {
+            Some(told) => told.digest == Some(digest),
+            None => !complete,
         };
-        let deltas = vec![unit(1), unit(2), Delta::JobRemoved { job: JobId(1) }];
-        let rows = CellRows { deltas: Some(deltas), ..CellRows::default() };
-        let mut found = Violations::default();
-        check(&mut found, &rows);
-        assert_eq!(found.0.len(), 1, "only the unit whose job is there has to be: {:?}", found.0);
+        if !agrees {
+            each(key);
+        }
+    });
+    let told = rows.told.last.iter().filter(|(_, told)| told.digest.is_some());
+    told.filter(|(key, _)| !is_stored(rows, **key)).for_each(|(key, _)| each(*key));
+}
+
+/// Every row the journal tells of, with its digest.
+fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
+    rows.nodes.iter().for_each(|(&node, row)| each(DeltaKey::Node(node), row_digest(row)));
+    rows.allocs.iter().for_each(|(&node, alloc)| each(DeltaKey::NodeAlloc(node), row_digest(alloc)));
+    rows.jobs.iter().for_each(|(&job, row)| each(DeltaKey::Job(job), row_digest(row)));
+    rows.tasks.iter().for_each(|(&task, row)| each(DeltaKey::Task(task), row_digest(row)));
+    rows.units.iter().for_each(|(&unit, row)| each(DeltaKey::Unit(unit), row_digest(row)));
+    for row in rows.endpoints.values() {
+        each(DeltaKey::Endpoint(row.endpoint.task), endpoint_digest(&row.endpoint, row.revision));
     }
+}
+
+fn is_stored(rows: &CellRows, key: DeltaKey) -> bool {
+    stored_text(rows, key).is_some()
+}
+
+fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
+    match key {
+        DeltaKey::Node(node) => rows.nodes.get(&node).map(|row| format!("{row:?}")),
+        DeltaKey::NodeAlloc(node) => rows.allocs.get(&node).map(|row| format!("{row:?}")),
+        DeltaKey::Job(job) => rows.jobs.get(&job).map(|row| format!("{row:?}")),
+        DeltaKey::Task(task) => rows.tasks.get(&task).map(|row| format!("{row:?}")),
+        DeltaKey::Unit(unit) => rows.units.get(&unit).map(|row| format!("{row:?}")),
+        DeltaKey::Endpoint(task) => {
+            let (user, job) = rows.job_name(task.job)?;
+            let row = rows.endpoints.get(&(user, job, task.index))?;
+            (row.endpoint.task == task).then(|| format!("{row:?}"))
+        }
+    }
+}
+
+fn disagreement(rows: &CellRows, key: DeltaKey) -> super::Wrong {
+    let stored = stored_text(rows, key).unwrap_or_else(|| "nothing".to_owned());
+    let told = match (rows.told.words.get(&key), rows.told.last.get(&key)) {
+        (Some(Delta::Task { row }), _) => format!("{row:?}"),
+        (Some(delta), _) => format!("{delta:?}"),
+        (None, Some(told)) => format!("revision {}, as the journal says", told.revision),
+        (None, None) => "nothing: the journal does not have it".to_owned(),
+    };
+    wrong(key_text(rows, key), stored, told)
+}
+
+fn key_text(rows: &CellRows, key: DeltaKey) -> String {
+    match key {
+        DeltaKey::Node(node) => format!("node/{node}"),
+        DeltaKey::NodeAlloc(node) => format!("node_alloc/{node}"),
+        DeltaKey::Job(job) => format!("job_row/{job}"),
+        DeltaKey::Task(task) => format!("task/{task}"),
+        DeltaKey::Unit(unit) => format!("unit/{unit}"),
+        DeltaKey::Endpoint(task) => match rows.job_name(task.job) {
+            Some((user, job)) => format!("name/{user}/{job}/{}", task.index),
+            None => format!("name of task/{task}"),
+        },
+    }
+}
+
+fn ends_check(found: &mut Violations, rows: &CellRows) {
+    let Some(epoch) = rows.gate.as_ref().map(|gate| gate.store_epoch) else { return };
+    let head = rows.journal_head.map(|stamp| Cursor { store_epoch: epoch, stamp });
+    let floor = rows.journal_floor.map(|floor| floor.trimmed_to);
+    // A trim that took every entry leaves the head where it was: at the floor.
+    let end = rows.told.end.or(floor);
+    found.require(head == end, "journal_head", || {
+        wrong("journal_head", format!("{head:?}"), format!("{end:?}, the last entry"))
+    });
+    let in_epoch = floor.is_none_or(|floor| floor.store_epoch == epoch);
+    found.require(in_epoch, "journal_floor", || {
+        wrong("journal_floor", format!("{floor:?}"), format!("a position of epoch {epoch}"))
+    });
 }

@@ -1,37 +1,51 @@
 //! What is true of a whole cell, checked over everything that is stored: for every whole-system test, and for an
 //! operator who doubts a store.
 //!
-//! [`cell_rows_read`] reads the cell at one version; [`cell_violations`] is pure. Each rule is stated where it is checked;
-//! together they say that indexes, sums, counters, endpoints and charges follow from the rows of tasks and jobs, and
-//! that the journal, replayed from its beginning, gives those rows.
+//! [`cell_rows_read`] reads a small cell in one transaction; [`cell_rows_load`] reads one of any size in chunks, by
+//! following the journal, and gives it as of one position all the same. [`cell_violations`] is pure. Each rule is stated
+//! where it is checked; together they say that indexes, sums, counters, endpoints and charges follow from the rows of
+//! tasks and jobs, and that what the journal last said of each row is that row.
 
+mod cell;
 mod endpoint;
 mod job;
 mod journal;
+mod load;
 mod node;
 mod quota;
+mod request;
 mod rows;
 mod task;
+#[cfg(test)]
+mod tests;
+mod told;
 
 use borough_kv::Transaction;
+use serde::Serialize;
 
-pub use rows::{CellRows, cell_rows_read};
+pub use load::{LOAD_CHUNK_ROWS, LoadProgress, cell_rows_load, cell_rows_read};
+pub use rows::CellRows;
+pub use told::JournalTold;
 
 use crate::error::StoreResult;
 use crate::keys::CellSpace;
 
 /// Something that must not be.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Violation {
     /// The rule, such as `node_alloc_sum`.
     pub rule: &'static str,
-    /// What breaks it, and how.
-    pub what: String,
+    /// The key that is wrong, in the form of the table in `docs/architecture.md`.
+    pub key: String,
+    /// What is stored there.
+    pub stored: String,
+    /// What follows from the other rows.
+    pub expected: String,
 }
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.rule, self.what)
+        write!(f, "{}: {}: stored: {}; expected: {}", self.rule, self.key, self.stored, self.expected)
     }
 }
 
@@ -53,12 +67,14 @@ pub async fn cell_check(tx: &Transaction, space: &CellSpace, mode: CheckMode) ->
 
 /// Everything that is wrong with these rows.
 pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
-    let mut found = Violations::default();
+    let mut found = Violations(rows.damage.clone());
+    cell::check(&mut found, rows);
     node::check(&mut found, rows);
     task::check(&mut found, rows, mode);
     job::check(&mut found, rows, mode);
     endpoint::check(&mut found, rows);
     quota::check(&mut found, rows);
+    request::check(&mut found, rows);
     journal::check(&mut found, rows);
     found.0
 }
@@ -67,10 +83,22 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
 #[derive(Debug, Default)]
 struct Violations(Vec<Violation>);
 
+/// A key with what is stored and what should be.
+struct Wrong {
+    key: String,
+    stored: String,
+    expected: String,
+}
+
+fn wrong(key: impl Into<String>, stored: impl Into<String>, expected: impl Into<String>) -> Wrong {
+    Wrong { key: key.into(), stored: stored.into(), expected: expected.into() }
+}
+
 impl Violations {
-    fn require(&mut self, holds: bool, rule: &'static str, what: impl FnOnce() -> String) {
+    fn require(&mut self, holds: bool, rule: &'static str, what: impl FnOnce() -> Wrong) {
         if !holds {
-            self.0.push(Violation { rule, what: what() });
+            let Wrong { key, stored, expected } = what();
+            self.0.push(Violation { rule, key, stored, expected });
         }
     }
 }

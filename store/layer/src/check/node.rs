@@ -1,4 +1,4 @@
-//! Nodes: what is committed is the sum of what is charged, within what the node has, and the index says the same.
+//! Nodes: what is committed is the sum of what is charged, within what the node has, and the indexes say the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use borough_model::node::{NodeAlloc, node_alloc_check, node_alloc_sum};
 use borough_model::task::TaskRow;
 use borough_model::{NodeId, TaskId};
 
-use super::{CellRows, Violations};
+use super::{CellRows, Violations, wrong};
 use crate::task::is_on_node;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
@@ -16,20 +16,61 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
             charged.entry(node).or_default().push(row);
         }
     }
-    for node in rows.allocs.keys().chain(charged.keys()) {
-        let known = rows.nodes.contains_key(node);
-        found.require(known, "node_known", || format!("{node} is committed to, but is no node"));
-    }
+    known_check(found, rows, &charged);
     let empty = NodeAlloc::default();
     for (node, row) in &rows.nodes {
+        found.require(row.id == *node, "node_key", || {
+            wrong(format!("node/{node}"), format!("the row of {}", row.id), format!("the row of {node}"))
+        });
         let alloc = rows.allocs.get(node).unwrap_or(&empty);
         let tasks = charged.get(node).map_or(&[][..], Vec::as_slice);
         sum_check(found, *node, alloc, tasks);
         if let Err(broken) = node_alloc_check(row, alloc) {
-            found.require(false, "node_alloc", || format!("{node} {}: {broken}", row.name));
+            found.require(false, "node_alloc", || {
+                let expected = format!("what node {} can hold: {broken}", row.name);
+                wrong(format!("node_alloc/{node}"), format!("{alloc:?}"), expected)
+            });
         }
     }
+    names_check(found, rows);
     index_check(found, rows);
+}
+
+fn known_check(found: &mut Violations, rows: &CellRows, charged: &BTreeMap<NodeId, Vec<&TaskRow>>) {
+    for (kind, node) in rows
+        .allocs
+        .keys()
+        .map(|node| ("node_alloc", node))
+        .chain(rows.node_lives.iter().map(|node| ("node_live", node)))
+    {
+        found.require(rows.nodes.contains_key(node), "node_known", || {
+            wrong(format!("{kind}/{node}"), "a row", "nothing: there is no such node")
+        });
+    }
+    for (node, tasks) in charged {
+        found.require(rows.nodes.contains_key(node), "node_known", || {
+            let tasks: Vec<TaskId> = tasks.iter().map(|row| row.id).collect();
+            wrong(format!("node/{node}"), "nothing", format!("a node: {tasks:?} are charged to it"))
+        });
+    }
+}
+
+fn names_check(found: &mut Violations, rows: &CellRows) {
+    for (name, node) in &rows.node_names {
+        let same = rows.nodes.get(node).is_some_and(|row| row.name == *name);
+        found.require(same, "node_name", || {
+            let other = rows.nodes.get(node).map(|row| row.name.to_string());
+            let expected =
+                format!("a node of this name; {node} is {}", other.as_deref().unwrap_or("not there"));
+            wrong(format!("node_name/{name}"), node.to_string(), expected)
+        });
+    }
+    for (node, row) in &rows.nodes {
+        let stored = rows.node_names.get(&row.name);
+        found.require(stored == Some(node), "node_name", || {
+            wrong(format!("node_name/{}", row.name), format!("{stored:?}"), node.to_string())
+        });
+    }
 }
 
 fn sum_check(found: &mut Violations, node: NodeId, alloc: &NodeAlloc, tasks: &[&TaskRow]) {
@@ -39,31 +80,43 @@ fn sum_check(found: &mut Violations, node: NodeId, alloc: &NodeAlloc, tasks: &[&
     });
     found.require(holds, "node_alloc_sum", || {
         let ids: Vec<TaskId> = tasks.iter().map(|row| row.id).collect();
-        let (used, promised, count) = (&alloc.used, &alloc.promised, alloc.tasks);
-        format!(
-            "{node} says {count} tasks with {used}, promised {promised}; charged are {ids:?} with {sum:?}"
-        )
+        let said = |alloc: &NodeAlloc| {
+            format!("{} tasks with {}, promised {}", alloc.tasks, alloc.used, alloc.promised)
+        };
+        let sum = sum.as_ref().map_or_else(ToString::to_string, said);
+        wrong(format!("node_alloc/{node}"), said(alloc), format!("{sum}, the sum over {ids:?}"))
     });
     let mut ports = BTreeSet::new();
     for (row, port) in
         tasks.iter().flat_map(|row| row.port_numbers().into_iter().map(move |port| (row, port)))
     {
         found.require(ports.insert(port), "port_unique", || {
-            format!("{node}: port {port} again at {}", row.id)
+            wrong(format!("task/{}", row.id), format!("port {port}"), "a port no other task of the node has")
         });
     }
     found.require(ports == alloc.ports, "node_alloc_ports", || {
-        format!("{node} says ports {:?}; its tasks have {ports:?}", alloc.ports)
+        wrong(
+            format!("node_alloc/{node}"),
+            format!("ports {:?}", alloc.ports),
+            format!("{ports:?}, those of its tasks"),
+        )
     });
 }
 
 fn index_check(found: &mut Violations, rows: &CellRows) {
-    let there = rows.tasks.values().filter(|row| is_on_node(row.state));
-    let expected: BTreeSet<(NodeId, TaskId)> = there.filter_map(|row| Some((row.node?, row.id))).collect();
-    for (node, task) in expected.difference(&rows.node_tasks) {
-        found.require(false, "node_tasks", || format!("{task} is on {node}, but not in its index"));
+    for row in rows.tasks.values().filter(|row| is_on_node(row.state)) {
+        let Some(node) = row.node else { continue };
+        found.require(rows.node_tasks.contains(&(node, row.id)), "node_tasks", || {
+            let expected = format!("an entry: the task is {:?} there", row.state);
+            wrong(format!("node_tasks/{node}/{}", row.id), "nothing", expected)
+        });
     }
-    for (node, task) in rows.node_tasks.difference(&expected) {
-        found.require(false, "node_tasks", || format!("{task} is in the index of {node}, but not on it"));
+    for (node, task) in &rows.node_tasks {
+        let row = rows.tasks.get(task);
+        let there = row.is_some_and(|row| is_on_node(row.state) && row.node == Some(*node));
+        found.require(there, "node_tasks", || {
+            let on = row.map(|row| (row.state, row.node));
+            wrong(format!("node_tasks/{node}/{task}"), "an entry", format!("nothing: the task is {on:?}"))
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! Quotas: what is charged is the sum of what jobs and tasks hold.
+//! Quotas: what is charged, less what was given back, is the sum of what jobs and tasks hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,26 +8,57 @@ use borough_model::job::{Band, JobState, band};
 use borough_model::resource::ResourceError;
 use borough_model::task::TaskRow;
 
-use super::{CellRows, Violations};
-use crate::quota::{QuotaUsed, job_remainder, task_charge};
+use super::{CellRows, Violations, wrong};
+use crate::quota::{QuotaUsed, job_remainder, quota_fold, task_charge};
+
+type Line = (Name, Band);
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
-    let expected = match expected(rows) {
+    let expected = match quota_held(rows) {
         Ok(expected) => expected,
-        Err(error) => return found.require(false, "quota_sum", || error.to_string()),
+        Err(error) => {
+            return found.require(false, "quota_sum", || wrong("quota_used", error.to_string(), "a sum"));
+        }
     };
-    let lines: BTreeSet<&(Name, Band)> = rows.quota.keys().chain(expected.keys()).collect();
+    let released = rows.quota_released.keys().map(|(user, band, _)| (user.clone(), *band));
+    let released: BTreeSet<Line> = released.collect();
+    let lines: BTreeSet<&Line> = rows.quota_used.keys().chain(expected.keys()).chain(&released).collect();
     for line in lines {
-        let charged = rows.quota.get(line).cloned().unwrap_or_default();
+        let charged = charged(rows, line);
         let held = expected.get(line).cloned().unwrap_or_default();
-        found.require(charged == held, "quota_sum", || {
-            format!("{} {:?} is charged {charged:?}; its jobs and tasks hold {held:?}", line.0, line.1)
+        found.require(charged.as_ref() == Ok(&held), "quota_sum", || {
+            let key = format!("quota_used/{}/{:?}", line.0, line.1);
+            wrong(
+                key,
+                format!("{charged:?}, releases folded in"),
+                format!("{held:?}, held by jobs and tasks"),
+            )
         });
     }
 }
 
-fn expected(rows: &CellRows) -> Result<BTreeMap<(Name, Band), QuotaUsed>, ResourceError> {
-    let mut lines: BTreeMap<(Name, Band), QuotaUsed> = BTreeMap::new();
+/// What is recorded less what was given back, or why that is nothing.
+fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
+    let recorded = rows.quota_used.get(line).cloned().unwrap_or_default();
+    let first = (line.0.clone(), line.1, String::new());
+    let released = rows
+        .quota_released
+        .range(first..)
+        .take_while(|((user, band, _), _)| (user, band) == (&line.0, &line.1));
+    quota_fold(recorded, released.map(|((_, _, dimension), amount)| (dimension.as_str(), *amount)))
+}
+
+impl CellRows {
+    /// What is charged, releases folded in, by user and band; nothing where that does not add up.
+    pub fn quota_charged(&self) -> BTreeMap<Line, QuotaUsed> {
+        let lines = self.quota_used.keys().cloned();
+        lines.map(|line| (line.clone(), charged(self, &line).unwrap_or_default())).collect()
+    }
+}
+
+/// What jobs and tasks hold, by user and band.
+pub(super) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, ResourceError> {
+    let mut lines: BTreeMap<Line, QuotaUsed> = BTreeMap::new();
     for job in rows.jobs.values() {
         let Some(spec) = rows.specs.get(&(job.id, job.spec_version)) else { continue };
         let range = TaskId { job: job.id, index: 0 }..=TaskId { job: job.id, index: u32::MAX };

@@ -1,33 +1,39 @@
-//! Everything that is stored of a cell, at one version.
+//! Everything that is stored of a cell, as of one position of its journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_kv::Transaction;
+use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::node::{NodeAlloc, NodeRow};
 use borough_model::task::{TaskRow, UnitRow};
-use borough_model::{Delta, JobId, Name, NodeId, TaskId, UnitId};
+use borough_model::{JobId, Name, NodeId, RequestId, TaskId, UnitId};
 
-use crate::error::StoreResult;
+use super::{JournalTold, Violation};
+use crate::cell::{CellGate, CellMeta};
 use crate::job::JobGate;
-use crate::journal::{Cursor, journal_tail};
-use crate::keys::{
-    self, CellGateKey, CellSpace, EndpointKey, JobGateKey, JobNameKey, JobRowKey, JobSpecKey,
-    JournalFloorKey, Key, NodeAllocKey, NodeKey, NodeTaskKey, Prefix, QuotaReleasedKey, QuotaUsedKey,
-    RangeOptions, TaskKey, UnitKey,
-};
+use crate::journal::JournalFloor;
+use crate::lease::{LeaseBeat, LeaseRow};
 use crate::name::EndpointRow;
-use crate::quota::{QuotaUsed, quota_usage};
+use crate::quota::{QuotaRow, QuotaUsed};
+use crate::request::RequestRow;
 
-/// The rows of a cell.
+/// The rows of a cell: every kind but journal entries, tokens of constraints and what nodes are expected to use.
 #[derive(Clone, Debug, Default)]
 pub struct CellRows {
+    /// Settings.
+    pub meta: Option<CellMeta>,
+    /// The gate.
+    pub gate: Option<CellGate>,
     /// Nodes.
     pub nodes: BTreeMap<NodeId, NodeRow>,
     /// What is committed on them.
     pub allocs: BTreeMap<NodeId, NodeAlloc>,
     /// The index of tasks by node.
     pub node_tasks: BTreeSet<(NodeId, TaskId)>,
+    /// Nodes by name.
+    pub node_names: BTreeMap<Name, NodeId>,
+    /// Nodes that have a coarse lease.
+    pub node_lives: BTreeSet<NodeId>,
     /// Jobs.
     pub jobs: BTreeMap<JobId, JobRow>,
     /// Their gates.
@@ -36,70 +42,43 @@ pub struct CellRows {
     pub specs: BTreeMap<(JobId, u32), JobSpec>,
     /// Their names.
     pub names: BTreeMap<(Name, Name), JobId>,
+    /// Every job that had a name, by user, name and wall time of submission.
+    pub past: BTreeSet<(Name, Name, i64, JobId)>,
     /// Tasks, by the task their key names.
     pub tasks: BTreeMap<TaskId, TaskRow>,
     /// Units.
     pub units: BTreeMap<UnitId, UnitRow>,
     /// Endpoints, by user, job and index.
     pub endpoints: BTreeMap<(Name, Name, u32), EndpointRow>,
-    /// What is charged, releases folded in, by user and band.
-    pub quota: BTreeMap<(Name, Band), QuotaUsed>,
-    /// Every delta there was, in order, where the journal still has all of them.
-    pub deltas: Option<Vec<Delta>>,
+    /// The stamp of the last change of any endpoint, by user and job.
+    pub name_revisions: BTreeMap<(Name, Name), Versionstamp>,
+    /// Limits, by user and band.
+    pub quota_limits: BTreeMap<(Name, Band), QuotaRow>,
+    /// What admission has recorded, by user and band.
+    pub quota_used: BTreeMap<(Name, Band), QuotaUsed>,
+    /// What was given back since, by user, band and dimension.
+    pub quota_released: BTreeMap<(Name, Band, String), i64>,
+    /// Results of keyed requests.
+    pub requests: BTreeMap<RequestId, RequestRow>,
+    /// Requests by the time they expire.
+    pub request_expiries: BTreeSet<(i64, RequestId)>,
+    /// Leases by role and shard.
+    pub leases: BTreeMap<(String, u32), LeaseRow>,
+    /// Their heartbeats.
+    pub lease_beats: BTreeMap<(String, u32), LeaseBeat>,
+    /// Up to where the journal was trimmed.
+    pub journal_floor: Option<JournalFloor>,
+    /// The stamp of its last entry.
+    pub journal_head: Option<Versionstamp>,
+    /// What the journal, as far as it is kept, says of the rows.
+    pub told: JournalTold,
+    /// Keys and values that are not what they should be.
+    pub damage: Vec<Violation>,
 }
 
-/// Entries of the journal per page.
-const PAGE_ENTRIES: usize = 1_024;
-
-/// Reads everything, without conflicts.
-pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellRows> {
-    let mut rows = CellRows {
-        nodes: all::<NodeKey>(tx, space).await?.map(|(key, row)| (key.node, row)).collect(),
-        allocs: all::<NodeAllocKey>(tx, space).await?.map(|(key, row)| (key.node, row)).collect(),
-        node_tasks: all::<NodeTaskKey>(tx, space).await?.map(|(key, ())| (key.node, key.task())).collect(),
-        jobs: all::<JobRowKey>(tx, space).await?.map(|(key, row)| (key.job, row)).collect(),
-        gates: all::<JobGateKey>(tx, space).await?.map(|(key, row)| (key.job, row)).collect(),
-        specs: all::<JobSpecKey>(tx, space).await?.map(|(key, row)| ((key.job, key.version), row)).collect(),
-        names: all::<JobNameKey>(tx, space).await?.map(|(key, job)| ((key.user, key.name), job)).collect(),
-        units: all::<UnitKey>(tx, space).await?.map(|(key, row)| (key.unit, row)).collect(),
-        ..CellRows::default()
-    };
-    let tasks = all::<TaskKey>(tx, space).await?;
-    rows.tasks = tasks.map(|(key, row)| (TaskId { job: key.job, index: key.index }, row)).collect();
-    let endpoints = all::<EndpointKey>(tx, space).await?;
-    rows.endpoints = endpoints.map(|(key, row)| ((key.user, key.job, key.index), row)).collect();
-    let used = all::<QuotaUsedKey>(tx, space).await?.map(|(key, _)| (key.user, key.band));
-    let released = all::<QuotaReleasedKey>(tx, space).await?.map(|(key, _)| (key.user, key.band));
-    let lines: BTreeSet<(Name, Band)> = used.chain(released).collect();
-    for (user, band) in lines {
-        let usage = quota_usage(tx, space, &user, band).await?;
-        rows.quota.insert((user, band), usage);
-    }
-    rows.deltas = deltas_read(tx, space).await?;
-    Ok(rows)
-}
-
-async fn all<K: Key>(
-    tx: &Transaction,
-    space: &CellSpace,
-) -> StoreResult<impl Iterator<Item = (K, K::Value)> + use<K>> {
-    let rows = keys::range::<K>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
-    Ok(rows.into_iter())
-}
-
-/// `None` where the journal was trimmed, or begins with another life of the store.
-async fn deltas_read(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<Vec<Delta>>> {
-    let gate = keys::read_snapshot(tx, space, &CellGateKey {}).await?;
-    let trimmed = keys::read_snapshot(tx, space, &JournalFloorKey {}).await?.is_some();
-    let Some(gate) = gate.filter(|gate| !trimmed && gate.store_epoch <= 1) else { return Ok(None) };
-    let mut after = Cursor::start(gate.store_epoch);
-    let mut deltas = Vec::new();
-    loop {
-        let page = journal_tail(tx, space, after, PAGE_ENTRIES).await?;
-        deltas.extend(page.entries.into_iter().flat_map(|(_, entry)| entry.deltas));
-        after = page.next;
-        if !page.more {
-            return Ok(Some(deltas));
-        }
+impl CellRows {
+    /// The user and name of a job that has a row.
+    pub(super) fn job_name(&self, job: JobId) -> Option<(Name, Name)> {
+        self.jobs.get(&job).map(|row| (row.user.clone(), row.name.clone()))
     }
 }

@@ -4,18 +4,23 @@ use borough_model::job::{JobRow, JobState};
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{TaskRow, TaskState, UnitState};
 
-use super::{CellRows, CheckMode, Violations};
+use super::{CellRows, CheckMode, Violations, wrong};
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
     for (task, row) in &rows.tasks {
-        found.require(row.id == *task, "task_key", || format!("{task} has the row of {}", row.id));
+        let key = || format!("task/{task}");
+        found.require(row.id == *task, "task_key", || {
+            wrong(key(), format!("the row of {}", row.id), format!("the row of {task}"))
+        });
         if let Err(broken) = task_row_check(row) {
-            found.require(false, "task_row", || broken.to_string());
+            found.require(false, "task_row", || wrong(key(), format!("{row:?}"), broken.to_string()));
         }
         spec_check(found, rows, row);
         unit_check(found, rows, row, mode);
         match rows.jobs.get(&task.job) {
-            None => found.require(false, "task_job", || format!("{task} has no job")),
+            None => found.require(false, "task_job", || {
+                wrong(key(), "a row", format!("nothing: there is no job {}", task.job))
+            }),
             Some(job) => wanted_check(found, job, row, mode),
         }
     }
@@ -26,38 +31,46 @@ fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     if !row.state.is_charged() {
         return;
     }
+    let key = || format!("task/{}", row.id);
     let Some(spec) = rows.specs.get(&(row.id.job, row.spec_version)) else {
         found.require(false, "task_spec", || {
-            format!("{} runs version {}, which is not there", row.id, row.spec_version)
+            wrong(key(), format!("version {} of the spec", row.spec_version), "a version that is there")
         });
         return;
     };
     let asked: Vec<_> = spec.task.ports.iter().map(|port| &port.name).collect();
     let given: Vec<_> = row.ports.iter().map(|port| &port.name).collect();
     found.require(asked == given, "task_ports", || {
-        format!("{} asked for {asked:?} and has {given:?}", row.id)
+        wrong(key(), format!("ports {given:?}"), format!("{asked:?}, as its spec asks"))
     });
     let share = spec.resources_for(row.id.index);
     found.require(*share == row.charge.resources, "task_share", || {
-        format!("{} asked for {share} and is charged {}", row.id, row.charge.resources)
+        wrong(key(), format!("charged {}", row.charge.resources), format!("{share}, as its spec asks"))
     });
 }
 
 fn unit_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: CheckMode) {
-    let Some(unit) = row.unit.filter(|_| row.state == TaskState::Held) else { return };
-    let Some(unit) = rows.units.get(&unit) else {
-        found.require(false, "unit_known", || format!("{} holds for {unit}, which is not there", row.id));
+    let Some(id) = row.unit.filter(|_| row.state == TaskState::Held) else { return };
+    let key = || format!("task/{}", row.id);
+    let Some(unit) = rows.units.get(&id) else {
+        found.require(false, "unit_known", || {
+            wrong(key(), format!("a hold for {id}"), "a unit that is there")
+        });
         return;
     };
     found.require(unit.job == row.id.job, "unit_job", || {
-        format!("{} holds for {} of another job", row.id, unit.id)
+        wrong(key(), format!("a hold for {id}"), format!("a unit of its job; that one is of {}", unit.job))
     });
     found.require(row.unit_epoch <= unit.epoch, "unit_epoch", || {
-        format!("{} holds at epoch {}, {} is at {}", row.id, row.unit_epoch, unit.id, unit.epoch)
+        wrong(
+            key(),
+            format!("a hold at epoch {}", row.unit_epoch),
+            format!("{} at most, that of {id}", unit.epoch),
+        )
     });
     let waits = unit.state == UnitState::Gathering && unit.epoch == row.unit_epoch;
     found.require(mode == CheckMode::Always || waits, "unit_settled", || {
-        format!("{} still holds for {}, which is {:?}", row.id, unit.id, unit.state)
+        wrong(key(), "a hold", format!("none: unit {id} is {:?}", unit.state))
     });
 }
 
@@ -67,17 +80,19 @@ fn wanted_check(found: &mut Violations, job: &JobRow, row: &TaskRow, mode: Check
     let dead = row.state == TaskState::Dead;
     let pending = row.state == TaskState::Pending;
     let (name, state, task) = (&job.name, job.state, row.id);
+    let stored = || format!("{:?}", row.state);
+    let key = || format!("task/{task}");
     match state {
         JobState::Waiting => found.require(dead || pending, "job_waiting", || {
-            format!("{task} of {name} is {:?}, though the job waits", row.state)
+            wrong(key(), stored(), format!("pending or dead: {name} waits"))
         }),
         JobState::Ended { .. } if row.id.index < job.count => {
-            found.require(dead, "job_ended", || format!("{task} of {name} is {:?} after its end", row.state));
+            found.require(dead, "job_ended", || wrong(key(), stored(), format!("dead: {name} has ended")));
         }
         JobState::Running | JobState::Stopping | JobState::Ended { .. } => {}
     }
     let unwanted = row.id.index >= job.count || state == JobState::Stopping;
     found.require(mode == CheckMode::Always || dead || !unwanted, "unwanted_settled", || {
-        format!("{task} of {name} is {:?}; the job is {state:?} with {} tasks", row.state, job.count)
+        wrong(key(), stored(), format!("dead: {name} is {state:?} with {} tasks", job.count))
     });
 }

@@ -42,6 +42,14 @@ pub trait Key: Sized + Clone + std::fmt::Debug + PartialEq + Ord + Send + Sync {
     }
 }
 
+/// All keys of a kind in `space`, whatever their fields: first inclusive, last exclusive.
+pub fn kind_range(space: &CellSpace, kind: KeyKind) -> Range<Vec<u8>> {
+    let begin = kind_prefix(space, kind);
+    let mut end = begin.clone();
+    end.push(0xff);
+    begin..end
+}
+
 fn kind_prefix(space: &CellSpace, kind: KeyKind) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(space.prefix().len().saturating_add(32));
     bytes.extend_from_slice(space.prefix());

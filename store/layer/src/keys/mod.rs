@@ -21,7 +21,7 @@ pub use access::{
 };
 pub use codec::{Counter, StampValue, Value, value_decode, value_encode};
 pub use field::{KeyField, NoField};
-pub use key::{Key, Prefix};
+pub use key::{Key, Prefix, kind_range};
 pub use kind::KeyKind;
 pub use scan::{Scan, space_scan};
 pub use space::CellSpace;

@@ -42,7 +42,7 @@ mod conflict;
 mod find;
 mod survive;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use batch::{Eviction, Placement, PlacementBatch, PlacementError, PlacementNode};
 pub use commit::placement_commit;

@@ -20,4 +20,4 @@ pub use charge::{job_charge, job_remainder, task_charge};
 pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
 pub use row::{QuotaRow, QuotaUsed};
 pub(crate) use usage::overflow;
-pub use usage::{dimension_text, quota_charge, quota_give_back, quota_usage};
+pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};

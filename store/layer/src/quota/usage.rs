@@ -117,6 +117,26 @@ async fn folded(
     Ok((used, released))
 }
 
+/// What is recorded less what was given back since, by dimension as it stands in keys; the text says why that is
+/// nothing. Admission itself never fails here: what does not add up is for the check of the store.
+pub fn quota_fold<'a>(
+    mut used: QuotaUsed,
+    released: impl IntoIterator<Item = (&'a str, i64)>,
+) -> Result<QuotaUsed, String> {
+    for (dimension, amount) in released {
+        let wrong = || format!("{amount} of {dimension} given back");
+        let amount = u64::try_from(amount).map_err(|_| wrong())?;
+        if dimension == TASKS {
+            used.tasks = used.tasks.checked_sub(amount).ok_or_else(wrong)?;
+        } else {
+            let known = dimension_parse(dimension).ok_or_else(wrong)?;
+            let left = used.used.amount(&known).checked_sub(amount).ok_or_else(wrong)?;
+            used.used.amount_set(&known, left);
+        }
+    }
+    Ok(used)
+}
+
 /// What is charged must be possible to give back: counters are signed.
 fn countable(used: &QuotaUsed) -> StoreResult<()> {
     let too_much = used.used.amounts().into_iter().find(|(_, amount)| i64::try_from(*amount).is_err());

@@ -26,7 +26,7 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
 
 impl World {
     /// Some agent reports some of its lives; old reports come again.
-    pub(super) async fn agent_report(&self, old: &Mutex<Vec<(ReportSource, TaskReport)>>) -> &'static str {
+    pub(crate) async fn agent_report(&self, old: &Mutex<Vec<(ReportSource, TaskReport)>>) -> &'static str {
         let rows = self.rows().await;
         let there: Vec<&TaskRow> = rows.tasks.values().filter(|row| is_on_node(row.state)).collect();
         let Some(first) = self.one_of(&there) else { return "nothing" };
@@ -44,7 +44,7 @@ impl World {
         "report"
     }
 
-    pub(super) async fn reports_apply(&self, source: ReportSource, reports: &[TaskReport]) {
+    pub(crate) async fn reports_apply(&self, source: ReportSource, reports: &[TaskReport]) {
         let answers = self
             .change("report", async |tx, changes| task_report_apply(tx, changes, source, reports).await)
             .await;
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Every agent ends everything it has.
-    pub(super) async fn agents_end_all(&self) {
+    pub(crate) async fn agents_end_all(&self) {
         let rows = self.rows().await;
         for row in rows.tasks.values().filter(|row| is_on_node(row.state)) {
             let Some(node) = row.node else { continue };

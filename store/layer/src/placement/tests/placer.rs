@@ -29,14 +29,14 @@ impl PlacementView for CellRows {
 
 /// A batch, and the version it was decided at.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
+pub(crate) struct Planned {
     at: Version,
     batch: PlacementBatch,
 }
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Committed,
     Found,
     Survived,
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Plans a few placements over a snapshot.
-    pub(super) async fn plan(&self, shard: u32) -> Option<Planned> {
+    pub(crate) async fn plan(&self, shard: u32) -> Option<Planned> {
         let (at, rows) = self.snapshot().await;
         let lease = LeaseKey { role: "scheduler".to_owned(), shard };
         let mut batch = PlacementBatch {
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Commits a plan of before, and goes on as a worker does.
-    pub(super) async fn commit(&self, planned: Planned) -> (Fate, Option<Planned>) {
+    pub(crate) async fn commit(&self, planned: Planned) -> (Fate, Option<Planned>) {
         let Planned { at, batch } = planned;
         let space = self.space.clone();
         let committed =

@@ -26,24 +26,24 @@ use crate::node::{
 use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
 use crate::testing::name;
 
-pub(super) const NODES: u64 = 4;
+pub(crate) const NODES: u64 = 4;
 
 /// A cell, its seed, and its time.
-pub(super) struct World {
-    pub(super) db: Database,
-    pub(super) faults: Arc<FaultEngine>,
-    pub(super) space: CellSpace,
-    pub(super) seed: u64,
+pub(crate) struct World {
+    pub(crate) db: Database,
+    pub(crate) faults: Arc<FaultEngine>,
+    pub(crate) space: CellSpace,
+    pub(crate) seed: u64,
     rng: Arc<dyn Rng>,
-    pub(super) now_ms: i64,
+    pub(crate) now_ms: i64,
     requests: AtomicU64,
     /// States of tasks, jobs and endpoints there have been, so that a test can see what it met.
-    pub(super) seen: BTreeSet<String>,
+    pub(crate) seen: BTreeSet<String>,
 }
 
 impl World {
     /// An open cell with a few ready nodes.
-    pub(super) async fn new(seed: u64) -> Self {
+    pub(crate) async fn new(seed: u64) -> Self {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
         let engine = EmbeddedEngine::ephemeral(clock, SeededRng::shared(seed));
         let plan = FaultPlan {
@@ -77,23 +77,23 @@ impl World {
     }
 
     /// A number below `bound`.
-    pub(super) fn below(&self, bound: u64) -> u64 {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         self.rng.next_u64() % bound.max(1)
     }
 
     /// One of `items`.
-    pub(super) fn one_of<T: Clone>(&self, items: &[T]) -> Option<T> {
+    pub(crate) fn one_of<T: Clone>(&self, items: &[T]) -> Option<T> {
         let at = usize::try_from(self.below(u64::try_from(items.len()).unwrap_or(0))).unwrap_or(0);
         items.get(at).cloned()
     }
 
     /// A new id of a request or batch.
-    pub(super) fn request(&self) -> RequestId {
+    pub(crate) fn request(&self) -> RequestId {
         RequestId(u128::from(self.requests.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Runs a transaction that appends nothing.
-    pub(super) async fn read<T>(
+    pub(crate) async fn read<T>(
         &self,
         closure: impl AsyncFn(&Transaction, &CellSpace) -> StoreResult<T>,
     ) -> StoreResult<T> {
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Runs a transaction with its entry, beside others. A refusal is as good as success: operations come at any time.
-    pub(super) async fn change<T>(
+    pub(crate) async fn change<T>(
         &self,
         action: &'static str,
         closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
@@ -131,12 +131,12 @@ impl World {
     }
 
     /// Everything that is stored.
-    pub(super) async fn rows(&self) -> CellRows {
+    pub(crate) async fn rows(&self) -> CellRows {
         self.read(async |tx, space| cell_rows_read(tx, space).await).await.unwrap()
     }
 
     /// Fails with everything that is wrong, and remembers what was there.
-    pub(super) async fn check(&mut self, mode: CheckMode, after: &str) {
+    pub(crate) async fn check(&mut self, mode: CheckMode, after: &str) {
         let rows = self.rows().await;
         let lines: Vec<String> = cell_violations(&rows, mode).iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "seed {} after {after}:\n{}", self.seed, lines.join("\n"));
@@ -166,7 +166,7 @@ impl World {
     }
 
     /// Something that owners, operators or controllers do.
-    pub(super) async fn operate(&self) -> &'static str {
+    pub(crate) async fn operate(&self) -> &'static str {
         let rows = self.rows().await;
         let jobs: Vec<JobId> = rows.jobs.keys().copied().collect();
         let job = self.one_of(&jobs).unwrap_or(JobId(0));
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// What the controller does for a job.
-    pub(super) async fn sweep(&self, job: JobId) {
+    pub(crate) async fn sweep(&self, job: JobId) {
         self.change("dependencies", async |tx, changes| job_dependencies_check(tx, changes, job).await).await;
         let mut after = None;
         loop {
@@ -273,7 +273,7 @@ impl World {
     }
 
     /// The node registers (again), and is ready where nothing old is left.
-    pub(super) async fn node_return(&self, node: NodeId) {
+    pub(crate) async fn node_return(&self, node: NodeId) {
         let facts = NodeFacts {
             capacity: Resources { cpu_millis: 2_000, memory_bytes: 1 << 30, ..Resources::default() },
             port_first: 20_000,

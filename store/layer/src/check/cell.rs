@@ -1,0 +1,21 @@
+//! The cell as a whole: its gate and settings, and leases whose beats are theirs.
+
+use super::{CellRows, Violations, wrong};
+
+pub(super) fn check(found: &mut Violations, rows: &CellRows) {
+    found.require(rows.gate.is_some(), "cell_gate", || wrong("cell_gate", "nothing", "a gate"));
+    found.require(rows.meta.is_some(), "meta", || wrong("meta", "nothing", "settings"));
+    for (key, beat) in &rows.lease_beats {
+        let epoch = rows.leases.get(key).map(|lease| lease.epoch);
+        found.require(epoch == Some(beat.epoch), "lease_beat", || {
+            let epoch = epoch
+                .map_or_else(|| "no beat: there is no lease".to_owned(), |epoch| format!("epoch {epoch}"));
+            wrong(format!("lease_beat/{}/{}", key.0, key.1), format!("epoch {}", beat.epoch), epoch)
+        });
+    }
+    for (role, shard) in rows.leases.keys().filter(|key| !rows.lease_beats.contains_key(key)) {
+        found.require(false, "lease_beat", || {
+            wrong(format!("lease_beat/{role}/{shard}"), "nothing", "the beat of the lease")
+        });
+    }
+}

@@ -1,0 +1,238 @@
+//! Chunks of a live cell, each with the journal's tail up to its version.
+
+use borough_kv::{Database, Idempotency, Transaction};
+use borough_model::journal::DeltaKey;
+use borough_model::{Delta, JournalEntry};
+
+use super::forward::delta_apply;
+use super::last::{Again, again_read, last_read};
+use super::{
+    CellRows, Chunk, LoadProgress, PAGE_ENTRIES, Source, Table, chunk_read, journal_begin, journal_tail,
+};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::{Cursor, Page};
+use crate::keys::{CellSpace, Key, KeyKind};
+
+/// What may be read again in the last transaction, beside all else in it.
+const AGAIN_MAX: usize = 4_000;
+
+/// Follows the journal while chunks are read.
+pub(super) struct Follower<'a, P> {
+    db: &'a Database,
+    space: &'a CellSpace,
+    chunk_rows: usize,
+    progress: P,
+    told: LoadProgress,
+    /// Up to where the journal was read.
+    cursor: Cursor,
+    complete: bool,
+    /// What entries may have changed that they do not tell.
+    again: Again,
+    requests_begun: bool,
+}
+
+impl<'a, P: FnMut(LoadProgress)> Follower<'a, P> {
+    /// Begins at the oldest entry that is kept.
+    pub(super) async fn begin(
+        db: &'a Database,
+        space: &'a CellSpace,
+        chunk_rows: usize,
+        progress: P,
+    ) -> StoreResult<Self> {
+        let begin = db.run("cell_load_begin", Idempotency::ReadOnly, |tx, _| async move {
+            journal_begin(&tx, space).await
+        });
+        let begin: StoreResult<_> = begin.await;
+        let (cursor, complete) = begin?.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })?;
+        Ok(Self {
+            db,
+            space,
+            chunk_rows: chunk_rows.max(1),
+            progress,
+            told: LoadProgress::default(),
+            cursor,
+            complete,
+            again: Again::default(),
+            requests_begun: false,
+        })
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Reads the entries there are, before any row: only what they say of rows is kept.
+    pub(super) async fn history_read(&mut self, rows: &mut CellRows) -> StoreResult<()> {
+        loop {
+            let (space, after) = (self.space, self.cursor);
+            let page = self.db.run("cell_load_history", Idempotency::ReadOnly, |tx, _| async move {
+                journal_tail(&tx, space, after, PAGE_ENTRIES).await
+            });
+            match page.await {
+                Ok(page) => {
+                    self.told.entries = self.told.entries.saturating_add(count(page.entries.len()));
+                    page.entries.iter().for_each(|(at, entry)| rows.told.entry(*at, entry));
+                    self.cursor = page.next;
+                    (self.progress)(self.told);
+                    if !page.more {
+                        return Ok(());
+                    }
+                }
+                // Trimmed while it was read: what is left says enough.
+                Err(StoreError::JournalTrimmed { floor, .. }) => {
+                    rows.told.complete = false;
+                    self.cursor = floor;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Brings what was read to the version of a page.
+    fn page_apply(&mut self, rows: &mut CellRows, page: Page) {
+        self.told.entries = self.told.entries.saturating_add(count(page.entries.len()));
+        for (at, entry) in page.entries {
+            rows.told.entry(at, &entry);
+            again_note(&mut self.again, self.requests_begun, &entry);
+            for delta in entry.deltas {
+                delta_apply(rows, at, delta);
+            }
+        }
+        self.cursor = page.next;
+    }
+
+    /// Reads what is not read in chunks, and again what may have changed; answers the position of all.
+    pub(super) async fn finish(&mut self, rows: &mut CellRows) -> StoreResult<Cursor> {
+        self.again.requests.extend(requests_odd(rows));
+        loop {
+            let (space, after, requests) = (self.space, self.cursor, self.requests_begun);
+            let again = self.again.with_entries(rows);
+            let again = &again;
+            let read = self.db.run("cell_load_last", Idempotency::ReadOnly, |tx, _| async move {
+                let page = journal_tail(&tx, space, after, PAGE_ENTRIES).await?;
+                let mut again = again.clone();
+                page.entries.iter().for_each(|(_, entry)| again_note(&mut again, requests, entry));
+                let part = again.part(AGAIN_MAX);
+                if page.more {
+                    return Ok((page, Again::default(), None, None));
+                }
+                let reread = again_read(&tx, space, &part).await?;
+                let last = if again.len() <= AGAIN_MAX { Some(last_read(&tx, space).await?) } else { None };
+                Ok::<_, StoreError>((page, part, Some(reread), last))
+            });
+            let (page, part, reread, last) = read.await?;
+            self.page_apply(rows, page);
+            if let Some(reread) = reread {
+                reread.put(rows);
+            }
+            self.again.forget(&part);
+            (self.progress)(self.told);
+            if let Some(last) = last {
+                last.put(rows);
+                return Ok(self.cursor);
+            }
+        }
+    }
+}
+
+impl<P: FnMut(LoadProgress)> Source for Follower<'_, P> {
+    async fn chunk<K: Table>(
+        &mut self,
+        rows: &mut CellRows,
+        after: Option<Vec<u8>>,
+    ) -> StoreResult<Chunk<K>> {
+        self.requests_begun |= K::KIND == KeyKind::Request;
+        loop {
+            let (space, cursor, from, limit) = (self.space, self.cursor, &after, self.chunk_rows);
+            let read = self.db.run("cell_load_chunk", Idempotency::ReadOnly, |tx, _| async move {
+                chunk_with_tail::<K>(&tx, space, cursor, from.clone(), limit).await
+            });
+            let (page, chunk) = read.await?;
+            self.page_apply(rows, page);
+            if let Some(chunk) = chunk {
+                self.told.rows = self.told.rows.saturating_add(count(chunk.rows.len()));
+                (self.progress)(self.told);
+                return Ok(chunk);
+            }
+        }
+    }
+}
+
+/// A page of the journal, and a chunk where the page reaches the journal's end.
+async fn chunk_with_tail<K: Key>(
+    tx: &Transaction,
+    space: &CellSpace,
+    cursor: Cursor,
+    after: Option<Vec<u8>>,
+    limit: usize,
+) -> StoreResult<(Page, Option<Chunk<K>>)> {
+    let page = journal_tail(tx, space, cursor, PAGE_ENTRIES).await?;
+    if page.more {
+        return Ok((page, None));
+    }
+    let chunk = chunk_read(tx, space, after, limit).await?;
+    Ok((page, Some(chunk)))
+}
+
+/// Reads the journal once more for what it says of `suspects`, up to `at`.
+pub(super) async fn words_read(
+    db: &Database,
+    space: &CellSpace,
+    at: Cursor,
+    rows: &mut CellRows,
+    suspects: &[DeltaKey],
+) -> StoreResult<()> {
+    let begin =
+        db.run(
+            "cell_load_begin",
+            Idempotency::ReadOnly,
+            |tx, _| async move { journal_begin(&tx, space).await },
+        );
+    let begin: StoreResult<_> = begin.await;
+    let Some((mut after, _)) = begin? else { return Ok(()) };
+    while after < at {
+        let page = db.run("cell_load_words", Idempotency::ReadOnly, |tx, _| async move {
+            journal_tail(&tx, space, after, PAGE_ENTRIES).await
+        });
+        let page: Page = match page.await {
+            Ok(page) => page,
+            // Trimmed meanwhile: the report is a little poorer.
+            Err(StoreError::JournalTrimmed { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let known = page.entries.iter().filter(|(cursor, _)| *cursor <= at);
+        known.for_each(|(_, entry)| rows.told.words_keep(suspects, entry));
+        after = page.next;
+        if !page.more {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn again_note(again: &mut Again, requests: bool, entry: &JournalEntry) {
+    for delta in &entry.deltas {
+        if let Delta::Job { row, .. } = delta {
+            again.gates.insert(row.id);
+        }
+    }
+    if requests {
+        again.requests.insert(entry.request);
+    }
+}
+
+/// Requests that do not agree with their index: expired between two chunks, or wrong.
+fn requests_odd(rows: &CellRows) -> Vec<borough_model::RequestId> {
+    let unlisted =
+        rows.requests.iter().filter(|(id, row)| !rows.request_expiries.contains(&(row.expires_ms, **id)));
+    let unlisted = unlisted.map(|(id, _)| *id);
+    let unknown = rows
+        .request_expiries
+        .iter()
+        .filter(|(expires_ms, id)| rows.requests.get(id).is_none_or(|row| row.expires_ms != *expires_ms));
+    unlisted.chain(unknown.map(|(_, id)| *id)).collect()
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,97 @@
+//! Bringing rows forward by what the journal tells: the rows themselves, and the indexes that follow from them.
+
+use borough_model::job::JobRow;
+use borough_model::task::TaskRow;
+use borough_model::{Delta, JobId, NodeId, TaskId};
+
+use super::CellRows;
+use crate::journal::Cursor;
+use crate::name::EndpointRow;
+use crate::task::is_on_node;
+
+/// Applies one delta of the entry at `at`. Gates of jobs do not follow from deltas: see [`super::last::Again`].
+pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
+    match delta {
+        Delta::Node { row } => {
+            rows.node_names.insert(row.name.clone(), row.id);
+            rows.nodes.insert(row.id, row);
+        }
+        Delta::NodeRemoved { node } => node_remove(rows, node),
+        Delta::NodeAlloc { node, alloc } => drop(rows.allocs.insert(node, alloc)),
+        Delta::Job { row, spec } => job_put(rows, row, spec),
+        Delta::JobRemoved { job } => job_remove(rows, job),
+        Delta::Task { row } => task_put(rows, row),
+        Delta::TaskRemoved { task, .. } => task_remove(rows, task),
+        Delta::Endpoint { endpoint, revision } => {
+            let name = (endpoint.user.clone(), endpoint.job.clone());
+            let key = (name.0.clone(), name.1.clone(), endpoint.task.index);
+            rows.name_revisions.insert(name, at.stamp);
+            rows.endpoints.insert(key, EndpointRow { endpoint, revision });
+        }
+        Delta::EndpointWithdrawn { user, job, task, .. } => {
+            rows.endpoints.remove(&(user.clone(), job.clone(), task.index));
+            rows.name_revisions.insert((user, job), at.stamp);
+        }
+        Delta::Unit { row } => drop(rows.units.insert(row.id, row)),
+    }
+}
+
+fn node_remove(rows: &mut CellRows, node: NodeId) {
+    if let Some(row) = rows.nodes.remove(&node) {
+        rows.node_names.remove(&row.name);
+    }
+    rows.allocs.remove(&node);
+    rows.node_lives.remove(&node);
+}
+
+fn job_put(rows: &mut CellRows, row: JobRow, spec: Option<Box<borough_model::JobSpec>>) {
+    if let Some(spec) = spec {
+        rows.specs.insert((row.id, row.spec_version), *spec);
+    }
+    if !rows.jobs.contains_key(&row.id) {
+        rows.names.insert((row.user.clone(), row.name.clone()), row.id);
+        rows.past.insert((row.user.clone(), row.name.clone(), row.submitted_ms, row.id));
+    }
+    rows.jobs.insert(row.id, row);
+}
+
+fn job_remove(rows: &mut CellRows, job: JobId) {
+    if let Some(row) = rows.jobs.remove(&job) {
+        let name = (row.user, row.name);
+        if rows.names.get(&name) == Some(&job) {
+            rows.names.remove(&name);
+        }
+        rows.past.remove(&(name.0, name.1, row.submitted_ms, job));
+    }
+    rows.gates.remove(&job);
+    let specs: Vec<(JobId, u32)> =
+        rows.specs.range((job, 0)..=(job, u32::MAX)).map(|(key, _)| *key).collect();
+    for key in specs {
+        rows.specs.remove(&key);
+    }
+    let range = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
+    let tasks: Vec<TaskId> = rows.tasks.range(range).map(|(task, _)| *task).collect();
+    for task in tasks {
+        task_remove(rows, task);
+    }
+    rows.units.retain(|_, unit| unit.job != job);
+}
+
+fn on_node(row: &TaskRow) -> Option<(NodeId, TaskId)> {
+    row.node.filter(|_| is_on_node(row.state)).map(|node| (node, row.id))
+}
+
+fn task_put(rows: &mut CellRows, row: TaskRow) {
+    let entered = on_node(&row);
+    let left = rows.tasks.insert(row.id, row).as_ref().and_then(on_node);
+    if left != entered {
+        left.map(|entry| rows.node_tasks.remove(&entry));
+        entered.map(|entry| rows.node_tasks.insert(entry));
+    }
+}
+
+fn task_remove(rows: &mut CellRows, task: TaskId) {
+    if let Some(entry) = rows.tasks.remove(&task).as_ref().and_then(on_node) {
+        rows.node_tasks.remove(&entry);
+    }
+}

@@ -1,0 +1,202 @@
+//! What is read in the last transaction of a load: kinds with few rows, what changes without the journal telling its
+//! new value, and keys of no kind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_kv::{RangeRequest, Transaction, Versionstamp};
+use borough_model::{JobId, RequestId};
+
+use super::super::{CellRows, Violation};
+use super::chunk::{Chunk, chunk_read, damage_of};
+use crate::cell::{CellGate, CellMeta};
+use crate::error::{StoreError, StoreResult};
+use crate::job::JobGate;
+use crate::journal::JournalFloor;
+use crate::keys::{
+    self, CellGateKey, CellMetaKey, CellSpace, JobGateKey, JournalFloorKey, JournalHeadKey, JournalKey,
+    KeyKind, LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey,
+    RequestKey,
+};
+use crate::request::RequestRow;
+
+/// Keys of no kind that are reported at most, per gap between two kinds.
+const UNKNOWN_MAX: usize = 20;
+
+/// What is to be read again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Again {
+    /// Jobs whose gate may have changed.
+    pub(super) gates: BTreeSet<JobId>,
+    /// Requests that may have come in, or expired.
+    pub(super) requests: BTreeSet<RequestId>,
+    /// Times by which one of those stands in the index, as far as that was read.
+    expiries: BTreeSet<(RequestId, i64)>,
+}
+
+impl Again {
+    pub(super) fn len(&self) -> usize {
+        self.gates.len().saturating_add(self.requests.len())
+    }
+
+    /// The same with the entries of its requests in the index.
+    pub(super) fn with_entries(&self, rows: &CellRows) -> Self {
+        let listed = rows.request_expiries.iter().filter(|(_, id)| self.requests.contains(id));
+        Self { expiries: listed.map(|&(at, id)| (id, at)).collect(), ..self.clone() }
+    }
+
+    /// As many of them as `most`.
+    pub(super) fn part(&self, most: usize) -> Self {
+        let gates: BTreeSet<JobId> = self.gates.iter().take(most).copied().collect();
+        let left = most.saturating_sub(gates.len());
+        let requests: BTreeSet<RequestId> = self.requests.iter().take(left).copied().collect();
+        let expiries = self.expiries.iter().filter(|(id, _)| requests.contains(id)).copied().collect();
+        Self { gates, requests, expiries }
+    }
+
+    pub(super) fn forget(&mut self, done: &Self) {
+        self.gates.retain(|job| !done.gates.contains(job));
+        self.requests.retain(|id| !done.requests.contains(id));
+    }
+}
+
+/// What was read again.
+pub(super) struct Reread {
+    gates: BTreeMap<JobId, Option<JobGate>>,
+    requests: BTreeMap<RequestId, Option<RequestRow>>,
+    expiries: BTreeMap<(i64, RequestId), bool>,
+}
+
+/// Reads `again`.
+pub(super) async fn again_read(tx: &Transaction, space: &CellSpace, again: &Again) -> StoreResult<Reread> {
+    let (mut gates, mut requests, mut expiries) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for &job in &again.gates {
+        gates.insert(job, keys::read_snapshot(tx, space, &JobGateKey { job }).await?);
+    }
+    let mut listed: BTreeSet<(RequestId, i64)> = again.expiries.clone();
+    for &id in &again.requests {
+        let row = keys::read_snapshot(tx, space, &RequestKey { id }).await?;
+        listed.extend(row.as_ref().map(|row| (id, row.expires_ms)));
+        requests.insert(id, row);
+    }
+    for (id, expires_ms) in listed {
+        let entry = keys::read_snapshot(tx, space, &RequestExpiryKey { expires_ms, id }).await?;
+        expiries.insert((expires_ms, id), entry.is_some());
+    }
+    Ok(Reread { gates, requests, expiries })
+}
+
+impl Reread {
+    /// Puts what was read in its place.
+    pub(super) fn put(self, rows: &mut CellRows) {
+        for (job, gate) in self.gates {
+            match gate {
+                Some(gate) => rows.gates.insert(job, gate),
+                None => rows.gates.remove(&job),
+            };
+        }
+        for (id, row) in self.requests {
+            match row {
+                Some(row) => rows.requests.insert(id, row),
+                None => rows.requests.remove(&id),
+            };
+        }
+        for (entry, stored) in self.expiries {
+            match stored {
+                true => rows.request_expiries.insert(entry),
+                false => rows.request_expiries.remove(&entry),
+            };
+        }
+    }
+}
+
+/// Kinds with few rows.
+pub(super) struct Last {
+    meta: Option<CellMeta>,
+    gate: Option<CellGate>,
+    floor: Option<JournalFloor>,
+    head: Option<Versionstamp>,
+    limits: Chunk<QuotaKey>,
+    used: Chunk<QuotaUsedKey>,
+    released: Chunk<QuotaReleasedKey>,
+    leases: Chunk<LeaseKey>,
+    beats: Chunk<LeaseBeatKey>,
+    unknown: Vec<Violation>,
+}
+
+/// Reads what is not read in chunks.
+pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResult<Last> {
+    let gate = keys::read_snapshot(tx, space, &CellGateKey {}).await?;
+    let unknown = unknown_read(tx, space, gate.as_ref()).await?;
+    Ok(Last {
+        meta: keys::read_snapshot(tx, space, &CellMetaKey {}).await?,
+        gate,
+        floor: keys::read_snapshot(tx, space, &JournalFloorKey {}).await?,
+        head: keys::read_snapshot(tx, space, &JournalHeadKey {}).await?.map(|head| head.0),
+        limits: chunk_read(tx, space, None, 0).await?,
+        used: chunk_read(tx, space, None, 0).await?,
+        released: chunk_read(tx, space, None, 0).await?,
+        leases: chunk_read(tx, space, None, 0).await?,
+        beats: chunk_read(tx, space, None, 0).await?,
+        unknown,
+    })
+}
+
+impl Last {
+    /// Puts what was read in its place.
+    pub(super) fn put(self, rows: &mut CellRows) {
+        (rows.meta, rows.gate) = (self.meta, self.gate);
+        (rows.journal_floor, rows.journal_head) = (self.floor, self.head);
+        let damages = [self.limits.damage, self.used.damage, self.released.damage, self.leases.damage];
+        rows.damage.extend(damages.into_iter().flatten().chain(self.beats.damage).chain(self.unknown));
+        let limits = self.limits.rows.into_iter();
+        rows.quota_limits = limits.map(|(key, row)| ((key.user, key.band), row)).collect();
+        let used = self.used.rows.into_iter();
+        rows.quota_used = used.map(|(key, row)| ((key.user, key.band), row)).collect();
+        let released = self.released.rows.into_iter();
+        rows.quota_released =
+            released.map(|(key, counter)| ((key.user, key.band, key.dimension), counter.0)).collect();
+        rows.leases = self.leases.rows.into_iter().map(|(key, row)| ((key.role, key.shard), row)).collect();
+        let beats = self.beats.rows.into_iter();
+        rows.lease_beats = beats.map(|(key, row)| ((key.role, key.shard), row)).collect();
+    }
+}
+
+/// Keys between those of known kinds, and journal entries of another life of the store.
+async fn unknown_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    gate: Option<&CellGate>,
+) -> StoreResult<Vec<Violation>> {
+    let whole = space.range();
+    let mut found = Vec::new();
+    let mut begin = whole.start;
+    for &kind in KeyKind::ALL {
+        let range = keys::kind_range(space, kind);
+        gap_read(tx, begin..range.start, &mut found).await?;
+        begin = range.end;
+    }
+    gap_read(tx, begin..whole.end, &mut found).await?;
+    let Some(gate) = gate else { return Ok(found) };
+    let (all, own) =
+        (keys::kind_range(space, KeyKind::Journal), Prefix::<JournalKey>::of(&gate.store_epoch).range(space));
+    let before = found.len();
+    gap_read(tx, all.start..own.start, &mut found).await?;
+    gap_read(tx, own.end..all.end, &mut found).await?;
+    for foreign in found.iter_mut().skip(before) {
+        foreign.rule = "journal_epoch";
+        foreign.expected = format!("nothing: the journal is of epoch {}", gate.store_epoch);
+    }
+    Ok(found)
+}
+
+async fn gap_read(
+    tx: &Transaction,
+    range: std::ops::Range<Vec<u8>>,
+    found: &mut Vec<Violation>,
+) -> StoreResult<()> {
+    let request = RangeRequest::between(range.start, range.end).limit(UNKNOWN_MAX).snapshot();
+    for (key, value) in tx.range_all(request).await? {
+        found.push(damage_of(&StoreError::UnknownKey { key: key.to_vec() }, &key, &value));
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Reading a whole cell: in one transaction where it is small, else in chunks at differing versions.
+//!
+//! A chunk is read in the same transaction as the tail of the journal, so what was read before it is brought to that
+//! very version first: after each chunk, everything that has been read is as of one position. Rows that the journal
+//! tells of, and indexes that follow from them, are brought forward by its deltas; gates of jobs and results of
+//! requests, which do not follow, are read again at the end where an entry may have changed them. What is stored under a
+//! key is taken as it is when its chunk is read, so an index that is wrong stays wrong and is found.
+//!
+//! Memory: every row of the cell once, and 40 bytes for each row the journal tells of.
+
+mod chunk;
+mod follow;
+mod forward;
+mod last;
+mod table;
+
+use borough_kv::{Database, Transaction};
+
+use self::chunk::{Chunk, chunk_read};
+use self::follow::Follower;
+#[cfg(test)]
+pub(super) use self::forward::delta_apply;
+use self::last::last_read;
+use self::table::{Table, tables_read};
+use super::CellRows;
+use super::journal::suspects;
+use crate::error::StoreResult;
+use crate::journal::{Cursor, journal_floor, journal_tail};
+use crate::keys::CellSpace;
+
+/// Rows of a chunk, where the caller has no reason for another number.
+pub const LOAD_CHUNK_ROWS: usize = 2_000;
+/// Entries of the journal per page.
+const PAGE_ENTRIES: usize = 1_024;
+/// Rows of which the journal says something else that are reported with what it says.
+const WORDS_MAX: usize = 100;
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Rows read so far.
+    pub rows: u64,
+    /// Journal entries read so far.
+    pub entries: u64,
+}
+
+/// Gives chunks of a kind's rows, and brings what was read before to the version of the chunk.
+trait Source {
+    /// The rows after the key `after`.
+    async fn chunk<K: Table>(&mut self, rows: &mut CellRows, after: Option<Vec<u8>>)
+    -> StoreResult<Chunk<K>>;
+}
+
+/// One transaction: everything is at its version, so a kind is one chunk.
+struct Snapshot<'a> {
+    tx: &'a Transaction,
+    space: &'a CellSpace,
+}
+
+impl Source for Snapshot<'_> {
+    async fn chunk<K: Table>(&mut self, _: &mut CellRows, after: Option<Vec<u8>>) -> StoreResult<Chunk<K>> {
+        chunk_read(self.tx, self.space, after, 0).await
+    }
+}
+
+/// Reads everything in one transaction, without conflicts: for cells that five seconds are enough for.
+pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellRows> {
+    let mut rows = CellRows::default();
+    journal_read(tx, space, &mut rows, |rows, cursor, entry| rows.told.entry(cursor, entry)).await?;
+    tables_read(&mut Snapshot { tx, space }, &mut rows).await?;
+    last_read(tx, space).await?.put(&mut rows);
+    let suspects = suspects(&rows);
+    if !suspects.is_empty() {
+        journal_read(tx, space, &mut rows, |rows, _, entry| rows.told.words_keep(&suspects, entry)).await?;
+    }
+    Ok(rows)
+}
+
+/// Reads a cell of any size, in chunks of `chunk_rows`, while others change it. Answers its rows as of one position of
+/// the journal, and that position. `progress` is told after every chunk.
+///
+/// Fails with [`StoreError::JournalTrimmed`](crate::StoreError::JournalTrimmed) where the journal is trimmed faster than
+/// the cell is read: raise its retention, and begin again.
+pub async fn cell_rows_load(
+    db: &Database,
+    space: &CellSpace,
+    chunk_rows: usize,
+    progress: impl FnMut(LoadProgress),
+) -> StoreResult<(CellRows, Cursor)> {
+    let mut rows = CellRows::default();
+    let mut follower = Follower::begin(db, space, chunk_rows, progress).await?;
+    rows.told.complete = follower.is_complete();
+    follower.history_read(&mut rows).await?;
+    tables_read(&mut follower, &mut rows).await?;
+    let at = follower.finish(&mut rows).await?;
+    let suspects: Vec<_> = suspects(&rows).into_iter().take(WORDS_MAX).collect();
+    if !suspects.is_empty() {
+        follow::words_read(db, space, at, &mut rows, &suspects).await?;
+    }
+    Ok((rows, at))
+}
+
+/// Where the journal begins, and whether nothing was ever trimmed from it.
+async fn journal_begin(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<(Cursor, bool)>> {
+    let gate = crate::keys::read_snapshot(tx, space, &crate::keys::CellGateKey {}).await?;
+    let Some(gate) = gate else { return Ok(None) };
+    let floor = journal_floor(tx, space).await?.map(|floor| floor.trimmed_to);
+    let floor = floor.filter(|floor| floor.store_epoch == gate.store_epoch);
+    let complete = floor.is_none() && gate.store_epoch <= 1;
+    Ok(Some((floor.unwrap_or_else(|| Cursor::start(gate.store_epoch)), complete)))
+}
+
+/// Calls `each` with every entry there is, at the transaction's version.
+async fn journal_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    rows: &mut CellRows,
+    each: impl Fn(&mut CellRows, Cursor, &borough_model::JournalEntry),
+) -> StoreResult<()> {
+    let Some((mut after, complete)) = journal_begin(tx, space).await? else { return Ok(()) };
+    rows.told.complete = complete;
+    loop {
+        let page = journal_tail(tx, space, after, PAGE_ENTRIES).await?;
+        page.entries.iter().for_each(|(cursor, entry)| each(rows, *cursor, entry));
+        after = page.next;
+        if !page.more {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Where the rows of each kind go. Kinds that may be large are here, read in chunks; the others are read at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use borough_model::TaskId;
+
+use super::{CellRows, Source};
+use crate::error::StoreResult;
+use crate::keys::{
+    EndpointKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey,
+    NodeAllocKey, NodeKey, NodeLiveKey, NodeNameKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
+    UnitKey,
+};
+
+/// A kind whose rows are read in chunks.
+pub(super) trait Table: Key {
+    /// Removes what was read between two keys, the first exclusive, the last inclusive.
+    fn cut(rows: &mut CellRows, after: Option<&Self>, upto: Option<&Self>);
+    /// Adds a row.
+    fn put(rows: &mut CellRows, key: Self, value: Self::Value);
+}
+
+/// A map or set in the order of keys.
+trait Ordered {
+    type At: Ord + Clone;
+    fn cut(&mut self, after: Option<Self::At>, upto: Option<Self::At>);
+}
+
+fn bounds<A>(after: Option<A>, upto: Option<A>) -> (Bound<A>, Bound<A>) {
+    (after.map_or(Bound::Unbounded, Bound::Excluded), upto.map_or(Bound::Unbounded, Bound::Included))
+}
+
+impl<A: Ord + Clone, V> Ordered for BTreeMap<A, V> {
+    type At = A;
+
+    fn cut(&mut self, after: Option<A>, upto: Option<A>) {
+        let gone: Vec<A> = self.range(bounds(after, upto)).map(|(at, _)| at.clone()).collect();
+        for at in gone {
+            self.remove(&at);
+        }
+    }
+}
+
+impl<A: Ord + Clone> Ordered for BTreeSet<A> {
+    type At = A;
+
+    fn cut(&mut self, after: Option<A>, upto: Option<A>) {
+        let gone: Vec<A> = self.range(bounds(after, upto)).cloned().collect();
+        for at in gone {
+            self.remove(&at);
+        }
+    }
+}
+
+macro_rules! tables {
+    ($($key:ty: $field:ident at |$at_of:ident| $at:expr, put |$rows:ident, $at_name:ident, $value:ident| $put:expr;)*) => {
+        $(impl Table for $key {
+            fn cut(rows: &mut CellRows, after: Option<&Self>, upto: Option<&Self>) {
+                let at = |$at_of: &Self| $at;
+                rows.$field.cut(after.map(at), upto.map(at));
+            }
+
+            fn put($rows: &mut CellRows, key: Self, $value: Self::Value) {
+                let $at_of = &key;
+                let $at_name = $at;
+                $put;
+            }
+        })*
+    };
+}
+
+tables! {
+    NodeKey: nodes at |key| key.node, put |rows, at, row| rows.nodes.insert(at, row);
+    NodeAllocKey: allocs at |key| key.node, put |rows, at, row| rows.allocs.insert(at, row);
+    NodeTaskKey: node_tasks at |key| (key.node, key.task()), put |rows, at, _row| rows.node_tasks.insert(at);
+    NodeNameKey: node_names at |key| key.name.clone(), put |rows, at, row| rows.node_names.insert(at, row);
+    NodeLiveKey: node_lives at |key| key.node, put |rows, at, _row| rows.node_lives.insert(at);
+    JobRowKey: jobs at |key| key.job, put |rows, at, row| rows.jobs.insert(at, row);
+    JobGateKey: gates at |key| key.job, put |rows, at, row| rows.gates.insert(at, row);
+    JobSpecKey: specs at |key| (key.job, key.version), put |rows, at, row| rows.specs.insert(at, row);
+    JobNameKey: names at |key| (key.user.clone(), key.name.clone()), put |rows, at, row| rows.names.insert(at, row);
+    JobPastKey: past at |key| (key.user.clone(), key.name.clone(), key.submitted_ms, key.job),
+        put |rows, at, _row| rows.past.insert(at);
+    TaskKey: tasks at |key| TaskId { job: key.job, index: key.index }, put |rows, at, row| rows.tasks.insert(at, row);
+    UnitKey: units at |key| key.unit, put |rows, at, row| rows.units.insert(at, row);
+    EndpointKey: endpoints at |key| (key.user.clone(), key.job.clone(), key.index),
+        put |rows, at, row| rows.endpoints.insert(at, row);
+    NameRevisionKey: name_revisions at |key| (key.user.clone(), key.job.clone()),
+        put |rows, at, row| rows.name_revisions.insert(at, row.0);
+    RequestKey: requests at |key| key.id, put |rows, at, row| rows.requests.insert(at, row);
+    RequestExpiryKey: request_expiries at |key| (key.expires_ms, key.id),
+        put |rows, at, _row| rows.request_expiries.insert(at);
+}
+
+/// Reads every table. Requests come last, since those that come in while they are read are read again.
+pub(super) async fn tables_read(source: &mut impl Source, rows: &mut CellRows) -> StoreResult<()> {
+    table_read::<NodeKey>(source, rows).await?;
+    table_read::<NodeAllocKey>(source, rows).await?;
+    table_read::<NodeNameKey>(source, rows).await?;
+    table_read::<NodeLiveKey>(source, rows).await?;
+    table_read::<JobRowKey>(source, rows).await?;
+    table_read::<JobSpecKey>(source, rows).await?;
+    table_read::<JobNameKey>(source, rows).await?;
+    table_read::<JobPastKey>(source, rows).await?;
+    table_read::<UnitKey>(source, rows).await?;
+    table_read::<TaskKey>(source, rows).await?;
+    table_read::<NodeTaskKey>(source, rows).await?;
+    table_read::<EndpointKey>(source, rows).await?;
+    table_read::<NameRevisionKey>(source, rows).await?;
+    table_read::<JobGateKey>(source, rows).await?;
+    table_read::<RequestKey>(source, rows).await?;
+    table_read::<RequestExpiryKey>(source, rows).await
+}
+
+async fn table_read<K: Table>(source: &mut impl Source, rows: &mut CellRows) -> StoreResult<()> {
+    let mut after: Option<Vec<u8>> = None;
+    let mut last_key: Option<K> = None;
+    loop {
+        let chunk = source.chunk::<K>(rows, after.take()).await?;
+        let last = chunk.rows.last().map(|(key, _)| key.clone());
+        let upto = last.as_ref().filter(|_| chunk.next.is_some());
+        // A chunk of damaged keys alone says nothing of where it ends among the others.
+        if chunk.next.is_none() || upto.is_some() {
+            K::cut(rows, last_key.as_ref(), upto);
+        }
+        rows.damage.extend(chunk.damage);
+        for (key, value) in chunk.rows {
+            K::put(rows, key, value);
+        }
+        last_key = last.or(last_key);
+        after = chunk.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}

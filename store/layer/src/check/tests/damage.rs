@@ -1,0 +1,281 @@
+//! Every kind of row is damaged in turn: removed, given another's value, or a bit of it turned. The check says which
+//! key is wrong, and what is stored there and should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_kv::RangeRequest;
+use bytes::Bytes;
+
+use super::super::*;
+use crate::keys::{
+    self, CellGateKey, JobGateKey, Key, KeyKind, LeaseBeatKey, LeaseKey, NodeTaskKey, QuotaReleasedKey,
+    RequestExpiryKey, RequestKey, StoredRow, UnitKey,
+};
+use crate::lease::{LeaseBeat, LeaseRow};
+use crate::placement::tests::Steps;
+use crate::placement::tests::world::World;
+use crate::request::request_finish;
+
+/// A cell in which something of every kind has happened.
+async fn world() -> World {
+    let (mut world, mut steps) = (World::new(11).await, Steps::new());
+    for step in 0.. {
+        steps.step(&mut world).await;
+        if step > 120 && !world.rows().await.endpoints.is_empty() {
+            break;
+        }
+    }
+    let job = *world.rows().await.jobs.keys().next().unwrap();
+    world
+        .change("unit", async |tx, changes| {
+            crate::unit::unit_begin(tx, changes, (borough_model::UnitId(5), job), 1, 1)
+                .await
+                .map(drop)
+                .or(Ok(()))
+        })
+        .await;
+    world
+        .read(async |tx, space| {
+            request_finish(tx, space, borough_model::RequestId(77), b"digest", b"result", 5_000)?;
+            let (role, shard) = ("controller".to_owned(), 0);
+            keys::write(
+                tx,
+                space,
+                &LeaseKey { role: role.clone(), shard },
+                &LeaseRow { epoch: 3, ..LeaseRow::default() },
+            )?;
+            keys::write(tx, space, &LeaseBeatKey { role, shard }, &LeaseBeat { epoch: 3, beat: 1 })
+        })
+        .await
+        .unwrap();
+    world
+}
+
+async fn raw(world: &World) -> Vec<(Bytes, Bytes)> {
+    let read = world.read(async |tx, space| {
+        let range = space.range();
+        Ok(tx.range_all(RangeRequest::between(range.start, range.end).snapshot()).await?)
+    });
+    read.await.unwrap()
+}
+
+async fn put(world: &World, key: &[u8], value: Option<&[u8]>) {
+    let write = world.read(async |tx, _| match value {
+        Some(value) => Ok(tx.set(key, value)?),
+        None => Ok(tx.clear(key)?),
+    });
+    write.await.unwrap();
+}
+
+async fn found(world: &World) -> Vec<Violation> {
+    cell_violations(&world.rows().await, CheckMode::Always)
+}
+
+fn kind_of(world: &World, key: &[u8]) -> KeyKind {
+    let kinds = KeyKind::ALL.iter().copied();
+    let mut own = kinds.filter(|kind| {
+        let range = keys::kind_range(&world.space, *kind);
+        range.start.as_slice() <= key && key < range.end.as_slice()
+    });
+    own.next().unwrap()
+}
+
+/// Kinds whose rows stand for themselves: nothing else says that one is missing, or what is in it.
+const BY_THEMSELVES: [KeyKind; 4] =
+    [KeyKind::NodeLive, KeyKind::Quota, KeyKind::Constraint, KeyKind::NodeReserved];
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_missing_is_told_by_its_key() {
+    let world = world().await;
+    assert_eq!(found(&world).await, []);
+    let mut kinds = BTreeSet::new();
+    let mut tries: BTreeMap<KeyKind, u32> = BTreeMap::new();
+    for (key, value) in raw(&world).await {
+        let kind = kind_of(&world, &key);
+        let tries = tries.entry(kind).or_default();
+        *tries += 1;
+        // An entry of the journal is missed where no later one tells of its rows.
+        if BY_THEMSELVES.contains(&kind) || kind == KeyKind::Journal || *tries > 8 {
+            continue;
+        }
+        let zero = kind == KeyKind::QuotaReleased && value.iter().all(|byte| *byte == 0);
+        // A name whose job is over may lead nowhere; a stamp of a name without endpoints tells nobody anything; a spec of
+        // another version than the one in force is history.
+        let history = [KeyKind::JobName, KeyKind::NameRevision, KeyKind::JobSpec].contains(&kind);
+        put(&world, &key, None).await;
+        let violations = found(&world).await;
+        let told = violations.iter().any(|one| {
+            one.key.starts_with(kind.name()) || (kind == KeyKind::QuotaReleased && one.rule == "quota_sum")
+        });
+        assert!(told || zero || history, "{kind} {key:?}: {violations:?}");
+        if told {
+            kinds.insert(kind);
+        }
+        put(&world, &key, Some(&value)).await;
+    }
+    assert_eq!(found(&world).await, []);
+    for kind in [
+        KeyKind::CellMeta,
+        KeyKind::CellGate,
+        KeyKind::Node,
+        KeyKind::NodeAlloc,
+        KeyKind::NodeTask,
+        KeyKind::NodeName,
+        KeyKind::JobName,
+        KeyKind::JobSpec,
+        KeyKind::JobGate,
+        KeyKind::JobRow,
+        KeyKind::JobPast,
+        KeyKind::Task,
+        KeyKind::Unit,
+        KeyKind::QuotaUsed,
+        KeyKind::Name,
+        KeyKind::NameRevision,
+        KeyKind::JournalHead,
+        KeyKind::Lease,
+        KeyKind::LeaseBeat,
+        KeyKind::Request,
+        KeyKind::RequestExpiry,
+    ] {
+        assert!(kinds.contains(&kind), "no missing {kind} was told");
+    }
+}
+
+/// Kinds that the journal tells of whole, or whose every field is compared with something.
+const COMPARED: [KeyKind; 9] = [
+    KeyKind::Node,
+    KeyKind::NodeAlloc,
+    KeyKind::JobRow,
+    KeyKind::Task,
+    KeyKind::Unit,
+    KeyKind::Name,
+    KeyKind::NodeName,
+    KeyKind::QuotaUsed,
+    KeyKind::JournalHead,
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_bit_that_is_turned_is_told_with_both_values() {
+    let world = world().await;
+    let mut at = 0_usize;
+    for (key, value) in raw(&world).await {
+        let kind = kind_of(&world, &key);
+        if !COMPARED.contains(&kind) {
+            continue;
+        }
+        at += 1;
+        let mut turned = value.to_vec();
+        let byte = (at * 7) % turned.len();
+        turned[byte] ^= 1 << (at % 8);
+        put(&world, &key, Some(&turned)).await;
+        let violations = found(&world).await;
+        let told = violations.iter().find(|one| one.key.starts_with(kind.name()));
+        let told = told.unwrap_or_else(|| panic!("{kind} byte {byte}: {violations:?}"));
+        assert!(!told.stored.is_empty() && told.stored != told.expected, "{told}");
+        put(&world, &key, Some(&value)).await;
+    }
+    assert!(at > 20, "{at}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_under_the_wrong_key_is_told() {
+    let world = world().await;
+    let rows = raw(&world).await;
+    let mut kinds = BTreeSet::new();
+    for pair in rows.windows(2) {
+        let [(key, own), (_, other)] = pair else { continue };
+        let kind = kind_of(&world, key);
+        if kind != kind_of(&world, &pair[1].0) || own == other || !COMPARED.contains(&kind) {
+            continue;
+        }
+        put(&world, key, Some(other)).await;
+        let violations = found(&world).await;
+        assert!(violations.iter().any(|one| one.key.starts_with(kind.name())), "{kind}: {violations:?}");
+        kinds.insert(kind);
+        put(&world, key, Some(own)).await;
+    }
+    assert!(kinds.len() >= 5, "{kinds:?}");
+}
+
+async fn bogus(world: &World, row: StoredRow, rule: &str) {
+    let (key, value) = row.encode(&world.space).unwrap();
+    let before = raw(world).await.into_iter().find(|(known, _)| *known == key).map(|(_, value)| value);
+    put(world, &key, Some(&value)).await;
+    let violations = found(world).await;
+    assert!(violations.iter().any(|one| one.rule == rule), "{rule}: {violations:?}");
+    put(world, &key, before.as_deref()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_nothing_are_told() {
+    let world = world().await;
+    let rows = world.rows().await;
+    let job = *rows.jobs.keys().next().unwrap();
+    let node = *rows.nodes.keys().next().unwrap();
+    let nobody = borough_model::JobId(4_242);
+    let name = crate::testing::name;
+    let unit = borough_model::task::UnitRow {
+        id: borough_model::UnitId(9),
+        job: nobody,
+        min_member: 1,
+        state: borough_model::task::UnitState::Released,
+        epoch: 1,
+        expires_ms: 0,
+        revision: 1,
+    };
+    bogus(
+        &world,
+        StoredRow::NodeTask(NodeTaskKey { node, job: nobody, index: 0 }, Box::new(())),
+        "node_tasks",
+    )
+    .await;
+    bogus(&world, StoredRow::Unit(UnitKey { unit: unit.id }, Box::new(unit)), "job_known").await;
+    let gate = crate::job::JobGate { revision: u64::MAX };
+    bogus(&world, StoredRow::JobGate(JobGateKey { job }, Box::new(gate)), "job_gate").await;
+    bogus(&world, StoredRow::JobGate(JobGateKey { job: nobody }, Box::default()), "job_known").await;
+    let past = keys::JobPastKey { user: name("ada"), name: name("ghost"), submitted_ms: 1, job: nobody };
+    bogus(&world, StoredRow::JobPast(past, Box::new(())), "job_past").await;
+    let named = keys::JobNameKey { user: name("ada"), name: name("ghost") };
+    bogus(&world, StoredRow::JobName(named, Box::new(nobody)), "job_name").await;
+    bogus(
+        &world,
+        StoredRow::NodeName(keys::NodeNameKey { name: name("ghost") }, Box::new(node)),
+        "node_name",
+    )
+    .await;
+    let live = keys::NodeLiveKey { node: borough_model::NodeId(4_242) };
+    bogus(&world, StoredRow::NodeLive(live, Box::default()), "node_known").await;
+    let released = |dimension: &str| QuotaReleasedKey {
+        user: name("ada"),
+        band: borough_model::job::Band::Batch,
+        dimension: dimension.to_owned(),
+    };
+    for (dimension, amount) in [("cpu", -5), ("cpu", i64::MAX), ("tasks", 1_000), ("unheard", 1)] {
+        let row = StoredRow::QuotaReleased(released(dimension), Box::new(keys::Counter(amount)));
+        bogus(&world, row, "quota_sum").await;
+    }
+    let expiry = RequestExpiryKey { expires_ms: 5_001, id: borough_model::RequestId(77) };
+    bogus(&world, StoredRow::RequestExpiry(expiry, Box::new(())), "request_expiry").await;
+    let request = crate::request::RequestRow { digest: vec![], result: vec![], expires_ms: 1 };
+    let key = RequestKey { id: borough_model::RequestId(5) };
+    bogus(&world, StoredRow::Request(key, Box::new(request)), "request_expiry").await;
+    let beat = LeaseBeatKey { role: "scheduler".to_owned(), shard: 9 };
+    bogus(&world, StoredRow::LeaseBeat(beat, Box::default()), "lease_beat").await;
+    let gate = crate::cell::CellGate { store_epoch: 2, ..rows.gate.clone().unwrap() };
+    bogus(&world, StoredRow::CellGate(CellGateKey {}, Box::new(gate)), "journal_epoch").await;
+    let floor = crate::journal::JournalFloor { trimmed_to: crate::journal::Cursor::start(7), at_ms: 0 };
+    bogus(&world, StoredRow::JournalFloor(keys::JournalFloorKey {}, Box::new(floor)), "journal_floor").await;
+    let mut unknown = world.space.prefix().to_vec();
+    unknown.extend_from_slice(&[0x15, 0xfe, 0x15, 1]);
+    put(&world, &unknown, Some(b"?")).await;
+    let violations = found(&world).await;
+    assert!(violations.iter().any(|one| one.rule == "unknown_key"), "{violations:?}");
+    put(&world, &unknown, None).await;
+    assert_eq!(found(&world).await, []);
+    // What one transaction tells, chunks tell too.
+    put(&world, &unknown, Some(b"?")).await;
+    let key = NodeTaskKey { node, job: nobody, index: 0 }.encode(&world.space);
+    put(&world, &key, Some(&keys::value_encode(KeyKind::NodeTask, &()).unwrap())).await;
+    let (loaded, _) = cell_rows_load(&world.db, &world.space, 3, |_| {}).await.unwrap();
+    assert_eq!(cell_violations(&loaded, CheckMode::Always), found(&world).await);
+}

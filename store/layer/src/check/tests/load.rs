@@ -1,0 +1,116 @@
+//! Cells read in chunks while workers, operators and agents change them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::SeededRng;
+use borough_kv::{Database, Engine, FaultEngine, FaultPlan};
+use borough_model::JournalEntry;
+
+use super::super::load::delta_apply;
+use super::super::*;
+use crate::journal::{Cursor, journal_tail, journal_trim};
+use crate::placement::tests::Steps;
+use crate::placement::tests::world::World;
+use crate::testing::seeds;
+
+/// Every entry up to `upto`.
+async fn entries(world: &World, upto: Cursor) -> Vec<(Cursor, JournalEntry)> {
+    let read = world.read(async |tx, space| {
+        let page = journal_tail(tx, space, Cursor::start(upto.store_epoch), 1_000_000).await?;
+        assert!(!page.more);
+        Ok(page.entries)
+    });
+    read.await.unwrap().into_iter().filter(|(at, _)| *at <= upto).collect()
+}
+
+/// What follows from the journal is what was read.
+fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
+    assert_eq!(loaded.nodes, model.nodes, "seed {seed}");
+    assert_eq!(loaded.allocs, model.allocs, "seed {seed}");
+    assert_eq!(loaded.node_tasks, model.node_tasks, "seed {seed}");
+    assert_eq!(loaded.node_names, model.node_names, "seed {seed}");
+    assert_eq!(loaded.jobs, model.jobs, "seed {seed}");
+    assert_eq!(loaded.specs, model.specs, "seed {seed}");
+    assert_eq!(loaded.names, model.names, "seed {seed}");
+    assert_eq!(loaded.past, model.past, "seed {seed}");
+    assert_eq!(loaded.tasks, model.tasks, "seed {seed}");
+    assert_eq!(loaded.units, model.units, "seed {seed}");
+    assert_eq!(loaded.endpoints, model.endpoints, "seed {seed}");
+    assert_eq!(loaded.name_revisions, model.name_revisions, "seed {seed}");
+}
+
+/// The world's store for a reader that waits before each transaction, so that others get on with theirs.
+pub(crate) fn slow(world: &World) -> Database {
+    let plan = FaultPlan {
+        read_version_slow: 1.0,
+        read_version_delay_max: Duration::from_millis(8),
+        ..FaultPlan::none()
+    };
+    let inner = Arc::clone(&world.faults) as Arc<dyn Engine>;
+    Database::new(Arc::new(FaultEngine::new(inner, plan, SeededRng::shared(world.seed ^ 7))))
+}
+
+/// Loads with chunks of a few rows while the world goes on; the rows are those of one position, and nothing is wrong.
+async fn load_while_it_lives(seed: u64) -> bool {
+    let (mut world, mut steps) = (World::new(seed).await, Steps::new());
+    for _ in 0..80 {
+        steps.step(&mut world).await;
+    }
+    let (db, space) = (slow(&world), world.space.clone());
+    let chunk_rows = usize::try_from(1 + world.below(6)).unwrap();
+    let mut entries_seen = Vec::new();
+    let loading = cell_rows_load(&db, &space, chunk_rows, |progress| entries_seen.push(progress.entries));
+    let going_on = async {
+        loop {
+            steps.step(&mut world).await;
+        }
+    };
+    let (loaded, at) = tokio::select! {
+        loaded = loading => loaded.unwrap(),
+        () = going_on => unreachable!("it goes on"),
+    };
+    let lines: Vec<String> =
+        cell_violations(&loaded, CheckMode::Always).iter().map(ToString::to_string).collect();
+    assert!(lines.is_empty(), "seed {seed}:\n{}", lines.join("\n"));
+    let mut model = CellRows::default();
+    for (cursor, entry) in entries(&world, at).await {
+        entry.deltas.into_iter().for_each(|delta| delta_apply(&mut model, cursor, delta));
+    }
+    assert_same(&loaded, &model, seed);
+    entries_seen.last() > entries_seen.get(1)
+}
+
+/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store check::tests`.
+#[tokio::test(start_paused = true)]
+async fn a_load_in_chunks_is_of_one_position_whatever_happens_meanwhile() {
+    for seed in seeds(6) {
+        assert!(load_while_it_lives(seed).await, "seed {seed}: nothing was written during the load");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_needs_no_more_of_the_journal_than_is_kept() {
+    let (mut world, mut steps) = (World::new(3).await, Steps::new());
+    for _ in 0..60 {
+        steps.step(&mut world).await;
+    }
+    let half = entries(&world, Cursor { store_epoch: 1, stamp: borough_kv::Versionstamp::MAX }).await;
+    let cutoff = half[half.len() / 2].0.stamp;
+    world.read(async |tx, space| journal_trim(tx, space, cutoff, 1).await).await.unwrap();
+    let (loaded, _) = cell_rows_load(&world.db, &world.space, 5, |_| {}).await.unwrap();
+    assert!(!loaded.told.complete && !loaded.told.last.is_empty());
+    assert_eq!(cell_violations(&loaded, CheckMode::Always), []);
+    let everything = world.rows().await;
+    assert_eq!(loaded.tasks, everything.tasks);
+    assert_eq!(loaded.quota_used, everything.quota_used);
+}
+
+/// A cell that is not there is none with violations.
+#[tokio::test(start_paused = true)]
+async fn a_cell_that_is_not_there_is_an_error() {
+    let world = World::new(1).await;
+    let other = CellSpace::new(crate::testing::name("other"));
+    let loaded = cell_rows_load(&world.db, &other, 5, |_| {}).await;
+    assert!(matches!(loaded, Err(crate::StoreError::CellUnknown { .. })), "{:?}", loaded.err());
+}
