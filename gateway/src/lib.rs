@@ -8,6 +8,7 @@ pub mod job;
 pub mod name;
 pub mod node;
 pub mod page;
+pub mod peer;
 pub mod serve;
 pub mod session;
 pub mod status;

@@ -18,6 +18,7 @@ use crate::command::Ran;
 use crate::options::Options;
 use crate::process::recorded;
 use crate::slot::PortSlot;
+use crate::store::TestStore;
 use crate::wait::{DEADLINE, until};
 
 /// On whose behalf tests act.
@@ -31,6 +32,7 @@ pub struct TestCell {
     ports: PortSlot,
     dev: Option<Child>,
     guard: Option<TestGuard>,
+    store: TestStore,
     client: Client,
     directory: tempfile::TempDir,
 }
@@ -69,7 +71,8 @@ impl TestCell {
         );
         config.token = Some(Token::Value(token));
         let client = Client::new(config, SeededRng::from_kernel().0).expect("a client");
-        let mut cell = Self { options, ports, dev: None, guard: Some(guard), client, directory };
+        let store = TestStore::start(directory.path());
+        let mut cell = Self { options, ports, dev: None, guard: Some(guard), store, client, directory };
         cell.control_spawn();
         cell.answers().await;
         cell
@@ -83,6 +86,11 @@ impl TestCell {
     /// Where processes of the cell are recorded.
     pub fn records(&self) -> PathBuf {
         self.root().join("records")
+    }
+
+    /// Its store: an embedded one may be opened only while no control process runs.
+    pub fn store(&self) -> &TestStore {
+        &self.store
     }
 
     /// A client of the first cell.
@@ -134,6 +142,9 @@ impl TestCell {
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
             .env(RECORDS_VARIABLE, self.records())
             .stdin(Stdio::null());
+        if let Some(store) = self.store.location() {
+            command.args(["--store", &store]);
+        }
         if options.faults {
             command.args(["--inject-faults", &number(options.seed)]);
         }
@@ -291,7 +302,7 @@ impl TestCell {
             let status = self.control_stop().await;
             assert!(status.success(), "the control process ended with {status}");
         }
-        let violations = store_violations(&self.root().join("store"), &self.options.cells).await;
+        let violations = store_violations(&self.store, &self.options.cells).await;
         assert!(violations.is_empty(), "the store is broken:\n  {}", violations.join("\n  "));
     }
 

@@ -2,61 +2,52 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
-use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
-use borough_kv::env::{SeededRng, SystemClock};
-use borough_kv::{Database, Idempotency};
+use borough_kv::Idempotency;
+use borough_kv::env::SystemClock;
 use borough_model::Name;
 use borough_store::CellSpace;
 use borough_store::check::{CheckMode, cell_check};
 use borough_store::journal::{journal_trim, trim_cutoff};
 
-/// What is wrong with the settled cells in the store `directory`, which nobody has open; each on one line.
+use crate::store::TestStore;
+
+/// What is wrong with the settled cells in a store, which nobody writes to; each on one line.
 ///
 /// # Panics
 /// Where the store cannot be opened or read.
-pub async fn store_violations(directory: &Path, cells: &[String]) -> Vec<String> {
-    let (rng, _) = SeededRng::from_kernel();
-    let options = OpenOptions::new(directory, SystemClock::shared(), rng);
-    let engine = Arc::new(EmbeddedEngine::open(options).expect("the store opens"));
-    let db = Database::new(engine.clone());
+pub async fn store_violations(store: &TestStore, cells: &[String]) -> Vec<String> {
+    let store = store.open();
     let mut found = Vec::new();
     for cell in cells {
         let space = CellSpace::new(Name::new(cell.as_str()).expect("a cell's name"));
         let space = &space;
-        let check = db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
+        let check = store.db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
             cell_check(&tx, space, CheckMode::Settled).await
         });
         let violations = check.await.expect("the store is read");
         found.extend(violations.into_iter().map(|violation| format!("{cell}: {violation}")));
     }
-    drop(db);
-    engine.close().await;
+    store.close().await;
     found
 }
 
-/// Trims the whole journal of a cell in the store `directory`, which nobody has open.
+/// Trims the whole journal of a cell in a store, which nobody writes to.
 ///
 /// # Panics
 /// Where the store cannot be opened or written.
-pub async fn journal_trim_all(directory: &Path, cell: &str) {
-    let (rng, _) = SeededRng::from_kernel();
-    let clock = SystemClock::shared();
-    let at_ms = clock.wall_ms();
-    let engine =
-        Arc::new(EmbeddedEngine::open(OpenOptions::new(directory, clock, rng)).expect("the store opens"));
-    let db = Database::new(Arc::<EmbeddedEngine>::clone(&engine));
+pub async fn journal_trim_all(store: &TestStore, cell: &str) {
+    let at_ms = SystemClock::shared().wall_ms();
+    let store = store.open();
     let space = CellSpace::new(Name::new(cell).expect("a cell's name"));
     let space = &space;
-    let trim = db.run("journal_trim", Idempotency::Natural, |tx, _| async move {
+    let trim = store.db.run("journal_trim", Idempotency::Natural, |tx, _| async move {
         let cutoff = trim_cutoff(tx.read_version().await?, 0);
         journal_trim(&tx, space, cutoff, at_ms).await
     });
     let trimmed = trim.await.expect("the journal is trimmed");
     assert!(trimmed.is_some(), "there was nothing to trim");
-    drop(db);
-    engine.close().await;
+    store.close().await;
 }
 
 /// Every file below `directory` with its bytes, by path.

@@ -16,6 +16,7 @@ mod http;
 mod options;
 mod process;
 mod slot;
+mod store;
 mod task;
 mod wait;
 
@@ -27,6 +28,7 @@ pub use http::{http_get, sse_events};
 pub use options::Options;
 pub use process::{descendants_of, is_stopped, recorded};
 pub use slot::PortSlot;
+pub use store::{TestStore, is_fdb};
 pub use task::{is_healthy, is_running, is_up};
 pub use wait::{DEADLINE, now, until};
 

@@ -23,8 +23,12 @@ impl Token {
     /// Whether the headers carry it. Takes as long for a wrong token as for the right one.
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
-        let expected = format!("Bearer {}", self.0);
-        given.ct_eq(expected.as_bytes()).into()
+        given.ct_eq(self.bearer().as_bytes()).into()
+    }
+
+    /// What stands in the header of whoever has it.
+    pub(crate) fn bearer(&self) -> String {
+        format!("Bearer {}", self.0)
     }
 }
 

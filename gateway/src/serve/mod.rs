@@ -30,6 +30,7 @@ use crate::http::HttpDoor;
 use crate::job::JobRoom;
 use crate::name::NameRoom;
 use crate::node::NodeRoom;
+use crate::peer::Peers;
 use crate::session::AgentRoom;
 use crate::session::live::live_renew;
 use crate::task::TaskRoom;
@@ -44,10 +45,12 @@ const REPORTS_MISSED: u32 = 3;
 
 /// What a gateway is made with.
 pub struct GatewayConfig {
-    /// Where gRPC is answered; port 0 is any free one.
-    pub grpc: SocketAddr,
+    /// Where gRPC is answered; port 0 is any free one. `None` answers HTTP only: the metrics of another role.
+    pub grpc: Option<SocketAddr>,
     /// Where HTTP is answered; port 0 is any free one.
     pub http: SocketAddr,
+    /// Where other gateways reach this one, as HOST:PORT; by default where gRPC is answered.
+    pub advertise: Option<String>,
     /// Who may speak.
     pub token: Token,
     /// The cells it serves.
@@ -62,8 +65,8 @@ pub struct GatewayConfig {
 
 /// A gateway that answers.
 pub struct Gateway {
-    /// Where gRPC is answered.
-    pub grpc: SocketAddr,
+    /// Where gRPC is answered, where it is.
+    pub grpc: Option<SocketAddr>,
     /// Where HTTP is answered.
     pub http: SocketAddr,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -77,28 +80,34 @@ impl Gateway {
         rng: Arc<dyn Rng>,
         cancelled: CancellationToken,
     ) -> io::Result<Self> {
-        let grpc_listener = TcpListener::bind(config.grpc).await?;
+        let grpc_listener = match config.grpc {
+            Some(address) => Some(TcpListener::bind(address).await?),
+            None => None,
+        };
         let http_listener = TcpListener::bind(config.http).await?;
-        let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
+        let grpc = grpc_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let http = http_listener.local_addr()?;
+        let name = config.advertise.or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
         let mut tasks = Vec::new();
         let mut cells = BTreeMap::new();
         for connection in config.cells {
             let door = CellDoor::open(connection, Arc::clone(&clock), Arc::clone(&rng), &cancelled);
             let silence_max = config.report_interval.saturating_mul(REPORTS_MISSED);
-            let (name, beat) = (grpc.to_string(), config.beat_interval);
             tasks.push(tokio::spawn(live_renew(
                 Arc::clone(&door),
-                name,
-                beat,
+                name.clone(),
+                config.beat_interval,
                 silence_max,
                 cancelled.clone(),
             )));
             cells.insert(door.name.clone(), door);
         }
         let cells = Arc::new(Cells(cells));
-        let rooms =
-            Rooms { cells: Arc::clone(&cells), name: grpc.to_string(), report: config.report_interval };
-        tasks.push(tokio::spawn(rooms.answer(grpc_listener, config.token.clone(), cancelled.clone())));
+        if let Some(listener) = grpc_listener {
+            let peers = Peers::new(name.clone(), config.token.clone());
+            let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report: config.report_interval };
+            tasks.push(tokio::spawn(rooms.answer(listener, config.token.clone(), cancelled.clone())));
+        }
         let door = Arc::new(HttpDoor { cells, token: config.token, registry: config.registry });
         tasks.push(tokio::spawn(http_answer(http_listener, door, cancelled)));
         Ok(Self { grpc, http, tasks })
@@ -116,6 +125,7 @@ impl Gateway {
 struct Rooms {
     cells: Arc<Cells>,
     name: String,
+    peers: Peers,
     report: Duration,
 }
 
@@ -143,7 +153,7 @@ impl Rooms {
             .add_service(health)
             .add_service(agents.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX))
-            .add_service(TaskServiceServer::new(TaskRoom::new(cells())))
+            .add_service(TaskServiceServer::new(TaskRoom::new(cells(), self.peers.clone())))
             .add_service(NodeServiceServer::new(NodeRoom::new(cells())))
             .add_service(CellServiceServer::new(CellRoom::new(cells())))
             .add_service(NameServiceServer::new(NameRoom::new(cells())))

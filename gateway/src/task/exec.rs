@@ -67,6 +67,20 @@ pub async fn exec_start(
     }))
 }
 
+/// The caller's messages once more, for the gateway that can start the command. A caller that breaks off ends it there
+/// as here: by ending the stream.
+pub fn exec_again(
+    open: v1::ExecOpen,
+    mut inbound: Streaming<v1::ExecRequest>,
+) -> impl Stream<Item = v1::ExecRequest> + Send + 'static {
+    async_stream::stream! {
+        yield v1::ExecRequest { message: Some(FromCaller::Open(open)) };
+        while let Ok(Some(message)) = inbound.message().await {
+            yield message;
+        }
+    }
+}
+
 async fn input_forward(session: Arc<Session>, id: u64, mut inbound: Streaming<v1::ExecRequest>) {
     loop {
         let input = match inbound.message().await {

@@ -14,13 +14,14 @@ use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::exec::{ExecStream, exec_start};
+use super::exec::{ExecStream, exec_again, exec_start};
 use super::log::{LogStream, log_read};
 use super::message::{job_found, job_task_messages, task_found, task_message};
-use super::session::life_found;
+use super::session::{Found, Reached, Wanted, life_found};
 use crate::cell::{CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
 use crate::job::{Admission, explanation_message, keyed_run};
 use crate::page::{page_of, page_request};
+use crate::peer::{Peers, is_handed_on};
 use crate::session::message::life_to_message;
 use crate::session::registry::Answer;
 use crate::status::{status_from_field, status_not_found, status_refused, status_unavailable};
@@ -32,12 +33,13 @@ const COMMAND_WAIT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct TaskRoom {
     cells: Arc<Cells>,
+    peers: Peers,
 }
 
 impl TaskRoom {
-    /// A room over `cells`.
-    pub fn new(cells: Arc<Cells>) -> Self {
-        Self { cells }
+    /// A room over `cells`, which asks `peers` for agents that are theirs.
+    pub fn new(cells: Arc<Cells>, peers: Peers) -> Self {
+        Self { cells, peers }
     }
 }
 
@@ -94,17 +96,26 @@ impl TaskService for TaskRoom {
     }
 
     async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {
+        let handed_on = is_handed_on(request.metadata());
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let found = life_found(door, &request.user, &request.job, request.index, request.incarnation)?;
-        Ok(Response::new(log_read(found, &request).await?))
+        let (index, incarnation) = (request.index, request.incarnation);
+        let wanted = Wanted { user: &request.user, job: &request.job, index, incarnation, handed_on };
+        match life_found(door, &self.peers, &wanted).await? {
+            Reached::Here(found) => Ok(Response::new(log_read(found, &request).await?)),
+            Reached::Elsewhere(gateway) => {
+                let stream = self.peers.tasks(&gateway)?.read_logs(request).await?.into_inner();
+                Ok(Response::new(Box::pin(stream)))
+            }
+        }
     }
 
     async fn exec(
         &self,
         request: Request<Streaming<v1::ExecRequest>>,
     ) -> Result<Response<ExecStream>, Status> {
+        let handed_on = is_handed_on(request.metadata());
         let mut inbound = request.into_inner();
         let open = match inbound.message().await?.and_then(|first| first.message) {
             Some(FromCaller::Open(open)) => open,
@@ -112,15 +123,25 @@ impl TaskService for TaskRoom {
         };
         caller_of_read(open.context.as_ref())?;
         let door = self.cells.get(&open.cell)?;
-        let found = life_found(door, &open.user, &open.job, open.index, None)?;
-        running(&found.row, &open.user, &open.job)?;
-        Ok(Response::new(exec_start(found, open, inbound).await?))
+        let wanted =
+            Wanted { user: &open.user, job: &open.job, index: open.index, incarnation: None, handed_on };
+        match life_found(door, &self.peers, &wanted).await? {
+            Reached::Here(found) => {
+                running(&found.row, &open.user, &open.job)?;
+                Ok(Response::new(exec_start(found, open, inbound).await?))
+            }
+            Reached::Elsewhere(gateway) => {
+                let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await?;
+                Ok(Response::new(Box::pin(stream.into_inner())))
+            }
+        }
     }
 
     async fn signal_task(
         &self,
         request: Request<v1::SignalTaskRequest>,
     ) -> Result<Response<v1::SignalTaskResponse>, Status> {
+        let handed_on = is_handed_on(request.metadata());
         let request = request.into_inner();
         caller_of_mutation(request.context.as_ref())?;
         if !(1..=64).contains(&request.signal) {
@@ -129,25 +150,15 @@ impl TaskService for TaskRoom {
             return Err(status_from_field(&refused));
         }
         let door = self.cells.get(&request.cell)?;
-        let found = life_found(door, &request.user, &request.job, request.index, None)?;
-        running(&found.row, &request.user, &request.job)?;
-        let mut answers = found.session.request();
-        let command = v1::SignalCommand {
-            id: answers.id,
-            life: Some(life_to_message(found.life)),
-            signal: request.signal,
-        };
-        found.session.send(ToAgent::Signal(command)).await;
-        let answer = tokio::time::timeout(COMMAND_WAIT, answers.next()).await;
-        match answer {
-            Ok(Some(Answer::Result(error))) if error.is_empty() => {
+        let (user, job, index) = (&request.user, &request.job, request.index);
+        let wanted = Wanted { user, job, index, incarnation: None, handed_on };
+        match life_found(door, &self.peers, &wanted).await? {
+            Reached::Here(found) => {
+                running(&found.row, user, job)?;
+                signal_send(&found, request.signal).await?;
                 Ok(Response::new(v1::SignalTaskResponse {}))
             }
-            Ok(Some(Answer::Result(error))) => Err(status_refused("SIGNAL_REFUSED", error)),
-            Ok(Some(Answer::Broken(why))) => Err(status_unavailable("AGENT_AWAY", why)),
-            Ok(_) | Err(_) => {
-                Err(status_unavailable("AGENT_SILENT", "the node's agent did not answer in time"))
-            }
+            Reached::Elsewhere(gateway) => self.peers.tasks(&gateway)?.signal_task(request).await,
         }
     }
 
@@ -169,6 +180,20 @@ impl TaskService for TaskRoom {
         });
         let (_, cursor) = door.settled(restarted.await).await?;
         Ok(Response::new(v1::RestartTaskResponse { cursor: Some(cursor_to_message(cursor)) }))
+    }
+}
+
+/// Asks the agent, and waits for its answer.
+async fn signal_send(found: &Found, signal: i32) -> Result<(), Status> {
+    let mut answers = found.session.request();
+    let command = v1::SignalCommand { id: answers.id, life: Some(life_to_message(found.life)), signal };
+    found.session.send(ToAgent::Signal(command)).await;
+    let answer = tokio::time::timeout(COMMAND_WAIT, answers.next()).await;
+    match answer {
+        Ok(Some(Answer::Result(error))) if error.is_empty() => Ok(()),
+        Ok(Some(Answer::Result(error))) => Err(status_refused("SIGNAL_REFUSED", error)),
+        Ok(Some(Answer::Broken(why))) => Err(status_unavailable("AGENT_AWAY", why)),
+        Ok(_) | Err(_) => Err(status_unavailable("AGENT_SILENT", "the node's agent did not answer in time")),
     }
 }
 

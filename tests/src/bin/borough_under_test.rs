@@ -1,5 +1,6 @@
-//! The `borough` program as whole-system tests run it: the same main as the shipped one. A cell (`dev`) first records
-//! itself where its test says, so that the test's guard ends it whatever becomes of the test.
+//! The `borough` program as whole-system tests run it: the same main as the shipped one. A control role (`dev`
+//! plays all of them) first records itself where its test says, so that the test's guard ends it whatever becomes of the
+//! test.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,10 +9,15 @@ use std::process::ExitCode;
 use borough_shim::process::ProcessId;
 use borough_shim::record::{Kind, process_record};
 
+/// Verbs that run until they are told to end. Agents record themselves.
+const ROLES: [&str; 4] = ["dev", "gateway", "scheduler", "controller"];
+
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let records = std::env::var_os(borough_tests::RECORDS_VARIABLE).map(PathBuf::from);
-    if let Some(records) = records.filter(|_| arguments.iter().any(|argument| argument == "dev")) {
+    if let Some(records) =
+        records.filter(|_| arguments.get(1).is_some_and(|verb| ROLES.iter().any(|role| verb == role)))
+    {
         let own = ProcessId::find(std::process::id());
         let recorded = own.map(|own| process_record(&records, Kind::Agent, own, Vec::new()));
         if !matches!(recorded, Some(Ok(_))) {

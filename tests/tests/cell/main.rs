@@ -11,6 +11,7 @@ mod guard;
 mod job;
 mod node;
 mod plan;
+mod role;
 mod task;
 mod watch;
 mod web;

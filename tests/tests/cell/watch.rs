@@ -36,7 +36,7 @@ async fn trimmed_and_foreign_cursors_are_told_to_list_again() {
     assert_eq!(nonsense.0, 404);
 
     cell.control_stop().await;
-    journal_trim_all(&cell.root().join("store"), "alpha").await;
+    journal_trim_all(cell.store(), "alpha").await;
     cell.control_start().await;
     assert!(is_told(&cell, begin).await.is_some(), "trimmed");
     // What is newer goes on as before.

@@ -20,6 +20,7 @@ use crate::exit::VERB_FAILED;
 use crate::jobfile::EvaluateArguments;
 use crate::role::agent::AgentArguments;
 use crate::role::dev::DevArguments;
+use crate::role::serve::{ControllerArguments, GatewayArguments, SchedulerArguments};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 what was asked for did not come about, 2 wrong usage or job file, \
     3 no such thing, 4 refused, 5 no gateway answers, 6 not allowed, 130 interrupted. \
@@ -116,6 +117,12 @@ pub enum Verb {
     Dev(DevArguments),
     /// Run the agent of a node
     Agent(AgentArguments),
+    /// Run a gateway: answers operators, load balancers and agents
+    Gateway(GatewayArguments),
+    /// Run scheduler workers
+    Scheduler(SchedulerArguments),
+    /// Run a controller: one leads, the others wait to
+    Controller(ControllerArguments),
     /// Evaluates a job file in a bounded process: the program calls itself with this
     #[command(name = "__evaluate-jsonnet", hide = true)]
     EvaluateJsonnet(EvaluateArguments),

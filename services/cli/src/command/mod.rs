@@ -30,6 +30,9 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Completion { shell } => completion(shell, printer),
         Verb::Dev(arguments) => role::dev::run(&global, &arguments, printer),
         Verb::Agent(arguments) => role::agent::run(&global, arguments),
+        Verb::Gateway(arguments) => role::serve::gateway(&global, arguments, printer),
+        Verb::Scheduler(arguments) => role::serve::scheduler(&global, arguments, printer),
+        Verb::Controller(arguments) => role::serve::controller(&global, arguments, printer),
         Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
             .map(|()| Code::Done)
             .or_else(|problem| printer.error_bytes(problem.as_bytes()).map(|()| Code::Failed)),

@@ -1,6 +1,8 @@
-//! The control roles of some cells in this process: gateway, scheduler workers, controllers, over one store.
+//! The control roles that this process plays for some cells of one store: gateway, scheduler workers, controllers. All
+//! of them (`borough dev`), or one (`borough gateway`, `borough scheduler`, `borough controller`).
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +14,8 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
-use borough_store::cell::{CellMeta, cell_create, cell_meta_change};
-use borough_store::federation::{federation_cell_set, store_generation_begin};
+use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_read};
+use borough_store::federation::{federation_cell_set, store_generation_begin, store_generation_read};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
@@ -36,16 +38,16 @@ const START_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct ControlConfig {
     /// The store.
     pub db: Database,
+    /// Whether this process alone has the store: leases held before its start are then void.
+    pub exclusive: bool,
     /// The cells, made where they are missing.
     pub cells: Vec<Name>,
-    /// Settings of the cells.
+    /// Settings of cells that are made now.
     pub meta: CellMeta,
-    /// Scheduler workers per cell.
-    pub schedulers: u32,
-    /// Where gRPC is answered.
-    pub grpc: SocketAddr,
-    /// Where HTTP is answered.
-    pub http: SocketAddr,
+    /// Whether cells that were there take over the tolerance of silence from `meta`.
+    pub meta_enforced: bool,
+    /// The roles.
+    pub roles: Roles,
     /// Who may speak.
     pub token: Token,
     /// What `/metrics` shows.
@@ -56,10 +58,29 @@ pub(crate) struct ControlConfig {
     pub rng: Arc<dyn Rng>,
 }
 
+/// The roles to play.
+pub(crate) struct Roles {
+    /// Where gRPC is answered; `None` plays no gateway.
+    pub grpc: Option<SocketAddr>,
+    /// Where HTTP is answered: names and metrics of a gateway, metrics of other roles.
+    pub http: SocketAddr,
+    /// Where other gateways reach this one; by default where gRPC is answered.
+    pub advertise: Option<String>,
+    /// Scheduler workers in this process.
+    pub schedulers: Range<u32>,
+    /// Workers the cell has in all processes: its jobs are shared out among so many.
+    pub shards: u32,
+    /// Whether this process may lead the controllers.
+    pub controller: bool,
+}
+
 /// The control roles at work.
 pub(crate) struct Control {
-    /// The gateway.
-    pub gateway: Gateway,
+    /// Where gRPC is answered, where that is a role.
+    pub grpc: Option<SocketAddr>,
+    /// Where HTTP is answered.
+    pub http: SocketAddr,
+    gateway: Gateway,
     tasks: Vec<JoinHandle<()>>,
     cancelled: CancellationToken,
 }
@@ -71,10 +92,9 @@ pub(crate) enum ControlError {
     #[error("the cell's store refused")]
     Store(#[from] StoreError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {grpc} and {http}")]
+    #[error("cannot listen on {addresses}")]
     Listen {
-        grpc: SocketAddr,
-        http: SocketAddr,
+        addresses: String,
         #[source]
         source: std::io::Error,
     },
@@ -84,25 +104,22 @@ impl Control {
     /// Starts every role.
     pub(crate) async fn start(config: ControlConfig) -> Result<Self, ControlError> {
         let cancelled = CancellationToken::new();
-        let at_ms = config.clock.wall_ms();
-        let begin = || {
-            config.db.run("store_generation_begin", Idempotency::Natural, |tx, _| async move {
-                store_generation_begin(&tx, at_ms).await
-            })
-        };
-        let generation = patiently(&*config.clock, begin).await?.generation;
+        let generation = patiently(&*config.clock, || generation_of(&config)).await?;
         let mut registry = config.registry;
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
         let mut tasks = Vec::new();
         let mut connections = Vec::new();
+        let mut tolerance_ms = u64::MAX;
+        let played = &config.roles;
         for cell in &config.cells {
             let space = CellSpace::new(cell.clone());
-            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, at_ms);
-            patiently(&*config.clock, prepare).await?;
-            let (clock, rng) = (Arc::clone(&config.clock), Arc::clone(&config.rng));
-            let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
-            let roles = Roles {
+            let at_ms = config.clock.wall_ms();
+            let enforced = config.meta_enforced;
+            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, at_ms);
+            let meta = patiently(&*config.clock, prepare).await?;
+            tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
+            let roles = CellRoles {
                 db: &config.db,
                 space: &space,
                 generation,
@@ -110,29 +127,42 @@ impl Control {
                 rng: &config.rng,
                 cancelled: &cancelled,
             };
-            tasks.push(roles.controller(&mirror, config.meta.lost_after_ms));
-            for place in 0..config.schedulers {
-                tasks.push(roles.worker(place, config.schedulers, workers_metrics.clone()));
+            for place in played.schedulers.clone() {
+                tasks.push(roles.worker(place, played.shards, workers_metrics.clone()));
             }
-            connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
+            if !played.controller && played.grpc.is_none() {
+                continue;
+            }
+            let (clock, rng) = (Arc::clone(&config.clock), Arc::clone(&config.rng));
+            let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
+            if played.controller {
+                tasks.push(roles.controller(&mirror, meta.lost_after_ms));
+            }
+            if played.grpc.is_some() {
+                connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
+            }
         }
-        let beat_interval = beat_of(config.meta.lost_after_ms);
-        let (grpc, http) = (config.grpc, config.http);
+        let beat_interval = beat_of(tolerance_ms);
         let gateway = GatewayConfig {
-            grpc,
-            http,
+            grpc: played.grpc,
+            http: played.http,
+            advertise: played.advertise.clone(),
             token: config.token,
             cells: connections,
             report_interval: beat_interval.max(Duration::from_secs(1)),
             beat_interval,
             registry: Arc::new(Mutex::new(registry)),
         };
+        let addresses = match played.grpc {
+            Some(grpc) => format!("{grpc} and {}", played.http),
+            None => played.http.to_string(),
+        };
         let gateway = Gateway::start(gateway, config.clock, config.rng, cancelled.clone()).await;
         let gateway = gateway.map_err(|source| {
             cancelled.cancel();
-            ControlError::Listen { grpc, http, source }
+            ControlError::Listen { addresses, source }
         })?;
-        Ok(Self { gateway, tasks, cancelled })
+        Ok(Self { grpc: gateway.grpc, http: gateway.http, gateway, tasks, cancelled })
     }
 
     /// Ends every role and waits for it.
@@ -144,6 +174,18 @@ impl Control {
             task.await.ok();
         }
     }
+}
+
+/// The generation of leases: a new one where nobody else can have the store.
+async fn generation_of(config: &ControlConfig) -> StoreResult<u64> {
+    let (exclusive, at_ms) = (config.exclusive, config.clock.wall_ms());
+    let generation = config.db.run("store_generation", Idempotency::Natural, |tx, _| async move {
+        match exclusive {
+            true => store_generation_begin(&tx, at_ms).await,
+            false => store_generation_read(&tx).await,
+        }
+    });
+    Ok(generation.await?.generation)
 }
 
 fn beat_of(lost_after_ms: u64) -> Duration {
@@ -180,24 +222,27 @@ async fn cell_prepare(
     space: &CellSpace,
     cell: &Name,
     meta: &CellMeta,
+    enforced: bool,
     at_ms: i64,
-) -> StoreResult<()> {
+) -> StoreResult<CellMeta> {
     let store = db.info().location;
     let store = &store;
     let prepare = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
         cell_create(&tx, space, meta, at_ms).await?;
-        cell_meta_change(&tx, space, |known| {
-            known.lost_after_ms = meta.lost_after_ms;
-        })
-        .await?;
+        if enforced {
+            cell_meta_change(&tx, space, |known| {
+                known.lost_after_ms = meta.lost_after_ms;
+            })
+            .await?;
+        }
         federation_cell_set(&tx, cell, store, at_ms).await?;
-        Ok::<_, StoreError>(())
+        cell_meta_read(&tx, space).await
     });
     prepare.await
 }
 
 /// What the roles of one cell share.
-struct Roles<'a> {
+struct CellRoles<'a> {
     db: &'a Database,
     space: &'a CellSpace,
     generation: u64,
@@ -206,7 +251,7 @@ struct Roles<'a> {
     cancelled: &'a CancellationToken,
 }
 
-impl Roles<'_> {
+impl CellRoles<'_> {
     fn controller(&self, mirror: &MirrorHandle, lost_after_ms: u64) -> JoinHandle<()> {
         let config = ControllerConfig {
             space: self.space.clone(),

@@ -1,10 +1,11 @@
-//! Roles of the system that the program can play. `dev` plays every control role in one process; node agents are
-//! processes of their own in every setting.
+//! Roles of the system that the program can play. `dev` plays every control role in one process; `gateway`, `scheduler`
+//! and `controller` play one each over a shared store; node agents are processes of their own in every setting.
 
 pub(crate) mod agent;
 mod control;
 pub(crate) mod dev;
 mod log;
+pub(crate) mod serve;
 pub(crate) mod store;
 
 use borough_store::error_chain;

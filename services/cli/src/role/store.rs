@@ -28,6 +28,13 @@ pub enum StoreLocation {
     Fdb(String),
 }
 
+impl StoreLocation {
+    /// Whether a process that has it open has it alone, so that whatever others held in it before is void.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        matches!(self, Self::Embedded(_))
+    }
+}
+
 impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

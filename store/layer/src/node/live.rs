@@ -26,6 +26,15 @@ pub async fn node_live_list(tx: &Transaction, space: &CellSpace) -> StoreResult<
     Ok(rows.into_iter().map(|(key, live)| (key.node, live)).collect())
 }
 
+/// One node's lease, where it ever had one, without a conflict.
+pub async fn node_live_read(
+    tx: &Transaction,
+    space: &CellSpace,
+    node: NodeId,
+) -> StoreResult<Option<NodeLive>> {
+    keys::read_snapshot(tx, space, &NodeLiveKey { node }).await
+}
+
 /// What a declaration of loss came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeclaredLost {

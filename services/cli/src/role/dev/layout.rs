@@ -1,9 +1,10 @@
 //! The directory of a dev cell: what is where, and what is remembered from start to start.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use borough_kv::env::Rng;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ const TOKEN_WORDS: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     root: PathBuf,
+    /// Held for as long as the directory is used: a store elsewhere does not keep a second `dev` out of it.
+    _lock: Arc<fs::File>,
 }
 
 impl Layout {
@@ -40,7 +43,21 @@ impl Layout {
         for folder in ["nodes", "log", "records"] {
             fs::create_dir_all(root.join(folder))?;
         }
-        Ok(Self { root })
+        let mut lock = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(root.join("LOCK"))?;
+        if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut owner = String::new();
+            lock.read_to_string(&mut owner)?;
+            let text = format!("another `borough dev` (process {}) runs there", owner.trim());
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
+        lock.set_len(0)?;
+        writeln!(lock, "{}", std::process::id())?;
+        Ok(Self { root, _lock: Arc::new(lock) })
     }
 
     pub(super) fn root(&self) -> &Path {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::layout::Layout;
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
 use super::agent::ports;
-use super::control::{Control, ControlConfig};
+use super::control::{Control, ControlConfig, Roles};
 use super::log::log_begin;
 use super::store::{Store, StoreLocation, StoreMissing, store_open};
 use super::{failed, terminated};
@@ -62,6 +62,9 @@ pub struct DevArguments {
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
+    /// Keep the cells in this store instead of the directory: fdb:CLUSTER_FILE
+    #[arg(long, value_name = "LOCATION")]
+    pub store: Option<StoreLocation>,
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, value_name = "SEED")]
     pub inject_faults: Option<u64>,
@@ -94,7 +97,7 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
         false => dev_directory(global.dir.as_deref()),
     };
     // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
-    let location = StoreLocation::Embedded(root.join("store"));
+    let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
     let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
@@ -120,7 +123,8 @@ async fn dev_in(
         false => None,
     };
     let control = control_start(layout, arguments, store, clock, rng).await?;
-    let (grpc, http) = (control.gateway.grpc, control.gateway.http);
+    let http = control.http;
+    let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
     remember(layout, arguments, grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
     let program =
         std::env::current_exe().map_err(|error| failed("cannot find the program itself", &error))?;
@@ -183,13 +187,22 @@ async fn control_start(
         failure_domains: ["zone", "rack", "node.name"].map(str::to_owned).to_vec(),
         ..CellMeta::default()
     };
+    let grpc = loopback(port(arguments.port, known.map(|known| known.grpc_port), GRPC_PORT));
+    let http = loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT));
     let config = ControlConfig {
         db,
+        exclusive: arguments.store.as_ref().is_none_or(StoreLocation::is_exclusive),
         cells: arguments.cells.clone(),
         meta,
-        schedulers: arguments.schedulers,
-        grpc: loopback(port(arguments.port, known.map(|known| known.grpc_port), GRPC_PORT)),
-        http: loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT)),
+        meta_enforced: true,
+        roles: Roles {
+            grpc: Some(grpc),
+            http,
+            advertise: None,
+            schedulers: 0..arguments.schedulers,
+            shards: arguments.schedulers,
+            controller: true,
+        },
         token: Token::new(&token),
         registry,
         clock: Arc::clone(clock),

@@ -1,0 +1,110 @@
+//! Other gateways of the federation: what only the holder of an agent's session can do is asked of it.
+//!
+//! A call is handed on once: one that was handed on already and finds no session has met an agent on its way from one
+//! gateway to another, and is answered as such.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1::task_service_client::TaskServiceClient;
+use parking_lot::Mutex;
+use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::auth::Token;
+use crate::status::status_unavailable;
+
+/// Marks a call that another gateway has handed on.
+const HANDED_ON: &str = "borough-handed-on";
+/// How long another gateway has to take a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(3);
+/// How often an idle connection is asked whether it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// The tasks of another gateway.
+pub type PeerTasks = TaskServiceClient<InterceptedService<Channel, Credentials>>;
+
+/// Says who we are, and that the call is handed on.
+#[derive(Clone)]
+pub struct Credentials(MetadataValue<Ascii>);
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let metadata = request.metadata_mut();
+        metadata.insert("authorization", self.0.clone());
+        metadata.insert(HANDED_ON, MetadataValue::from_static("1"));
+        Ok(request)
+    }
+}
+
+/// Whether a call was handed on by another gateway.
+pub fn is_handed_on(metadata: &MetadataMap) -> bool {
+    metadata.contains_key(HANDED_ON)
+}
+
+/// The other gateways, by the address that nodes' leases name.
+#[derive(Clone)]
+pub struct Peers {
+    own: Arc<str>,
+    token: Token,
+    channels: Arc<Mutex<BTreeMap<String, Channel>>>,
+}
+
+impl Peers {
+    /// No connections yet; `own` is how others reach this gateway, `token` what all of them share.
+    pub fn new(own: String, token: Token) -> Self {
+        Self { own: own.into(), token, channels: Arc::default() }
+    }
+
+    /// Whether `gateway` is this one.
+    pub fn is_own(&self, gateway: &str) -> bool {
+        *self.own == *gateway
+    }
+
+    /// The tasks of `gateway`. Connects when it is first asked.
+    pub fn tasks(&self, gateway: &str) -> Result<PeerTasks, Status> {
+        let wrong = |why: String| {
+            status_unavailable("PEER_UNKNOWN", format!("the gateway that holds the agent's session, {why}"))
+        };
+        let bearer = MetadataValue::try_from(self.token.bearer());
+        let bearer = bearer.map_err(|error| wrong(format!("cannot be told the token: {error}")))?;
+        let mut channels = self.channels.lock();
+        let channel = match channels.get(gateway) {
+            Some(channel) => channel.clone(),
+            None => {
+                let endpoint = Endpoint::from_shared(format!("http://{gateway}"));
+                let endpoint =
+                    endpoint.map_err(|error| wrong(format!("has the address {gateway:?}: {error}")))?;
+                let endpoint = endpoint.connect_timeout(CONNECT_WAIT).tcp_nodelay(true);
+                let endpoint = endpoint.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(KEEP_ALIVE);
+                let channel = endpoint.connect_lazy();
+                channels.insert(gateway.to_owned(), channel.clone());
+                channel
+            }
+        };
+        Ok(TaskServiceClient::with_interceptor(channel, Credentials(bearer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_is_handed_on_with_the_token_and_says_so() {
+        let peers = Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"));
+        assert!(peers.is_own("10.0.0.1:7400"));
+        assert!(!peers.is_own("10.0.0.2:7400"));
+        let bearer = MetadataValue::try_from(peers.token.bearer()).unwrap();
+        let request = Credentials(bearer).call(Request::new(())).unwrap();
+        assert!(is_handed_on(request.metadata()));
+        assert!(peers.token.admits(&request.metadata().clone().into_headers()));
+        assert!(!is_handed_on(&MetadataMap::new()));
+        assert!(peers.tasks("10.0.0.2:7400").is_ok());
+        assert_eq!(peers.tasks("no such address").unwrap_err().code(), tonic::Code::Unavailable);
+    }
+}

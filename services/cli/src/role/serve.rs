@@ -1,0 +1,238 @@
+//! `borough gateway`, `borough scheduler` and `borough controller`: one control role each, as many processes of it as
+//! wanted, over one store.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use borough_gateway::auth::Token;
+use borough_kv::Database;
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_model::Name;
+use borough_store::cell::CellMeta;
+use clap::Args;
+use prometheus_client::registry::Registry;
+
+use super::control::{Control, ControlConfig, Roles};
+use super::log::log_begin;
+use super::store::{StoreLocation, StoreMissing, store_open};
+use super::{failed, terminated};
+use crate::args::Global;
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+
+/// Characters a token has at least.
+const TOKEN_CHARACTERS_MIN: usize = 32;
+
+/// What every control role is told.
+#[derive(Clone, Debug, Args)]
+pub struct StoreArguments {
+    /// Store, as fdb:CLUSTER_FILE; embedded:DIRECTORY where this process is the only one
+    #[arg(long, env = "BOROUGH_STORE", value_name = "LOCATION")]
+    pub store: StoreLocation,
+    /// Cells it works for, made where they are missing
+    #[arg(long, value_delimiter = ',', required = true, value_name = "NAMES")]
+    pub cells: Vec<Name>,
+}
+
+/// Arguments of `borough gateway`; the token file is that of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct GatewayArguments {
+    /// Store and cells.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Where gRPC is answered. Not encrypted: beyond loopback only inside a network of yours
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDR")]
+    pub listen: SocketAddr,
+    /// Where HTTP is answered: names, and metrics
+    #[arg(long, default_value = "127.0.0.1:7401", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+    /// Where other gateways reach this one [default: where gRPC is answered]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+}
+
+/// Arguments of `borough scheduler`.
+#[derive(Clone, Debug, Args)]
+pub struct SchedulerArguments {
+    /// Store and cells.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Workers in this process
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: u32,
+    /// Place of the first of them among all workers of the cell, from 0
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1023))]
+    pub place: u32,
+    /// Workers of the cell in all processes, the same in each [default: those of this process]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub shards: Option<u32>,
+    /// Where metrics are shown
+    #[arg(long, default_value = "127.0.0.1:7402", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+}
+
+/// Arguments of `borough controller`.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerArguments {
+    /// Store and cells.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Where metrics are shown
+    #[arg(long, default_value = "127.0.0.1:7403", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+}
+
+/// Plays a gateway until it is told to end.
+pub(crate) fn gateway(
+    global: &Global,
+    arguments: GatewayArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let roles = Roles {
+        grpc: Some(arguments.listen),
+        http: arguments.http_listen,
+        advertise: arguments.advertise,
+        schedulers: 0..0,
+        shards: 1,
+        controller: false,
+    };
+    run("gateway", global, &arguments.store, roles, printer)
+}
+
+/// Plays scheduler workers until it is told to end.
+pub(crate) fn scheduler(
+    global: &Global,
+    arguments: SchedulerArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let end = arguments.place.saturating_add(arguments.workers);
+    let shards = arguments.shards.unwrap_or(end);
+    if end > shards {
+        let text = format!(
+            "workers {} to {} are not among {shards}: give --shards the number of workers in all processes",
+            arguments.place,
+            end.saturating_sub(1)
+        );
+        return Err(Failure::new(Code::Usage, text));
+    }
+    let roles = Roles {
+        grpc: None,
+        http: arguments.http_listen,
+        advertise: None,
+        schedulers: arguments.place..end,
+        shards,
+        controller: false,
+    };
+    run("scheduler", global, &arguments.store, roles, printer)
+}
+
+/// Plays a controller until it is told to end: the one that leads, or one that would.
+pub(crate) fn controller(
+    global: &Global,
+    arguments: ControllerArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let http = arguments.http_listen;
+    let roles = Roles { grpc: None, http, advertise: None, schedulers: 0..0, shards: 1, controller: true };
+    run("controller", global, &arguments.store, roles, printer)
+}
+
+fn run(
+    role: &str,
+    global: &Global,
+    arguments: &StoreArguments,
+    roles: Roles,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    log_begin("warn,borough=info");
+    let token = match &global.token_file {
+        Some(path) => token_read(path)?,
+        None => {
+            return Err(Failure::new(Code::Usage, "give the file with the token with --token-file").with_hint(
+                "a file only you can read: (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > token)",
+            ));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
+    runtime.block_on(async {
+        let clock = SystemClock::shared();
+        let (rng, _) = SeededRng::from_kernel();
+        let store = store_open(&arguments.store, StoreMissing::Create, &clock, &rng)?;
+        let db = Database::new(store.engine());
+        let mut registry = Registry::default();
+        db.metrics_register(&mut registry);
+        let config = ControlConfig {
+            db,
+            exclusive: arguments.store.is_exclusive(),
+            cells: arguments.cells.clone(),
+            meta: CellMeta::default(),
+            meta_enforced: false,
+            roles,
+            token,
+            registry,
+            clock: Arc::clone(&clock),
+            rng,
+        };
+        let control = Control::start(config).await.map_err(|error| failed("cannot start", &error))?;
+        printer.text(&greeting(role, arguments, &control))?;
+        let signal = terminated().await;
+        tracing::info!(signal, role, "the role ends");
+        control.stop().await;
+        store.close().await;
+        Ok(Code::Done)
+    })
+}
+
+fn greeting(role: &str, arguments: &StoreArguments, control: &Control) -> String {
+    let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
+    let grpc = control.grpc.map(|grpc| format!("\n  gRPC   {grpc}")).unwrap_or_default();
+    format!(
+        "borough {role}\n  cells  {}\n  store  {}{grpc}\n  HTTP   http://{}",
+        cells.join(", "),
+        arguments.store,
+        control.http
+    )
+}
+
+/// The token of a file that nobody else may read.
+fn token_read(path: &Path) -> Result<Token, Failure> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let broken = |error: &std::io::Error| failed(&format!("cannot read {}", path.display()), error);
+    let mode = std::fs::metadata(path).map_err(|error| broken(&error))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        let text = format!("{} can be read by others (mode {:o})", path.display(), mode & 0o777);
+        return Err(Failure::new(Code::Refused, text).with_hint(format!("chmod 600 {}", path.display())));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| broken(&error))?;
+    if text.trim().chars().count() < TOKEN_CHARACTERS_MIN {
+        let text = format!("the token in {} is too short", path.display());
+        let hint = format!("accepted: at least {TOKEN_CHARACTERS_MIN} characters nobody can guess");
+        return Err(Failure::new(Code::Refused, text).with_hint(hint));
+    }
+    Ok(Token::new(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_a_long_token_that_nobody_else_reads_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        assert!(token_read(&path).is_err());
+        for (text, mode, taken) in [
+            ("0123456789abcdef0123456789abcdef\n", 0o600, true),
+            ("0123456789abcdef0123456789abcdef\n", 0o640, false),
+            ("0123456789abcdef\n", 0o600, false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(token_read(&path).is_ok(), taken, "{text:?} {mode:o}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The store of a cell under test: a directory of the embedded engine, or a FoundationDB server of the cell's own where
+//! `BOROUGH_TEST_ENGINE=fdb` asks for one.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use borough_agent::TestGuard;
+use borough_kv::Database;
+use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_shim::process::ProcessId;
+use borough_shim::record::{Kind, process_record};
+
+/// Says which engine cells under test are kept on.
+const ENGINE_VARIABLE: &str = "BOROUGH_TEST_ENGINE";
+/// Seconds a new server has to take its configuration.
+const CONFIGURE_SECONDS: &str = "60";
+
+/// Whether tests are to run on FoundationDB.
+pub fn is_fdb() -> bool {
+    std::env::var(ENGINE_VARIABLE).is_ok_and(|engine| engine == "fdb")
+}
+
+/// The store of one cell.
+pub enum TestStore {
+    /// A directory, which `dev` makes.
+    Embedded(PathBuf),
+    /// A server.
+    Fdb(FdbServer),
+}
+
+/// A FoundationDB server of one process, in memory, on loopback. Ends when dropped, and when the test is killed.
+pub struct FdbServer {
+    cluster_file: PathBuf,
+    process: Child,
+    /// Its own: the one of a cell ends what is recorded there also when the cell is only stopped.
+    _guard: TestGuard,
+}
+
+impl FdbServer {
+    fn start(directory: &Path) -> Self {
+        fs::create_dir_all(directory).expect("the server's directory");
+        let guard = TestGuard::new(directory).expect("a guard");
+        let cluster_file = directory.join("fdb.cluster");
+        // Nobody holds it until the server does: whoever is faster makes the test fail, loudly.
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        fs::write(&cluster_file, format!("borough:test@127.0.0.1:{port}")).expect("the cluster file");
+        let out = fs::File::create(directory.join("out")).expect("a log");
+        let process = Command::new("fdbserver")
+            .arg("--cluster-file")
+            .arg(&cluster_file)
+            .args(["--public-address", &format!("127.0.0.1:{port}"), "--listen-address", "public"])
+            .arg("--datadir")
+            .arg(directory.join("data"))
+            .arg("--logdir")
+            .arg(directory.join("log"))
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().expect("a log"))
+            .stderr(out)
+            .spawn()
+            .expect("fdbserver starts");
+        let own = ProcessId::find(process.id()).expect("fdbserver lives");
+        process_record(&directory.join("records"), Kind::Agent, own, Vec::new())
+            .expect("fdbserver is recorded");
+        let server = Self { cluster_file, process, _guard: guard };
+        let configured = Command::new("fdbcli")
+            .arg("-C")
+            .arg(&server.cluster_file)
+            .args(["--timeout", CONFIGURE_SECONDS, "--exec", "configure new single memory"])
+            .output()
+            .expect("fdbcli runs");
+        assert!(configured.status.success(), "{configured:?}");
+        server
+    }
+}
+
+impl Drop for FdbServer {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// A store that is open in the test itself, for as long as nobody else needs an embedded one.
+pub struct OpenStore {
+    /// The store.
+    pub db: Database,
+    embedded: Option<Arc<EmbeddedEngine>>,
+}
+
+impl OpenStore {
+    /// Gives it back.
+    pub async fn close(self) {
+        drop(self.db);
+        if let Some(embedded) = self.embedded {
+            embedded.close().await;
+        }
+    }
+}
+
+impl TestStore {
+    /// The store of a cell in `root`.
+    ///
+    /// # Panics
+    /// Where a server is wanted and does not come up.
+    pub fn start(root: &Path) -> Self {
+        match is_fdb() {
+            true => Self::Fdb(FdbServer::start(&root.join("fdb"))),
+            false => Self::Embedded(root.join("store")),
+        }
+    }
+
+    /// What `--store` is given; nothing where it is the default.
+    pub fn location(&self) -> Option<String> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Fdb(server) => Some(format!("fdb:{}", server.cluster_file.display())),
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Panics
+    /// Where that fails: somebody has an embedded one, or it is damaged.
+    pub fn open(&self) -> OpenStore {
+        match self {
+            Self::Embedded(directory) => {
+                let (rng, _) = SeededRng::from_kernel();
+                let options = OpenOptions::new(directory, SystemClock::shared(), rng);
+                let engine = Arc::new(EmbeddedEngine::open(options).expect("the store opens"));
+                OpenStore { db: Database::new(Arc::<EmbeddedEngine>::clone(&engine)), embedded: Some(engine) }
+            }
+            Self::Fdb(server) => {
+                let cluster = server.cluster_file.to_str().expect("a path");
+                let engine = borough_fdb::open(cluster).expect("a client of the server");
+                OpenStore { db: Database::new(engine), embedded: None }
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Control roles as processes of their own over one FoundationDB server: each can be killed, and the others go on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use borough_agent::TestGuard;
+use borough_client::{Client, ClientConfig, JobRef, LogQuery, TaskRef, Token};
+use borough_kv::env::SeededRng;
+use borough_proto::v1::{JobState, Task};
+use borough_tests::{
+    PortSlot, RECORDS_VARIABLE, TestStore, is_fdb, is_running, options, store_violations, until,
+};
+use futures::StreamExt as _;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Processes of one cell, by name.
+struct Roles {
+    children: BTreeMap<String, Child>,
+    store: TestStore,
+    ports: PortSlot,
+    program: PathBuf,
+    _guard: TestGuard,
+    directory: tempfile::TempDir,
+}
+
+impl Roles {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let guard = TestGuard::new(root).unwrap();
+        let token = root.join("token");
+        fs::write(&token, TOKEN).unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let store = TestStore::start(root);
+        let program = options!().program;
+        let ports = PortSlot::take();
+        Self { children: BTreeMap::new(), store, ports, program, _guard: guard, directory }
+    }
+
+    /// Starts a role under a name.
+    fn start(&mut self, name: &str, arguments: &[&str]) {
+        let root = self.directory.path();
+        let log = fs::File::create(root.join(format!("{name}.log"))).unwrap();
+        let child = Command::new(&self.program)
+            .args(arguments)
+            .arg("--token-file")
+            .arg(root.join("token"))
+            .env(RECORDS_VARIABLE, root.join("records"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.children.insert(name.to_owned(), child);
+    }
+
+    fn control(&mut self, name: &str, arguments: &[&str]) {
+        let store = self.store.location().unwrap();
+        let role = name.split('-').next().unwrap();
+        self.start(name, &[&[role, "--store", &store, "--cells", "alpha"], arguments].concat());
+    }
+
+    fn agent(&mut self, node: &str, gateways: &str, ports: &str) {
+        let state = self.directory.path().join(node).display().to_string();
+        let records = self.directory.path().join("records").display().to_string();
+        let cell = ["agent", "--cell", "alpha", "--node", node, "--gateway", gateways];
+        let own = ["--state-dir", &state, "--ports", ports, "--record-dir", &records];
+        let capacity = ["--cpu", "1", "--memory", "1GiB", "--disk", "1GiB"];
+        self.start(node, &[cell.as_slice(), &own, &capacity].concat());
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self, name: &str) {
+        let mut child = self.children.remove(name).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn client(&self, gateway: &str) -> Client {
+        let mut config = ClientConfig::new(vec![gateway.to_owned()], "tester", "alpha");
+        config.token = Some(Token::Value(TOKEN.to_owned()));
+        Client::new(config, SeededRng::from_kernel().0).unwrap()
+    }
+
+    /// Submits a service of two through the program.
+    async fn run(&self, gateway: &str, name: &str) {
+        let root = self.directory.path();
+        let file = root.join("job.yaml");
+        let command = "[sh, -c, 'echo this is it; exec sleep 600']";
+        let task = format!("{{command: {command}, resources: {{cpu: 50m, memory: 16MiB}}, grace: 200ms}}");
+        fs::write(&file, format!("name: {name}\ncount: 2\ntask: {task}\nspread: [node.name]\n")).unwrap();
+        until(&format!("{name} taken by {gateway}"), || async {
+            let mut command = tokio::process::Command::new(&self.program);
+            command.args(["--gateway", gateway, "--cell", "alpha", "--user", "tester", "--token-file"]);
+            command.arg(root.join("token")).args(["job", "run", "--detach"]).arg(&file);
+            command.kill_on_drop(true).output().await.ok()?.status.success().then_some(())
+        })
+        .await;
+    }
+
+    fn logs(&self) -> String {
+        let read = |name: &String| {
+            let text = fs::read_to_string(self.directory.path().join(format!("{name}.log")));
+            format!("--- {name}\n{}", text.unwrap_or_default())
+        };
+        self.children.keys().map(read).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Roles {
+    #[expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+        // Agents first would leave their tasks to the guard, which ends them by what they recorded.
+        for child in self.children.values_mut() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+async fn tasks_until(
+    client: &Client,
+    job: &JobRef,
+    what: &str,
+    wanted: impl Fn(&[Task]) -> bool,
+) -> Vec<Task> {
+    until(&format!("{job}: {what}"), || async {
+        let tasks = client.task_list_of_job(job).await.ok()?.0;
+        wanted(&tasks).then_some(tasks)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
+    if !is_fdb() {
+        eprintln!(
+            "NOT EXERCISED: roles as processes of their own; they need a store that several processes share"
+        );
+        return;
+    }
+    let mut roles = Roles::new();
+    let first = roles.ports.grpc();
+    let addresses: Vec<String> = (0..8).map(|offset| format!("127.0.0.1:{}", first + offset)).collect();
+    let [grpc_a, http_a, grpc_b, http_b, one, two, lead, wait] = addresses.try_into().unwrap();
+    roles.control("gateway-a", &["--listen", &grpc_a, "--http-listen", &http_a]);
+    roles.control("gateway-b", &["--listen", &grpc_b, "--http-listen", &http_b]);
+    roles.control("scheduler-1", &["--place", "0", "--shards", "2", "--http-listen", &one]);
+    roles.control("scheduler-2", &["--place", "1", "--shards", "2", "--http-listen", &two]);
+    roles.control("controller-1", &["--http-listen", &lead]);
+    until("the first controller leads", || async { roles.logs().contains("leads the cell").then_some(()) })
+        .await;
+    roles.control("controller-2", &["--http-listen", &wait]);
+    // Each agent begins with a gateway of its own, and goes to the other one when that is gone.
+    let range = |from: u16| format!("{}-{}", first + from, first + from + 9);
+    roles.agent("node-1", &format!("{grpc_a},{grpc_b}"), &range(20));
+    roles.agent("node-2", &format!("{grpc_b},{grpc_a}"), &range(40));
+    let (a, b) = (roles.client(&grpc_a), roles.client(&grpc_b));
+
+    let job = JobRef::new("tester", "first");
+    roles.run(&grpc_a, "first").await;
+    let up = tasks_until(&b, &job, "two running", |tasks| {
+        tasks.iter().filter(|task| is_running(task)).count() == 2
+    });
+    let tasks = up.await;
+    // The agents hold sessions with different gateways, and each gateway reaches both.
+    for client in [&a, &b] {
+        for task in &tasks {
+            let task = TaskRef { job: job.clone(), index: task.index };
+            let text = format!("the output of {task:?}");
+            until(&text, || async {
+                let mut stream = client.task_logs(&task, LogQuery::default()).await.ok()?;
+                let chunk = stream.next().await?.ok()?;
+                String::from_utf8_lossy(&chunk.data).contains("this is").then_some(())
+            })
+            .await;
+            // SIGCHLD, which a shell ignores.
+            client.task_signal(&task, 17).await.unwrap();
+        }
+    }
+
+    // Whoever dies, the others do its work: a scheduler after its lease, a controller after its lease, an agent with
+    // the gateway that is left.
+    roles.kill("scheduler-1");
+    roles.kill("controller-1");
+    roles.kill("gateway-a");
+    let lives = |tasks: &[Task]| tasks.iter().map(|task| (task.index, task.incarnation)).collect::<Vec<_>>();
+    for name in ["second", "third", "fourth"] {
+        roles.run(&grpc_b, name).await;
+        let job = JobRef::new("tester", name);
+        tasks_until(&b, &job, "two running", |tasks| {
+            tasks.iter().filter(|task| is_running(task)).count() == 2
+        })
+        .await;
+    }
+    let still = tasks_until(&b, &job, "still running", |tasks| tasks.iter().all(is_running)).await;
+    assert_eq!(lives(&still), lives(&tasks), "what ran went on");
+    for name in ["first", "second", "third", "fourth"] {
+        b.job_stop(&JobRef::new("tester", name)).await.unwrap();
+    }
+    let ended = JobState::Stopped;
+    until("every job ended", || async {
+        let jobs = b.job_list("tester", true).await.ok()?;
+        (jobs.len() == 4 && jobs.iter().all(|job| job.state() == ended)).then_some(())
+    })
+    .await;
+    let violations = store_violations(&roles.store, &["alpha".to_owned()]).await;
+    assert!(violations.is_empty(), "the store is broken:\n  {}", violations.join("\n  "));
+}
