@@ -5,6 +5,7 @@ mod kv;
 mod memory;
 mod recovery;
 mod result;
+mod soak;
 mod spec;
 mod start_latency;
 mod system;
@@ -49,6 +50,8 @@ enum Bench {
     Memory,
     /// Deciding alone, on one core and without a store
     Decide(decide::DecideArguments),
+    /// The embedded engine alone for a long time: its rules, its memory, its files
+    Soak(soak::SoakArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
     TinyTask(tiny::TinyArguments),
@@ -74,6 +77,13 @@ fn main() -> anyhow::Result<()> {
         results.end();
         return Ok(());
     }
+    if let Bench::Soak(soak) = &arguments.bench {
+        let scratch = scratch(&directory)?;
+        let mut results = Results::begin("embedded", &scratch)?;
+        let soaked = runtime.block_on(soak::run(&scratch, soak, &mut results));
+        results.end();
+        return soaked;
+    }
     let options = SystemOptions::new(arguments.borough, directory, arguments.nodes, arguments.schedulers)?;
     runtime.block_on(async {
         let mut results = Results::begin("embedded", &options.scratch()?)?;
@@ -81,7 +91,7 @@ fn main() -> anyhow::Result<()> {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
-            Bench::Kv(_) | Bench::Decide(_) | Bench::TinyTask(_) => Ok(()),
+            Bench::Kv(_) | Bench::Soak(_) | Bench::Decide(_) | Bench::TinyTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())

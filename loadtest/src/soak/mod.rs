@@ -1,0 +1,149 @@
+//! `soak`: the embedded engine in its production configuration for a long time at a gentle pace, its rules checked
+//! throughout, reopened now and then. The run fails when a rule breaks or when memory or files grow without bound.
+
+mod bound;
+mod check;
+mod chore;
+mod churn;
+mod life;
+mod rows;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use borough_kv::env::{SeededRng, SystemClock};
+use serde_json::{Map, Value, json};
+
+use self::bound::Peaks;
+use self::chore::chores;
+use self::life::Life;
+use crate::result::Results;
+
+/// Between two samples of memory and files, each with a check of every rule.
+const SAMPLE: Duration = Duration::from_secs(10);
+
+/// How long, and how hard.
+#[derive(Debug, clap::Args)]
+pub struct SoakArguments {
+    /// How long it runs
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// Jobs that begin or end per second
+    #[arg(long, default_value_t = 40)]
+    rate: u32,
+    /// Minutes between two openings of the store
+    #[arg(long, default_value_t = 10)]
+    reopen_minutes: u64,
+}
+
+/// What was seen over the whole run.
+#[derive(Default)]
+struct Seen {
+    resident: Vec<u64>,
+    files: Vec<u64>,
+    transactions: u64,
+    mutations: u64,
+    batches: u64,
+    openings: u64,
+}
+
+/// Runs the soak in `scratch`, which is removed afterwards, unless something broke: then it is kept for whoever looks
+/// into it.
+pub async fn run(scratch: &Path, arguments: &SoakArguments, results: &mut Results) -> anyhow::Result<()> {
+    soak(&scratch.join("store"), arguments, results).await?;
+    std::fs::remove_dir_all(scratch).with_context(|| format!("cannot remove {}", scratch.display()))
+}
+
+async fn soak(store: &Path, arguments: &SoakArguments, results: &mut Results) -> anyhow::Result<()> {
+    let clock = SystemClock::shared();
+    let (rng, seed) = SeededRng::from_kernel();
+    let mut chores = chores(arguments.rate, &rng);
+    let mut seen = Seen::default();
+    let end = Duration::from_secs(arguments.minutes.saturating_mul(60));
+    let mut before: Option<check::Image> = None;
+    while clock.monotonic() < end {
+        let began = clock.monotonic();
+        let mut life = Life::begin(store, &clock, &rng)?;
+        let open_ms = clock.monotonic().saturating_sub(began).as_millis();
+        seen.openings += 1;
+        if let Some(before) = before.take() {
+            let now = check::image(life.database()).await?;
+            ensure!(now.version > before.version, "versions went back over an opening");
+            ensure!(now.rows == before.rows, "the rows are not those of before the closing");
+        }
+        let until = end.min(began + Duration::from_secs(arguments.reopen_minutes.max(1).saturating_mul(60)));
+        life.chores_begin(std::mem::take(&mut chores));
+        while clock.monotonic() < until && life.works() {
+            tokio::time::sleep(SAMPLE.min(until.saturating_sub(clock.monotonic()))).await;
+            let mut figures = sample(&life, store, &mut seen).await?;
+            figures.insert("at_s".to_owned(), json!(clock.monotonic().as_secs()));
+            figures.insert("open_ms".to_owned(), json!(open_ms));
+            results.line("soak", "sample", figures);
+        }
+        let (image, back) = life.end(&mut seen).await?;
+        before = Some(image);
+        chores = back;
+    }
+    verdict(&seen, arguments, seed, results)
+}
+
+/// Checks every rule and measures.
+async fn sample(life: &Life, store: &Path, seen: &mut Seen) -> anyhow::Result<Map<String, Value>> {
+    let image = check::image(life.database()).await?;
+    check::image_check(&image)?;
+    let (resident, files) = (resident_bytes()?, files_bytes(store)?);
+    seen.resident.push(resident);
+    seen.files.push(files);
+    let figures = life.figures();
+    let mut map = Map::new();
+    map.insert("resident_bytes".to_owned(), json!(resident));
+    map.insert("file_bytes".to_owned(), json!(files));
+    map.insert("rows".to_owned(), json!(image.rows.len()));
+    map.insert("transactions".to_owned(), json!(seen.transactions + figures.transactions));
+    map.insert("mutations".to_owned(), json!(seen.mutations + figures.mutations));
+    Ok(map)
+}
+
+fn verdict(seen: &Seen, arguments: &SoakArguments, seed: u64, results: &mut Results) -> anyhow::Result<()> {
+    let mut figures = Map::new();
+    figures.insert("seed".to_owned(), json!(seed));
+    figures.insert("minutes".to_owned(), json!(arguments.minutes));
+    figures.insert("jobs_per_s".to_owned(), json!(arguments.rate));
+    figures.insert("openings".to_owned(), json!(seen.openings));
+    figures.insert("checks".to_owned(), json!(seen.resident.len()));
+    figures.insert("transactions".to_owned(), json!(seen.transactions));
+    figures.insert("mutations".to_owned(), json!(seen.mutations));
+    figures.insert("batches".to_owned(), json!(seen.batches));
+    let mut growing = Vec::new();
+    for (name, samples) in [("resident", &seen.resident), ("file", &seen.files)] {
+        let Some(peaks) = Peaks::of(samples) else { continue };
+        figures.insert(format!("{name}_middle_max_bytes"), json!(peaks.middle));
+        figures.insert(format!("{name}_last_max_bytes"), json!(peaks.last));
+        if peaks.grows() {
+            growing.push(format!("{name} bytes grow: {peaks:?}"));
+        }
+    }
+    results.line("soak", "summary", figures);
+    if !growing.is_empty() {
+        bail!("{}", growing.join("; "));
+    }
+    Ok(())
+}
+
+fn resident_bytes() -> anyhow::Result<u64> {
+    let status = procfs::process::Process::myself()?.status()?;
+    Ok(status.vmrss.context("no resident memory is given")?.saturating_mul(1024))
+}
+
+/// Room that the store takes on the disk.
+fn files_bytes(store: &Path) -> anyhow::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut bytes = 0_u64;
+    for entry in std::fs::read_dir(store)? {
+        // A segment may go away between the listing and the look.
+        let Ok(metadata) = entry?.metadata() else { continue };
+        bytes = bytes.saturating_add(metadata.blocks().saturating_mul(512));
+    }
+    Ok(bytes)
+}

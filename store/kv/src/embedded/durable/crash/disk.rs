@@ -1,0 +1,382 @@
+//! The simulated disk: the engine's own trait over files in memory, with faults and a power cut where the seed says.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::super::disk::{Disk, DiskFile};
+use super::inode::{Inode, Survival};
+use super::names::{InodeId, Names};
+use super::turns::Turns;
+
+/// The files that are on a disk for certain, by name.
+pub(super) type Image = BTreeMap<String, Vec<u8>>;
+
+/// What goes wrong, once, at the first call from some number on that it can happen to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A flush of a file fails.
+    FileFlush,
+    /// A flush of the directory fails.
+    DirectoryFlush,
+    /// A write fails halfway.
+    Write,
+    /// The power goes off during the call.
+    PowerCut,
+}
+
+/// A call that changes something, as the faults see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    FileFlush,
+    DirectoryFlush,
+    Write,
+    Other,
+}
+
+struct State {
+    rng: ChaCha8Rng,
+    inodes: Vec<Inode>,
+    names: Names,
+    calls: u64,
+    fault: Option<(u64, Fault)>,
+    /// Faults that have happened.
+    happened: Vec<Fault>,
+    /// Bytes of room there are in all.
+    capacity: usize,
+    /// Calls of earlier openings are dead; each opening has a number.
+    opening: u64,
+    locked: bool,
+}
+
+impl State {
+    fn room_free(&self) -> usize {
+        let used = self.names.shown.values().map(|inode| self.inodes[*inode].room());
+        self.capacity.saturating_sub(used.sum())
+    }
+
+    /// Counts a call, and lets happen to it what is to happen.
+    fn call(&mut self, call: Call) -> Option<Fault> {
+        self.calls += 1;
+        let (at, fault) = self.fault?;
+        let fits = match fault {
+            Fault::PowerCut => true,
+            Fault::FileFlush => call == Call::FileFlush,
+            Fault::DirectoryFlush => call == Call::DirectoryFlush,
+            Fault::Write => call == Call::Write,
+        };
+        if self.calls < at || !fits {
+            return None;
+        }
+        self.fault = None;
+        self.happened.push(fault);
+        if fault == Fault::PowerCut {
+            self.opening += 1;
+        }
+        Some(fault)
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the process that had this disk is gone")
+}
+
+fn failed() -> io::Error {
+    io::Error::other("the disk failed")
+}
+
+fn full() -> io::Error {
+    io::ErrorKind::StorageFull.into()
+}
+
+/// A disk as one opening of a store has it.
+#[derive(Clone)]
+pub(super) struct SimDisk {
+    state: Arc<Mutex<State>>,
+    turns: Arc<Turns>,
+    opening: u64,
+}
+
+impl std::fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimDisk").field("opening", &self.opening).finish_non_exhaustive()
+    }
+}
+
+impl SimDisk {
+    /// A disk with these files.
+    pub(super) fn new(image: Image, seed: u64) -> Self {
+        let names = image.keys().cloned().enumerate().map(|(inode, name)| (name, inode)).collect();
+        let state = State {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            inodes: image.into_values().map(Inode::durable).collect(),
+            names: Names::durable(names),
+            calls: 0,
+            fault: None,
+            happened: Vec::new(),
+            capacity: usize::MAX / 2,
+            opening: 0,
+            locked: false,
+        };
+        Self { state: Arc::new(Mutex::new(state)), turns: Turns::new(), opening: 0 }
+    }
+
+    /// The same disk for the next opening: the process that had it is killed, the machine runs on.
+    pub(super) fn kill(&self) -> Self {
+        let mut state = self.state.lock();
+        state.opening += 1;
+        state.locked = false;
+        self.turns.free();
+        Self { state: Arc::clone(&self.state), turns: Turns::new(), opening: state.opening }
+    }
+
+    /// Turns of the checkpoint's thread.
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// Lets `fault` happen `calls` calls from now.
+    pub(super) fn fault_after(&self, calls: u64, fault: Fault) {
+        let mut state = self.state.lock();
+        state.fault = Some((state.calls + calls, fault));
+    }
+
+    /// Nothing more is to happen.
+    pub(super) fn fault_cancel(&self) {
+        self.state.lock().fault = None;
+    }
+
+    /// What has happened since the last look.
+    pub(super) fn happened(&self) -> Vec<Fault> {
+        std::mem::take(&mut self.state.lock().happened)
+    }
+
+    /// Leaves `bytes` of free room.
+    pub(super) fn room_set(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.capacity = usize::MAX / 2;
+        state.capacity -= state.room_free() - bytes.min(state.room_free());
+    }
+
+    /// Whether the power has gone off, or the process is gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.state.lock().opening != self.opening
+    }
+
+    /// What the machine shows now.
+    pub(super) fn shown(&self) -> Image {
+        let state = self.state.lock();
+        let shown = state.names.shown.iter();
+        shown.map(|(name, inode)| (name.clone(), state.inodes[*inode].shown.clone())).collect()
+    }
+
+    /// Cuts the power, if it is still on, and gives what is on the disk afterwards.
+    pub(super) fn power_cut(&self) -> Image {
+        let mut state = self.state.lock();
+        state.opening += 1;
+        self.turns.free();
+        let state = &mut *state;
+        let names = state.names.survive(Survival::draw(&mut state.rng), &mut state.rng);
+        let mut image = Image::new();
+        for (name, inode) in names {
+            let survival = Survival::draw(&mut state.rng);
+            image.insert(name, state.inodes[inode].survive(survival, &mut state.rng));
+        }
+        image
+    }
+
+    /// The state for a call that only reads.
+    fn look<T>(&self, look: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        self.turns.take();
+        let mut state = self.state.lock();
+        if state.opening != self.opening { Err(gone()) } else { look(&mut state) }
+    }
+
+    /// The state for a call that changes something. At a power cut the change is made, and what is left of it is drawn
+    /// with everything else that was not flushed.
+    fn change<T>(
+        &self,
+        call: Call,
+        change: impl FnOnce(&mut State, Option<Fault>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.look(|state| {
+            let fault = state.call(call);
+            let changed = change(state, fault);
+            if fault == Some(Fault::PowerCut) { Err(gone()) } else { changed }
+        })
+    }
+
+    fn file(&self, inode: InodeId) -> Arc<dyn DiskFile> {
+        Arc::new(SimFile { disk: self.clone(), inode })
+    }
+}
+
+struct Lock(SimDisk);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        if state.opening == self.0.opening {
+            state.locked = false;
+        }
+    }
+}
+
+impl Disk for SimDisk {
+    fn directory_create(&self) -> io::Result<()> {
+        self.look(|_| Ok(()))
+    }
+
+    fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        self.look(|state| {
+            let locked = std::mem::replace(&mut state.locked, true);
+            Ok((!locked).then(|| Box::new(Lock(self.clone())) as Box<dyn Send + Sync>))
+        })
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.look(|state| Ok(state.names.shown.keys().cloned().collect()))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let inode = self.look(|state| {
+            state.names.shown.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        })?;
+        Ok(self.file(inode))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let inode = self.change(Call::Other, |state, _| {
+            if let Some(inode) = state.names.shown.get(name).copied() {
+                state.inodes[inode].length_set(0);
+                return Ok(inode);
+            }
+            state.inodes.push(Inode::default());
+            let inode = state.inodes.len() - 1;
+            state.names.link(name, inode);
+            Ok(inode)
+        })?;
+        Ok(self.file(inode))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.change(Call::Other, |state, _| {
+            if !state.names.shown.contains_key(name) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            state.names.unlink(name);
+            Ok(())
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change(Call::Other, |state, _| {
+            if state.names.rename(from, to) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+        })
+    }
+
+    fn directory_sync(&self) -> io::Result<()> {
+        self.change(Call::DirectoryFlush, |state, fault| {
+            match fault {
+                Some(Fault::PowerCut) => {}
+                Some(_) => {
+                    state.names.flush_fail(&mut state.rng);
+                    return Err(failed());
+                }
+                None => state.names.flush(),
+            }
+            Ok(())
+        })
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        self.look(|state| Ok(u64::try_from(state.room_free()).unwrap()))
+    }
+
+    fn location(&self) -> String {
+        "simulated".to_owned()
+    }
+}
+
+#[derive(Debug)]
+struct SimFile {
+    disk: SimDisk,
+    inode: InodeId,
+}
+
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap()
+}
+
+impl DiskFile for SimFile {
+    fn length(&self) -> io::Result<u64> {
+        self.disk.look(|state| Ok(u64::try_from(state.inodes[self.inode].shown.len()).unwrap()))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.disk.look(|state| {
+            let begin = index(offset);
+            let shown = state.inodes[self.inode].shown.get(begin..begin + buffer.len());
+            buffer.copy_from_slice(shown.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.change(Call::Write, |state, fault| {
+            let begin = index(offset);
+            let mut length = bytes.len();
+            if fault == Some(Fault::Write) {
+                length = state.rng.random_range(0..=length);
+            }
+            let fits = state.inodes[self.inode].room_needed(begin, length) <= state.room_free();
+            if !fits {
+                length = state.rng.random_range(0..=length.min(state.room_free()));
+            }
+            state.inodes[self.inode].write(begin, &bytes[..length]);
+            match fault {
+                Some(Fault::Write) => Err(failed()),
+                _ if !fits => Err(full()),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn length_set(&self, bytes: u64) -> io::Result<()> {
+        self.disk.change(Call::Other, |state, _| {
+            state.inodes[self.inode].length_set(index(bytes));
+            Ok(())
+        })
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.disk.change(Call::Other, |state, _| {
+            let bytes = index(bytes);
+            if state.inodes[self.inode].room_needed(0, bytes) > state.room_free() {
+                return Err(full());
+            }
+            state.inodes[self.inode].length_set(bytes);
+            state.inodes[self.inode].room_take(0, bytes);
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.change(Call::FileFlush, |state, fault| {
+            let State { inodes, rng, .. } = state;
+            match fault {
+                Some(Fault::PowerCut) => {}
+                Some(_) => {
+                    inodes[self.inode].flush_fail(rng);
+                    return Err(failed());
+                }
+                None => inodes[self.inode].flush(),
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! What the store should hold: the acknowledged batches in order, and the one whose fate is open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::contract::Version;
+use crate::embedded::atomic::atomic_apply;
+use crate::embedded::memory::Memory;
+use crate::embedded::mutation::Mutation;
+use crate::embedded::sequencer::{AppendError, Durable};
+
+pub(super) type Rows = BTreeMap<Bytes, Bytes>;
+
+/// What became of one transaction, told by a row that only it has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It was acknowledged.
+    Committed,
+    /// It was refused.
+    Refused,
+    /// Nobody knows yet.
+    Open,
+}
+
+#[derive(Debug, Default)]
+struct Batches {
+    /// The rows of all batches that are durable.
+    rows: Rows,
+    /// The batch whose append failed: in full or not at all.
+    open: Option<Vec<Mutation>>,
+}
+
+/// The model.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    batches: Arc<Mutex<Batches>>,
+    fates: BTreeMap<Bytes, Fate>,
+    /// The highest version anybody was told.
+    newest: Version,
+}
+
+impl Model {
+    /// Sees what `durable` is given from now on.
+    pub(super) fn recorder(&self, durable: Box<dyn Durable>) -> Box<dyn Durable> {
+        Box::new(Recorder { inner: durable, batches: Arc::clone(&self.batches) })
+    }
+
+    /// The rows that every reader must see now.
+    pub(super) fn rows(&self) -> Rows {
+        self.batches.lock().rows.clone()
+    }
+
+    pub(super) fn fate_set(&mut self, row: Bytes, fate: Fate) {
+        self.fates.insert(row, fate);
+    }
+
+    pub(super) fn version_told(&mut self, version: Version) {
+        self.newest = self.newest.max(version);
+    }
+
+    pub(super) fn version_reopened(&mut self, version: Version) {
+        assert!(version > self.newest, "version {version} after {}", self.newest);
+        self.newest = version;
+    }
+
+    /// Holds what was found after an opening against what may be there. Says whether the open batch was, where there
+    /// was one.
+    pub(super) fn recovered(&mut self, found: &Rows) -> Option<bool> {
+        let mut batches = self.batches.lock();
+        let with_open = batches.open.take().map(|mutations| {
+            let mut rows = batches.rows.clone();
+            mutations.iter().for_each(|mutation| apply(&mut rows, mutation));
+            rows
+        });
+        let kept = with_open.map(|rows| &rows == found);
+        if kept != Some(true) {
+            differ(&batches.rows, found);
+        }
+        batches.rows.clone_from(found);
+        drop(batches);
+        for (row, fate) in &mut self.fates {
+            let there = found.contains_key(row);
+            match *fate {
+                Fate::Committed => assert!(there, "an acknowledged transaction is lost: {row:?}"),
+                Fate::Refused => assert!(!there, "a refused transaction is there: {row:?}"),
+                Fate::Open if there => *fate = Fate::Committed,
+                Fate::Open => *fate = Fate::Refused,
+            }
+        }
+        kept
+    }
+}
+
+/// Says in what two states differ, where they do.
+pub(super) fn differ(expected: &Rows, found: &Rows) {
+    let missing: Vec<_> = expected.iter().filter(|row| found.get(row.0) != Some(row.1)).take(5).collect();
+    let added: Vec<_> = found.iter().filter(|row| expected.get(row.0) != Some(row.1)).take(5).collect();
+    assert!(missing.is_empty() && added.is_empty(), "missing {missing:?}, not expected {added:?}");
+}
+
+fn apply(rows: &mut Rows, mutation: &Mutation) {
+    match mutation {
+        Mutation::ClearRange(begin, end) => rows.retain(|key, _| !(begin <= key && key < end)),
+        Mutation::Clear(key) => drop(rows.remove(key)),
+        Mutation::Atomic(operation, key, operand) => {
+            match atomic_apply(*operation, rows.get(key), operand) {
+                Some(value) => rows.insert(key.clone(), value),
+                None => rows.remove(key),
+            };
+        }
+        Mutation::Set(key, value) | Mutation::StampedKey(key, value) | Mutation::StampedValue(key, value) => {
+            drop(rows.insert(key.clone(), value.clone()))
+        }
+    }
+}
+
+/// Between the sequencer and the log.
+struct Recorder {
+    inner: Box<dyn Durable>,
+    batches: Arc<Mutex<Batches>>,
+}
+
+impl Durable for Recorder {
+    fn append(
+        &mut self,
+        version: Version,
+        ceiling: Option<Version>,
+        mutations: &[Mutation],
+    ) -> Result<(), AppendError> {
+        let appended = self.inner.append(version, ceiling, mutations);
+        let mut batches = self.batches.lock();
+        assert!(batches.open.is_none(), "nothing is appended after an append that may have failed");
+        match &appended {
+            Ok(()) => mutations.iter().for_each(|mutation| apply(&mut batches.rows, mutation)),
+            Err(AppendError::Failed(_)) => batches.open = Some(mutations.to_vec()),
+            Err(AppendError::NoSpace(_)) => {}
+        }
+        appended
+    }
+
+    fn maintain(&mut self, version: Version, memory: &Arc<Memory>) {
+        self.inner.maintain(version, memory);
+    }
+}

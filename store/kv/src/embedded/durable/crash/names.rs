@@ -1,0 +1,109 @@
+//! The directory of the simulated disk: names as the machine shows them, as the disk has them, and what a power cut may
+//! leave of the changes between.
+
+use std::collections::BTreeMap;
+
+use rand::Rng as _;
+use rand_chacha::ChaCha8Rng;
+
+use super::inode::Survival;
+
+/// Which file a name is.
+pub(super) type InodeId = usize;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Link(String, InodeId),
+    Unlink(String),
+    Rename { from: String, to: String, inode: InodeId },
+}
+
+impl Change {
+    fn apply(&self, names: &mut BTreeMap<String, InodeId>) {
+        match self {
+            Self::Link(name, inode) => drop(names.insert(name.clone(), *inode)),
+            Self::Unlink(name) => drop(names.remove(name)),
+            Self::Rename { from, to, inode } => {
+                names.remove(from);
+                names.insert(to.clone(), *inode);
+            }
+        }
+    }
+
+    fn names(&self) -> [&String; 2] {
+        match self {
+            Self::Link(name, _) | Self::Unlink(name) => [name, name],
+            Self::Rename { from, to, .. } => [from, to],
+        }
+    }
+}
+
+/// The directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    /// As the machine shows them.
+    pub(super) shown: BTreeMap<String, InodeId>,
+    durable: BTreeMap<String, InodeId>,
+    pending: Vec<Change>,
+}
+
+impl Names {
+    /// A directory that is on the disk.
+    pub(super) fn durable(names: BTreeMap<String, InodeId>) -> Self {
+        Self { shown: names.clone(), durable: names, pending: Vec::new() }
+    }
+
+    pub(super) fn link(&mut self, name: &str, inode: InodeId) {
+        self.change(Change::Link(name.to_owned(), inode));
+    }
+
+    pub(super) fn unlink(&mut self, name: &str) {
+        self.change(Change::Unlink(name.to_owned()));
+    }
+
+    /// False where there is no such name.
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> bool {
+        let Some(inode) = self.shown.get(from).copied() else { return false };
+        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), inode });
+        true
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.shown);
+        self.pending.push(change);
+    }
+
+    /// A flush that succeeds. What an earlier one that failed has lost stays lost.
+    pub(super) fn flush(&mut self) {
+        for change in std::mem::take(&mut self.pending) {
+            change.apply(&mut self.durable);
+        }
+    }
+
+    /// A flush that fails: any part of it is on the disk, the rest will not be tried again.
+    pub(super) fn flush_fail(&mut self, rng: &mut ChaCha8Rng) {
+        self.durable = self.survive(Survival::Any, rng);
+        self.pending.clear();
+    }
+
+    /// What a power cut leaves. A change is made whole or not at all, and not before an earlier one of the same name.
+    pub(super) fn survive(&self, survival: Survival, rng: &mut ChaCha8Rng) -> BTreeMap<String, InodeId> {
+        let mut left = self.durable.clone();
+        let mut lost: Vec<&String> = Vec::new();
+        for (index, change) in self.pending.iter().enumerate() {
+            let last = index + 1 == self.pending.len();
+            let survives = match survival {
+                Survival::Nothing => false,
+                Survival::Everything => true,
+                Survival::LastTorn => !last || rng.random_bool(0.5),
+                Survival::Any => rng.random_bool(0.5),
+            };
+            if survives && !change.names().iter().any(|name| lost.contains(name)) {
+                change.apply(&mut left);
+            } else {
+                lost.extend(change.names());
+            }
+        }
+        left
+    }
+}

@@ -1,0 +1,253 @@
+//! The programme itself: lives of a store on one disk, and how each ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::super::open::store_open_with;
+use super::super::{OpenError, OpenOptions};
+use super::client::{batch_run, rows_read};
+use super::disk::{Fault, Image, SimDisk};
+use super::model::{Model, differ};
+use super::turns::InTurns;
+use crate::contract::ErrorCode;
+use crate::embedded::EmbeddedEngine;
+use crate::env::{ManualClock, SeededRng};
+
+/// What happened over all seeds, so that a programme that reaches nothing is noticed.
+#[derive(Debug, Default)]
+pub(super) struct Reached {
+    pub(super) lives: u64,
+    pub(super) commits: u64,
+    pub(super) conflicts: u64,
+    pub(super) no_space: u64,
+    pub(super) cuts: u64,
+    pub(super) cuts_in_openings: u64,
+    pub(super) cuts_in_checkpoints: u64,
+    pub(super) failed_flushes: u64,
+    pub(super) failed_writes: u64,
+    pub(super) failed_openings: u64,
+    pub(super) kills: u64,
+    pub(super) closings: u64,
+    pub(super) open_kept: u64,
+    pub(super) open_lost: u64,
+    pub(super) checkpoints: u64,
+    pub(super) segments: u64,
+}
+
+/// One seed's world.
+pub(super) struct World {
+    pub(super) rng: ChaCha8Rng,
+    pub(super) disk: SimDisk,
+    pub(super) model: Model,
+    segment_bytes: u64,
+    checkpoint_bytes: u64,
+}
+
+/// One opening of the store.
+pub(super) struct Life {
+    pub(super) engine: EmbeddedEngine,
+    pub(super) clock: Arc<ManualClock>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let disk = SimDisk::new(Image::new(), rng.random());
+        let segment_bytes = 1 << rng.random_range(11..14);
+        let checkpoint_bytes = 1 << rng.random_range(12..16);
+        Self { rng, disk, model: Model::default(), segment_bytes, checkpoint_bytes }
+    }
+
+    /// One attempt at an opening, on the disk as it is.
+    pub(super) fn try_open(&mut self) -> Result<Life, OpenError> {
+        let clock = ManualClock::at(0);
+        let rng = SeededRng::shared(self.rng.random());
+        let options = OpenOptions::new("simulated", clock.clone(), Arc::clone(&rng));
+        let options = OpenOptions {
+            segment_bytes: self.segment_bytes,
+            checkpoint_bytes: self.checkpoint_bytes,
+            disk: Some(Arc::new(self.disk.clone())),
+            ..options
+        };
+        let mut opened = store_open_with(&options, Box::new(InTurns(Arc::clone(self.disk.turns()))))?;
+        opened.durable = self.model.recorder(opened.durable);
+        Ok(Life { engine: EmbeddedEngine::stepped(opened, clock.clone(), rng), clock })
+    }
+
+    /// Opens the store, however often that takes, and checks what it holds.
+    pub(super) fn open(&mut self, reached: &mut Reached) -> Life {
+        let life = loop {
+            if self.rng.random_bool(0.4) {
+                let fault = self.fault_draw();
+                self.disk.fault_after(self.rng.random_range(1..20), fault);
+            }
+            match self.try_open() {
+                Ok(life) => break life,
+                Err(OpenError::Io { .. }) => {}
+                Err(other) => panic!("after a crash: {other}"),
+            }
+            let happened = self.disk.happened();
+            assert!(!happened.is_empty(), "an opening failed for no reason");
+            reached.failed_openings += 1;
+            reached.cuts_in_openings += u64::from(happened.contains(&Fault::PowerCut));
+            self.disk_after_crash();
+        };
+        self.disk.fault_cancel();
+        self.disk.happened();
+        self.recovered_check(&life, reached);
+        life
+    }
+
+    fn recovered_check(&mut self, life: &Life, reached: &mut Reached) {
+        let (version, rows) = rows_read(&life.engine).expect("an open store is read");
+        self.model.version_reopened(version);
+        match self.model.recovered(&rows) {
+            Some(true) => reached.open_kept += 1,
+            Some(false) => reached.open_lost += 1,
+            None => {}
+        }
+    }
+
+    fn fault_draw(&mut self) -> Fault {
+        match self.rng.random_range(0..10) {
+            0..6 => Fault::PowerCut,
+            6..8 => Fault::FileFlush,
+            8 => Fault::DirectoryFlush,
+            _ => Fault::Write,
+        }
+    }
+
+    /// The disk for the next opening: what a power cut leaves, where there was one; else the machine runs on, or its
+    /// power is cut now.
+    fn disk_after_crash(&mut self) {
+        if self.disk.is_dead() || self.rng.random_bool(0.3) {
+            let image = self.disk.power_cut();
+            self.disk = SimDisk::new(image, self.rng.random());
+        } else {
+            self.disk = self.disk.kill();
+        }
+    }
+
+    /// Runs the workload until the life's end.
+    pub(super) fn life_run(&mut self, life: &Life, reached: &mut Reached) {
+        reached.lives += 1;
+        if self.rng.random_bool(0.85) {
+            let fault = self.fault_draw();
+            self.disk.fault_after(self.rng.random_range(1..250), fault);
+        }
+        let mut told = Vec::new();
+        for _ in 0..self.rng.random_range(0..40) {
+            let pause = if self.rng.random_range(0..8) == 0 { 6_000_000 } else { 20_000 };
+            life.clock.advance(Duration::from_micros(self.rng.random_range(0..pause)));
+            if self.rng.random_range(0..30) == 0 {
+                life.clock.advance(Duration::from_secs(3600));
+                life.engine.step();
+            }
+            if self.rng.random_range(0..25) == 0 {
+                let room =
+                    if self.rng.random_bool(0.5) { self.rng.random_range(0..1 << 14) } else { 1 << 30 };
+                self.disk.room_set(room);
+            }
+            if !batch_run(&life.engine, &mut self.rng, &mut self.model, &mut told) {
+                break;
+            }
+            let calls = self.rng.random_range(0..60);
+            let runs = self.disk.turns().grant(calls);
+            if self.disk.is_dead() {
+                reached.cuts_in_checkpoints += u64::from(!runs);
+                break;
+            }
+        }
+        for code in told {
+            reached.commits += u64::from(code.is_none());
+            reached.conflicts += u64::from(code == Some(ErrorCode::NotCommitted));
+            reached.no_space += u64::from(code == Some(ErrorCode::NoSpace));
+        }
+        if let Ok((version, rows)) = rows_read(&life.engine) {
+            self.model.version_told(version);
+            differ(&self.model.rows(), &rows);
+        }
+    }
+
+    /// Ends a life that may still be running, in one of the ways there are.
+    pub(super) fn life_end(&mut self, life: Life, reached: &mut Reached) {
+        let names = if self.disk.is_dead() { Image::new() } else { self.disk.shown() };
+        reached.checkpoints += u64::from(names.contains_key("checkpoint"));
+        reached.segments += u64::from(names.keys().filter(|name| name.starts_with("log-")).count() > 1);
+        let close = self.rng.random_bool(0.3);
+        if close {
+            // Waits for the checkpoint's end.
+            self.disk.turns().free();
+            drop(life);
+            reached.closings += u64::from(!self.disk.is_dead());
+            self.disk_after_crash();
+        } else {
+            // First the end, then the drop: whatever the engine still does is done by a process that is gone.
+            self.disk_after_crash_noted(reached);
+            drop(life);
+        }
+    }
+
+    fn disk_after_crash_noted(&mut self, reached: &mut Reached) {
+        for fault in self.disk.happened() {
+            match fault {
+                Fault::PowerCut => reached.cuts += 1,
+                Fault::FileFlush | Fault::DirectoryFlush => reached.failed_flushes += 1,
+                Fault::Write => reached.failed_writes += 1,
+            }
+        }
+        reached.kills += u64::from(!self.disk.is_dead());
+        self.disk_after_crash();
+        self.disk.room_set(1 << 30);
+    }
+}
+
+fn seed_run(seed: u64, reached: &mut Reached) {
+    let mut world = World::new(seed);
+    for _ in 0..world.rng.random_range(1..5) {
+        let life = world.open(reached);
+        world.life_run(&life, reached);
+        world.life_end(life, reached);
+    }
+    // Opening twice without a word between changes nothing.
+    for _ in 0..2 {
+        let life = world.open(reached);
+        world.life_end(life, reached);
+    }
+}
+
+/// Says which seed failed.
+struct Naming(u64);
+
+impl Drop for Naming {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}: BOROUGH_SEED={} cargo test -p borough-kv --lib crash", self.0, self.0);
+        }
+    }
+}
+
+pub(super) fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    match number("BOROUGH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("BOROUGH_CRASH_SEEDS").unwrap_or(count),
+    }
+}
+
+pub(super) fn each_seed(count: u64, mut run: impl FnMut(u64)) {
+    for seed in seeds(count) {
+        let _naming = Naming(seed);
+        run(seed);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_every_crash() {
+    let mut reached = Reached::default();
+    each_seed(500, |seed| seed_run(seed, &mut reached));
+    eprintln!("{reached:?}");
+}

@@ -1,0 +1,120 @@
+//! Who may touch the simulated disk: one thread at a time, in an order that the seed decides.
+//!
+//! A checkpoint is written by a thread of its own. Here that thread waits before each of its calls until it is granted
+//! one, and whoever grants waits until they are used up. So a checkpoint stands still at any of its calls while
+//! commits go on, and the same seed gives the same history.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::super::worker::{Background, Done, Work};
+
+const THREAD: &str = "simulated-checkpoint";
+
+#[derive(Debug, Default)]
+struct State {
+    /// Calls granted and not used; `None` for as many as it likes.
+    granted: Option<u64>,
+    /// Whether the thread waits for a grant.
+    waits: bool,
+    /// Whether a checkpoint is being written.
+    runs: bool,
+}
+
+/// The turns of one opening.
+#[derive(Debug)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Turns {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State { granted: Some(0), ..State::default() }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Called by whoever is about to call the disk: the checkpoint's thread waits for its turn.
+    pub(super) fn take(&self) {
+        if std::thread::current().name() != Some(THREAD) {
+            return;
+        }
+        let mut state = self.state.lock();
+        while state.granted == Some(0) {
+            state.waits = true;
+            self.changed.notify_all();
+            self.changed.wait(&mut state);
+        }
+        state.waits = false;
+        state.granted = state.granted.map(|granted| granted - 1);
+    }
+
+    /// Lets the checkpoint make `calls` calls, or come to its end. True where one is being written afterwards.
+    pub(super) fn grant(&self, calls: u64) -> bool {
+        let mut state = self.state.lock();
+        if let Some(granted) = &mut state.granted {
+            *granted += calls;
+        }
+        self.changed.notify_all();
+        while state.runs && !(state.waits && state.granted == Some(0)) {
+            self.changed.wait(&mut state);
+        }
+        // What was not used is not for the next one.
+        state.granted = state.granted.map(|_| 0);
+        state.runs
+    }
+
+    /// Lets the checkpoint run as it likes from now on.
+    pub(super) fn free(&self) {
+        self.state.lock().granted = None;
+        self.changed.notify_all();
+    }
+
+    fn ended(&self) {
+        self.state.lock().runs = false;
+        self.changed.notify_all();
+    }
+}
+
+/// Ends a turn however the work ends.
+struct Ending(Arc<Turns>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
+}
+
+/// Checkpoints in turns.
+pub(super) struct InTurns(pub(super) Arc<Turns>);
+
+impl Background for InTurns {
+    fn start(&self, work: Work) -> io::Result<JoinHandle<Done>> {
+        self.0.state.lock().runs = true;
+        let turns = Arc::clone(&self.0);
+        std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+            let _ending = Ending(Arc::clone(&turns));
+            turns.take();
+            work()
+        })
+    }
+
+    fn ended(&self, _work: &JoinHandle<Done>) -> bool {
+        !self.0.state.lock().runs
+    }
+
+    fn awaited(&self) {
+        let mut state = self.0.state.lock();
+        state.granted = None;
+        self.0.changed.notify_all();
+        while state.runs {
+            self.0.changed.wait(&mut state);
+        }
+        state.granted = Some(0);
+    }
+}
