@@ -267,6 +267,10 @@ impl Sequencer {
                         "the store's disk is full: commits are refused until there is room"
                     );
                 }
+                if let Some(durable) = &mut self.durable {
+                    // A checkpoint may give room back; nothing else would begin or end one now.
+                    durable.maintain(self.shared.versions.read_version(), &self.shared.memory);
+                }
                 KvError::with(ErrorCode::NoSpace, detail)
             }
             AppendError::Failed(detail) => {

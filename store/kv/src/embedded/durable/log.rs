@@ -8,13 +8,23 @@ use std::io;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, is_no_space};
-use super::record::{SEGMENT_HEADER_BYTES, SegmentHeader, record_encode};
+use super::record::{RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_encode};
+use super::recover::{LogEnd, Tail};
 use crate::contract::Version;
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::AppendError;
 
 /// The buffer is given back above this, so that one large batch does not hold its size for ever.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// What a segment keeps of its room for records without mutations: enough for some hundred openings.
+const RESERVE_BYTES: u64 = 4096;
+
+/// How many segments' room must be free for one that takes records: a second one's stays free for the checkpoint,
+/// without which the log could never shrink.
+const FREE_FOR_RECORDS: u64 = 2;
+/// The same for the segment with which a checkpoint begins.
+const FREE_FOR_CHECKPOINT: u64 = 1;
 
 /// The name of a segment.
 pub(super) fn segment_name(sequence: u64) -> String {
@@ -52,22 +62,37 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// A log that continues after `last_version` in a new segment.
-    pub(super) fn start(
-        disk: Arc<dyn Disk>,
-        segment_bytes: u64,
-        sealed: Vec<u64>,
-        last_version: Version,
-        bytes: u64,
-    ) -> io::Result<Self> {
-        let sequence = sealed.last().map_or(1, |last| last.saturating_add(1));
-        let segment = segment_create(disk.as_ref(), segment_bytes, sequence, last_version)?;
+    /// A log that continues where `end` says, in the segment that is there while that has room, so that a full disk
+    /// does not keep a store from opening.
+    pub(super) fn start(disk: Arc<dyn Disk>, segment_bytes: u64, end: &LogEnd) -> io::Result<Self> {
+        let mut sealed = end.segments.clone();
+        let segment = match end.tail.map(|tail| segment_resume(disk.as_ref(), tail)).transpose()?.flatten() {
+            Some(segment) => {
+                sealed.pop();
+                segment
+            }
+            None => {
+                let sequence = sealed.last().map_or(1, |last| last.saturating_add(1));
+                segment_create(disk.as_ref(), segment_bytes, sequence, end.version)?
+            }
+        };
+        let (last_version, bytes) = (end.version, end.bytes);
         Ok(Self { disk, segment_bytes, segment, sealed, last_version, bytes, buffer: Vec::new() })
     }
 
     /// Bytes of records since the last [`Log::roll`] for a checkpoint.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The version of the last record.
+    pub(super) fn last_version(&self) -> Version {
+        self.last_version
+    }
+
+    /// Whether a checkpoint would make segments obsolete.
+    pub(super) fn has_sealed(&self) -> bool {
+        !self.sealed.is_empty()
     }
 
     /// Makes a batch durable.
@@ -80,17 +105,24 @@ impl Log {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         record_encode(&mut buffer, self.last_version, version, ceiling, mutations);
-        let result = self.record_append(version, &buffer);
+        let kept = if mutations.is_empty() { 0 } else { self.reserve_bytes() };
+        let result = self.record_append(version, &buffer, kept);
         if buffer.capacity() <= BUFFER_KEPT_BYTES {
             self.buffer = buffer;
         }
         result
     }
 
-    fn record_append(&mut self, version: Version, record: &[u8]) -> Result<(), AppendError> {
+    /// Room that a segment keeps for records without mutations: those that say how far versions may go, without which
+    /// a store on a full disk could neither be opened nor stay open.
+    fn reserve_bytes(&self) -> u64 {
+        RESERVE_BYTES.min(self.segment_bytes / 8)
+    }
+
+    fn record_append(&mut self, version: Version, record: &[u8], kept: u64) -> Result<(), AppendError> {
         let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
-        if self.segment.offset.saturating_add(size) > self.segment.reserved {
-            self.segment_next(size).map_err(|error| append_error(&error))?;
+        if self.segment.offset.saturating_add(size).saturating_add(kept) > self.segment.reserved {
+            self.segment_next(size, FREE_FOR_RECORDS).map_err(|error| append_error(&error))?;
         }
         let (file, offset) = (&self.segment.file, self.segment.offset);
         if let Err(error) = file.write_at(offset, record) {
@@ -109,12 +141,12 @@ impl Log {
         Ok(())
     }
 
-    /// Goes to a new segment with room for a record of `record_bytes`.
-    fn segment_next(&mut self, record_bytes: u64) -> io::Result<()> {
+    /// Goes to a new segment with room for a record of `record_bytes`, where the disk has `free` times that room.
+    fn segment_next(&mut self, record_bytes: u64, free: u64) -> io::Result<()> {
         let header = u64::try_from(SEGMENT_HEADER_BYTES).unwrap_or(u64::MAX);
-        let bytes = self.segment_bytes.max(record_bytes.saturating_add(header));
-        // A second segment's worth stays free for the checkpoint, without which the log could never shrink.
-        if self.disk.available_bytes()? < bytes.saturating_mul(2) {
+        let needed = record_bytes.saturating_add(header).saturating_add(self.reserve_bytes());
+        let bytes = self.segment_bytes.max(needed);
+        if self.disk.available_bytes()? < bytes.saturating_mul(free) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         let sequence = self.segment.sequence.saturating_add(1);
@@ -124,10 +156,14 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a checkpoint: later records go to a new segment. Gives the segments that the checkpoint replaces.
+    /// Begins a checkpoint: later records go to a new segment. Gives the segments that the checkpoint replaces. Where
+    /// there is no room for a new segment, the one being written is not among them: what comes before it gives room.
     pub(super) fn roll(&mut self) -> io::Result<Vec<u64>> {
-        self.segment_next(0)?;
-        self.bytes = 0;
+        match self.segment_next(0, FREE_FOR_CHECKPOINT) {
+            Ok(()) => self.bytes = 0,
+            Err(error) if is_no_space(&error) && self.has_sealed() => self.bytes = self.segment.offset,
+            Err(error) => return Err(error),
+        }
         Ok(std::mem::take(&mut self.sealed))
     }
 
@@ -143,6 +179,25 @@ fn append_error(error: &io::Error) -> AppendError {
     } else {
         AppendError::Failed(format!("commit log: {error}"))
     }
+}
+
+/// The last segment as a crash or a closing left it, made clean to be continued; `None` where it has no room for a
+/// single small record.
+fn segment_resume(disk: &dyn Disk, tail: Tail) -> io::Result<Option<Segment>> {
+    let file = disk.open(&segment_name(tail.sequence))?;
+    // The last record was read, so it counts from now on. But a flush of it may have failed: then the machine shows
+    // what the disk does not have, and no later flush writes it, unless it is written again.
+    let bytes = |from: u64, to: u64| vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or(0)];
+    let mut last = bytes(tail.last_record, tail.length);
+    file.read_at(tail.last_record, &mut last)?;
+    file.write_at(tail.last_record, &last)?;
+    if tail.used > tail.length {
+        file.write_at(tail.length, &bytes(tail.length, tail.used))?;
+    }
+    file.sync_data()?;
+    let reserved = file.length()?;
+    let room = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
+    Ok(room.then_some(Segment { file, sequence: tail.sequence, offset: tail.length, reserved }))
 }
 
 /// Makes a segment, durably: its room, its header, its name.

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::checkpoint::{self, Meta, checkpoint_load};
-use super::disk::{DirectoryDisk, Disk};
+use super::disk::{DirectoryDisk, Disk, is_no_space};
 use super::log::{Log, segment_name, segment_sequence};
 use super::recover::{LogEnd, LogError, log_read};
-use super::worker::DurableLog;
+use super::worker::{Background, CheckpointThreads, DurableLog};
 use crate::contract::Version;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
 use crate::embedded::memory::Memory;
-use crate::embedded::sequencer::{CEILING_AHEAD_VERSIONS, Durable};
+use crate::embedded::sequencer::{AppendError, CEILING_AHEAD_VERSIONS, Durable};
 use crate::env::{Clock, Rng};
 
 /// The format this build writes.
@@ -149,6 +149,14 @@ pub(in crate::embedded) struct Opened {
 
 /// Opens the store of `options`.
 pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<Opened, OpenError> {
+    store_open_with(options, Box::new(CheckpointThreads))
+}
+
+/// As [`store_open`], with checkpoints written where a test says.
+pub(super) fn store_open_with(
+    options: &OpenOptions,
+    background: Box<dyn Background>,
+) -> Result<Opened, OpenError> {
     let machine = || Arc::new(DirectoryDisk::new(&options.directory, options.fsync)) as Arc<dyn Disk>;
     let disk = options.disk.clone().unwrap_or_else(machine);
     let location = disk.location();
@@ -157,7 +165,7 @@ pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<Opened, O
     let Some(lock) = disk.lock().map_err(io)? else {
         return Err(OpenError::Locked { pid: owner_read(disk.as_ref()), location });
     };
-    let opened = store_verify(disk.as_ref()).and_then(|found| store_start(&disk, options, found));
+    let opened = store_verify(disk.as_ref()).and_then(|found| store_start(&disk, options, background, found));
     match opened {
         Ok((memory, first, ceiling, durable)) => {
             Ok(Opened { memory, first, ceiling, durable, lock, location })
@@ -231,33 +239,49 @@ fn owner_read(disk: &dyn Disk) -> Option<u32> {
 
 type Started = (Memory, Version, Version, Box<dyn Durable>);
 
-/// Writes what an opening writes: the owner, the end of the log cut clean, a new segment with a new ceiling.
-fn store_start(disk: &Arc<dyn Disk>, options: &OpenOptions, found: Found) -> Result<Started, Failure> {
+/// Writes what an opening writes: the owner, the end of the log made clean, a new ceiling. On a full disk this needs no
+/// room: the log keeps some for it.
+fn store_start(
+    disk: &Arc<dyn Disk>,
+    options: &OpenOptions,
+    background: Box<dyn Background>,
+    found: Found,
+) -> Result<Started, Failure> {
     let Found { names, fresh, memory, log: end, ceiling } = found;
     if fresh {
         fresh_begin(disk.as_ref(), &names)?;
+    } else if names.iter().any(|name| name == INITIALISING) {
+        // The first opening ended before it knew that its last step is durable: that step again.
+        fresh_end(disk.as_ref())?;
     }
-    disk.create(OWNER)?.write_at(0, format!("{}\n", std::process::id()).as_bytes())?;
+    owner_write(disk.as_ref(), &names)?;
     leftovers_remove(disk.as_ref(), &names, &end)?;
-    if let Some((last, length)) = end.tail {
-        // What this opening read must be durable before anything is built on it.
-        let file = disk.open(&segment_name(last))?;
-        file.length_set(length)?;
-        file.sync_data()?;
-    }
     let first = end.version.max(ceiling).saturating_add(RECOVERY_VERSION_JUMP);
     let ceiling = first.saturating_add(CEILING_AHEAD_VERSIONS);
-    let log = Log::start(Arc::clone(disk), options.segment_bytes, end.segments, end.version, end.bytes)?;
+    let log = Log::start(Arc::clone(disk), options.segment_bytes, &end)?;
+    let unsure = end.obsolete > 0;
     let mut durable =
-        DurableLog::start(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, end.obsolete > 0)?;
-    durable
-        .append(first, Some(ceiling), &[])
-        .map_err(|error| Failure::Io(io::Error::other(format!("{error:?}"))))?;
+        DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, unsure, background);
+    durable.append(first, Some(ceiling), &[]).map_err(|error| {
+        Failure::Io(match error {
+            AppendError::NoSpace(detail) => io::Error::new(io::ErrorKind::StorageFull, detail),
+            AppendError::Failed(detail) => io::Error::other(detail),
+        })
+    })?;
     if fresh {
         fresh_end(disk.as_ref())?;
     }
     memory.trim(first);
     Ok((memory, first, ceiling, Box::new(durable)))
+}
+
+/// Notes who has the directory, for people: nothing rests on it, so a full disk may keep it from being written.
+fn owner_write(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
+    let there = names.iter().any(|name| name == OWNER);
+    let file = if there { disk.open(OWNER) } else { disk.create(OWNER) };
+    // One width for every number, so that a longer one before needs no cut.
+    let written = file.and_then(|file| file.write_at(0, format!("{:<11}\n", std::process::id()).as_bytes()));
+    written.or_else(|error| if is_no_space(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Marks the directory as unfinished and empties it of an earlier unfinished opening.
@@ -283,17 +307,14 @@ fn fresh_end(disk: &dyn Disk) -> io::Result<()> {
     disk.directory_sync()
 }
 
-/// Removes what an interrupted opening, segment or first checkpoint left.
+/// Removes what an interrupted opening, segment or checkpoint left, and makes the names durable: nobody knows whether
+/// those of the opening before are.
 fn leftovers_remove(disk: &dyn Disk, names: &[String], end: &LogEnd) -> io::Result<()> {
     if let Some(sequence) = end.unfinished {
         disk.remove(&segment_name(sequence))?;
     }
-    for name in names {
-        if name == checkpoint::NAME_NEW
-            || (name == INITIALISING && names.iter().any(|one| one == FORMAT_NAME))
-        {
-            disk.remove(name)?;
-        }
+    if names.iter().any(|name| name == checkpoint::NAME_NEW) {
+        disk.remove(checkpoint::NAME_NEW)?;
     }
-    Ok(())
+    disk.directory_sync()
 }

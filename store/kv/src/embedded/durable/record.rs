@@ -21,6 +21,8 @@ const MAGIC: [u8; 8] = *b"borolog\x01";
 pub(super) const SEGMENT_HEADER_BYTES: usize = 28;
 /// Bytes of a record before its body.
 pub(super) const RECORD_HEADER_BYTES: usize = 24;
+/// Bytes of a record without mutations.
+pub(super) const RECORD_EMPTY_BYTES: u64 = 32;
 /// Longer bodies are not written, so a longer one is damage and needs no reading.
 const BODY_BYTES_MAX: usize = 1 << 30;
 

@@ -38,12 +38,24 @@ pub(super) struct LogEnd {
     pub(super) obsolete: usize,
     /// The last segment where its creation was cut short: it is removed.
     pub(super) unfinished: Option<u64>,
-    /// The last segment that was read, and the length to cut it to.
-    pub(super) tail: Option<(u64, u64)>,
+    /// The last segment that was read.
+    pub(super) tail: Option<Tail>,
     /// The version of the last record; that of the checkpoint where there is none.
     pub(super) version: Version,
     /// Bytes of records.
     pub(super) bytes: u64,
+}
+
+/// The end of the last segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    pub(super) sequence: u64,
+    /// Where its last record begins; 0, which is where the header is, for none.
+    pub(super) last_record: u64,
+    /// Where its last record ends.
+    pub(super) length: u64,
+    /// Where its last byte is that is not zero: what lies between was torn.
+    pub(super) used: u64,
 }
 
 /// One segment as read.
@@ -73,10 +85,10 @@ pub(super) fn log_read(
             break;
         };
         segment_follows(&segment, &end, previous, checkpoint)?;
-        let (length, version) = records_read(&segment, last, &mut each, checkpoint)?;
+        let (tail, version) = records_read(&segment, last, &mut each, checkpoint)?;
         end.segments.push(sequence);
-        end.tail = Some((sequence, length));
-        end.bytes = end.bytes.saturating_add(length);
+        end.tail = Some(tail);
+        end.bytes = end.bytes.saturating_add(tail.length);
         end.version = end.version.max(version);
         previous = Some(version);
     }
@@ -142,19 +154,20 @@ fn segment_follows(
     }
 }
 
-/// Reads a segment's records. Gives the length that is sound and the version of the last one.
+/// Reads a segment's records. Gives where they end and the version of the last one.
 fn records_read(
     segment: &Segment,
     last: bool,
     each: &mut impl FnMut(Record),
     checkpoint: Version,
-) -> Result<(u64, Version), LogError> {
-    let mut at = SEGMENT_HEADER_BYTES;
+) -> Result<(Tail, Version), LogError> {
+    let (mut at, mut last_record) = (SEGMENT_HEADER_BYTES, 0);
     let mut version = segment.header.previous;
     while let Some((record, length)) =
         record_decode(&segment.bytes.slice(at..)).filter(|(one, _)| one.previous == version)
     {
         version = record.version;
+        last_record = at;
         at = at.saturating_add(length);
         if version > checkpoint {
             each(record);
@@ -167,17 +180,26 @@ fn records_read(
             "{name} is damaged at byte {at}, with sound records behind it"
         )));
     }
-    Ok((u64::try_from(at).unwrap_or(u64::MAX), version))
+    let offset = |at: usize| u64::try_from(at).unwrap_or(u64::MAX);
+    let tail = Tail {
+        sequence: segment.sequence,
+        last_record: offset(last_record),
+        length: offset(at),
+        used: offset(used_length(&segment.bytes)),
+    };
+    Ok((tail, version))
 }
 
 /// Whether any sound record later than `after` lies behind `from`.
 fn record_behind(bytes: &Bytes, from: usize, after: Version) -> bool {
-    let tail = bytes.get(from..).unwrap_or_default();
-    // What was reserved and never written is zero; records end well before the last of it.
-    let used = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
-    (from..from.saturating_add(used)).any(|at| {
+    (from..used_length(bytes)).any(|at| {
         let version = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
         let plausible = version.is_some_and(|previous| Version::from_le_bytes(*previous) >= after);
         plausible && record_decode(&bytes.slice(at..)).is_some()
     })
+}
+
+/// Bytes up to the last one that is not zero: what was reserved and never written is zero.
+fn used_length(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1))
 }

@@ -119,7 +119,7 @@ async fn churn_keeps_files_and_versions_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let (mut log_most, mut checkpoint_most, mut versions_most) = (0, 0, 0);
-    for round in 0..600_u32 {
+    for round in 0..300_u32 {
         // At most 300 rows of up to 4 kB live at any time: 600 kB in the mean.
         let first = round * 10 % 1000;
         let size = usize::try_from(round * 7919 % 4000).unwrap();

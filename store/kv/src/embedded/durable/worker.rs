@@ -1,7 +1,7 @@
 //! The log and its checkpoints as the sequencer uses them: append now, checkpoint in the background.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -16,6 +16,10 @@ use crate::embedded::sequencer::{AppendError, Durable};
 
 /// How many times the log that starts a checkpoint may grow while one is being written, before commits wait.
 const BEHIND_MAX: u64 = 4;
+
+/// Versions (microseconds) between two attempts at a checkpoint on a full disk. Elsewhere a checkpoint that failed is
+/// tried again when the log has grown as far again.
+const RETRY_VERSIONS: Version = 5_000_000;
 
 /// One checkpoint to write.
 struct Job {
@@ -32,75 +36,115 @@ struct Job {
     slack_bytes: u64,
 }
 
-/// What became of a job: nothing to give back where it succeeded.
-type Done = Result<(), Box<Failed>>;
+/// What became of a job.
+pub(super) type Done = Result<(), Failed>;
 
 /// A job that failed.
-struct Failed {
-    job: Job,
+pub(super) struct Failed {
+    dirty: Vec<Bytes>,
     /// Whether the file may not be what it seems, so that the next checkpoint has to be whole.
     unsure: bool,
 }
 
-/// The log, and the thread that writes checkpoints.
+/// A job, ready to be run somewhere.
+pub(super) type Work = Box<dyn FnOnce() -> Done + Send>;
+
+/// Where checkpoints are written while commits go on.
+pub(super) trait Background: Send {
+    /// Starts the work. A handle that ends in a panic is an ordinary end of a checkpoint that failed.
+    fn start(&self, work: Work) -> io::Result<JoinHandle<Done>>;
+
+    /// Whether the work is done.
+    fn ended(&self, work: &JoinHandle<Done>) -> bool {
+        work.is_finished()
+    }
+
+    /// Told before the sequencer waits for the work.
+    fn awaited(&self) {}
+}
+
+/// A thread for each checkpoint.
+pub(super) struct CheckpointThreads;
+
+impl Background for CheckpointThreads {
+    fn start(&self, work: Work) -> io::Result<JoinHandle<Done>> {
+        std::thread::Builder::new().name("kv-checkpoint".to_owned()).spawn(work)
+    }
+}
+
+/// The log, and the checkpoint that is being written.
 pub(super) struct DurableLog {
     log: Log,
+    disk: Arc<dyn Disk>,
     ceiling: Version,
     checkpoint_bytes: u64,
-    jobs: Option<mpsc::Sender<Job>>,
-    done: mpsc::Receiver<Done>,
-    running: bool,
+    background: Box<dyn Background>,
+    running: Option<Running>,
     /// Whether the checkpoint's file may not be on the disk as the machine shows it.
     unsure: bool,
-    thread: Option<JoinHandle<()>>,
+    /// Whether the last record found no room.
+    pressed: bool,
+    /// No checkpoint is begun before this version, since the last one failed.
+    retry_at: Version,
+}
+
+/// A checkpoint being written.
+struct Running {
+    thread: JoinHandle<Done>,
+    segments: Vec<u64>,
 }
 
 impl DurableLog {
-    /// Starts the thread. `unsure` says that the checkpoint that is there was not confirmed by the process that wrote
-    /// it, which removes the segments that it replaces once it knows that it is durable.
-    pub(super) fn start(
+    /// A log with its checkpoints. `unsure` says that the checkpoint that is there was not confirmed by the process
+    /// that wrote it, which removes the segments that it replaces once it knows that it is durable.
+    pub(super) fn new(
         log: Log,
         disk: Arc<dyn Disk>,
         ceiling: Version,
         checkpoint_bytes: u64,
         unsure: bool,
-    ) -> std::io::Result<Self> {
-        let (jobs, waiting) = mpsc::channel::<Job>();
-        let (answer, done) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("kv-checkpoint".to_owned()).spawn(move || {
-            for job in waiting {
-                if answer.send(job_run(disk.as_ref(), job)).is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self {
-            log,
-            ceiling,
-            checkpoint_bytes,
-            jobs: Some(jobs),
-            done,
-            running: false,
-            unsure,
-            thread: Some(thread),
-        })
+        background: Box<dyn Background>,
+    ) -> Self {
+        let (running, pressed, retry_at) = (None, false, 0);
+        Self { log, disk, ceiling, checkpoint_bytes, background, running, unsure, pressed, retry_at }
     }
 
     /// Takes note of a checkpoint that has ended. Waits for that where the log has grown too far meanwhile: what the
     /// checkpoint does not hold yet fills the disk, the memory (nothing it reads is trimmed) and the next start.
-    fn checkpoint_end(&mut self, memory: &Memory) {
+    fn checkpoint_end(&mut self, version: Version, memory: &Memory) {
         let behind = self.log.bytes() >= self.checkpoint_bytes.saturating_mul(BEHIND_MAX);
-        let done = if behind { self.done.recv().ok() } else { self.done.try_recv().ok() };
-        let Some(done) = done else { return };
-        self.running = false;
+        if behind && self.running.is_some() {
+            self.background.awaited();
+        }
+        let Some(Running { thread, segments }) =
+            self.running.take_if(|running| behind || self.background.ended(&running.thread))
+        else {
+            return;
+        };
+        let done = thread.join();
         memory.unpin();
         match done {
-            Ok(()) => self.unsure = false,
-            Err(failed) => {
-                self.unsure |= failed.unsure;
-                memory.dirty_return(failed.job.dirty);
-                self.log.unroll(failed.job.segments);
+            Ok(Ok(())) => self.unsure = false,
+            Ok(Err(Failed { dirty, unsure })) => {
+                self.unsure |= unsure;
+                memory.dirty_return(dirty);
+                self.checkpoint_failed(version, segments);
             }
+            Err(_) => self.checkpoint_lost(version, segments),
+        }
+    }
+
+    /// What was to be written is gone with the thread; a whole checkpoint needs no list of changes.
+    fn checkpoint_lost(&mut self, version: Version, segments: Vec<u64>) {
+        tracing::error!("the checkpoint's thread failed; the log is kept");
+        self.unsure = true;
+        self.checkpoint_failed(version, segments);
+    }
+
+    fn checkpoint_failed(&mut self, version: Version, segments: Vec<u64>) {
+        self.log.unroll(segments);
+        if self.pressed {
+            self.retry_at = version.saturating_add(RETRY_VERSIONS);
         }
     }
 
@@ -110,22 +154,37 @@ impl DurableLog {
             Ok(segments) => segments,
             Err(error) => {
                 tracing::warn!(%error, "no checkpoint: the log cannot go to a new segment");
+                self.retry_at = version.saturating_add(RETRY_VERSIONS);
                 return;
             }
         };
-        memory.pin(version);
-        let dirty = memory.dirty_take();
+        let at = self.log.last_version();
+        memory.pin(at);
         let job = Job {
-            version,
+            version: at,
             ceiling: self.ceiling,
-            dirty,
+            dirty: memory.dirty_take(),
             memory: Arc::clone(memory),
-            segments,
+            segments: segments.clone(),
             bytes,
             whole: self.unsure,
             slack_bytes: self.checkpoint_bytes / 4,
         };
-        self.running = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        let disk = Arc::clone(&self.disk);
+        match self.background.start(Box::new(move || job_run(disk.as_ref(), job))) {
+            Ok(thread) => self.running = Some(Running { thread, segments }),
+            Err(error) => {
+                tracing::warn!(%error, "no thread for a checkpoint");
+                memory.unpin();
+                self.checkpoint_lost(version, segments);
+            }
+        }
+    }
+
+    fn checkpoint_due(&self, version: Version) -> bool {
+        let grown = self.log.bytes() >= self.checkpoint_bytes;
+        // Room that the log takes comes back even though it has not grown far.
+        version >= self.retry_at && (grown || (self.pressed && self.log.has_sealed()))
     }
 }
 
@@ -142,7 +201,7 @@ fn job_run(disk: &dyn Disk, mut job: Job) -> Done {
     };
     if let Err(CheckpointError { source: error, unsure }) = checkpoint_write(disk, &order) {
         tracing::warn!(%error, unsure, bytes = job.bytes, "checkpoint failed; the log is kept");
-        return Err(Box::new(Failed { job, unsure }));
+        return Err(Failed { dirty: job.dirty, unsure });
     }
     // A segment that stays behind is skipped at the next start; it only takes room.
     for sequence in &job.segments {
@@ -164,16 +223,16 @@ impl Durable for DurableLog {
         ceiling: Option<Version>,
         mutations: &[Mutation],
     ) -> Result<(), AppendError> {
-        self.log.append(version, ceiling, mutations)?;
+        let appended = self.log.append(version, ceiling, mutations);
+        self.pressed = matches!(appended, Err(AppendError::NoSpace(_)));
+        appended?;
         self.ceiling = ceiling.unwrap_or(self.ceiling);
         Ok(())
     }
 
     fn maintain(&mut self, version: Version, memory: &Arc<Memory>) {
-        if self.running {
-            self.checkpoint_end(memory);
-        }
-        if !self.running && self.log.bytes() >= self.checkpoint_bytes {
+        self.checkpoint_end(version, memory);
+        if self.running.is_none() && self.checkpoint_due(version) {
             self.checkpoint_begin(version, memory);
         }
     }
@@ -181,10 +240,10 @@ impl Durable for DurableLog {
 
 impl Drop for DurableLog {
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(running) = self.running.take() {
+            self.background.awaited();
             // A panic of the thread was reported by itself; the log has everything.
-            let _ = thread.join();
+            let _ = running.thread.join();
         }
     }
 }
