@@ -29,6 +29,9 @@ enum Driver {
         /// Turns true when the thread is done and the directory is free.
         finished: watch::Receiver<bool>,
     },
+    /// A test, batch by batch, with a disk behind it. The directory is given back with the driver.
+    #[cfg(test)]
+    Stepped(Mutex<Sequencer>, #[expect(dead_code, reason = "it is held")] Box<dyn Send + Sync>),
 }
 
 /// An engine and what its transactions need of it.
@@ -127,6 +130,8 @@ impl EmbeddedEngine {
         self.inner.queue.close();
         match &self.inner.driver {
             Driver::Caller(_) => self.inner.shared.stop(closed_error()),
+            #[cfg(test)]
+            Driver::Stepped(..) => self.inner.shared.stop(closed_error()),
             Driver::Thread { finished, .. } => {
                 // An error says that the thread is gone, which is what is waited for.
                 let _ = finished.clone().wait_for(|finished| *finished).await;
@@ -137,6 +142,28 @@ impl EmbeddedEngine {
 
 #[cfg(test)]
 impl EmbeddedEngine {
+    /// An engine whose batches a test commits one by one with [`EmbeddedEngine::step`].
+    pub(in crate::embedded) fn stepped(opened: Opened, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+        let Opened { memory, first, ceiling, durable, lock, location } = opened;
+        let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, ceiling);
+        let shared = Arc::new(Shared::new(clock, rng, versions, memory));
+        let sequencer = Sequencer::new(Arc::clone(&shared), first, Some(durable));
+        let driver = Driver::Stepped(Mutex::new(sequencer), lock);
+        let info = EngineInfo { name: "embedded", location };
+        Self { inner: Arc::new(Inner { shared, queue: Arc::default(), driver, info }) }
+    }
+
+    /// Commits what waits as one batch, or does what an idle engine does now and then.
+    pub(crate) fn step(&self) {
+        let Driver::Stepped(sequencer, _) = &self.inner.driver else { return };
+        let batch = self.inner.queue.batch_now();
+        if batch.is_empty() {
+            sequencer.lock().ceiling_extend();
+        } else {
+            sequencer.lock().batch_commit(batch);
+        }
+    }
+
     /// Values held, of all keys and versions.
     pub(crate) fn versions_kept(&self) -> usize {
         self.inner.shared.memory.read().versions_kept()

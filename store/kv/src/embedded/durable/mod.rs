@@ -6,6 +6,8 @@
 
 mod backend;
 mod checkpoint;
+#[cfg(test)]
+mod crash;
 pub mod disk;
 #[cfg(test)]
 mod disk_tests;
