@@ -94,6 +94,7 @@ fn cell_of_state(state: &MirrorState) -> v1::Cell {
             Some(CellState::Open) => v1::CellState::Open,
             Some(CellState::Draining) => v1::CellState::Draining,
             Some(CellState::Moved) => v1::CellState::Moved,
+            Some(CellState::Importing) => v1::CellState::Importing,
             None => v1::CellState::Unspecified,
         }
         .into(),

@@ -22,6 +22,7 @@ pub mod placement;
 pub mod quota;
 pub mod request;
 pub mod task;
+pub mod transfer;
 pub mod unit;
 
 #[cfg(test)]

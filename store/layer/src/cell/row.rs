@@ -86,6 +86,9 @@ pub enum CellState {
     /// Nothing: its keys are elsewhere.
     #[n(2)]
     Moved,
+    /// Nothing yet: it is being made of an export, and not all of it is there.
+    #[n(3)]
+    Importing,
 }
 
 impl CellState {
@@ -95,6 +98,7 @@ impl CellState {
             Self::Open => "open",
             Self::Draining => "draining",
             Self::Moved => "moved",
+            Self::Importing => "importing",
         }
     }
 }

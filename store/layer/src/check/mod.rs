@@ -17,12 +17,14 @@ mod request;
 mod rows;
 mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod told;
 
 use borough_kv::Transaction;
 use serde::Serialize;
 
+#[cfg(test)]
+pub(crate) use load::delta_apply;
 pub use load::{LOAD_CHUNK_ROWS, LoadProgress, cell_rows_load, cell_rows_read};
 pub use rows::CellRows;
 pub use told::JournalTold;

@@ -31,10 +31,11 @@ pub struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Begins a change of `space`: reads the cell's gate, with a conflict, and refuses where the cell has moved.
+    /// Begins a change of `space`: reads the cell's gate, with a conflict, and refuses where the cell has moved,
+    /// or is still being imported.
     pub async fn begin(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
         let gate = gate_read(tx, space).await?;
-        if gate.state == CellState::Moved {
+        if matches!(gate.state, CellState::Moved | CellState::Importing) {
             return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
         }
         Ok(Self::with_epoch(space, gate.store_epoch, change))

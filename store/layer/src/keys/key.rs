@@ -179,6 +179,13 @@ macro_rules! keys {
         }
 
         impl StoredRow {
+            /// Its kind.
+            pub fn kind(&self) -> $crate::keys::KeyKind {
+                match self {
+                    $(Self::$kind(..) => $crate::keys::KeyKind::$kind,)*
+                }
+            }
+
             /// The bytes of its key in `space`, and of its value.
             pub fn encode(
                 &self,

@@ -31,6 +31,8 @@ kinds! {
     CellMeta = 1, "meta";
     /// Store epoch, and whether the cell is open.
     CellGate = 2, "cell_gate";
+    /// How far the import of the cell is, or which export it came from.
+    Import = 3, "import";
 
     /// What a node is.
     Node = 10, "node";

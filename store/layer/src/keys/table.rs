@@ -17,12 +17,15 @@ use crate::name::EndpointRow;
 use crate::quota::{QuotaRow, QuotaUsed};
 use crate::request::RequestRow;
 use crate::task::ConstraintToken;
+use crate::transfer::ImportRow;
 
 keys! {
     /// `meta`: settings of the cell.
     CellMetaKey {} = CellMeta => CellMeta;
     /// `cell_gate`: read by every mutating transaction, so that closing the cell voids those in flight.
     CellGateKey {} = CellGate => CellGate;
+    /// `import`: how far the import of the cell is, or which export it came from.
+    ImportKey {} = Import => ImportRow;
 
     /// `node/<node>`: what a node is.
     NodeKey {

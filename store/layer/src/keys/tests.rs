@@ -172,6 +172,7 @@ fn bytes_are_golden() {
     golden! {
         CellMetaKey {};
         CellGateKey {};
+        ImportKey {};
         NodeKey { node: NodeId(0x1234) };
         NodeAllocKey { node: NodeId(u64::MAX) };
         NodeTaskKey { node: NodeId(1), job: JobId(2), index: 3 };

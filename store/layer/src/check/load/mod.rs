@@ -19,7 +19,7 @@ use borough_kv::{Database, Transaction};
 use self::chunk::{Chunk, chunk_read};
 use self::follow::Follower;
 #[cfg(test)]
-pub(super) use self::forward::delta_apply;
+pub(crate) use self::forward::delta_apply;
 use self::last::last_read;
 use self::table::{Table, tables_read};
 use super::CellRows;

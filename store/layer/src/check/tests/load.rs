@@ -15,7 +15,7 @@ use crate::placement::tests::world::World;
 use crate::testing::seeds;
 
 /// Every entry up to `upto`.
-async fn entries(world: &World, upto: Cursor) -> Vec<(Cursor, JournalEntry)> {
+pub(crate) async fn entries(world: &World, upto: Cursor) -> Vec<(Cursor, JournalEntry)> {
     let read = world.read(async |tx, space| {
         let page = journal_tail(tx, space, Cursor::start(upto.store_epoch), 1_000_000).await?;
         assert!(!page.more);
@@ -25,7 +25,7 @@ async fn entries(world: &World, upto: Cursor) -> Vec<(Cursor, JournalEntry)> {
 }
 
 /// What follows from the journal is what was read.
-fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
+pub(crate) fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
     assert_eq!(loaded.nodes, model.nodes, "seed {seed}");
     assert_eq!(loaded.allocs, model.allocs, "seed {seed}");
     assert_eq!(loaded.node_tasks, model.node_tasks, "seed {seed}");

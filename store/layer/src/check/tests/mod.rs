@@ -1,4 +1,4 @@
 //! The check against cells that live, and against cells that are damaged.
 
 mod damage;
-mod load;
+pub(crate) mod load;

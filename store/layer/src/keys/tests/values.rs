@@ -21,6 +21,7 @@ use crate::quota::{QuotaRow, QuotaUsed};
 use crate::request::RequestRow;
 use crate::task::ConstraintToken;
 use crate::testing::{job_spec, name};
+use crate::transfer::ImportRow;
 
 macro_rules! rows {
     ($($kind:ident: $key:expr => $value:expr;)*) => {
@@ -48,6 +49,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
     rows! {
         CellMeta: CellMetaKey {} => CellMeta::default();
         CellGate: CellGateKey {} => gate;
+        Import: ImportKey {} => ImportRow { export: [7; 16], blocks: 1, rows: 2, began_ms: 3 };
         Node: NodeKey { node } => node_new(node, name("n1"), facts, 5);
         NodeAlloc: NodeAllocKey { node } => NodeAlloc { epoch: 3, used: resources(), ..NodeAlloc::default() };
         NodeTask: NodeTaskKey { node, job: JobId(2), index: 3 } => ();

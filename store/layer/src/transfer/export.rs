@@ -1,0 +1,196 @@
+//! Writing a cell's rows.
+
+use std::io::{self, Write};
+
+use borough_kv::Database;
+
+use super::file::{ExportEnd, ExportHeader, ExportWriter};
+use crate::check::{CellRows, LoadProgress, cell_rows_load};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::Cursor;
+use crate::keys::{
+    CellMetaKey, CellSpace, Counter, EndpointKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey,
+    Key, KeyKind, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
+    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, UnitKey, value_encode,
+};
+
+/// What was exported.
+#[derive(Clone, Debug)]
+pub struct ExportSummary {
+    /// The cell's rows, as of [`ExportSummary::at`]. Nothing of them is damaged; whether they contradict each other is for
+    /// [`cell_violations`](crate::check::cell_violations).
+    pub rows: CellRows,
+    /// The position they are as of.
+    pub at: Cursor,
+}
+
+/// Reads a cell for its export, in chunks of `chunk_rows`, while others change it. Refuses one with rows that cannot be
+/// read (they would be missing from the copy), and one that is itself being imported.
+pub async fn cell_export(
+    db: &Database,
+    space: &CellSpace,
+    chunk_rows: usize,
+    progress: impl FnMut(LoadProgress),
+) -> StoreResult<ExportSummary> {
+    let (rows, at) = cell_rows_load(db, space, chunk_rows, progress).await?;
+    if let Some(first) = rows.damage.first() {
+        let reason = format!(
+            "cell {space} has {} rows that cannot be read and would be lost, the first at {}; `store check` shows them",
+            rows.damage.len(),
+            first.key
+        );
+        return Err(StoreError::refused(reason));
+    }
+    match &rows.gate {
+        Some(gate) if gate.state == crate::cell::CellState::Importing => {
+            Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() })
+        }
+        _ => Ok(ExportSummary { rows, at }),
+    }
+}
+
+/// Writes rows as a file. Gives back what it was written to.
+pub fn rows_export<W: Write>(rows: &CellRows, header: &ExportHeader, out: W) -> io::Result<(W, ExportEnd)> {
+    rows_write(rows, &header.cell, ExportWriter::begin(out, header)?)
+}
+
+pub(super) fn rows_write<W: Write>(
+    rows: &CellRows,
+    cell: &borough_model::Name,
+    writer: ExportWriter<W>,
+) -> io::Result<(W, ExportEnd)> {
+    let mut file = Rows { writer, space: CellSpace::new(cell.clone()) };
+    file.cell_and_nodes(rows)?;
+    file.jobs(rows)?;
+    file.tasks(rows)?;
+    file.rest(rows)?;
+    file.writer.end()
+}
+
+/// Whether rows of a kind are part of an export. What is not is made anew where the cell goes, or belongs to the store's
+/// life: see the description of [`crate::transfer`].
+pub(super) fn is_carried(kind: KeyKind) -> bool {
+    match kind {
+        KeyKind::CellMeta
+        | KeyKind::Node
+        | KeyKind::NodeAlloc
+        | KeyKind::NodeTask
+        | KeyKind::NodeName
+        | KeyKind::JobName
+        | KeyKind::JobSpec
+        | KeyKind::JobGate
+        | KeyKind::JobRow
+        | KeyKind::JobPast
+        | KeyKind::Task
+        | KeyKind::Unit
+        | KeyKind::Quota
+        | KeyKind::QuotaUsed
+        | KeyKind::QuotaReleased
+        | KeyKind::Name
+        | KeyKind::NameRevision
+        | KeyKind::Request
+        | KeyKind::RequestExpiry => true,
+        KeyKind::CellGate
+        | KeyKind::Import
+        | KeyKind::NodeLive
+        | KeyKind::NodeReserved
+        | KeyKind::Constraint
+        | KeyKind::Journal
+        | KeyKind::JournalHead
+        | KeyKind::JournalFloor
+        | KeyKind::Lease
+        | KeyKind::LeaseBeat
+        | KeyKind::FederationCell
+        | KeyKind::StoreGeneration => false,
+    }
+}
+
+/// Rows on their way into a file, kind by kind in the order of codes.
+struct Rows<W> {
+    writer: ExportWriter<W>,
+    space: CellSpace,
+}
+
+impl<W: Write> Rows<W> {
+    fn put<K: Key>(&mut self, key: &K, value: &K::Value) -> io::Result<()> {
+        let bytes = key.encode(&self.space);
+        let own = bytes.get(self.space.prefix().len()..).unwrap_or_default().to_vec();
+        let value = value_encode(K::KIND, value).map_err(io::Error::other)?;
+        self.writer.row(own, value)
+    }
+
+    fn cell_and_nodes(&mut self, rows: &CellRows) -> io::Result<()> {
+        if let Some(meta) = &rows.meta {
+            self.put(&CellMetaKey {}, meta)?;
+        }
+        for (&node, row) in &rows.nodes {
+            self.put(&NodeKey { node }, row)?;
+        }
+        for (&node, alloc) in &rows.allocs {
+            self.put(&NodeAllocKey { node }, alloc)?;
+        }
+        for (node, task) in &rows.node_tasks {
+            self.put(&NodeTaskKey::of(*node, *task), &())?;
+        }
+        for (name, node) in &rows.node_names {
+            self.put(&NodeNameKey { name: name.clone() }, node)?;
+        }
+        Ok(())
+    }
+
+    fn jobs(&mut self, rows: &CellRows) -> io::Result<()> {
+        for ((user, name), job) in &rows.names {
+            self.put(&JobNameKey { user: user.clone(), name: name.clone() }, job)?;
+        }
+        for (&(job, version), spec) in &rows.specs {
+            self.put(&JobSpecKey { job, version }, spec)?;
+        }
+        for (&job, gate) in &rows.gates {
+            self.put(&JobGateKey { job }, gate)?;
+        }
+        for (&job, row) in &rows.jobs {
+            self.put(&JobRowKey { job }, row)?;
+        }
+        for (user, name, submitted_ms, job) in &rows.past {
+            let (user, name) = (user.clone(), name.clone());
+            self.put(&JobPastKey { user, name, submitted_ms: *submitted_ms, job: *job }, &())?;
+        }
+        Ok(())
+    }
+
+    fn tasks(&mut self, rows: &CellRows) -> io::Result<()> {
+        for (&task, row) in &rows.tasks {
+            self.put(&TaskKey::of(task), row)?;
+        }
+        for (&unit, row) in &rows.units {
+            self.put(&UnitKey { unit }, row)?;
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, rows: &CellRows) -> io::Result<()> {
+        for ((user, band), row) in &rows.quota_limits {
+            self.put(&QuotaKey { user: user.clone(), band: *band }, row)?;
+        }
+        for ((user, band), row) in &rows.quota_used {
+            self.put(&QuotaUsedKey { user: user.clone(), band: *band }, row)?;
+        }
+        for ((user, band, dimension), amount) in &rows.quota_released {
+            let key = QuotaReleasedKey { user: user.clone(), band: *band, dimension: dimension.clone() };
+            self.put(&key, &Counter(*amount))?;
+        }
+        for ((user, job, index), row) in &rows.endpoints {
+            self.put(&EndpointKey { user: user.clone(), job: job.clone(), index: *index }, row)?;
+        }
+        for ((user, job), stamp) in &rows.name_revisions {
+            self.put(&NameRevisionKey { user: user.clone(), job: job.clone() }, &StampValue(*stamp))?;
+        }
+        for (&id, row) in &rows.requests {
+            self.put(&RequestKey { id }, row)?;
+        }
+        for &(expires_ms, id) in &rows.request_expiries {
+            self.put(&RequestExpiryKey { expires_ms, id }, &())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Exports of cells that live, imports that are interrupted, and files that are damaged.
+
+mod file;
+mod round;
+
+use std::sync::Arc;
+
+use borough_kv::env::{ManualClock, SeededRng};
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
+
+use super::*;
+use crate::cell::CellState;
+use crate::check::CellRows;
+use crate::error::StoreResult;
+use crate::journal::Cursor;
+use crate::keys::CellSpace;
+use crate::testing::name;
+
+/// A store with nothing in it.
+fn empty_store(seed: u64, plan: FaultPlan) -> Database {
+    let engine = EmbeddedEngine::ephemeral(ManualClock::at(5_000), SeededRng::shared(seed));
+    Database::new(Arc::new(FaultEngine::new(Arc::new(engine), plan, SeededRng::shared(seed ^ 5))))
+}
+
+fn header(id: u8, at: Cursor) -> ExportHeader {
+    ExportHeader {
+        id: [id; 16],
+        cell: name("alpha"),
+        at,
+        state: CellState::Open,
+        exported_ms: 1_000,
+        program: "0.1.0".to_owned(),
+    }
+}
+
+/// A file in blocks of a few rows.
+fn file_of(rows: &CellRows, header: &ExportHeader, block_rows: usize) -> (Vec<u8>, ExportEnd) {
+    let writer = ExportWriter::begin_with(Vec::new(), header, block_rows).unwrap();
+    super::export::rows_write(rows, &header.cell, writer).unwrap()
+}
+
+async fn run<T>(db: &Database, closure: impl AsyncFn(&Transaction) -> StoreResult<T>) -> StoreResult<T> {
+    let closure = &closure;
+    db.run("test", Idempotency::Natural, |tx, _| async move { closure(&tx).await }).await
+}
+
+async fn begin(
+    db: &Database,
+    space: &CellSpace,
+    header: &ExportHeader,
+    replace: bool,
+) -> StoreResult<ImportBegun> {
+    run(db, async |tx| cell_import_begin(tx, space, header, replace, 9_000).await).await
+}
+
+/// A whole import.
+async fn import(db: &Database, space: &CellSpace, file: &[u8]) -> Result<Imported, ImportError> {
+    let mut reader = ExportReader::begin(file)?;
+    begin(db, space, &reader.header().clone(), false).await?;
+    cell_import_run(db, space, &mut reader, ("test", 9_500), |_| {}).await
+}
