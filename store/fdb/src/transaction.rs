@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use borough_kv::contract::check::{atomic_check, range_check, write_check};
+use borough_kv::contract::check::{atomic_check, clear_check, range_check, watch_check, write_check};
+use borough_kv::contract::limits::KEY_BYTES_MAX;
 use borough_kv::contract::{Committed, ConflictKind};
 use borough_kv::{
     AtomicOp, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult, RangeBatch, RangeRequest,
@@ -14,8 +15,12 @@ use foundationdb::options::ConflictRangeType;
 use foundationdb::{Database, FdbError, Transaction, TransactionCancelled, TransactionCommitError};
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
+use tokio::sync::watch as over;
 
 use crate::convert::{bytes_of, error_from, mutation_type, option, range_option, selector};
+
+/// The client's code for a promise whose owner is gone.
+const BROKEN_PROMISE: i32 = 1100;
 
 /// Where the client's transaction is.
 enum Slot {
@@ -30,12 +35,26 @@ enum Slot {
     Broken(KvError),
 }
 
-struct State {
-    slot: Slot,
+/// What one attempt has done so far, for refusals that the client would give only with the next operation.
+#[derive(Default)]
+struct Attempt {
     /// Whether a failed commit fetches the ranges that failed it.
     report: bool,
-    version_set: bool,
+    /// Whether anything was read or has a version, after which no read version can be set.
+    read: bool,
+    /// Whether anything was read or written, after which own writes cannot be turned off.
+    touched: bool,
+    own_writes_disabled: bool,
     conflicting: Vec<Range<Bytes>>,
+    /// An error every later operation repeats, until a reset.
+    poison: Option<KvError>,
+    /// Ends the watches of an attempt that was given up without a commit: the client would leave them waiting.
+    over: over::Sender<Option<KvError>>,
+}
+
+struct State {
+    slot: Slot,
+    attempt: Attempt,
 }
 
 /// A transaction of FoundationDB.
@@ -47,21 +66,44 @@ pub(crate) struct FdbTransaction {
 impl FdbTransaction {
     pub(crate) fn new(database: Arc<Database>) -> Self {
         let slot = slot_open(&database);
-        Self {
-            database,
-            state: Mutex::new(State { slot, report: false, version_set: false, conflicting: Vec::new() }),
-        }
+        Self { database, state: Mutex::new(State { slot, attempt: Attempt::default() }) }
     }
 
     /// Calls `action` with the client's transaction, where it takes operations.
     fn with<T>(&self, action: impl FnOnce(&Transaction) -> T) -> KvResult<T> {
-        let state = self.state.lock();
-        match &state.slot {
-            Slot::Open(transaction) => Ok(action(transaction)),
+        self.with_attempt(|transaction, _| action(transaction))
+    }
+
+    fn with_attempt<T>(&self, action: impl FnOnce(&Transaction, &mut Attempt) -> T) -> KvResult<T> {
+        let mut state = self.state.lock();
+        let State { slot, attempt } = &mut *state;
+        match slot {
+            Slot::Open(transaction) => match &attempt.poison {
+                Some(error) => Err(error.clone()),
+                None => Ok(action(transaction, attempt)),
+            },
             Slot::Busy | Slot::Failed(_) | Slot::Committed(_) => Err(ErrorCode::UsedDuringCommit.into()),
             Slot::Cancelled(_) => Err(ErrorCode::TransactionCancelled.into()),
             Slot::Broken(error) => Err(error.clone()),
         }
+    }
+
+    /// Starts a read.
+    fn reading<T>(&self, action: impl FnOnce(&Transaction) -> T) -> KvResult<T> {
+        self.with_attempt(|transaction, attempt| {
+            (attempt.read, attempt.touched) = (true, true);
+            action(transaction)
+        })
+    }
+
+    /// Buffers a write that passes `check`. The client would say only at the commit that it does not.
+    fn writing(&self, check: KvResult<()>, action: impl FnOnce(&Transaction)) -> KvResult<()> {
+        self.with_attempt(|transaction, attempt| {
+            check?;
+            attempt.touched = true;
+            action(transaction);
+            Ok(())
+        })?
     }
 
     /// Takes the client's transaction out, for a call that consumes it.
@@ -90,12 +132,13 @@ impl FdbTransaction {
             }
             Err(failed) => {
                 let error: FdbError = *failed;
-                let report = self.state.lock().report && error.code() == ErrorCode::NotCommitted.code();
+                let report =
+                    self.state.lock().attempt.report && error.code() == ErrorCode::NotCommitted.code();
                 if report {
                     // A lower bound is asked for; an error while fetching it is the lowest.
                     let keys = failed.conflicting_keys().await.unwrap_or_default();
                     let ranges = keys.iter().map(|range| bytes_of(range.begin())..bytes_of(range.end()));
-                    self.state.lock().conflicting = ranges.collect();
+                    self.state.lock().attempt.conflicting = ranges.collect();
                 }
                 self.put(Slot::Failed(failed));
                 Err(error_from(error))
@@ -121,7 +164,9 @@ impl FdbTransaction {
             }
         };
         let mut state = self.state.lock();
-        (state.report, state.version_set) = (false, false);
+        let ended = std::mem::take(&mut state.attempt);
+        // Nobody need be watching.
+        let _ = ended.over.send(Some(ErrorCode::TransactionCancelled.into()));
         match result {
             Ok(transaction) => {
                 state.slot = Slot::Open(transaction);
@@ -156,19 +201,37 @@ where
     }
 }
 
+/// Waits for a watch of the client, or for the end of an attempt that never committed.
+async fn watch_wait(
+    watch: impl Future<Output = Result<(), FdbError>>,
+    mut over: over::Receiver<Option<KvError>>,
+) -> KvResult<()> {
+    tokio::pin!(watch);
+    let given_up = async move { over.wait_for(Option::is_some).await.ok().and_then(|error| error.clone()) };
+    tokio::select! {
+        biased;
+        fired = &mut watch => fired.map_err(error_from),
+        error = given_up => match error {
+            Some(error) => Err(error),
+            // The attempt ended well.
+            None => watch.await.map_err(error_from),
+        },
+    }
+}
+
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
 impl EngineTransaction for FdbTransaction {
     fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
-        answer(self.with(|transaction| transaction.get(key, snapshot)), |value| {
+        answer(self.reading(|transaction| transaction.get(key, snapshot)), |value| {
             value.map(|slice| bytes_of(&slice))
         })
     }
 
     fn get_key<'a>(&'a self, key: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
-        answer(self.with(|transaction| transaction.get_key(&selector(key), snapshot)), |slice| {
+        answer(self.reading(|transaction| transaction.get_key(&selector(key), snapshot)), |slice| {
             bytes_of(&slice)
         })
     }
@@ -176,7 +239,7 @@ impl EngineTransaction for FdbTransaction {
     fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>> {
         let range = range_option(request);
         let started =
-            self.with(|transaction| transaction.get_range(&range, request.iteration, request.snapshot));
+            self.reading(|transaction| transaction.get_range(&range, request.iteration, request.snapshot));
         answer(started, |values| {
             let rows = values.iter().map(|row| (bytes_of(row.key()), bytes_of(row.value()))).collect();
             RangeBatch { rows, more: values.more() }
@@ -184,38 +247,25 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()> {
-        self.with(|transaction| {
-            write_check(key, value)?;
-            transaction.set(key, value);
-            Ok(())
-        })?
+        self.writing(write_check(key, value), |transaction| transaction.set(key, value))
     }
 
     fn clear(&self, key: &[u8]) -> KvResult<()> {
-        self.with(|transaction| {
-            // The client reports an illegal key only at the commit.
-            if key >= borough_kv::contract::limits::USER_KEYS_END {
-                return Err(ErrorCode::KeyOutsideLegalRange.into());
-            }
-            transaction.clear(key);
-            Ok(())
-        })?
+        if key.len() > KEY_BYTES_MAX {
+            // No such key exists. The client's own limit lies a few bytes higher.
+            return self.with(|_| clear_check(key))?;
+        }
+        self.writing(clear_check(key), |transaction| transaction.clear(key))
     }
 
     fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()> {
-        self.with(|transaction| {
-            range_check(begin, end)?;
-            transaction.clear_range(begin, end);
-            Ok(())
-        })?
+        self.writing(range_check(begin, end), |transaction| transaction.clear_range(begin, end))
     }
 
     fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
-        self.with(|transaction| {
-            atomic_check(operation, key, operand)?;
+        self.writing(atomic_check(operation, key, operand), |transaction| {
             transaction.atomic_op(key, operand, mutation_type(operation));
-            Ok(())
-        })?
+        })
     }
 
     fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
@@ -230,25 +280,37 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn watch<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, KvResult<Watch>> {
-        let started = self.with(|transaction| transaction.watch(key));
-        Box::pin(ready(
-            started.map(|watch| Box::pin(async move { watch.await.map_err(error_from) }) as Watch),
-        ))
+        let started = self.with_attempt(|transaction, attempt| {
+            if attempt.own_writes_disabled {
+                return Err(ErrorCode::WatchesDisabled.into());
+            }
+            watch_check(key)?;
+            (attempt.read, attempt.touched) = (true, true);
+            Ok((transaction.watch(key), attempt.over.subscribe()))
+        });
+        let started = started.and_then(|started| started);
+        Box::pin(ready(started.map(|(watch, over)| Box::pin(watch_wait(watch, over)) as Watch)))
     }
 
     fn read_version(&self) -> BoxFuture<'_, KvResult<Version>> {
-        self.state.lock().version_set = true;
-        answer(self.with(Transaction::get_read_version), |version| version)
+        let started = self.with_attempt(|transaction, attempt| {
+            attempt.read = true;
+            transaction.get_read_version()
+        });
+        answer(started, |version| version)
     }
 
     fn set_read_version(&self, version: Version) -> KvResult<()> {
-        if version <= 0 {
-            return Err(ErrorCode::VersionInvalid.into());
-        }
-        if std::mem::replace(&mut self.state.lock().version_set, true) {
-            return Err(ErrorCode::ReadVersionAlreadySet.into());
-        }
-        self.with(|transaction| transaction.set_read_version(version))
+        self.with_attempt(|transaction, attempt| {
+            if version <= 0 {
+                return Err(ErrorCode::VersionInvalid.into());
+            }
+            if std::mem::replace(&mut attempt.read, true) {
+                return Err(ErrorCode::ReadVersionAlreadySet.into());
+            }
+            transaction.set_read_version(version);
+            Ok(())
+        })?
     }
 
     fn commit(&self) -> BoxFuture<'_, KvResult<Committed>> {
@@ -258,7 +320,12 @@ impl EngineTransaction for FdbTransaction {
     fn versionstamp(&self) -> BoxFuture<'static, KvResult<Versionstamp>> {
         let started = self.with(Transaction::get_versionstamp);
         Box::pin(async move {
-            let slice = started?.await.map_err(error_from)?;
+            // The client breaks the promise of a transaction that is reset before it commits.
+            let broken = |error: FdbError| match error.code() {
+                BROKEN_PROMISE => ErrorCode::TransactionCancelled.into(),
+                _ => error_from(error),
+            };
+            let slice = started?.await.map_err(broken)?;
             let stamp = Versionstamp::from_slice(&slice);
             stamp.ok_or_else(|| {
                 KvError::with(ErrorCode::ClientInvalidOperation, "a stamp that is not ten bytes")
@@ -272,14 +339,25 @@ impl EngineTransaction for FdbTransaction {
 
     fn set_option(&self, wanted: TransactionOption) -> KvResult<()> {
         let report = wanted == TransactionOption::ReportConflictingKeys;
+        let disable = wanted == TransactionOption::ReadYourWritesDisable;
         let wanted = option(wanted)?;
-        self.with(|transaction| transaction.set_option(wanted).map_err(error_from))??;
-        self.state.lock().report |= report;
-        Ok(())
+        self.with_attempt(|transaction, attempt| {
+            if disable && attempt.touched {
+                // The client would poison the transaction without saying so.
+                let error =
+                    KvError::with(ErrorCode::ClientInvalidOperation, "read_your_writes_disable after use");
+                attempt.poison = Some(error.clone());
+                return Err(error);
+            }
+            transaction.set_option(wanted).map_err(error_from)?;
+            attempt.report |= report;
+            attempt.own_writes_disabled |= disable;
+            Ok(())
+        })?
     }
 
     fn conflicting_ranges(&self) -> BoxFuture<'_, KvResult<Vec<Range<Bytes>>>> {
-        Box::pin(ready(Ok(self.state.lock().conflicting.clone())))
+        Box::pin(ready(Ok(self.state.lock().attempt.conflicting.clone())))
     }
 
     fn approximate_size(&self) -> BoxFuture<'_, KvResult<usize>> {
@@ -288,7 +366,7 @@ impl EngineTransaction for FdbTransaction {
 
     fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>> {
         let started =
-            self.with(|transaction| transaction.get_estimated_range_size_bytes(range.start, range.end));
+            self.reading(|transaction| transaction.get_estimated_range_size_bytes(range.start, range.end));
         answer(started, unsigned)
     }
 
@@ -299,7 +377,7 @@ impl EngineTransaction for FdbTransaction {
     ) -> BoxFuture<'a, KvResult<Vec<Bytes>>> {
         let chunk = i64::try_from(chunk_bytes.max(1)).unwrap_or(i64::MAX);
         let started =
-            self.with(|transaction| transaction.get_range_split_points(range.start, range.end, chunk));
+            self.reading(|transaction| transaction.get_range_split_points(range.start, range.end, chunk));
         answer(started, |keys| keys.iter().map(|key| bytes_of(key.key())).collect())
     }
 
@@ -309,6 +387,7 @@ impl EngineTransaction for FdbTransaction {
             Slot::Open(transaction) => Slot::Cancelled(transaction.cancel()),
             Slot::Failed(failed) => Slot::Cancelled(failed.reset().cancel()),
             Slot::Committed(committed) => Slot::Cancelled(committed.reset().cancel()),
+            Slot::Broken(_) => Slot::Broken(ErrorCode::TransactionCancelled.into()),
             other => other,
         };
     }
@@ -324,6 +403,6 @@ impl EngineTransaction for FdbTransaction {
             Slot::Cancelled(cancelled) => Slot::Open(cancelled.reset()),
             Slot::Busy | Slot::Broken(_) => slot_open(&self.database),
         };
-        *self.state.lock() = State { slot, report: false, version_set: false, conflicting: Vec::new() };
+        *self.state.lock() = State { slot, attempt: Attempt::default() };
     }
 }

@@ -17,6 +17,16 @@ pub fn write_check(key: &[u8], value: &[u8]) -> KvResult<()> {
     Ok(())
 }
 
+/// Refuses to clear a key outside the user's range (2004). One that is too long cannot exist, and clearing it is legal.
+pub fn clear_check(key: &[u8]) -> KvResult<()> {
+    if key >= USER_KEYS_END { Err(ErrorCode::KeyOutsideLegalRange.into()) } else { Ok(()) }
+}
+
+/// Refuses to watch a key that nobody can write: 2004, 2102.
+pub fn watch_check(key: &[u8]) -> KvResult<()> {
+    write_check(key, b"")
+}
+
 /// Refuses a range that ends before it begins (2005) or outside the user's keys (2004).
 pub fn range_check(begin: &[u8], end: &[u8]) -> KvResult<()> {
     if begin > end {

@@ -87,16 +87,18 @@ pub trait EngineTransaction: Send + Sync {
     /// The read version, taken now where there is none.
     fn read_version(&self) -> BoxFuture<'_, KvResult<Version>>;
 
-    /// Fixes the read version, before the first read.
+    /// Fixes the read version, before the first read (2010 after it, and after a read that was refused).
     fn set_read_version(&self, version: Version) -> KvResult<()>;
 
     /// Commits. Answered once durable.
     fn commit(&self) -> BoxFuture<'_, KvResult<Committed>>;
 
-    /// The stamp of this transaction, resolved by its commit. Ask before committing, await after.
+    /// The stamp of this transaction, resolved by its commit. Ask before committing, await after. It is 2020 where the
+    /// commit failed, 2021 where it wrote nothing, 1025 where it never came.
     fn versionstamp(&self) -> BoxFuture<'static, KvResult<Versionstamp>>;
 
-    /// Decides over another attempt: pauses and resets for a retryable error, gives any other one back.
+    /// Decides over another attempt: pauses and resets for a retryable error, gives any other one back. After that
+    /// every operation answers the error that was given back, until a reset.
     fn on_error<'a>(&'a self, error: &'a super::KvError) -> BoxFuture<'a, KvResult<()>>;
 
     /// Sets an option, or refuses it by name.

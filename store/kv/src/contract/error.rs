@@ -107,6 +107,8 @@ error_codes! {
     ExactModeWithoutLimits = 2210, "exact range read without limits";
     /// The read version was already set or used.
     ReadVersionAlreadySet = 2010, "transaction already has a read version set";
+    /// The stamp of a commit that failed: whether and when it happened is not known.
+    TransactionInvalidVersion = 2020, "transaction does not have a valid commit version";
     /// The version is not one a database can have.
     VersionInvalid = 2011, "version not valid";
     /// The disk is full: nothing more is accepted until there is room; this commit did not happen. Reads still

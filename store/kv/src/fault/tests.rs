@@ -138,7 +138,7 @@ async fn a_failed_commit_fails_its_watches_and_stamps() {
         database.run("set", Idempotency::Natural, set).await.unwrap_err();
         let (watch, stamp) = kept.lock().take().unwrap();
         assert_eq!(watch.await.unwrap_err().code, ErrorCode::CommitUnknownResult);
-        assert_eq!(stamp.await.unwrap_err().code, ErrorCode::CommitUnknownResult);
+        assert_eq!(stamp.await.unwrap_err().code, ErrorCode::TransactionInvalidVersion);
     }
 }
 

@@ -36,12 +36,12 @@ struct State {
 }
 
 impl State {
-    fn restart(&mut self, error: &KvError) {
+    fn restart(&mut self) {
         // What was decided stays decided, though nobody may have looked yet.
         self.fate.send_if_modified(|fate| {
             let open = matches!(fate, Fate::Open);
             if open {
-                *fate = Fate::Failed(error.clone());
+                *fate = Fate::Failed(ErrorCode::TransactionCancelled.into());
             }
             open
         });
@@ -298,8 +298,11 @@ impl EngineTransaction for FaultTransaction {
         };
         let (stamp, fate) = (inner.versionstamp(), self.state.lock().fate.subscribe());
         Box::pin(async move {
-            commit_wait(fate).await?;
-            stamp.await
+            match commit_wait(fate).await {
+                Ok(()) => stamp.await,
+                Err(error) if error.code == ErrorCode::TransactionCancelled => Err(error),
+                Err(_) => Err(ErrorCode::TransactionInvalidVersion.into()),
+            }
         })
     }
 
@@ -307,7 +310,7 @@ impl EngineTransaction for FaultTransaction {
         Box::pin(async move {
             let inner = Arc::clone(&self.state.lock().inner);
             inner.on_error(error).await?;
-            self.state.lock().restart(error);
+            self.state.lock().restart();
             Ok(())
         })
     }
@@ -340,12 +343,12 @@ impl EngineTransaction for FaultTransaction {
     fn cancel(&self) {
         let mut state = self.state.lock();
         state.inner.cancel();
-        state.restart(&ErrorCode::TransactionCancelled.into());
+        state.restart();
     }
 
     fn reset(&self) {
         let mut state = self.state.lock();
         state.inner.reset();
-        state.restart(&ErrorCode::TransactionCancelled.into());
+        state.restart();
     }
 }

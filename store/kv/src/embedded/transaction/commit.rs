@@ -27,6 +27,12 @@ impl EmbeddedTransaction {
             let mut state = self.state.lock();
             let now = self.engine.shared.clock.monotonic();
             state.open(now)?;
+            // A commit waits for the reads before it, and fails as they did. What hangs on it waits for the end of
+            // the attempt then, since nothing was sent.
+            if let Some(error) = state.failed_read.clone() {
+                state.phase = Phase::Committing;
+                return Err(error);
+            }
             let prepared =
                 self.commit_prepare(&mut state).inspect_err(|error| commit_failed(&mut state, error));
             (prepared?, state.generation, state.time_left(now))
@@ -110,7 +116,7 @@ impl EmbeddedTransaction {
 fn commit_failed(state: &mut State, error: &KvError) {
     state.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
     for sender in state.stamps.drain(..) {
-        let _ = sender.send(Err(error.clone()));
+        let _ = sender.send(Err(ErrorCode::TransactionInvalidVersion.into()));
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use super::engine::Inner;
 use super::memory::Rows;
 use super::ranges::Span;
-use crate::contract::check::{atomic_check, range_check, write_check};
+use crate::contract::check::{atomic_check, clear_check, range_check, watch_check, write_check};
 use crate::contract::limits::{KEY_BYTES_MAX, TRANSACTION_LIFE_VERSIONS};
 use crate::contract::{
     AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
@@ -44,20 +44,27 @@ impl EmbeddedTransaction {
         Self { engine, state }
     }
 
-    /// Runs a read over the rows at the read version, which is taken now where there is none.
+    /// Runs a read over the rows at the read version. One that own writes answer alone takes no version, as if it had
+    /// not been: a transaction that has seen nothing of the database is as young as its commit.
     fn read<T>(&self, action: impl FnOnce(&mut State, &Rows) -> KvResult<T>) -> KvResult<T> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
+        let before = state.read_version;
         let version = self.version_take(&mut state)?;
         let newest = self.engine.shared.versions.read_version();
-        if version < newest.saturating_sub(TRANSACTION_LIFE_VERSIONS) {
-            return Err(ErrorCode::TransactionTooOld.into());
+        (state.touched, state.read, state.consulted) = (true, true, false);
+        let rows = self.engine.shared.memory.read();
+        let result = action(&mut state, &rows);
+        let too_old = version < rows.oldest() || version < newest.saturating_sub(TRANSACTION_LIFE_VERSIONS);
+        let result = match (state.consulted, result) {
+            (true, _) if too_old => Err(ErrorCode::TransactionTooOld.into()),
+            (true, _) if version > newest => Err(ErrorCode::FutureVersion.into()),
+            (_, result) => result,
+        };
+        if !state.consulted {
+            state.read_version = before;
         }
-        if version > newest {
-            return Err(ErrorCode::FutureVersion.into());
-        }
-        state.touched = true;
-        action(&mut state, &self.engine.shared.memory.read())
+        result.inspect_err(|error| read_failed(&mut state, error))
     }
 
     fn version_take(&self, state: &mut State) -> KvResult<Version> {
@@ -65,13 +72,19 @@ impl EmbeddedTransaction {
         Ok(*state.read_version.get_or_insert_with(|| self.engine.shared.versions.read_version()))
     }
 
-    /// Runs a write.
-    fn write<T>(&self, action: impl FnOnce(&mut State, bool) -> KvResult<T>) -> KvResult<T> {
+    /// Runs a write that passed `check`. One that did not is as if it had not been.
+    fn write(
+        &self,
+        check: impl FnOnce() -> KvResult<()>,
+        action: impl FnOnce(&mut State, bool),
+    ) -> KvResult<()> {
         let mut state = self.state.lock();
-        let conflict = state.write_conflict_take();
         state.open(self.engine.shared.clock.monotonic())?;
+        check()?;
         state.touched = true;
-        action(&mut state, conflict)
+        let conflict = state.write_conflict_take();
+        action(&mut state, conflict);
+        Ok(())
     }
 
     fn value_read(&self, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
@@ -85,17 +98,26 @@ impl EmbeddedTransaction {
     }
 
     fn watch_open(&self, key: &[u8]) -> KvResult<Watch> {
-        if self.state.lock().options.read_your_writes_disabled {
-            return Err(ErrorCode::WatchesDisabled.into());
+        {
+            let state = self.state.lock();
+            state.open(self.engine.shared.clock.monotonic())?;
+            if state.options.read_your_writes_disabled {
+                return Err(ErrorCode::WatchesDisabled.into());
+            }
+            watch_check(key)?;
         }
-        let baseline = self.value_read(key, false)?;
+        let failed_before = self.state.lock().failed_read.clone();
+        // A watch that cannot read fails alone.
+        let baseline =
+            self.value_read(key, false).inspect_err(|_| self.state.lock().failed_read = failed_before)?;
         let (watcher, watch) = self.engine.shared.watches.open(baseline)?;
         self.state.lock().watches.push(PendingWatch { key: Bytes::copy_from_slice(key), watcher });
         Ok(watch)
     }
 
     fn stamped_write(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
-        self.write(|state, conflict| {
+        let check = || atomic_check(operation, key, operand);
+        self.write(check, |state, conflict| {
             let (key, operand) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(operand));
             if operation == AtomicOp::SetVersionstampedKey {
                 let max_key = state.max_key.clone();
@@ -103,8 +125,18 @@ impl EmbeddedTransaction {
             } else {
                 state.writes.stamped_value(key, operand, conflict);
             }
-            Ok(())
         })
+    }
+}
+
+/// Keeps the first error of reading itself (an illegal request is none) for the commit.
+fn read_failed(state: &mut State, error: &KvError) {
+    let failed = matches!(
+        error.code,
+        ErrorCode::AccessedUnreadable | ErrorCode::TransactionTooOld | ErrorCode::FutureVersion
+    );
+    if failed && state.failed_read.is_none() {
+        state.failed_read = Some(error.clone());
     }
 }
 
@@ -137,45 +169,41 @@ impl EngineTransaction for EmbeddedTransaction {
     }
 
     fn set(&self, key: &[u8], value: &[u8]) -> KvResult<()> {
-        self.write(|state, conflict| {
-            write_check(key, value)?;
+        let check = || write_check(key, value);
+        self.write(check, |state, conflict| {
             state.writes.set(Bytes::copy_from_slice(key), Bytes::copy_from_slice(value), conflict);
-            Ok(())
         })
     }
 
     fn clear(&self, key: &[u8]) -> KvResult<()> {
-        self.write(|state, conflict| {
-            if key >= state.max_key.as_ref() {
-                return Err(ErrorCode::KeyOutsideLegalRange.into());
-            }
-            if key.len() <= KEY_BYTES_MAX {
-                state.writes.clear(Span::Point(Bytes::copy_from_slice(key)), conflict);
-            }
-            Ok(())
+        let check = || clear_check(key);
+        if key.len() > KEY_BYTES_MAX {
+            // No such key exists.
+            return self.state.lock().open(self.engine.shared.clock.monotonic()).and_then(|()| check());
+        }
+        self.write(check, |state, conflict| {
+            state.writes.clear(Span::Point(Bytes::copy_from_slice(key)), conflict);
         })
     }
 
     fn clear_range(&self, begin: &[u8], end: &[u8]) -> KvResult<()> {
-        self.write(|state, conflict| {
-            range_check(begin, end)?;
+        let check = || range_check(begin, end);
+        self.write(check, |state, conflict| {
             let (begin, end) = (bound_cut(begin), bound_cut(end));
             if begin < end {
                 state.writes.clear(Span::new(begin, end), conflict);
             }
-            Ok(())
         })
     }
 
     fn atomic(&self, operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
-        atomic_check(operation, key, operand)?;
         if matches!(operation, AtomicOp::SetVersionstampedKey | AtomicOp::SetVersionstampedValue) {
             return self.stamped_write(operation, key, operand);
         }
-        self.write(|state, conflict| {
+        let check = || atomic_check(operation, key, operand);
+        self.write(check, |state, conflict| {
             let (key, operand) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(operand));
             state.writes.atomic(operation, key, operand, conflict);
-            Ok(())
         })
     }
 
@@ -211,7 +239,7 @@ impl EngineTransaction for EmbeddedTransaction {
         if version <= 0 {
             return Err(ErrorCode::VersionInvalid.into());
         }
-        if state.read_version.is_some() {
+        if state.read_version.is_some() || state.read {
             return Err(ErrorCode::ReadVersionAlreadySet.into());
         }
         state.read_version = Some(version);
@@ -256,6 +284,7 @@ impl EngineTransaction for EmbeddedTransaction {
 
     fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>> {
         Box::pin(ready(self.read(|state, rows| {
+            state.consulted = true;
             let view = state.view(rows, true)?;
             let sizes = view.rows.range(range.start, range.end, view.version);
             let sizes =
@@ -271,6 +300,7 @@ impl EngineTransaction for EmbeddedTransaction {
     ) -> BoxFuture<'a, KvResult<Vec<Bytes>>> {
         Box::pin(ready(self.read(|state, rows| {
             range_check(range.start, range.end)?;
+            state.consulted = true;
             let view = state.view(rows, true)?;
             let mut points = vec![Bytes::copy_from_slice(range.start)];
             let mut filled = 0u64;
@@ -290,13 +320,13 @@ impl EngineTransaction for EmbeddedTransaction {
     fn cancel(&self) {
         let mut state = self.state.lock();
         let keep = state.options.clone();
-        state.restart(&ErrorCode::TransactionCancelled.into(), keep);
+        state.restart(keep);
         state.phase = state::Phase::Cancelled;
     }
 
     fn reset(&self) {
         let mut state = self.state.lock();
-        state.restart(&ErrorCode::TransactionCancelled.into(), state::Options::default());
+        state.restart(state::Options::default());
         state.began = self.engine.shared.clock.monotonic();
         state.retries = 0;
         state.backoff = state::BACKOFF_FIRST;

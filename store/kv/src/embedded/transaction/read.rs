@@ -8,7 +8,7 @@ use super::writes::WriteMap;
 use crate::contract::{ErrorCode, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
 use crate::database::key_after;
 use crate::embedded::memory::Rows;
-use crate::embedded::ranges::{RangeSet, Span, SpanSet};
+use crate::embedded::ranges::{RangeSet, Span};
 
 /// Bytes of the first, second, … batch of an iterator read.
 const ITERATOR_BYTES: [usize; 10] = [4096, 6144, 9216, 13824, 20736, 31104, 46656, 69984, 80000, 120_000];
@@ -63,15 +63,14 @@ impl Limits {
 /// The value of `key`, with its conflict.
 pub(super) fn get(state: &mut State, rows: &Rows, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
     let value = state.view(rows, snapshot)?.get(key)?;
-    if !snapshot {
-        let writes = &state.writes;
-        let untouched = match writes.key(key) {
-            Some(own) => own.is_dependent(),
-            None => !writes.cleared().contains(key),
-        };
-        if untouched || state.options.read_your_writes_disabled {
-            state.read_conflicts.insert(Span::Point(Bytes::copy_from_slice(key)));
-        }
+    let writes = &state.writes;
+    let untouched = match writes.key(key) {
+        Some(own) => own.is_dependent(),
+        None => !writes.cleared().contains(key),
+    };
+    state.consulted = untouched || state.hides_own_writes(snapshot);
+    if !snapshot && state.consulted {
+        state.read_conflicts.insert(Span::Point(Bytes::copy_from_slice(key)));
     }
     Ok(value)
 }
@@ -84,15 +83,13 @@ pub(super) fn get_key(
     snapshot: bool,
 ) -> KvResult<Bytes> {
     let place = Place::of(selector);
-    let resolved = state.view(rows, snapshot)?.resolve(&place)?;
-    if !snapshot {
-        let (begin, end) = match place.offset {
-            ..=0 => (resolved.key.clone(), place.key),
-            _ => (place.key, key_after(&resolved.key).into()),
-        };
-        conflict_add(state, begin, end);
-    }
-    Ok(resolved.key)
+    let resolved = state.view(rows, snapshot)?.key_resolve(&place)?;
+    let (begin, end) = match place.offset {
+        ..=0 => (resolved.clone(), place.key),
+        _ => (place.key, key_after(&resolved).into()),
+    };
+    read_note(state, begin, end, snapshot);
+    Ok(resolved)
 }
 
 /// One batch of a range, with its conflict.
@@ -106,30 +103,46 @@ pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) 
     let from = bound(&view, &begin)?;
     let to = bound(&view, &end)?;
     let batch = batch_read(&view, &from.key, &to.key, limits, request.reverse)?;
-    if !request.snapshot {
-        let (first, last) = if request.reverse {
-            conflict_backward(&begin, &end, &batch)
-        } else {
-            conflict_forward(&begin, &end, &batch)
-        };
-        // The side a cut batch did not reach does not count.
-        let (cut_begin, cut_end) = (batch.more && request.reverse, batch.more && !request.reverse);
-        let to_begin = (from.to_begin || to.to_begin) && begin.offset <= 0 && !cut_begin;
-        let through_end = (from.through_end || to.through_end) && end.offset > 0 && !cut_end;
-        let first = if to_begin { Bytes::new() } else { first };
-        let last = if through_end { state.max_key.clone() } else { last };
-        conflict_add(state, first, last);
-    }
+    let (first, last) = if request.reverse {
+        conflict_backward(&begin, &end, &batch)
+    } else {
+        conflict_forward(&begin, &end, &batch)
+    };
+    // The side a cut batch did not reach does not count, and none does where begin and end have crossed.
+    let crossed = from.left >= to.left && from.key >= to.key;
+    let (cut_begin, cut_end) = (batch.more && request.reverse, batch.more && !request.reverse);
+    let off = |left: fn(i32) -> bool| !crossed && (left(from.left) || left(to.left));
+    let to_begin = off(|left| left < 1) && begin.offset <= 0 && !cut_begin;
+    let through_end = off(|left| left > 1) && end.offset > 0 && !cut_end;
+    let first = if to_begin { Bytes::new() } else { first };
+    let last = if through_end { state.max_key.clone() } else { last };
+    read_note(state, first, last, request.snapshot);
+    // What ends where the keys begin, or begins where they end, is empty without a look.
+    let empty = end.offset <= 1 && end.key.is_empty() || begin.offset >= 1 && begin.key >= state.max_key;
+    state.consulted &= !empty;
     Ok(batch)
+}
+
+/// Notes that a read depends on `begin..end`: whether the database had a say in it, and its conflict.
+fn read_note(state: &mut State, begin: Bytes, end: Bytes, snapshot: bool) {
+    let end = end.min(state.max_key.clone());
+    if begin >= end {
+        return;
+    }
+    let plain = state.hides_own_writes(snapshot) || state.writes.is_invisible();
+    state.consulted = plain || !undecided(&state.writes, begin.clone(), end.clone()).is_empty();
+    if !snapshot {
+        conflict_add(state, begin, end);
+    }
 }
 
 /// A selector as a bound: the plain form is its own key, unread, so that it adds no conflict of its own.
 fn bound(view: &View<'_>, place: &Place) -> KvResult<Resolved> {
     if place.is_bound() {
         let key = place.key.clone().min(view.max_key.clone());
-        return Ok(Resolved { key, to_begin: false, through_end: false });
+        return Ok(Resolved { key, left: 1 });
     }
-    view.resolve(place)
+    view.bound_resolve(place)
 }
 
 fn batch_read(
@@ -214,10 +227,13 @@ pub(super) fn conflict_add(state: &mut State, begin: Bytes, end: Bytes) {
         state.read_conflicts.insert(Span::new(begin, end));
         return;
     }
-    undecided_add(&mut state.read_conflicts, &state.writes, begin, end);
+    for (from, to) in undecided(&state.writes, begin, end).iter() {
+        state.read_conflicts.insert(Span::new(from.clone(), to.clone()));
+    }
 }
 
-fn undecided_add(conflicts: &mut SpanSet, writes: &WriteMap, begin: Bytes, end: Bytes) {
+/// The parts of `begin..end` that own writes do not decide.
+fn undecided(writes: &WriteMap, begin: Bytes, end: Bytes) -> RangeSet {
     let mut undecided = RangeSet::default();
     undecided.insert(begin.clone(), end.clone());
     for (from, to) in writes.cleared().within(&begin, &end) {
@@ -228,7 +244,5 @@ fn undecided_add(conflicts: &mut SpanSet, writes: &WriteMap, begin: Bytes, end: 
             undecided.remove(key, &key_after(key).into());
         }
     }
-    for (from, to) in undecided.iter() {
-        conflicts.insert(Span::new(from.clone(), to.clone()));
-    }
+    undecided
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::EmbeddedTransaction;
-use super::state::Options;
+use super::state::{Options, Phase};
 use crate::contract::{ErrorCode, KvError, KvResult};
 use crate::env::unit;
 
@@ -17,17 +17,17 @@ impl EmbeddedTransaction {
         let pause = {
             let mut state = self.state.lock();
             let now = self.engine.shared.clock.monotonic();
-            if state.phase == super::state::Phase::Cancelled {
-                return Err(ErrorCode::TransactionCancelled.into());
+            match (&state.phase, &state.poison) {
+                (Phase::Cancelled, _) => return Err(ErrorCode::TransactionCancelled.into()),
+                (Phase::GivenUp, Some(error)) => return Err(error.clone()),
+                _ => {}
             }
-            if !error.code.is_retryable() {
-                return Err(error.clone());
+            let spent = state.options.retry_limit.is_some_and(|limit| state.retries >= limit);
+            if !error.code.is_retryable() || spent {
+                return Err(state.give_up(error.clone()));
             }
             if state.time_left(now) == Some(Duration::ZERO) {
-                return Err(ErrorCode::TransactionTimedOut.into());
-            }
-            if state.options.retry_limit.is_some_and(|limit| state.retries >= limit) {
-                return Err(error.clone());
+                return Err(state.give_up(ErrorCode::TransactionTimedOut.into()));
             }
             state.retries = state.retries.saturating_add(1);
             let base = match error.code {
@@ -50,13 +50,13 @@ impl EmbeddedTransaction {
             };
             let pause = base.mul_f64(unit(self.engine.shared.rng.next_u64()));
             let pause = state.time_left(now).map_or(pause, |left| pause.min(left));
-            state.restart(error, keep);
+            state.restart(keep);
             pause
         };
         tokio::time::sleep(pause).await;
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         if state.time_left(self.engine.shared.clock.monotonic()) == Some(Duration::ZERO) {
-            return Err(ErrorCode::TransactionTimedOut.into());
+            return Err(state.give_up(ErrorCode::TransactionTimedOut.into()));
         }
         Ok(())
     }

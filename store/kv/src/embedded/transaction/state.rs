@@ -24,6 +24,8 @@ pub(crate) enum Phase {
     Committing,
     /// Cancelled: every operation answers 1025 until a reset.
     Cancelled,
+    /// Its last error is final: every operation answers that error until a reset.
+    GivenUp,
 }
 
 /// Options as set.
@@ -81,6 +83,12 @@ pub(crate) struct State {
     pub(crate) options: Options,
     /// Whether anything was read or written, after which read-your-writes cannot be turned off.
     pub(crate) touched: bool,
+    /// Whether anything was read, after which no read version can be set.
+    pub(crate) read: bool,
+    /// Whether the last read needed the database, or own writes answered it alone.
+    pub(crate) consulted: bool,
+    /// The first error of a read: the commit answers it too.
+    pub(crate) failed_read: Option<KvError>,
     /// An error every later operation repeats, until a reset.
     pub(crate) poison: Option<KvError>,
     pub(crate) watches: Vec<PendingWatch>,
@@ -108,6 +116,9 @@ impl State {
             read_conflicts: SpanSet::default(),
             options: Options::default(),
             touched: false,
+            read: false,
+            consulted: false,
+            failed_read: None,
             poison: None,
             watches: Vec::new(),
             stamps: Vec::new(),
@@ -126,7 +137,7 @@ impl State {
             return Err(error.clone());
         }
         match self.phase {
-            Phase::Cancelled => Err(ErrorCode::TransactionCancelled.into()),
+            Phase::Cancelled | Phase::GivenUp => Err(ErrorCode::TransactionCancelled.into()),
             Phase::Committing => Err(ErrorCode::UsedDuringCommit.into()),
             Phase::Open if self.time_left(now) == Some(Duration::ZERO) => {
                 Err(ErrorCode::TransactionTimedOut.into())
@@ -135,18 +146,29 @@ impl State {
         }
     }
 
+    /// Ends the transaction for good with `error`, which it gives back.
+    pub(crate) fn give_up(&mut self, error: KvError) -> KvError {
+        let keep = self.options.clone();
+        self.restart(keep);
+        self.phase = Phase::GivenUp;
+        self.poison = Some(error.clone());
+        error
+    }
+
     /// Time until the transaction's own time-out; `None` is for ever.
     pub(crate) fn time_left(&self, now: Duration) -> Option<Duration> {
         self.options.timeout.map(|timeout| timeout.saturating_sub(now.saturating_sub(self.began)))
     }
 
+    /// Whether a read does not see own writes.
+    pub(crate) fn hides_own_writes(&self, snapshot: bool) -> bool {
+        self.options.read_your_writes_disabled || (snapshot && self.options.snapshot_ryw <= 0)
+    }
+
     /// What a read sees.
     pub(crate) fn view<'a>(&'a self, rows: &'a Rows, snapshot: bool) -> KvResult<View<'a>> {
         let version = self.read_version.ok_or(ErrorCode::ClientInvalidOperation)?;
-        if version < rows.oldest() {
-            return Err(ErrorCode::TransactionTooOld.into());
-        }
-        let hidden = self.options.read_your_writes_disabled || (snapshot && self.options.snapshot_ryw <= 0);
+        let hidden = self.hides_own_writes(snapshot);
         Ok(View {
             rows,
             version,
@@ -161,8 +183,10 @@ impl State {
         !std::mem::take(&mut self.options.next_write_no_conflict)
     }
 
-    /// Back to the beginning of an attempt. `keep` are the options that survive.
-    pub(crate) fn restart(&mut self, error: &KvError, keep: Options) {
+    /// Back to the beginning of an attempt. `keep` are the options that survive. What hung on a commit that never came
+    /// is cancelled.
+    pub(crate) fn restart(&mut self, keep: Options) {
+        let error = KvError::new(ErrorCode::TransactionCancelled);
         self.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
         self.stamps.drain(..).for_each(|sender| {
             let _ = sender.send(Err(error.clone()));
@@ -172,6 +196,8 @@ impl State {
         self.writes = WriteMap::default();
         self.read_conflicts.clear();
         self.touched = false;
+        self.read = false;
+        self.failed_read = None;
         self.poison = None;
         self.conflicting.clear();
         self.options = keep;

@@ -26,14 +26,16 @@ impl Place {
     }
 }
 
-/// Where a selector led.
+/// A key with its value, or with none where an own operation came to nothing.
+type Cell = (Bytes, Option<Bytes>);
+
+/// Where a selector cuts a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) key: Bytes,
-    /// Stepping ran off the beginning of the keyspace.
-    pub(crate) to_begin: bool,
-    /// Stepping ran off the end.
-    pub(crate) through_end: bool,
+    /// The offset that was left where stepping ended: 1, unless it ran off the beginning (less) or the end (more) of
+    /// the keyspace.
+    pub(crate) left: i32,
 }
 
 /// Refuses what waits for its stamp.
@@ -68,48 +70,64 @@ impl<'a> View<'a> {
 
     /// The first row of `from..end`.
     pub(crate) fn next(&self, from: &[u8], end: &[u8]) -> KvResult<Option<(Bytes, Bytes)>> {
-        let Some(writes) = self.writes else { return Ok(self.base_first(from, end)) };
         let mut from = Bytes::copy_from_slice(from);
-        loop {
-            let base = self.uncleared_first(writes, &from, end);
-            let own = writes.range(&from, end).next();
-            let key = match (&base, own) {
-                (Some((base, _)), Some((own, _))) => Some(base.min(own)),
-                (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
-            };
-            let unreadable = writes.unreadable().first_at_or_after(&from, end);
-            readable(unreadable.is_some_and(|at| key.is_none_or(|key| at <= *key)))?;
-            let Some(key) = key.cloned() else { return Ok(None) };
-            let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base) };
-            readable(own.unreadable)?;
-            if let Some(value) = own.value(self.rows.get(&key, self.version)) {
+        while let Some((key, value)) = self.cell_next(&from, end)? {
+            if let Some(value) = value {
                 return Ok(Some((key, value)));
             }
             from = key_after(&key).into();
         }
+        Ok(None)
     }
 
     /// The last row of `begin..before`.
     pub(crate) fn previous(&self, begin: &[u8], before: &[u8]) -> KvResult<Option<(Bytes, Bytes)>> {
-        let Some(writes) = self.writes else { return Ok(self.base_last(begin, before)) };
         let mut before = Bytes::copy_from_slice(before);
-        loop {
-            let base = self.uncleared_last(writes, begin, &before);
-            let own = writes.range(begin, &before).next_back();
-            let key = match (&base, own) {
-                (Some((base, _)), Some((own, _))) => Some(base.max(own)),
-                (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
-            };
-            let unreadable = writes.unreadable().last_end_before(&before, begin);
-            readable(unreadable.is_some_and(|end| key.is_none_or(|key| end > *key)))?;
-            let Some(key) = key.cloned() else { return Ok(None) };
-            let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base) };
-            readable(own.unreadable)?;
-            if let Some(value) = own.value(self.rows.get(&key, self.version)) {
+        while let Some((key, value)) = self.cell_previous(begin, &before)? {
+            if let Some(value) = value {
                 return Ok(Some((key, value)));
             }
             before = key;
         }
+        Ok(None)
+    }
+
+    /// The first key of `from..end` that has a row, or an own operation that came to nothing.
+    fn cell_next(&self, from: &[u8], end: &[u8]) -> KvResult<Option<Cell>> {
+        let present = |(key, value)| (key, Some(value));
+        let Some(writes) = self.writes else { return Ok(self.base_first(from, end).map(present)) };
+        let base = self.uncleared_first(writes, from, end);
+        let own = writes.range(from, end).next();
+        let key = match (&base, own) {
+            (Some((base, _)), Some((own, _))) => Some(base.min(own)),
+            (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
+        };
+        let unreadable = writes.unreadable().first_at_or_after(from, end);
+        readable(unreadable.is_some_and(|at| key.is_none_or(|key| at <= *key)))?;
+        let Some(key) = key.cloned() else { return Ok(None) };
+        let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base.map(present)) };
+        readable(own.unreadable)?;
+        let value = own.value(self.rows.get(&key, self.version));
+        Ok(Some((key, value)))
+    }
+
+    /// The last such key of `begin..before`.
+    fn cell_previous(&self, begin: &[u8], before: &[u8]) -> KvResult<Option<Cell>> {
+        let present = |(key, value)| (key, Some(value));
+        let Some(writes) = self.writes else { return Ok(self.base_last(begin, before).map(present)) };
+        let base = self.uncleared_last(writes, begin, before);
+        let own = writes.range(begin, before).next_back();
+        let key = match (&base, own) {
+            (Some((base, _)), Some((own, _))) => Some(base.max(own)),
+            (base, own) => base.as_ref().map(|(key, _)| key).or_else(|| own.map(|(key, _)| key)),
+        };
+        let unreadable = writes.unreadable().last_end_before(before, begin);
+        readable(unreadable.is_some_and(|end| key.is_none_or(|key| end > *key)))?;
+        let Some(key) = key.cloned() else { return Ok(None) };
+        let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base.map(present)) };
+        readable(own.unreadable)?;
+        let value = own.value(self.rows.get(&key, self.version));
+        Ok(Some((key, value)))
     }
 
     /// Whether own writes may change what `begin..end` holds.
@@ -148,31 +166,43 @@ impl<'a> View<'a> {
         Some(row)
     }
 
-    /// Follows a selector, stopping at the ends of the keyspace.
-    pub(crate) fn resolve(&self, place: &Place) -> KvResult<Resolved> {
-        let (mut to_begin, mut through_end) = (false, false);
+    /// The key of a selector, stopping at the ends of the keyspace. As in FoundationDB's client, an own operation that
+    /// came to nothing counts as a step, but is never where a selector ends.
+    pub(crate) fn key_resolve(&self, place: &Place) -> KvResult<Bytes> {
         let mut key = place.key.clone().min(self.max_key.clone());
         if place.offset >= 1 {
-            let mut from = key.clone();
-            for _ in 0..place.offset {
-                let Some((found, _)) = self.next(&from, self.max_key)? else {
-                    key = self.max_key.clone();
-                    through_end = true;
-                    break;
+            for _ in 1..place.offset {
+                let Some((found, _)) = self.cell_next(&key, self.max_key)? else {
+                    return Ok(self.max_key.clone());
                 };
-                from = key_after(&found).into();
-                key = found;
+                key = key_after(&found).into();
             }
-        } else {
-            for _ in place.offset..=0 {
-                let Some((found, _)) = self.previous(b"", &key)? else {
-                    key = Bytes::new();
-                    to_begin = true;
-                    break;
-                };
-                key = found;
-            }
+            let found = self.next(&key, self.max_key)?;
+            return Ok(found.map_or_else(|| self.max_key.clone(), |(key, _)| key));
         }
-        Ok(Resolved { key, to_begin, through_end })
+        for _ in place.offset..0 {
+            let Some((found, _)) = self.cell_previous(b"", &key)? else { return Ok(Bytes::new()) };
+            key = found;
+        }
+        Ok(self.previous(b"", &key)?.map_or_else(Bytes::new, |(key, _)| key))
+    }
+
+    /// Where a selector cuts a range: before the key it names, or before an own operation that came to nothing.
+    pub(crate) fn bound_resolve(&self, place: &Place) -> KvResult<Resolved> {
+        let mut key = place.key.clone().min(self.max_key.clone());
+        for step in 1..place.offset {
+            let Some((found, _)) = self.cell_next(&key, self.max_key)? else {
+                let left = place.offset.saturating_sub(step).saturating_add(1);
+                return Ok(Resolved { key: self.max_key.clone(), left });
+            };
+            key = key_after(&found).into();
+        }
+        for left in place.offset..1 {
+            let Some((found, _)) = self.cell_previous(b"", &key)? else {
+                return Ok(Resolved { key: Bytes::new(), left });
+            };
+            key = found;
+        }
+        Ok(Resolved { key, left: 1 })
     }
 }
