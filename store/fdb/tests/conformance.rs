@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use borough_kv::conformance::{run_all, run_tolerant};
-use borough_kv::env::SeededRng;
-use borough_kv::{Engine, FaultEngine, FaultPlan};
+use borough_kv::conformance::{programs_compared, run_all, run_tolerant};
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
 
 /// One test, since the client's network thread lives once per process and the suite is written for one cluster.
 #[tokio::test(flavor = "multi_thread")]
@@ -26,4 +26,25 @@ async fn the_backend_keeps_the_contract() {
     };
     let result = run_tolerant(faulty, seed.wrapping_add(1)).await;
     result.unwrap_or_else(|failure| panic!("{failure} (BOROUGH_SEED={seed})"));
+}
+
+/// Programs on a cluster that is thrown away (`BOROUGH_FDB_THROW_AWAY` says that it may be cleared), beside the
+/// embedded engine: every answer has to be the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_answer_as_on_the_embedded_engine() {
+    let (Ok(cluster), Ok(_)) =
+        (std::env::var("BOROUGH_FDB_CLUSTER_FILE"), std::env::var("BOROUGH_FDB_THROW_AWAY"))
+    else {
+        println!("not run: no cluster that may be cleared");
+        return;
+    };
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("BOROUGH_SEED").unwrap_or_else(|| SeededRng::from_kernel().1 >> 16);
+    let seeds = first..first + number("BOROUGH_PROGRAMS").unwrap_or(100);
+    let engine = borough_fdb::open(&cluster).expect("the cluster opens");
+    let embedded = || -> Arc<dyn Engine> {
+        Arc::new(EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(first)))
+    };
+    let result = programs_compared(|| Ok(embedded()), || Ok(Arc::clone(&engine)), seeds).await;
+    result.unwrap_or_else(|failure| panic!("{failure}\nagain with: BOROUGH_SEED={}", failure.seed));
 }

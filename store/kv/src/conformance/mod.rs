@@ -12,6 +12,7 @@ mod history;
 mod limits;
 mod model;
 mod options;
+mod program;
 mod ryw;
 mod stamps;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use futures::future::BoxFuture;
 use crate::contract::{Engine, EngineTransaction, KvError};
 use crate::database::{Database, Idempotency, Retryable, Transaction};
 use crate::env::{Rng, SeededRng};
+pub use program::{run_compared as programs_compared, run_whole as programs_whole};
 
 /// Why a check failed.
 #[derive(Debug, thiserror::Error)]
@@ -149,6 +151,7 @@ const EXACT: &[(&str, CheckFunction)] = &[
     ("stamps", |context| Box::pin(stamps::check(context))),
     ("versions", |context| Box::pin(versions::check(context))),
     ("watches", |context| Box::pin(watches::check(context))),
+    ("programs", |context| Box::pin(program::check(context))),
 ];
 
 /// Checks that hold with faults too, through the runner.

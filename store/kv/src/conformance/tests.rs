@@ -56,3 +56,14 @@ async fn in_parallel() {
     let seed = seed();
     say(run_tolerant(|| ephemeral(seed), seed).await);
 }
+
+/// How many whole-store programs a run tries; `BOROUGH_PROGRAMS` asks for more.
+fn programs() -> u64 {
+    std::env::var("BOROUGH_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_in_stores_of_their_own() {
+    let first = seed() >> 16;
+    say(super::programs_whole(|| Ok(ephemeral(first)), first..first + programs()).await);
+}

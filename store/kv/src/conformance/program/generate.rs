@@ -1,0 +1,174 @@
+//! Random programs that shrink: proptest removes and simplifies instructions while a program still fails.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::BoxedStrategy;
+
+use super::step::{Action, At, Name, Range, SLOTS, Selector, Step, Switch};
+use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+
+/// Letters of keys. `q` is where stamps go.
+const LETTERS: [u8; 5] = [b'a', b'b', b'q', 0, 0xfe];
+/// A limit that no program reaches.
+const ALL_ROWS: usize = 1000;
+/// Instructions of one program, at most.
+const STEPS_MAX: usize = 45;
+
+/// A key of the program, or seldom one whose value may be waiting for its stamp.
+fn key() -> BoxedStrategy<Name> {
+    prop_oneof![20 => counter(), 1 => stamped()].boxed()
+}
+
+/// A key whose value may be a stamp: no operation counts with it, since nobody knows the result.
+fn stamped() -> BoxedStrategy<Name> {
+    let tagged = |mut letters: Vec<u8>| {
+        letters.push(b'v');
+        Name(letters)
+    };
+    vec(select(&LETTERS[..]), 0..=1).prop_map(tagged).boxed()
+}
+
+/// A key that operations count with: few letters, so that keys meet; seldom an illegal one.
+fn counter() -> BoxedStrategy<Name> {
+    let short = vec(select(&LETTERS[..]), 0..=3).prop_map(Name);
+    let outside = select(vec![vec![0xff_u8], vec![0xff, 1]]).prop_map(Name);
+    let long = Just(Name([b'a'; 10_005].to_vec()));
+    prop_oneof![120 => short, 4 => outside, 1 => long].boxed()
+}
+
+/// A value that the model can count with.
+fn operand() -> BoxedStrategy<Name> {
+    vec(select(&[0_u8, 1, 7, 0x80, 0xff][..]), 0..=9).prop_map(Name).boxed()
+}
+
+fn value() -> BoxedStrategy<Name> {
+    prop_oneof![
+        20 => operand(),
+        1 => (90_usize..300).prop_map(|length| Name(vec![b'v'; length])),
+    ]
+    .boxed()
+}
+
+/// A range, mostly the right way round.
+fn bounds() -> BoxedStrategy<(Name, Name)> {
+    let sorted = |(one, other): (Name, Name)| if one <= other { (one, other) } else { (other, one) };
+    prop_oneof![12 => (key(), key()).prop_map(sorted), 1 => (key(), key())].boxed()
+}
+
+fn selector() -> BoxedStrategy<Selector> {
+    let offset = prop_oneof![4 => Just(1), 6 => -3..=4_i32];
+    (key(), any::<bool>(), offset)
+        .prop_map(|(key, or_equal, offset)| Selector { key, or_equal, offset })
+        .boxed()
+}
+
+fn range() -> BoxedStrategy<Range> {
+    let plain = || key().prop_map(|key| Selector { key, or_equal: false, offset: 1 });
+    let ends = prop_oneof![(plain(), plain()), (selector(), selector())];
+    let limit = prop_oneof![1 => Just(0), 1 => 1..=4_usize];
+    let mode = prop_oneof![
+        60 => Just(StreamingMode::Exact),
+        1 => Just(StreamingMode::WantAll),
+        1 => Just(StreamingMode::Iterator),
+        1 => Just(StreamingMode::Small),
+        1 => Just(StreamingMode::Serial),
+    ];
+    (ends, limit, mode, any::<bool>(), weighted(3))
+        .prop_map(|((begin, end), limit, mode, reverse, snapshot)| {
+            // An exact read needs a limit; that it is refused without one is another check's.
+            let limit = if mode == StreamingMode::Exact && limit == 0 { ALL_ROWS } else { limit };
+            Range { begin, end, limit, mode, reverse, snapshot }
+        })
+        .boxed()
+}
+
+/// True once in `times`.
+fn weighted(times: u32) -> BoxedStrategy<bool> {
+    prop_oneof![times.saturating_sub(1) => Just(false), 1 => Just(true)].boxed()
+}
+
+fn write() -> BoxedStrategy<Action> {
+    let operation = select(&AtomicOp::ALL[..]).prop_filter("stamps have actions of their own", |operation| {
+        !matches!(operation, AtomicOp::SetVersionstampedKey | AtomicOp::SetVersionstampedValue)
+    });
+    let compare =
+        (counter(), operand()).prop_map(|(key, value)| Action::Atomic(AtomicOp::CompareAndClear, key, value));
+    let text = || vec(select(&b"xyz"[..]), 0..=2).prop_map(Name);
+    let stamped_key = |(mut key, suffix, value): (Name, Name, Name)| {
+        key.0.push(b'q');
+        Action::StampedKey(key, suffix, value)
+    };
+    prop_oneof![
+        8 => (key(), value()).prop_map(|(key, value)| Action::Set(key, value)),
+        3 => key().prop_map(Action::Clear),
+        3 => bounds().prop_map(|(begin, end)| Action::ClearRange(begin, end)),
+        8 => (operation, counter(), operand()).prop_map(|(operation, key, operand)| Action::Atomic(operation, key, operand)),
+        2 => compare,
+        1 => (key(), text(), value()).prop_map(stamped_key),
+        1 => (stamped(), text(), text()).prop_map(|(key, before, after)| Action::StampedValue(key, before, after)),
+        1 => bounds().prop_map(|(begin, end)| Action::Conflict(ConflictKind::Write, begin, end)),
+    ]
+    .boxed()
+}
+
+fn read() -> BoxedStrategy<Action> {
+    prop_oneof![
+        4 => (key(), weighted(3)).prop_map(|(key, snapshot)| Action::Get(key, snapshot)),
+        4 => (selector(), weighted(3)).prop_map(|(selector, snapshot)| Action::GetKey(selector, snapshot)),
+        9 => range().prop_map(Action::GetRange),
+        1 => bounds().prop_map(|(begin, end)| Action::Conflict(ConflictKind::Read, begin, end)),
+        2 => Just(Action::ReadVersion),
+    ]
+    .boxed()
+}
+
+fn control() -> BoxedStrategy<Action> {
+    let at = prop_oneof![
+        6 => (0..3_usize).prop_map(At::CommitsBack),
+        1 => Just(At::Ancient),
+        1 => Just(At::Illegal),
+    ];
+    let switches = [
+        Switch::SnapshotOwnWritesDisable,
+        Switch::SnapshotOwnWritesEnable,
+        Switch::NextWriteNoConflict,
+        Switch::BypassUnreadable,
+        Switch::CausalWriteRisky,
+        Switch::OwnWritesDisable,
+    ];
+    let errors = [
+        ErrorCode::NotCommitted,
+        ErrorCode::CommitUnknownResult,
+        ErrorCode::FutureVersion,
+        ErrorCode::ClientInvalidOperation,
+        ErrorCode::TransactionTimedOut,
+    ];
+    prop_oneof![
+        3 => at.prop_map(Action::SetReadVersion),
+        4 => select(switches.to_vec()).prop_map(Action::Switch),
+        2 => key().prop_map(Action::Watch),
+        1 => Just(Action::Stamp),
+        2 => select(errors.to_vec()).prop_map(Action::OnError),
+        4 => Just(Action::Reset),
+        1 => Just(Action::Cancel),
+    ]
+    .boxed()
+}
+
+/// A random program.
+pub(super) fn program() -> BoxedStrategy<Vec<Step>> {
+    let action = prop_oneof![
+        12 => write(),
+        12 => read(),
+        3 => control(),
+        3 => Just(Action::Commit),
+    ];
+    // A commit is mostly followed by the next transaction in the same place.
+    let step = (0..SLOTS, action, weighted(6)).prop_map(|(slot, action, alone)| {
+        let again = matches!(action, Action::Commit) && !alone;
+        let first = Step { slot, action };
+        if again { vec![first, Step { slot, action: Action::Reset }] } else { vec![first] }
+    });
+    vec(step, 1..STEPS_MAX).prop_map(|steps| steps.into_iter().flatten().collect()).boxed()
+}

@@ -1,0 +1,320 @@
+//! The machine: runs a program on an engine, step by step, and notes what each step answered.
+//!
+//! Stamps and versions differ from run to run. Each commit's stamp is replaced, wherever it shows, by one that says
+//! which commit of the program it was, so that two engines' answers can be compared byte by byte.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use super::step::{Action, At, Frame, Name, Range, SLOTS, Step, Switch};
+use crate::contract::limits::KEY_BYTES_MAX;
+use crate::contract::{
+    AtomicOp, Engine, EngineTransaction, ErrorCode, KvError, KvResult, RangeRequest, TransactionOption,
+    Version, Versionstamp, Watch,
+};
+
+/// Long enough for any engine to wake a watch or give a stamp.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// What a step answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    Error(ErrorCode),
+    Value(Option<Name>),
+    Key(Name),
+    /// Rows and whether more may be left.
+    Rows(Vec<(Name, Name)>, bool),
+    /// Whether anything was written.
+    Committed(bool),
+    /// Refused for a conflict, with the ranges that were named.
+    Refused(Vec<(Name, Name)>),
+}
+
+/// What a watch or a promised stamp came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// The watch still waits.
+    Waiting,
+    Fired,
+    /// The stamp of this commit of the program.
+    Stamp(usize),
+    Error(ErrorCode),
+}
+
+/// The stamp that stands for the program's commit of this number.
+pub(super) fn symbolic(commit: usize) -> Versionstamp {
+    Versionstamp::new(Version::try_from(commit).unwrap_or(0), 0)
+}
+
+/// The key a stamped key is made from: ten bytes for the stamp between `begin` and `suffix`, and their offset.
+pub(super) fn template(begin: &[u8], suffix: &[u8]) -> Vec<u8> {
+    let offset = u32::try_from(begin.len()).unwrap_or(0).to_le_bytes();
+    [begin, &Versionstamp::INCOMPLETE, suffix, &offset].concat()
+}
+
+/// One run of one program.
+pub(super) struct Machine {
+    engine: Arc<dyn Engine>,
+    frame: Frame,
+    slots: Vec<Arc<dyn EngineTransaction>>,
+    /// Stamps of the commits so far, the preparation's first.
+    stamps: Vec<Versionstamp>,
+    watches: Vec<Watch>,
+    promises: Vec<BoxFuture<'static, KvResult<Versionstamp>>>,
+}
+
+fn code_of(error: &KvError) -> Outcome {
+    Outcome::Error(error.code)
+}
+
+fn done(result: KvResult<()>) -> Outcome {
+    result.map_or_else(|error| code_of(&error), |()| Outcome::Done)
+}
+
+/// What the machine sets on every fresh transaction: refusals name their ranges, and pauses are short.
+fn prepare(transaction: &dyn EngineTransaction) {
+    for option in [TransactionOption::ReportConflictingKeys, TransactionOption::MaxRetryDelayMs(1)] {
+        // One that takes no options now takes nothing else either; the next step shows it.
+        let _ = transaction.set_option(option);
+    }
+}
+
+impl Machine {
+    /// A machine over an empty store that holds the frame's fixed keys.
+    pub(super) async fn new(engine: Arc<dyn Engine>, frame: Frame) -> KvResult<Self> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the suite looks at single transactions, without the runner"
+        )]
+        let begin = || -> Arc<dyn EngineTransaction> { Arc::from(engine.begin()) };
+        let first = begin();
+        let (from, to) = frame.bounds();
+        first.clear_range(&from, &to)?;
+        frame.fixed().iter().try_for_each(|key| first.set(key, b"fixed"))?;
+        let stamp = first.commit().await?.stamp.unwrap_or_default();
+        let slots: Vec<_> = (0..SLOTS).map(|_| begin()).collect();
+        slots.iter().for_each(|slot| prepare(slot.as_ref()));
+        Ok(Self { engine, frame, slots, stamps: vec![stamp], watches: Vec::new(), promises: Vec::new() })
+    }
+
+    /// The bytes with every known stamp replaced by its symbol.
+    fn name(&self, bytes: &[u8]) -> Name {
+        let mut bytes = bytes.to_vec();
+        for at in 0..bytes.len().saturating_sub(9) {
+            let Some(window) = bytes.get_mut(at..at.saturating_add(10)) else { break };
+            if let Some(commit) = self.stamps.iter().position(|stamp| stamp.0 == *window) {
+                window.copy_from_slice(&symbolic(commit).0);
+            }
+        }
+        Name(bytes)
+    }
+
+    /// Runs one step.
+    pub(super) async fn step(&mut self, step: &Step) -> Outcome {
+        let Some(transaction) = self.slots.get(step.slot).cloned() else { return Outcome::Done };
+        match &step.action {
+            Action::Commit => self.commit(transaction.as_ref()).await,
+            Action::Watch(key) => match transaction.watch(&self.frame.key(key)).await {
+                Ok(watch) => {
+                    self.watches.push(watch);
+                    Outcome::Done
+                }
+                Err(error) => code_of(&error),
+            },
+            Action::Stamp => {
+                self.promises.push(transaction.versionstamp());
+                Outcome::Done
+            }
+            Action::OnError(code) => {
+                let answer = transaction.on_error(&KvError::new(*code)).await;
+                prepare(transaction.as_ref());
+                done(answer)
+            }
+            Action::Reset => {
+                transaction.reset();
+                prepare(transaction.as_ref());
+                Outcome::Done
+            }
+            Action::Cancel => {
+                transaction.cancel();
+                Outcome::Done
+            }
+            Action::Get(..) | Action::GetKey(..) | Action::GetRange(_) | Action::ReadVersion => {
+                self.read(transaction.as_ref(), &step.action).await
+            }
+            action => done(self.write(transaction.as_ref(), action)),
+        }
+    }
+
+    fn write(&self, transaction: &dyn EngineTransaction, action: &Action) -> KvResult<()> {
+        let key = |name: &Name| self.frame.key(name);
+        match action {
+            Action::Set(at, value) => transaction.set(&key(at), &value.0),
+            Action::Clear(at) => transaction.clear(&key(at)),
+            Action::ClearRange(begin, end) => transaction.clear_range(&key(begin), &key(end)),
+            Action::Atomic(operation, at, operand) => transaction.atomic(*operation, &key(at), &operand.0),
+            Action::StampedKey(begin, suffix, value) => {
+                let template = template(&key(begin), &suffix.0);
+                transaction.atomic(AtomicOp::SetVersionstampedKey, &template, &value.0)
+            }
+            Action::StampedValue(at, before, after) => {
+                let template = template(&before.0, &after.0);
+                transaction.atomic(AtomicOp::SetVersionstampedValue, &key(at), &template)
+            }
+            Action::Conflict(kind, begin, end) => {
+                transaction.add_conflict_range(*kind, &key(begin)..&key(end))
+            }
+            Action::SetReadVersion(at) => transaction.set_read_version(match at {
+                At::CommitsBack(back) => {
+                    let newest = self.stamps.len().saturating_sub(1);
+                    let stamp = self.stamps.get(newest.saturating_sub(*back)).or_else(|| self.stamps.first());
+                    stamp.map_or(0, |stamp| stamp.version())
+                }
+                At::Ancient => 1,
+                At::Illegal => 0,
+            }),
+            Action::Switch(switch) => transaction.set_option(match switch {
+                Switch::OwnWritesDisable => TransactionOption::ReadYourWritesDisable,
+                Switch::SnapshotOwnWritesEnable => TransactionOption::SnapshotRywEnable,
+                Switch::SnapshotOwnWritesDisable => TransactionOption::SnapshotRywDisable,
+                Switch::NextWriteNoConflict => TransactionOption::NextWriteNoWriteConflictRange,
+                Switch::BypassUnreadable => TransactionOption::BypassUnreadable,
+                Switch::CausalWriteRisky => TransactionOption::CausalWriteRisky,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read(&mut self, transaction: &dyn EngineTransaction, action: &Action) -> Outcome {
+        let outcome = match action {
+            Action::Get(key, snapshot) => transaction
+                .get(&self.frame.key(key), *snapshot)
+                .await
+                .map(|value| Outcome::Value(value.map(|value| self.name(&value)))),
+            Action::GetKey(selector, snapshot) => transaction
+                .get_key(&self.frame.selector(selector), *snapshot)
+                .await
+                .map(|key| Outcome::Key(self.name(&key))),
+            Action::GetRange(range) => transaction.get_range(&self.request(range)).await.map(|batch| {
+                let rows = batch.rows.iter().map(|(key, value)| (self.name(key), self.name(value)));
+                Outcome::Rows(rows.collect(), batch.more)
+            }),
+            // Which version it is differs; that it is not before the last commit is another check's.
+            _ => transaction.read_version().await.map(|_| Outcome::Done),
+        };
+        outcome.unwrap_or_else(|error| code_of(&error))
+    }
+
+    fn request(&self, range: &Range) -> RangeRequest {
+        let Range { begin, end, limit, mode, reverse, snapshot } = range;
+        RangeRequest {
+            begin: self.frame.selector(begin),
+            end: self.frame.selector(end),
+            limit: *limit,
+            target_bytes: 0,
+            mode: *mode,
+            iteration: 1,
+            reverse: *reverse,
+            snapshot: *snapshot,
+        }
+    }
+
+    async fn commit(&mut self, transaction: &dyn EngineTransaction) -> Outcome {
+        match transaction.commit().await {
+            Ok(committed) => {
+                self.stamps.extend(committed.stamp);
+                Outcome::Committed(committed.stamp.is_some())
+            }
+            Err(error) if error.code == ErrorCode::NotCommitted => {
+                let ranges = transaction.conflicting_ranges().await.unwrap_or_default();
+                let named = ranges.iter().map(|range| (self.name(&range.start).0, self.name(&range.end).0));
+                Outcome::Refused(union(named, &self.frame.bounds()))
+            }
+            Err(error) => code_of(&error),
+        }
+    }
+
+    /// What became of the watches, in the order in which they were set. `expected` says of each whether it has to
+    /// end: only those are waited for.
+    pub(super) async fn watches_end(&mut self, expected: impl Fn(usize) -> bool) -> Vec<Late> {
+        let mut ends = Vec::new();
+        for (index, mut watch) in std::mem::take(&mut self.watches).into_iter().enumerate() {
+            let ended = if expected(index) {
+                tokio::time::timeout(PATIENCE, watch).await.ok()
+            } else {
+                (&mut watch).now_or_never()
+            };
+            ends.push(match ended {
+                None => Late::Waiting,
+                Some(Ok(())) => Late::Fired,
+                Some(Err(error)) => Late::Error(error.code),
+            });
+        }
+        ends
+    }
+
+    /// Ends every transaction, and gives what became of the promised stamps.
+    pub(super) async fn promises_end(&mut self) -> Vec<Late> {
+        self.slots.iter().for_each(|slot| slot.reset());
+        let mut ends = Vec::new();
+        for promise in std::mem::take(&mut self.promises) {
+            ends.push(match tokio::time::timeout(PATIENCE, promise).await {
+                Err(_) => Late::Waiting,
+                Ok(Err(error)) => Late::Error(error.code),
+                Ok(Ok(stamp)) => {
+                    let commit = self.stamps.iter().position(|one| *one == stamp);
+                    Late::Stamp(commit.unwrap_or(usize::MAX))
+                }
+            });
+        }
+        ends
+    }
+
+    /// What the store holds now.
+    pub(super) async fn rows(&mut self) -> KvResult<Vec<(Name, Name)>> {
+        let (begin, end) = self.frame.bounds();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the suite looks at single transactions, without the runner"
+        )]
+        let reader = self.engine.begin();
+        let mut request = RangeRequest::between(begin, end).snapshot();
+        let mut rows = Vec::new();
+        loop {
+            let batch = reader.get_range(&request).await?;
+            let last = batch.rows.last().map(|(key, _)| key.clone());
+            rows.extend(batch.rows.iter().map(|(key, value)| (self.name(key), self.name(value))));
+            let Some(last) = last.filter(|_| batch.more) else { return Ok(rows) };
+            request.begin = crate::contract::KeySelector::first_greater_than(last);
+        }
+    }
+}
+
+/// A bound as it counts: no key is longer than the limit, so a longer one means the same as its beginning.
+pub(super) fn bound_cut(mut key: Vec<u8>) -> Vec<u8> {
+    key.truncate(KEY_BYTES_MAX.saturating_add(1));
+    key
+}
+
+/// Ranges joined where they touch, and cut to `bounds`: engines cut them differently.
+pub(super) fn union(
+    ranges: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    bounds: &(Vec<u8>, Vec<u8>),
+) -> Vec<(Name, Name)> {
+    let cut = |(begin, end): (Vec<u8>, Vec<u8>)| (begin.max(bounds.0.clone()), end.min(bounds.1.clone()));
+    let ranges = ranges.map(|(begin, end)| (bound_cut(begin), bound_cut(end)));
+    let mut ranges: Vec<_> = ranges.map(cut).filter(|(begin, end)| begin < end).collect();
+    ranges.sort();
+    let mut joined: Vec<(Name, Name)> = Vec::new();
+    for (begin, end) in ranges {
+        match joined.last_mut() {
+            Some((_, last)) if last.0 >= begin => last.0 = end.max(std::mem::take(&mut last.0)),
+            _ => joined.push((Name(begin), Name(end))),
+        }
+    }
+    joined
+}

@@ -1,0 +1,171 @@
+//! A stack machine over the contract: random programs of several interleaved transactions, whose every answer is
+//! compared with a model, and one engine's answers with another's.
+//!
+//! A program that fails is shrunk to the few instructions that make it fail. `BOROUGH_PROGRAMS` says how many seeds a
+//! run tries; a failure names its own.
+
+mod generate;
+mod machine;
+mod model;
+mod shrink;
+mod step;
+mod view;
+
+use std::sync::Arc;
+
+use super::{Check, Context, Failure, Wrong};
+use crate::contract::{Engine, KvResult, StreamingMode};
+use machine::{Late, Machine, Outcome};
+use model::Model;
+use shrink::Shrinker;
+use step::{Action, Frame, Step};
+
+/// Seeds a run tries unless the environment asks for more.
+const PROGRAMS: u64 = 150;
+/// How often a failing program is tried in a simpler form.
+const SHRINKS_MAX: usize = 4000;
+
+/// How many seeds to try.
+fn programs() -> u64 {
+    std::env::var("BOROUGH_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(PROGRAMS)
+}
+
+/// Everything a program's run showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Trace {
+    outcomes: Vec<Outcome>,
+    watches: Vec<Late>,
+    promises: Vec<Late>,
+    /// Whether the program was left where the contract says no more.
+    open_ended: bool,
+}
+
+/// Runs a program on `engine` beside the model; what each step answered, or the first answer that is wrong.
+async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[Step]) -> Result<Trace, Wrong> {
+    let mut machine = Machine::new(engine, frame.clone()).await?;
+    let mut model = Model::new(frame.clone());
+    let mut trace = Trace::default();
+    let wrong = |what: String| Wrong::Differs(what);
+    for (index, step) in steps.iter().enumerate() {
+        let outcome = machine.step(step).await;
+        model.step(step, &outcome).map_err(|why| wrong(format!("step {index}, {step:?}: {why}")))?;
+        // Which ranges a refusal names and when a watch fails, is the model's to judge: engines differ.
+        trace.outcomes.push(match outcome {
+            Outcome::Refused(_) => Outcome::Refused(Vec::new()),
+            Outcome::Error(_) if matches!(step.action, Action::Watch(_)) => Outcome::Done,
+            outcome => outcome,
+        });
+        if model.open_ended {
+            return Ok(Trace { open_ended: true, ..trace });
+        }
+    }
+    let (rows, expected) = (machine.rows().await?, model.rows());
+    if rows != expected {
+        return Err(wrong(format!("the program left {rows:?}, the model has {expected:?}")));
+    }
+    let expected = model.watches();
+    let ends =
+        machine.watches_end(|index| !matches!(expected.get(index), Some(Some(Late::Waiting) | None))).await;
+    for (index, (end, expected)) in ends.iter().zip(&expected).enumerate() {
+        if expected.as_ref().is_some_and(|expected| expected != end) {
+            return Err(wrong(format!("watch {index} is {end:?}, the model has {expected:?}")));
+        }
+    }
+    trace.watches =
+        ends.into_iter().zip(&expected).filter(|(_, known)| known.is_some()).map(|(end, _)| end).collect();
+    trace.promises = machine.promises_end().await;
+    if trace.promises != model.promises() {
+        return Err(wrong(format!("stamps {:?}, the model has {:?}", trace.promises, model.promises())));
+    }
+    Ok(trace)
+}
+
+/// Tries the program of `seed` with `attempt`, and gives the simplest one that fails, if it fails.
+async fn program_try<F>(seed: u64, attempt: impl Fn(Vec<Step>) -> F) -> Check
+where
+    F: Future<Output = Check>,
+{
+    let mut shrinker = Shrinker::start(seed)?;
+    let first = shrinker.first()?;
+    let Err(mut failure) = attempt(first.clone()).await else { return Ok(()) };
+    let mut simplest = first;
+    let mut next = shrinker.simplify();
+    for _ in 0..SHRINKS_MAX {
+        let Some(steps) = next else { break };
+        next = match attempt(steps.clone()).await {
+            Err(simpler) => {
+                (failure, simplest) = (simpler, steps);
+                shrinker.simplify()
+            }
+            // Too simple: back to something between.
+            Ok(()) => shrinker.complicate(),
+        };
+    }
+    let listing: Vec<String> =
+        simplest.iter().enumerate().map(|(at, step)| format!("  {at}. {step:?}")).collect();
+    Err(Wrong::Differs(format!("program {seed}: {failure}\n{}", listing.join("\n"))))
+}
+
+/// Programs under the context's prefix, against the model.
+pub(super) async fn check(context: Context) -> Check {
+    let first = context.rng.next_u64() >> 16;
+    for seed in first..first.saturating_add(programs()) {
+        let attempt = |steps: Vec<Step>| {
+            let (engine, frame) = (Arc::clone(&context.engine), Frame::under(&context.prefix));
+            async move { program_run(engine, &frame, &steps).await.map(|_| ()) }
+        };
+        program_try(seed, attempt).await?;
+    }
+    Ok(())
+}
+
+/// Runs the programs of `seeds` in stores of their own: on an engine of `make` each, against the model.
+pub async fn run_whole(
+    make: impl Fn() -> KvResult<Arc<dyn Engine>>,
+    seeds: std::ops::Range<u64>,
+) -> Result<(), Failure> {
+    for seed in seeds {
+        let attempt = |steps: Vec<Step>| {
+            let engine = make();
+            async move { program_run(engine?, &Frame::whole(), &steps).await.map(|_| ()) }
+        };
+        program_try(seed, attempt).await.map_err(|wrong| failure(seed, &wrong))?;
+    }
+    Ok(())
+}
+
+/// Runs the programs of `seeds` on two engines, whose every answer has to be the same. **Clears both stores**: for
+/// engines of their own and clusters that are thrown away.
+pub async fn run_compared(
+    one: impl Fn() -> KvResult<Arc<dyn Engine>>,
+    other: impl Fn() -> KvResult<Arc<dyn Engine>>,
+    seeds: std::ops::Range<u64>,
+) -> Result<(), Failure> {
+    for seed in seeds {
+        let attempt = |steps: Vec<Step>| {
+            let engines = one().and_then(|one| Ok((one, other()?)));
+            async move {
+                let (one, other) = engines?;
+                let (names, frame) = ((one.info().name, other.info().name), Frame::whole());
+                let one = program_run(one, &frame, &steps).await;
+                let one = one.map_err(|wrong| Wrong::Differs(format!("{}: {wrong}", names.0)))?;
+                let other = program_run(other, &frame, &steps).await;
+                let other = other.map_err(|wrong| Wrong::Differs(format!("{}: {wrong}", names.1)))?;
+                // Where a batch that counts bytes ends is an engine's own affair, and so is all that hangs on it.
+                let counts = |step: &Step| matches!(&step.action, Action::GetRange(range) if range.mode != StreamingMode::Exact);
+                if one == other || one.open_ended || other.open_ended || steps.iter().any(counts) {
+                    return Ok(());
+                }
+                let mut pairs = one.outcomes.iter().zip(&other.outcomes).enumerate();
+                let first = pairs.find(|(_, (one, other))| one != other);
+                Err(Wrong::Differs(format!("{names:?} differ: {first:?} or late {one:?} {other:?}")))
+            }
+        };
+        program_try(seed, attempt).await.map_err(|wrong| failure(seed, &wrong))?;
+    }
+    Ok(())
+}
+
+fn failure(seed: u64, wrong: &Wrong) -> Failure {
+    Failure { check: "programs", seed, detail: wrong.to_string() }
+}

@@ -1,0 +1,443 @@
+//! The model: a store as a list of its states, and transactions as what they have read and written. It says of each
+//! step what an engine has to answer, and shares no code with any engine.
+
+use super::super::model::{Rows, atomic};
+use super::machine::{Late, Outcome, bound_cut, symbolic, template, union};
+use super::step::{Action, At, Frame, Name, Range, SLOTS, Selector, Step, Switch};
+use super::view::{Bound, Change, Own, Plain, RangeRead, Span, View, plain};
+use crate::contract::limits::{KEY_BYTES_MAX, USER_KEYS_END};
+use crate::contract::{ConflictKind, ErrorCode, StreamingMode, Versionstamp};
+use crate::database::key_after;
+
+/// Where a transaction of the model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Ended,
+    Cancelled,
+    /// Its last error is final.
+    GivenUp(ErrorCode),
+}
+
+/// A read version: one of the store's states, or one that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    State(usize),
+    Ancient,
+}
+
+/// A write, in program order.
+#[derive(Clone, Debug)]
+enum Write {
+    Clear(Span),
+    Change(Vec<u8>, Change),
+    StampedValue(Vec<u8>, Vec<u8>),
+    /// The template, where it stands until the commit, and the value.
+    StampedKey(Vec<u8>, Vec<u8>, Vec<u8>),
+}
+
+/// A watch of the program.
+#[derive(Clone, Debug)]
+struct Watch {
+    key: Vec<u8>,
+    baseline: Option<Vec<u8>>,
+    /// The state at which it was armed, or the error that ended it.
+    armed: Option<Result<usize, ErrorCode>>,
+    /// Its own transaction wrote the key afterwards: when it fires then is the engine's affair.
+    overwritten: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Transaction {
+    phase: Phase,
+    version: Option<Version>,
+    /// Whether anything was read, after which no read version can be set.
+    read: bool,
+    /// Whether anything was read or written, after which own writes cannot be turned off.
+    touched: bool,
+    poisoned: bool,
+    /// The first error of a read, which is the commit's too.
+    failed: Option<ErrorCode>,
+    own: Own,
+    writes: Vec<Write>,
+    reads: Vec<Span>,
+    conflicts: Vec<Span>,
+    own_writes: bool,
+    snapshot_own_writes: i64,
+    next_hidden: bool,
+    bypass: bool,
+    risky: bool,
+    watches: Vec<usize>,
+    promises: Vec<usize>,
+}
+
+impl Transaction {
+    fn new() -> Self {
+        Self {
+            phase: Phase::Open,
+            version: None,
+            read: false,
+            touched: false,
+            poisoned: false,
+            failed: None,
+            own: Own::default(),
+            writes: Vec::new(),
+            reads: Vec::new(),
+            conflicts: Vec::new(),
+            own_writes: true,
+            snapshot_own_writes: 1,
+            next_hidden: false,
+            bypass: false,
+            risky: false,
+            watches: Vec::new(),
+            promises: Vec::new(),
+        }
+    }
+
+    /// The error that every operation answers now, if any.
+    fn refusal(&self) -> Option<ErrorCode> {
+        match self.phase {
+            Phase::Cancelled => Some(ErrorCode::TransactionCancelled),
+            Phase::Ended => Some(ErrorCode::UsedDuringCommit),
+            Phase::GivenUp(code) => Some(code),
+            Phase::Open if self.poisoned => Some(ErrorCode::ClientInvalidOperation),
+            Phase::Open => None,
+        }
+    }
+
+    fn depend(&mut self, (begin, end): Span) {
+        if !self.own_writes {
+            self.reads.push((begin, end));
+        } else if begin < end {
+            self.reads.extend(self.own.undecided(&begin, &end));
+        }
+    }
+}
+
+/// The store and the program's transactions.
+pub(super) struct Model {
+    frame: Frame,
+    states: Vec<Rows>,
+    /// What each state's commit wrote, for conflicts.
+    written: Vec<Vec<Span>>,
+    slots: Vec<Transaction>,
+    watches: Vec<Watch>,
+    promises: Vec<Option<Late>>,
+    /// Set by an answer after which the contract says no more: the program ends there.
+    pub(super) open_ended: bool,
+}
+
+/// What the model has to say to an answer.
+type Verdict = Result<(), String>;
+
+fn expect(outcome: &Outcome, expected: &Outcome) -> Verdict {
+    if outcome == expected {
+        Ok(())
+    } else {
+        Err(format!("answered {outcome:?}, the model has {expected:?}"))
+    }
+}
+
+fn meets(one: &Span, other: &Span) -> bool {
+    one.0.clone().max(other.0.clone()) < one.1.clone().min(other.1.clone())
+}
+
+fn name(bytes: &[u8]) -> Name {
+    Name(bytes.to_vec())
+}
+
+/// What keys a write may name: 2004 and 2102.
+fn key_check(key: &[u8]) -> Result<(), ErrorCode> {
+    if key >= USER_KEYS_END {
+        return Err(ErrorCode::KeyOutsideLegalRange);
+    }
+    if key.len() > KEY_BYTES_MAX { Err(ErrorCode::KeyTooLarge) } else { Ok(()) }
+}
+
+fn range_check(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
+    if begin > end {
+        return Err(ErrorCode::InvertedRange);
+    }
+    if end > USER_KEYS_END { Err(ErrorCode::KeyOutsideLegalRange) } else { Ok(()) }
+}
+
+impl Model {
+    pub(super) fn new(frame: Frame) -> Self {
+        let rows: Rows = frame.fixed().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
+        Self {
+            frame,
+            states: vec![rows],
+            written: vec![Vec::new()],
+            slots: (0..SLOTS).map(|_| Transaction::new()).collect(),
+            watches: Vec::new(),
+            promises: Vec::new(),
+            open_ended: false,
+        }
+    }
+
+    fn newest(&self) -> usize {
+        self.states.len().saturating_sub(1)
+    }
+
+    /// The rows of the store now.
+    pub(super) fn rows(&self) -> Vec<(Name, Name)> {
+        let rows = self.states.last().into_iter().flatten();
+        rows.map(|(key, value)| (name(key), name(value))).collect()
+    }
+
+    /// Takes one step with the engine's answer to it.
+    pub(super) fn step(&mut self, step: &Step, outcome: &Outcome) -> Verdict {
+        let refusal = self.slots[step.slot].refusal();
+        match &step.action {
+            Action::Reset => {
+                self.restart(step.slot);
+                return expect(outcome, &Outcome::Done);
+            }
+            Action::Cancel => {
+                self.restart(step.slot);
+                self.slots[step.slot].phase = Phase::Cancelled;
+                return expect(outcome, &Outcome::Done);
+            }
+            Action::OnError(code) => return self.on_error(step.slot, *code, outcome),
+            Action::Stamp => {
+                let promise = self.promises.len();
+                self.promises.push(refusal.map(Late::Error));
+                self.slots[step.slot].promises.push(promise);
+                return expect(outcome, &Outcome::Done);
+            }
+            _ => {}
+        }
+        if let Some(code) = refusal {
+            return expect(outcome, &Outcome::Error(code));
+        }
+        match &step.action {
+            Action::Commit => self.commit(step.slot, outcome),
+            Action::Get(..) | Action::GetKey(..) | Action::GetRange(_) | Action::Watch(_) => {
+                self.read(step.slot, &step.action, outcome)
+            }
+            Action::ReadVersion => {
+                let newest = self.newest();
+                let transaction = &mut self.slots[step.slot];
+                transaction.read = true;
+                transaction.version.get_or_insert(Version::State(newest));
+                expect(outcome, &Outcome::Done)
+            }
+            Action::SetReadVersion(at) => self.version_set(step.slot, *at, outcome),
+            Action::Switch(switch) => self.switch(step.slot, *switch, outcome),
+            action => {
+                let expected = match self.write(step.slot, action) {
+                    Ok(()) => Outcome::Done,
+                    Err(code) => Outcome::Error(code),
+                };
+                expect(outcome, &expected)
+            }
+        }
+    }
+
+    fn restart(&mut self, slot: usize) {
+        let old = std::mem::replace(&mut self.slots[slot], Transaction::new());
+        self.hang_end(&old, Err(ErrorCode::TransactionCancelled));
+    }
+
+    /// Decides what hung on a transaction: its watches and promised stamps.
+    fn hang_end(&mut self, transaction: &Transaction, result: Result<Option<usize>, ErrorCode>) {
+        for &watch in &transaction.watches {
+            let newest = self.newest();
+            self.watches[watch].armed.get_or_insert_with(|| result.map(|_| newest));
+        }
+        for &promise in &transaction.promises {
+            self.promises[promise].get_or_insert(match result {
+                Ok(Some(commit)) => Late::Stamp(commit),
+                Ok(None) => Late::Error(ErrorCode::NoCommitVersion),
+                Err(ErrorCode::TransactionCancelled) => Late::Error(ErrorCode::TransactionCancelled),
+                Err(_) => Late::Error(ErrorCode::TransactionInvalidVersion),
+            });
+        }
+    }
+
+    fn on_error(&mut self, slot: usize, code: ErrorCode, outcome: &Outcome) -> Verdict {
+        match self.slots[slot].phase {
+            Phase::Cancelled => return expect(outcome, &Outcome::Error(ErrorCode::TransactionCancelled)),
+            Phase::GivenUp(code) => return expect(outcome, &Outcome::Error(code)),
+            Phase::Open | Phase::Ended => {}
+        }
+        if code.is_retryable() {
+            self.restart(slot);
+            return expect(outcome, &Outcome::Done);
+        }
+        self.restart(slot);
+        self.slots[slot].phase = Phase::GivenUp(code);
+        expect(outcome, &Outcome::Error(code))
+    }
+
+    fn version_set(&mut self, slot: usize, at: At, outcome: &Outcome) -> Verdict {
+        let newest = self.newest();
+        let transaction = &mut self.slots[slot];
+        if at == At::Illegal {
+            return expect(outcome, &Outcome::Error(ErrorCode::VersionInvalid));
+        }
+        if transaction.read || transaction.version.is_some() {
+            return expect(outcome, &Outcome::Error(ErrorCode::ReadVersionAlreadySet));
+        }
+        transaction.version = Some(match at {
+            At::CommitsBack(back) => Version::State(newest.saturating_sub(back)),
+            At::Ancient | At::Illegal => Version::Ancient,
+        });
+        expect(outcome, &Outcome::Done)
+    }
+
+    fn switch(&mut self, slot: usize, switch: Switch, outcome: &Outcome) -> Verdict {
+        let transaction = &mut self.slots[slot];
+        match switch {
+            Switch::OwnWritesDisable if transaction.touched => {
+                transaction.poisoned = true;
+                return expect(outcome, &Outcome::Error(ErrorCode::ClientInvalidOperation));
+            }
+            Switch::OwnWritesDisable => transaction.own_writes = false,
+            Switch::SnapshotOwnWritesEnable => transaction.snapshot_own_writes += 1,
+            Switch::SnapshotOwnWritesDisable => transaction.snapshot_own_writes -= 1,
+            Switch::NextWriteNoConflict => transaction.next_hidden = true,
+            Switch::BypassUnreadable => transaction.bypass = true,
+            Switch::CausalWriteRisky => transaction.risky = true,
+        }
+        expect(outcome, &Outcome::Done)
+    }
+
+    fn write(&mut self, slot: usize, action: &Action) -> Result<(), ErrorCode> {
+        let frame = self.frame.clone();
+        let key = |name: &Name| frame.key(name);
+        let transaction = &mut self.slots[slot];
+        match action {
+            Action::Set(at, value) => {
+                let at = key(at);
+                key_check(&at)?;
+                let value = Change::Set(Some(value.0.clone()));
+                transaction.change(&at, value);
+            }
+            Action::Atomic(operation, at, operand) => {
+                let at = key(at);
+                key_check(&at)?;
+                transaction.change(&at, Change::Atomic(*operation, operand.0.clone()));
+            }
+            Action::Clear(at) => {
+                let at = key(at);
+                match key_check(&at) {
+                    Err(ErrorCode::KeyTooLarge) => {}
+                    other => {
+                        other?;
+                        transaction.clear(&at, &key_after(&at));
+                    }
+                }
+            }
+            Action::ClearRange(begin, end) => {
+                let (begin, end) = (key(begin), key(end));
+                range_check(&begin, &end)?;
+                transaction.clear(&bound_cut(begin), &bound_cut(end));
+            }
+            Action::Conflict(kind, begin, end) => {
+                let (begin, end) = (key(begin), key(end));
+                range_check(&begin, &end)?;
+                let (begin, end) = (bound_cut(begin), bound_cut(end));
+                match kind {
+                    ConflictKind::Read => transaction.depend((begin, end)),
+                    ConflictKind::Write if begin < end => transaction.conflicts.push((begin, end)),
+                    ConflictKind::Write => {}
+                }
+            }
+            Action::StampedKey(begin, suffix, value) => {
+                let template = template(&key(begin), &suffix.0);
+                key_check(&template)?;
+                transaction.stamped_key(template, &value.0);
+            }
+            Action::StampedValue(at, before, after) => {
+                let at = key(at);
+                key_check(&at)?;
+                transaction.stamped_value(&at, template(&before.0, &after.0));
+            }
+            _ => {}
+        }
+        if let Some(touched) = self.slots[slot].writes.last().cloned() {
+            self.watches_overwrite(slot, &touched);
+        }
+        Ok(())
+    }
+
+    fn watches_overwrite(&mut self, slot: usize, write: &Write) {
+        for &watch in &self.slots[slot].watches {
+            let key = &self.watches[watch].key;
+            let hit = match write {
+                Write::Clear((begin, end)) => begin <= key && key < end,
+                Write::Change(at, _) | Write::StampedValue(at, _) => at == key,
+                Write::StampedKey(..) => false,
+            };
+            self.watches[watch].overwritten |= hit;
+        }
+    }
+}
+
+impl Transaction {
+    /// Whether the next write adds a write conflict. Asking uses up the option that says it does not.
+    fn conflicting(&mut self) -> bool {
+        self.touched = true;
+        !std::mem::take(&mut self.next_hidden)
+    }
+
+    fn change(&mut self, key: &[u8], change: Change) {
+        if self.conflicting() {
+            self.conflicts.push((key.to_vec(), key_after(key)));
+        }
+        self.own.change(key, change.clone());
+        self.writes.push(Write::Change(key.to_vec(), change));
+    }
+
+    fn clear(&mut self, begin: &[u8], end: &[u8]) {
+        let conflicting = self.conflicting();
+        if begin >= end {
+            return;
+        }
+        let span = (begin.to_vec(), end.to_vec());
+        if conflicting {
+            self.conflicts.push(span.clone());
+        }
+        self.own.clear(begin, end);
+        if self.own_writes {
+            // A pending stamped key is cleared where it stands, wherever it would have come to be.
+            let stands = |write: &Write| matches!(write, Write::StampedKey(_, placed, _) if begin <= placed.as_slice() && placed.as_slice() < end);
+            self.writes.retain(|write| !stands(write));
+        }
+        self.writes.push(Write::Clear(span));
+    }
+
+    fn stamped_value(&mut self, key: &[u8], template: Vec<u8>) {
+        if self.conflicting() {
+            self.conflicts.push((key.to_vec(), key_after(key)));
+        }
+        self.own.stamped_value(key, template.clone());
+        self.writes.push(Write::StampedValue(key.to_vec(), template));
+    }
+
+    fn stamped_key(&mut self, template: Vec<u8>, value: &[u8]) {
+        self.conflicting();
+        // The version itself is the engine's secret; any stamp below a commit's stands at the same place among the
+        // program's keys.
+        let least = stamp_fill(&template, Versionstamp::ZERO);
+        let greatest = stamp_fill(&template, Versionstamp::MAX);
+        let placed = [least.as_slice(), &template[template.len() - 4..]].concat();
+        self.own.stamped_key((least, key_after(&greatest)), &placed, value.to_vec());
+        self.writes.push(Write::StampedKey(template, placed, value.to_vec()));
+    }
+}
+
+/// A template with its stamp and without its offset.
+fn stamp_fill(template: &[u8], stamp: Versionstamp) -> Vec<u8> {
+    let (body, offset) = template.split_at(template.len().saturating_sub(4));
+    let at = offset.iter().rev().fold(0_usize, |at, byte| (at << 8) | usize::from(*byte));
+    let mut bytes = body.to_vec();
+    if let Some(place) = bytes.get_mut(at..at.saturating_add(10)) {
+        place.copy_from_slice(&stamp.0);
+    }
+    bytes
+}
+
+mod commit;
+mod read;

@@ -1,0 +1,235 @@
+//! Reads of the model.
+
+use super::*;
+
+impl Model {
+    pub(super) fn read(&mut self, slot: usize, action: &Action, outcome: &Outcome) -> Verdict {
+        let (frame, newest) = (self.frame.clone(), self.newest());
+        let legal = match action {
+            Action::Get(key, _) | Action::Watch(key) => frame.key(key).as_slice() < USER_KEYS_END,
+            Action::GetKey(selector, _) => frame.key(&selector.key).as_slice() <= USER_KEYS_END,
+            Action::GetRange(range) => {
+                [&range.begin, &range.end].iter().all(|one| frame.key(&one.key).as_slice() <= USER_KEYS_END)
+            }
+            _ => true,
+        };
+        let watch = matches!(action, Action::Watch(_));
+        if watch && !self.slots[slot].own_writes {
+            return expect(outcome, &Outcome::Error(ErrorCode::WatchesDisabled));
+        }
+        let transaction = &mut self.slots[slot];
+        if let Action::Watch(key) = action
+            && let Err(code) = key_check(&frame.key(key))
+        {
+            return expect(outcome, &Outcome::Error(code));
+        }
+        (transaction.read, transaction.touched) = (true, true);
+        if !legal {
+            return expect(outcome, &Outcome::Error(ErrorCode::KeyOutsideLegalRange));
+        }
+        let version = transaction.version.unwrap_or(Version::State(newest));
+        let snapshot = match action {
+            Action::Get(_, snapshot) | Action::GetKey(_, snapshot) => *snapshot,
+            Action::GetRange(range) => range.snapshot,
+            _ => false,
+        };
+        let sees = transaction.own_writes && (!snapshot || transaction.snapshot_own_writes > 0);
+        let own = if sees { transaction.own.clone() } else { Own::default() };
+        let Version::State(at) = version else {
+            transaction.version = Some(version);
+            if let (Action::Watch(key), Outcome::Done) = (action, outcome) {
+                return self.watch_failed(&frame.key(key));
+            }
+            self.fail(slot, action, outcome);
+            return self.ancient(&own, action, outcome);
+        };
+        let base = self.states.get(at).cloned().unwrap_or_default();
+        let reads = Reading { view: View::new(&base, &own), own, at, snapshot };
+        let verdict = match action {
+            Action::Get(key, _) => self.get(slot, &frame.key(key), &reads, outcome),
+            Action::Watch(key) => self.watch(slot, &frame.key(key), &reads, outcome),
+            Action::GetKey(selector, _) => self.get_key(slot, selector, &reads, outcome),
+            Action::GetRange(range) => self.get_range(slot, range, &reads, outcome),
+            _ => Ok(()),
+        };
+        self.fail(slot, action, outcome);
+        verdict
+    }
+
+    /// A watch that could not read: when it says so is the engine's affair.
+    fn watch_failed(&mut self, key: &[u8]) -> Verdict {
+        let failed = Some(Err(ErrorCode::AccessedUnreadable));
+        self.watches.push(Watch { key: key.to_vec(), baseline: None, armed: failed, overwritten: true });
+        Ok(())
+    }
+
+    /// A read that fails fails its transaction's commit too, unless it was a watch's.
+    fn fail(&mut self, slot: usize, action: &Action, outcome: &Outcome) {
+        if matches!(action, Action::Watch(_)) {
+            return;
+        }
+        if let Outcome::Error(code @ (ErrorCode::AccessedUnreadable | ErrorCode::TransactionTooOld)) = outcome
+        {
+            self.slots[slot].failed.get_or_insert(*code);
+        }
+    }
+
+    /// A read at a version that is gone fails, unless own writes answer it alone.
+    fn ancient(&self, own: &Own, action: &Action, outcome: &Outcome) -> Verdict {
+        let expected = Outcome::Error(ErrorCode::TransactionTooOld);
+        let plain = matches!(action, Action::Get(..)) && own.is_empty();
+        if plain || *outcome == expected || !own.is_empty() {
+            return if plain { expect(outcome, &expected) } else { Ok(()) };
+        }
+        // A range that cannot hold anything is not read at all.
+        match outcome {
+            Outcome::Rows(rows, false) if rows.is_empty() => Ok(()),
+            _ => expect(outcome, &expected),
+        }
+    }
+
+    /// Notes the read version of a read that own writes did not answer alone.
+    fn versioned(&mut self, slot: usize, reads: &Reading, (begin, end): (&[u8], &[u8])) {
+        if begin < end && !reads.own.undecided(begin, end).is_empty() {
+            self.slots[slot].version.get_or_insert(Version::State(reads.at));
+        }
+    }
+
+    fn get(&mut self, slot: usize, key: &[u8], reads: &Reading, outcome: &Outcome) -> Verdict {
+        if key.len() > KEY_BYTES_MAX {
+            return expect(outcome, &Outcome::Value(None));
+        }
+        self.versioned(slot, reads, (key, &key_after(key)));
+        match reads.view.get(key, self.slots[slot].bypass) {
+            Err(code) => expect(outcome, &Outcome::Error(code)),
+            Ok(value) => {
+                if !reads.snapshot {
+                    self.slots[slot].depend((key.to_vec(), key_after(key)));
+                }
+                expect(outcome, &Outcome::Value(value.map(Name)))
+            }
+        }
+    }
+
+    fn watch(&mut self, slot: usize, key: &[u8], reads: &Reading, outcome: &Outcome) -> Verdict {
+        let Ok(value) = reads.view.get(key, self.slots[slot].bypass) else {
+            // An engine may say so with the watch itself.
+            if *outcome != Outcome::Done {
+                return expect(outcome, &Outcome::Error(ErrorCode::AccessedUnreadable));
+            }
+            return self.watch_failed(key);
+        };
+        self.versioned(slot, reads, (key, &key_after(key)));
+        self.slots[slot].depend((key.to_vec(), key_after(key)));
+        let watch = Watch { key: key.to_vec(), baseline: value, armed: None, overwritten: false };
+        self.slots[slot].watches.push(self.watches.len());
+        self.watches.push(watch);
+        expect(outcome, &Outcome::Done)
+    }
+
+    fn get_key(&mut self, slot: usize, selector: &Selector, reads: &Reading, outcome: &Outcome) -> Verdict {
+        let (key, offset) = plain(self.frame.key(&selector.key), selector);
+        let found = match reads.view.get_key(&key, offset) {
+            Err(code) => return expect(outcome, &Outcome::Error(code)),
+            Ok(found) => found,
+        };
+        let span = if offset <= 0 { (found.clone(), key) } else { (key, key_after(&found)) };
+        let span = (span.0, span.1.min(reads.view.max_key.clone()));
+        self.versioned(slot, reads, (&span.0, &span.1));
+        if !reads.snapshot {
+            self.slots[slot].depend(span);
+        }
+        expect(outcome, &Outcome::Key(Name(found)))
+    }
+
+    fn get_range(&mut self, slot: usize, range: &Range, reads: &Reading, outcome: &Outcome) -> Verdict {
+        let begin = plain(self.frame.key(&range.begin.key), &range.begin);
+        let end = plain(self.frame.key(&range.end.key), &range.end);
+        if begin.1 >= end.1 && begin.0 >= end.0 {
+            return expect(outcome, &Outcome::Rows(Vec::new(), false));
+        }
+        let ends =
+            reads.view.bound(&begin.0, begin.1).and_then(|from| Ok((from, reads.view.bound(&end.0, end.1)?)));
+        let limit = if range.limit == 0 { usize::MAX } else { range.limit };
+        let rows =
+            ends.clone().and_then(|(from, to)| reads.view.rows(&from.key, &to.key, limit, range.reverse));
+        let expected = match rows {
+            // A batch may end before what cannot be read, and a selector of several steps may leave the range before
+            // it gets there.
+            Err(_)
+                if matches!(outcome, Outcome::Rows(..))
+                    && (begin.1 != 1 || end.1 != 1 || range.mode != StreamingMode::Exact) =>
+            {
+                self.open_ended = true;
+                return Ok(());
+            }
+            Err(code) => return expect(outcome, &Outcome::Error(code)),
+            Ok(rows) => rows.iter().map(|(key, value)| (name(key), name(value))).collect::<Vec<_>>(),
+        };
+        let Outcome::Rows(found, more) = outcome else {
+            return expect(outcome, &Outcome::Rows(expected, false));
+        };
+        if let Ok((from, to)) = ends {
+            self.range_depend(slot, range, reads, (&begin, &end), (&from, &to), found, *more);
+        }
+        batch_check(range, limit, &expected, found, *more)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a read has that many sides")]
+    fn range_depend(
+        &mut self,
+        slot: usize,
+        range: &Range,
+        reads: &Reading,
+        (begin, end): (&Plain, &Plain),
+        (from, to): (&Bound, &Bound),
+        found: &[(Name, Name)],
+        more: bool,
+    ) {
+        let crossed = from.left >= to.left && from.key >= to.key;
+        let read = RangeRead {
+            begin: begin.clone(),
+            end: end.clone(),
+            to_begin: !crossed && (from.left < 1 || to.left < 1),
+            through_end: !crossed && (from.left > 1 || to.left > 1),
+            reverse: range.reverse,
+            more,
+            keys: found.iter().map(|(key, _)| key.0.as_slice()).collect(),
+            max_key: reads.view.max_key.clone(),
+        };
+        let (first, last) = read.dependence();
+        // What ends where the keys begin, or begins where they end, is empty without a look.
+        let empty = (end.1 <= 1 && end.0.is_empty()) || (begin.1 >= 1 && begin.0 >= read.max_key);
+        if !empty {
+            self.versioned(slot, reads, (&first, &last));
+        }
+        if !range.snapshot {
+            self.slots[slot].depend((first, last));
+        }
+    }
+}
+
+/// What a read reads from.
+struct Reading {
+    view: View,
+    own: Own,
+    /// The state it reads, if it has to.
+    at: usize,
+    snapshot: bool,
+}
+
+/// A batch against all rows there are, up to the limit. Only a mode that counts bytes may bring fewer.
+fn batch_check(
+    range: &Range,
+    limit: usize,
+    expected: &[(Name, Name)],
+    found: &[(Name, Name)],
+    more: bool,
+) -> Verdict {
+    let short = range.mode != StreamingMode::Exact;
+    let whole = Outcome::Rows(expected.to_vec(), expected.len() >= limit);
+    if short && more && !found.is_empty() && expected.starts_with(found) {
+        return Ok(());
+    }
+    expect(&Outcome::Rows(found.to_vec(), more), &whole)
+}

@@ -1,0 +1,148 @@
+//! The instructions of a program, and where its keys lie.
+
+use std::fmt;
+
+use crate::contract::{AtomicOp, ConflictKind, ErrorCode, KeySelector, StreamingMode};
+
+/// Transactions a program has open side by side.
+pub(super) const SLOTS: usize = 3;
+
+/// Bytes that failure messages can show: short ones as text, long ones cut.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name(pub(super) Vec<u8>);
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.get(..40).unwrap_or(&self.0);
+        write!(f, "\"{}\"", shown.escape_ascii())?;
+        if self.0.len() > shown.len() { write!(f, "…{} bytes", self.0.len()) } else { Ok(()) }
+    }
+}
+
+/// A selector over a program's own keys.
+#[derive(Clone, Debug)]
+pub(super) struct Selector {
+    pub(super) key: Name,
+    pub(super) or_equal: bool,
+    pub(super) offset: i32,
+}
+
+/// A range read over a program's own keys.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) begin: Selector,
+    pub(super) end: Selector,
+    pub(super) limit: usize,
+    pub(super) mode: StreamingMode,
+    pub(super) reverse: bool,
+    pub(super) snapshot: bool,
+}
+
+/// Options that change what a transaction sees or adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switch {
+    OwnWritesDisable,
+    SnapshotOwnWritesEnable,
+    SnapshotOwnWritesDisable,
+    NextWriteNoConflict,
+    BypassUnreadable,
+    CausalWriteRisky,
+}
+
+/// Which read version a transaction is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// That of the last commit but so many.
+    CommitsBack(usize),
+    /// One that is long gone.
+    Ancient,
+    /// One that no database has.
+    Illegal,
+}
+
+/// What one instruction does.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Set(Name, Name),
+    Clear(Name),
+    ClearRange(Name, Name),
+    Atomic(AtomicOp, Name, Name),
+    /// A key that ends in the commit's stamp and a suffix.
+    StampedKey(Name, Name, Name),
+    /// A value with the commit's stamp between two texts.
+    StampedValue(Name, Name, Name),
+    Get(Name, bool),
+    GetKey(Selector, bool),
+    GetRange(Range),
+    Conflict(ConflictKind, Name, Name),
+    ReadVersion,
+    SetReadVersion(At),
+    Switch(Switch),
+    Watch(Name),
+    Stamp,
+    Commit,
+    /// Gives the error to the transaction, as a retry loop does.
+    OnError(ErrorCode),
+    Reset,
+    Cancel,
+}
+
+/// One instruction: an action of one of the open transactions.
+#[derive(Clone)]
+pub(super) struct Step {
+    pub(super) slot: usize,
+    pub(super) action: Action,
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.slot, self.action)
+    }
+}
+
+/// Where the keys of a program lie: under a prefix of a shared store between keys that stand still, or alone in a
+/// store of their own, where selectors run into the ends of the keyspace.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    prefix: Vec<u8>,
+}
+
+impl Frame {
+    /// The whole store.
+    pub(super) fn whole() -> Self {
+        Self { prefix: Vec::new() }
+    }
+
+    /// A part of a shared store.
+    pub(super) fn under(prefix: &[u8]) -> Self {
+        Self { prefix: prefix.to_vec() }
+    }
+
+    pub(super) fn key(&self, name: &Name) -> Vec<u8> {
+        let middle: &[u8] = if self.prefix.is_empty() { b"" } else { b"m" };
+        [self.prefix.as_slice(), middle, &name.0].concat()
+    }
+
+    pub(super) fn selector(&self, selector: &Selector) -> KeySelector {
+        let Selector { key, or_equal, offset } = selector;
+        KeySelector { key: self.key(key).into(), or_equal: *or_equal, offset: *offset }
+    }
+
+    /// Keys that stand still beside the program's, so that no selector of a small offset leaves the prefix.
+    pub(super) fn fixed(&self) -> Vec<Vec<u8>> {
+        if self.prefix.is_empty() {
+            return Vec::new();
+        }
+        let sides = [b'b', b'y'].into_iter();
+        let rests = sides.flat_map(|side| (b'0'..=b'9').map(move |digit| [side, digit]));
+        rests.map(|rest| [self.prefix.as_slice(), &rest].concat()).collect()
+    }
+
+    /// Everything a program may touch, as a range.
+    pub(super) fn bounds(&self) -> (Vec<u8>, Vec<u8>) {
+        if self.prefix.is_empty() {
+            return (Vec::new(), vec![0xff]);
+        }
+        (self.prefix.clone(), [self.prefix.as_slice(), &[0xff; 12]].concat())
+    }
+}

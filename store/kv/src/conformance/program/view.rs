@@ -1,0 +1,305 @@
+//! What one transaction of the model sees and depends on: rows as of its version under its own writes, kept as plainly
+//! as can be (lists of marks, later ones over earlier ones), and the ranges each read depends on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::model::{Rows, atomic};
+use super::step::Selector;
+use crate::contract::{AtomicOp, ErrorCode};
+use crate::database::key_after;
+
+/// A half-open range of keys.
+pub(super) type Span = (Vec<u8>, Vec<u8>);
+
+/// Rows as a read gives them, or why it cannot.
+pub(super) type Read = Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode>;
+
+/// A selector in its plain form: `offset` steps from the first key at or after the key.
+pub(super) type Plain = (Vec<u8>, i32);
+
+/// One change of a key.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Set(Option<Vec<u8>>),
+    Atomic(AtomicOp, Vec<u8>),
+}
+
+/// What a transaction did to one key.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// Whether the result needs nothing from the database.
+    independent: bool,
+    changes: Vec<Change>,
+}
+
+/// Ranges that are marked or not: the last mark over a key counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks(Vec<(Span, bool)>);
+
+impl Marks {
+    fn set(&mut self, span: Span, marked: bool) {
+        self.0.push((span, marked));
+    }
+
+    fn at(&self, key: &[u8]) -> bool {
+        let covers = |(begin, end): &Span| begin.as_slice() <= key && key < end.as_slice();
+        self.0.iter().rev().find(|(span, _)| covers(span)).is_some_and(|(_, marked)| *marked)
+    }
+
+    /// Whether any key of `begin..end` is marked.
+    fn within(&self, begin: &[u8], end: &[u8]) -> bool {
+        let borders = self.0.iter().flat_map(|((from, to), _)| [from.as_slice(), to.as_slice()]);
+        let mut places =
+            std::iter::once(begin).chain(borders.filter(|place| *place >= begin && *place < end));
+        begin < end && places.any(|place| self.at(place))
+    }
+}
+
+/// What a transaction has written, as its reads see it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Own {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    cleared: Marks,
+    unreadable: Marks,
+}
+
+impl Own {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.cleared.0.is_empty() && self.unreadable.0.is_empty()
+    }
+
+    pub(super) fn clear(&mut self, begin: &[u8], end: &[u8]) {
+        let span = (begin.to_vec(), end.to_vec());
+        self.entries.retain(|key, _| !(begin <= key.as_slice() && key.as_slice() < end));
+        self.cleared.set(span.clone(), true);
+        self.unreadable.set(span, false);
+    }
+
+    pub(super) fn change(&mut self, key: &[u8], change: Change) {
+        let alone = matches!(change, Change::Set(_)) || self.cleared.at(key);
+        let below = self.cleared.at(key).then_some(Change::Set(None));
+        let fresh = || Entry { independent: alone, changes: below.into_iter().collect() };
+        let entry = self.entries.entry(key.to_vec()).or_insert_with(fresh);
+        // A set over an operation makes the key independent, but for one that nobody can read anyway.
+        if matches!(change, Change::Set(_)) && !self.unreadable.at(key) {
+            *entry = Entry { independent: true, changes: Vec::new() };
+        }
+        entry.changes.push(change);
+    }
+
+    /// A value that waits for its stamp.
+    pub(super) fn stamped_value(&mut self, key: &[u8], template: Vec<u8>) {
+        self.change(key, Change::Set(Some(template)));
+        self.unreadable.set((key.to_vec(), key_after(key)), true);
+    }
+
+    /// A key that waits for its stamp and may come to be anywhere in `span`; until then it stands at `placed`.
+    pub(super) fn stamped_key(&mut self, span: Span, placed: &[u8], value: Vec<u8>) {
+        let (begin, end) = &span;
+        self.entries.retain(|key, _| !(begin <= key && key < end));
+        self.cleared.set(span.clone(), false);
+        self.unreadable.set(span, true);
+        self.change(placed, Change::Set(Some(value)));
+        self.unreadable.set((placed.to_vec(), key_after(placed)), true);
+    }
+
+    /// Whether the transaction's own writes decide `key`, whatever the database holds there.
+    fn decides(&self, key: &[u8]) -> bool {
+        self.entries.get(key).map_or_else(|| self.cleared.at(key), |entry| entry.independent)
+    }
+
+    /// The parts of `begin..end` that own writes do not decide.
+    pub(super) fn undecided(&self, begin: &[u8], end: &[u8]) -> Vec<Span> {
+        let marks = self.cleared.0.iter().flat_map(|((from, to), _)| [from.clone(), to.clone()]);
+        let entries = self.entries.keys().flat_map(|key| [key.clone(), key_after(key)]);
+        let mut borders: BTreeSet<Vec<u8>> = marks
+            .chain(entries)
+            .filter(|border| border.as_slice() > begin && border.as_slice() < end)
+            .collect();
+        borders.extend([begin.to_vec(), end.to_vec()]);
+        let pieces = borders.iter().zip(borders.iter().skip(1));
+        pieces.filter(|(from, _)| !self.decides(from)).map(|(from, to)| (from.clone(), to.clone())).collect()
+    }
+}
+
+/// A key that a walk stops at. Own operations that came to nothing leave a key without a value.
+type Cell = (Vec<u8>, Option<Vec<u8>>);
+
+/// What a read sees.
+pub(super) struct View {
+    cells: Vec<Cell>,
+    unreadable: Marks,
+    pub(super) max_key: Vec<u8>,
+}
+
+/// Where a selector led as the end of a range.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub(super) key: Vec<u8>,
+    /// The offset that was left: 1, unless it ran off the beginning (less) or the end (more) of the keyspace.
+    pub(super) left: i32,
+}
+
+fn entry_value(entry: &Entry, base: Option<&Vec<u8>>) -> Option<Vec<u8>> {
+    entry.changes.iter().fold(base.cloned(), |value, change| match change {
+        Change::Set(value) => value.clone(),
+        Change::Atomic(operation, operand) => atomic(*operation, value.as_deref(), operand),
+    })
+}
+
+impl View {
+    pub(super) fn new(base: &Rows, own: &Own) -> Self {
+        let kept = base.iter().filter(|(key, _)| !own.cleared.at(key) && !own.entries.contains_key(*key));
+        let mut cells: Vec<Cell> = kept.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        cells.extend(own.entries.iter().map(|(key, entry)| (key.clone(), entry_value(entry, base.get(key)))));
+        cells.sort();
+        Self { cells, unreadable: own.unreadable.clone(), max_key: vec![0xff] }
+    }
+
+    /// The value of `key`; with `bypass` also where a stamp is pending.
+    pub(super) fn get(&self, key: &[u8], bypass: bool) -> Result<Option<Vec<u8>>, ErrorCode> {
+        if self.unreadable.at(key) && !bypass {
+            return Err(ErrorCode::AccessedUnreadable);
+        }
+        Ok(self.cells.iter().find(|(one, _)| one == key).and_then(|(_, value)| value.clone()))
+    }
+
+    fn forward(&self, from: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+        let cell = self.cells.iter().find(|(key, _)| key.as_slice() >= from);
+        let walked = cell.map_or_else(|| self.max_key.clone(), |(key, _)| key_after(key));
+        if self.unreadable.within(from, &walked) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
+    }
+
+    fn backward(&self, before: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+        let cell = self.cells.iter().rev().find(|(key, _)| key.as_slice() < before);
+        let walked = cell.map_or(b"".as_slice(), |(key, _)| key);
+        if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
+    }
+
+    /// The key a selector names. A key without a value counts as a step, but is never where a selector ends.
+    pub(super) fn get_key(&self, key: &[u8], offset: i32) -> Result<Vec<u8>, ErrorCode> {
+        let mut place = key.to_vec();
+        if offset >= 1 {
+            for _ in 1..offset {
+                let Some((key, _)) = self.forward(&place)? else { return Ok(self.max_key.clone()) };
+                place = key_after(key);
+            }
+            while let Some((key, value)) = self.forward(&place)? {
+                if value.is_some() {
+                    return Ok(key.clone());
+                }
+                place = key_after(key);
+            }
+            return Ok(self.max_key.clone());
+        }
+        for _ in offset..0 {
+            let Some((key, _)) = self.backward(&place)? else { return Ok(Vec::new()) };
+            place.clone_from(key);
+        }
+        while let Some((key, value)) = self.backward(&place)? {
+            if value.is_some() {
+                return Ok(key.clone());
+            }
+            place.clone_from(key);
+        }
+        Ok(Vec::new())
+    }
+
+    /// A selector as the end of a range: here a key without a value is one like any other.
+    pub(super) fn bound(&self, key: &[u8], offset: i32) -> Result<Bound, ErrorCode> {
+        let mut place = key.to_vec().min(self.max_key.clone());
+        for left in (2..=offset).rev() {
+            let Some((key, _)) = self.forward(&place)? else {
+                return Ok(Bound { key: self.max_key.clone(), left });
+            };
+            place = key_after(key);
+        }
+        for left in offset..1 {
+            let Some((key, _)) = self.backward(&place)? else {
+                return Ok(Bound { key: Vec::new(), left });
+            };
+            place.clone_from(key);
+        }
+        Ok(Bound { key: place, left: 1 })
+    }
+
+    /// At most `limit` rows of `begin..end` in the order of the read, as far as they can be read.
+    pub(super) fn rows(&self, begin: &[u8], end: &[u8], limit: usize, reverse: bool) -> Read {
+        let (mut from, mut to, mut rows) = (begin.to_vec(), end.to_vec(), Vec::new());
+        while rows.len() < limit {
+            let step =
+                if reverse { self.backward_within(&from, &to)? } else { self.forward_within(&from, &to)? };
+            let Some((key, value)) = step else { break };
+            if reverse {
+                to.clone_from(key)
+            } else {
+                from = key_after(key)
+            }
+            rows.extend(value.clone().map(|value| (key.clone(), value)));
+        }
+        Ok(rows)
+    }
+
+    fn forward_within(&self, from: &[u8], end: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+        let cell = self.cells.iter().find(|(key, _)| key.as_slice() >= from && key.as_slice() < end);
+        let walked = cell.map_or_else(|| end.to_vec(), |(key, _)| key_after(key));
+        if self.unreadable.within(from, &walked) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
+    }
+
+    fn backward_within(&self, begin: &[u8], before: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+        let cell =
+            self.cells.iter().rev().find(|(key, _)| key.as_slice() < before && key.as_slice() >= begin);
+        let walked = cell.map_or(begin, |(key, _)| key);
+        if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
+    }
+}
+
+/// The plain form of a selector whose key is `key`.
+pub(super) fn plain(key: Vec<u8>, selector: &Selector) -> Plain {
+    (if selector.or_equal { key_after(&key) } else { key }, selector.offset)
+}
+
+/// What a range read was and gave, for what it depends on.
+pub(super) struct RangeRead<'a> {
+    pub(super) begin: Plain,
+    pub(super) end: Plain,
+    pub(super) to_begin: bool,
+    pub(super) through_end: bool,
+    pub(super) reverse: bool,
+    pub(super) more: bool,
+    /// Keys, in the order of the read.
+    pub(super) keys: Vec<&'a [u8]>,
+    pub(super) max_key: Vec<u8>,
+}
+
+impl RangeRead<'_> {
+    /// The range the read depends on, before own writes are taken out: `ReadYourWrites.actor.cpp`,
+    /// `addConflictRange`.
+    pub(super) fn dependence(&self) -> Span {
+        let ((begin, begin_offset), (end, end_offset)) = (&self.begin, &self.end);
+        let (mut from, mut to) = (begin.min(end).clone(), begin.max(end).clone());
+        if begin < end && self.more {
+            if !self.reverse && *end_offset > 0 {
+                to.clone_from(begin);
+            } else if self.reverse && *begin_offset <= 1 {
+                from.clone_from(end);
+            }
+        }
+        // The side that a cut read did not reach does not count.
+        if self.to_begin && *begin_offset <= 0 && !(self.more && self.reverse) {
+            from.clear();
+        }
+        if self.through_end && *end_offset > 0 && (self.reverse || !self.more) {
+            to.clone_from(&self.max_key);
+        }
+        if let (Some(lowest), Some(highest)) = (self.keys.iter().min(), self.keys.iter().max()) {
+            if self.reverse || *begin_offset <= 0 {
+                from = from.min(lowest.to_vec());
+            }
+            if to.as_slice() <= *highest && (!self.reverse || *end_offset > 0) {
+                to = key_after(highest);
+            }
+        }
+        (from, to)
+    }
+}
