@@ -5,6 +5,7 @@ mod kv;
 mod memory;
 mod recovery;
 mod result;
+mod scheduler;
 mod soak;
 mod spec;
 mod start_latency;
@@ -46,6 +47,8 @@ enum Bench {
     Recovery(recovery::RecoveryArguments),
     /// The store's engine alone: commits, reads, the placement commit, watches, a tail
     Kv(kv::KvArguments),
+    /// The scheduler pool over a store, with nodes as rows
+    Scheduler(scheduler::SchedulerArguments),
     /// Resident memory of an idle control process, an agent and a shim
     Memory,
     /// Deciding alone, on one core and without a store
@@ -84,6 +87,13 @@ fn main() -> anyhow::Result<()> {
         results.end();
         return soaked;
     }
+    if let Bench::Scheduler(scheduler) = &arguments.bench {
+        let scratch = scratch(&directory)?;
+        let mut results = Results::begin(scheduler.engine.name(), &scratch)?;
+        runtime.block_on(scheduler::run(scratch, scheduler, &mut results))?;
+        results.end();
+        return Ok(());
+    }
     let options = SystemOptions::new(arguments.borough, directory, arguments.nodes, arguments.schedulers)?;
     runtime.block_on(async {
         let mut results = Results::begin("embedded", &options.scratch()?)?;
@@ -91,7 +101,9 @@ fn main() -> anyhow::Result<()> {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
-            Bench::Kv(_) | Bench::Soak(_) | Bench::Decide(_) | Bench::TinyTask(_) => Ok(()),
+            Bench::Kv(_) | Bench::Scheduler(_) | Bench::Soak(_) | Bench::Decide(_) | Bench::TinyTask(_) => {
+                Ok(())
+            }
         }?;
         results.end();
         Ok(())

@@ -1,0 +1,247 @@
+//! A cell for the scheduler alone: its store, nodes as rows, the production workers, and a watcher that is none of
+//! them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
+use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::{Database, Engine, Idempotency};
+use borough_model::node::NodeFacts;
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
+use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_store::cell::{CellMeta, cell_create};
+use borough_store::job::job_submit;
+use borough_store::journal::{Change, ChangeSet, Cursor, journal_head, journal_tail, journal_watch};
+use borough_store::node::{node_register, node_reported};
+use borough_store::{CellSpace, StoreError, StoreResult};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Nodes registered in one transaction.
+const NODES_PER_COMMIT: u32 = 200;
+/// Entries a watcher reads at once.
+const PAGE_ENTRIES: usize = 1_024;
+/// What a worker of the production configuration decides at once.
+const BATCH_TASKS_MAX: usize = 256;
+const LEASE_MS: u64 = 5_000;
+
+/// Tasks as the watcher has seen them placed.
+#[derive(Default)]
+pub struct Seen {
+    placed: Mutex<BTreeSet<TaskId>>,
+    count: AtomicUsize,
+}
+
+impl Seen {
+    fn note<'a>(&self, deltas: impl Iterator<Item = &'a Delta>) {
+        let mut placed = self.placed.lock();
+        for delta in deltas {
+            if let Delta::Task { row } = delta
+                && row.node.is_some()
+            {
+                placed.insert(row.id);
+            }
+        }
+        self.count.store(placed.len(), Ordering::Relaxed);
+    }
+
+    /// How many different tasks.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// The cell.
+pub struct World {
+    /// Its store.
+    pub db: Database,
+    /// Its keys.
+    pub space: CellSpace,
+    /// What the watcher has seen.
+    pub seen: Arc<Seen>,
+    metrics: WorkerMetrics,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    cancelled: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    embedded: Option<EmbeddedEngine>,
+}
+
+impl World {
+    /// An empty cell on the embedded engine in `directory`, or on a FoundationDB cluster.
+    pub async fn new(directory: &Path, cluster: Option<&str>) -> anyhow::Result<Self> {
+        let clock = SystemClock::shared();
+        let (rng, _) = SeededRng::from_kernel();
+        let (engine, embedded): (Arc<dyn Engine>, _) = match cluster {
+            Some(cluster) => (borough_fdb::open(cluster)?, None),
+            None => {
+                let options = OpenOptions::new(directory.join("store"), Arc::clone(&clock), Arc::clone(&rng));
+                let engine = EmbeddedEngine::open(options)?;
+                (Arc::new(engine.clone()), Some(engine))
+            }
+        };
+        let db = Database::new(engine);
+        // A name of its own: a cluster may be shared, and keeps what an earlier run left.
+        let space = CellSpace::new(Name::new(format!("loadtest-{:016x}", rng.next_u64()))?);
+        let meta = CellMeta { failure_domains: vec!["rack".to_owned()], ..CellMeta::default() };
+        let (at_ms, made) = (clock.wall_ms(), &space);
+        let create = db.run("cell_create", Idempotency::Natural, |tx, _| {
+            let meta = meta.clone();
+            async move { cell_create(&tx, made, &meta, at_ms).await }
+        });
+        create.await?;
+        let cancelled = CancellationToken::new();
+        let (seen, metrics, tasks) = (Arc::default(), WorkerMetrics::default(), Vec::new());
+        Ok(Self { db, space, seen, metrics, clock, rng, cancelled, tasks, embedded })
+    }
+
+    fn change(&self, action: &'static str) -> Change {
+        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        Change { request, actor: "user/loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
+    }
+
+    /// Registers nodes that are ready, named by their numbers.
+    pub async fn nodes_add(
+        &self,
+        count: u32,
+        facts: impl Fn(u32) -> (String, NodeFacts),
+    ) -> anyhow::Result<()> {
+        for first in (0..count).step_by(usize::try_from(NODES_PER_COMMIT)?) {
+            let mut nodes = Vec::new();
+            for number in first..count.min(first + NODES_PER_COMMIT) {
+                let (name, facts) = facts(number);
+                nodes.push((Name::new(name)?, facts, NodeId(self.rng.next_u64().max(1))));
+            }
+            let (change, space, nodes) = (&self.change("node_register"), &self.space, &nodes);
+            let register = self.db.run("node_register", Idempotency::Natural, |tx, _| async move {
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                for (name, facts, id) in nodes {
+                    let registered = node_register(&tx, &mut changes, name, facts, *id).await?;
+                    node_reported(&tx, &mut changes, registered.row.id, 0, 0).await?;
+                }
+                changes.append(&tx)
+            });
+            register.await?;
+        }
+        Ok(())
+    }
+
+    /// Admits a job, as a gateway does.
+    pub async fn job_submit(&self, spec: &JobSpec) -> StoreResult<()> {
+        let (change, space) = (&self.change("job_submit"), &self.space);
+        let candidate = JobId(self.rng.next_u64().max(1));
+        let submit = self.db.run("job_submit", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
+            job_submit(&tx, &mut changes, spec, candidate).await?;
+            changes.append(&tx)
+        });
+        submit.await
+    }
+
+    /// Starts the watcher: it follows the journal as any client would, and knows nothing of the workers.
+    pub async fn watcher_start(&mut self) -> anyhow::Result<()> {
+        let space = &self.space;
+        let head = self.db.run("journal_head", Idempotency::ReadOnly, |tx, _| async move {
+            journal_head(&tx, space).await
+        });
+        let cursor = head.await?;
+        let (db, space, seen) = (self.db.clone(), self.space.clone(), Arc::clone(&self.seen));
+        let cancelled = self.cancelled.clone();
+        self.tasks.push(tokio::spawn(async move {
+            tokio::select! {
+                () = watch(db, space, cursor, seen) => {}
+                () = cancelled.cancelled() => {}
+            }
+        }));
+        Ok(())
+    }
+
+    /// Starts the workers and waits until each has listed the cell.
+    pub async fn workers_start(&mut self, workers: u32) -> anyhow::Result<()> {
+        for place in 0..workers {
+            let config = WorkerConfig {
+                space: self.space.clone(),
+                shards: workers,
+                place,
+                holder: format!("scheduler-{place}-{:016x}", self.rng.next_u64()),
+                lease_ms: LEASE_MS,
+                generation: 0,
+                batch_tasks_max: BATCH_TASKS_MAX,
+            };
+            let (db, clock, rng) = (self.db.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
+            let worker = Worker::start(config, db, clock, rng, self.metrics.clone()).await?;
+            self.tasks.push(tokio::spawn(worker.run(self.cancelled.clone())));
+        }
+        Ok(())
+    }
+
+    /// The workers' counters by name, as `/metrics` shows them.
+    pub fn counter(&self, name: &str) -> anyhow::Result<u64> {
+        let mut registry = Registry::default();
+        self.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        let line = format!("borough_scheduler_{name}_total ");
+        let value = text.lines().find_map(|text| text.strip_prefix(&line));
+        Ok(value.context("a counter that is not there")?.trim().parse()?)
+    }
+
+    /// Waits until the watcher has seen `count` tasks placed in all.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub async fn placed(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
+        let mut known = (self.seen.count(), Instant::now());
+        while self.seen.count() < count {
+            if self.seen.count() > known.0 {
+                known = (self.seen.count(), Instant::now());
+            }
+            anyhow::ensure!(
+                known.1.elapsed() < patience,
+                "nothing was placed for {patience:?}: {} of {count} tasks",
+                known.0
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    /// Ends workers and watcher, and gives the store back.
+    pub async fn end(self) {
+        self.cancelled.cancel();
+        for task in self.tasks {
+            task.await.ok();
+        }
+        if let Some(embedded) = self.embedded {
+            embedded.close().await;
+        }
+    }
+}
+
+/// Follows the journal for good; an error of the store is followed by another look.
+async fn watch(db: Database, space: CellSpace, cursor: Cursor, seen: Arc<Seen>) {
+    let mut after = cursor;
+    loop {
+        let space = &space;
+        let read = db.run("loadtest_tail", Idempotency::ReadOnly, |tx, _| async move {
+            let watch = journal_watch(&tx, space).await?;
+            let page = journal_tail(&tx, space, after, PAGE_ENTRIES).await?;
+            Ok::<_, StoreError>((page, watch))
+        });
+        let Ok((page, watch)) = read.await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        seen.note(page.entries.iter().flat_map(|(_, entry)| &entry.deltas));
+        after = page.next;
+        if !page.more {
+            // A watch may be late: look all the same.
+            tokio::time::timeout(Duration::from_millis(500), watch).await.ok();
+        }
+    }
+}
