@@ -160,7 +160,17 @@ fn checkpoint_choose(
         return whole_replace(disk, order, sync_failed);
     }
     rows_commit(&database, order, rows_changed)?;
-    Ok(database.close()?)
+    database.close()?;
+    room_take(&file);
+    Ok(())
+}
+
+/// Takes the room of the whole file. A change is written beside what it replaces, into pages that the file has and that
+/// may never have been written: on a full disk those are what the next checkpoint, which gives room back, needs.
+fn room_take(file: &Arc<dyn DiskFile>) {
+    if let Err(error) = file.length().and_then(|length| file.reserve(length)) {
+        tracing::debug!(%error, "the checkpoint's file has not all the room it may need");
+    }
 }
 
 fn database_open(file: &Arc<dyn DiskFile>, sync_failed: &Arc<AtomicBool>) -> Result<Database, redb::Error> {
@@ -186,6 +196,7 @@ fn whole_replace(
         let _ = disk.remove(NAME_NEW);
         return Err(error);
     }
+    room_take(&file);
     disk.rename(NAME_NEW, NAME)?;
     Ok(disk.directory_sync().inspect_err(|_| sync_failed.store(true, Ordering::SeqCst))?)
 }

@@ -23,7 +23,7 @@ const RESERVE_BYTES: u64 = 4096;
 /// How many segments' room must be free for one that takes records: a second one's stays free for the checkpoint,
 /// without which the log could never shrink.
 const FREE_FOR_RECORDS: u64 = 2;
-/// The same for the segment with which a checkpoint begins.
+/// The same for the segment with which a checkpoint begins that has nothing else to replace.
 const FREE_FOR_CHECKPOINT: u64 = 1;
 
 /// The name of a segment.
@@ -159,7 +159,9 @@ impl Log {
     /// Begins a checkpoint: later records go to a new segment. Gives the segments that the checkpoint replaces. Where
     /// there is no room for a new segment, the one being written is not among them: what comes before it gives room.
     pub(super) fn roll(&mut self) -> io::Result<Vec<u64>> {
-        match self.segment_next(0, FREE_FOR_CHECKPOINT) {
+        // The last room is for the checkpoint itself, where segments go away without a new one.
+        let free = if self.has_sealed() { FREE_FOR_RECORDS } else { FREE_FOR_CHECKPOINT };
+        match self.segment_next(0, free) {
             Ok(()) => self.bytes = 0,
             Err(error) if is_no_space(&error) && self.has_sealed() => self.bytes = self.segment.offset,
             Err(error) => return Err(error),

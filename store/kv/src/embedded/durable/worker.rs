@@ -84,6 +84,10 @@ pub(super) struct DurableLog {
     unsure: bool,
     /// Whether the last record found no room.
     pressed: bool,
+    /// Whether the last record changed something: nothing behind it says that it was flushed.
+    last_unconfirmed: bool,
+    /// Whether an append failed in a way that leaves open what is on the disk: nothing may follow it.
+    failed: bool,
     /// No checkpoint is begun before this version, since the last one failed.
     retry_at: Version,
 }
@@ -105,8 +109,19 @@ impl DurableLog {
         unsure: bool,
         background: Box<dyn Background>,
     ) -> Self {
-        let (running, pressed, retry_at) = (None, false, 0);
-        Self { log, disk, ceiling, checkpoint_bytes, background, running, unsure, pressed, retry_at }
+        Self {
+            log,
+            disk,
+            ceiling,
+            checkpoint_bytes,
+            background,
+            running: None,
+            unsure,
+            pressed: false,
+            last_unconfirmed: false,
+            failed: false,
+            retry_at: 0,
+        }
     }
 
     /// Takes note of a checkpoint that has ended. Waits for that where the log has grown too far meanwhile: what the
@@ -225,7 +240,9 @@ impl Durable for DurableLog {
     ) -> Result<(), AppendError> {
         let appended = self.log.append(version, ceiling, mutations);
         self.pressed = matches!(appended, Err(AppendError::NoSpace(_)));
+        self.failed |= matches!(appended, Err(AppendError::Failed(_)));
         appended?;
+        self.last_unconfirmed = !mutations.is_empty();
         self.ceiling = ceiling.unwrap_or(self.ceiling);
         Ok(())
     }
@@ -244,6 +261,12 @@ impl Drop for DurableLog {
             self.background.awaited();
             // A panic of the thread was reported by itself; the log has everything.
             let _ = running.thread.join();
+        }
+        if self.last_unconfirmed && !self.failed {
+            // After a clean end no record is the last one that could pass for torn: damage to any of them shows. A
+            // disk that is too full for this only makes the end an unclean one.
+            let version = self.log.last_version().saturating_add(1);
+            let _ = self.log.append(version, None, &[]);
         }
     }
 }

@@ -42,6 +42,16 @@ pub(super) fn rows_read(engine: &EmbeddedEngine) -> KvResult<(Version, Rows)> {
     }
 }
 
+/// Sets one row in a batch of its own.
+pub(super) fn row_put(engine: &EmbeddedEngine, key: &[u8], value: &[u8]) -> KvResult<()> {
+    let transaction = begin(engine);
+    transaction.set(key, value)?;
+    let mut commit = transaction.commit();
+    let early = (&mut commit).now_or_never();
+    engine.step();
+    early.unwrap_or_else(|| now(commit)).map(drop)
+}
+
 fn shared_key(rng: &mut ChaCha8Rng) -> Vec<u8> {
     vec![b's', rng.random_range(0..SHARED_KEYS)]
 }

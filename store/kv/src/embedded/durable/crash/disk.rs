@@ -35,7 +35,10 @@ enum Call {
     FileFlush,
     DirectoryFlush,
     Write,
-    Other,
+    Length,
+    Create,
+    Remove,
+    Rename,
 }
 
 struct State {
@@ -44,8 +47,8 @@ struct State {
     names: Names,
     calls: u64,
     fault: Option<(u64, Fault)>,
-    /// Faults that have happened.
-    happened: Vec<Fault>,
+    /// Faults that have happened, and to what.
+    happened: Vec<(Fault, String)>,
     /// Bytes of room there are in all.
     capacity: usize,
     /// Calls of earlier openings are dead; each opening has a number.
@@ -60,7 +63,7 @@ impl State {
     }
 
     /// Counts a call, and lets happen to it what is to happen.
-    fn call(&mut self, call: Call) -> Option<Fault> {
+    fn call(&mut self, call: Call, what: &str) -> Option<Fault> {
         self.calls += 1;
         let (at, fault) = self.fault?;
         let fits = match fault {
@@ -73,7 +76,9 @@ impl State {
             return None;
         }
         self.fault = None;
-        self.happened.push(fault);
+        // Segments are all alike.
+        let what = what.split('-').next().unwrap_or_default();
+        self.happened.push((fault, format!("{what} {call:?}")));
         if fault == Fault::PowerCut {
             self.opening += 1;
         }
@@ -151,7 +156,7 @@ impl SimDisk {
     }
 
     /// What has happened since the last look.
-    pub(super) fn happened(&self) -> Vec<Fault> {
+    pub(super) fn happened(&self) -> Vec<(Fault, String)> {
         std::mem::take(&mut self.state.lock().happened)
     }
 
@@ -201,17 +206,18 @@ impl SimDisk {
     fn change<T>(
         &self,
         call: Call,
+        what: &str,
         change: impl FnOnce(&mut State, Option<Fault>) -> io::Result<T>,
     ) -> io::Result<T> {
         self.look(|state| {
-            let fault = state.call(call);
+            let fault = state.call(call, what);
             let changed = change(state, fault);
             if fault == Some(Fault::PowerCut) { Err(gone()) } else { changed }
         })
     }
 
-    fn file(&self, inode: InodeId) -> Arc<dyn DiskFile> {
-        Arc::new(SimFile { disk: self.clone(), inode })
+    fn file(&self, name: &str, inode: InodeId) -> Arc<dyn DiskFile> {
+        Arc::new(SimFile { disk: self.clone(), name: name.to_owned(), inode })
     }
 }
 
@@ -246,11 +252,11 @@ impl Disk for SimDisk {
         let inode = self.look(|state| {
             state.names.shown.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
         })?;
-        Ok(self.file(inode))
+        Ok(self.file(name, inode))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let inode = self.change(Call::Other, |state, _| {
+        let inode = self.change(Call::Create, name, |state, _| {
             if let Some(inode) = state.names.shown.get(name).copied() {
                 state.inodes[inode].length_set(0);
                 return Ok(inode);
@@ -260,11 +266,11 @@ impl Disk for SimDisk {
             state.names.link(name, inode);
             Ok(inode)
         })?;
-        Ok(self.file(inode))
+        Ok(self.file(name, inode))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.change(Call::Other, |state, _| {
+        self.change(Call::Remove, name, |state, _| {
             if !state.names.shown.contains_key(name) {
                 return Err(io::ErrorKind::NotFound.into());
             }
@@ -274,13 +280,13 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.change(Call::Other, |state, _| {
+        self.change(Call::Rename, from, |state, _| {
             if state.names.rename(from, to) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
         })
     }
 
     fn directory_sync(&self) -> io::Result<()> {
-        self.change(Call::DirectoryFlush, |state, fault| {
+        self.change(Call::DirectoryFlush, "directory", |state, fault| {
             match fault {
                 Some(Fault::PowerCut) => {}
                 Some(_) => {
@@ -305,6 +311,7 @@ impl Disk for SimDisk {
 #[derive(Debug)]
 struct SimFile {
     disk: SimDisk,
+    name: String,
     inode: InodeId,
 }
 
@@ -327,7 +334,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.disk.change(Call::Write, |state, fault| {
+        self.disk.change(Call::Write, &self.name, |state, fault| {
             let begin = index(offset);
             let mut length = bytes.len();
             if fault == Some(Fault::Write) {
@@ -347,14 +354,14 @@ impl DiskFile for SimFile {
     }
 
     fn length_set(&self, bytes: u64) -> io::Result<()> {
-        self.disk.change(Call::Other, |state, _| {
+        self.disk.change(Call::Length, &self.name, |state, _| {
             state.inodes[self.inode].length_set(index(bytes));
             Ok(())
         })
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        self.disk.change(Call::Other, |state, _| {
+        self.disk.change(Call::Length, &self.name, |state, _| {
             let bytes = index(bytes);
             if state.inodes[self.inode].room_needed(0, bytes) > state.room_free() {
                 return Err(full());
@@ -366,7 +373,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.disk.change(Call::FileFlush, |state, fault| {
+        self.disk.change(Call::FileFlush, &self.name, |state, fault| {
             let State { inodes, rng, .. } = state;
             match fault {
                 Some(Fault::PowerCut) => {}

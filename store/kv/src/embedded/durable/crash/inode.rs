@@ -83,7 +83,7 @@ impl Inode {
         self.room_take(offset, bytes.len());
         let end = offset + bytes.len();
         if end > self.shown.len() {
-            self.shown.resize(end, 0);
+            resize(&mut self.shown, end);
             self.lengths.push(end);
         }
         self.shown[offset..end].copy_from_slice(bytes);
@@ -92,11 +92,16 @@ impl Inode {
 
     pub(super) fn length_set(&mut self, length: usize) {
         let before = self.shown.len();
-        self.shown.resize(length, 0);
+        resize(&mut self.shown, length);
         self.lengths.push(length);
+        // What was cut off reads as zeros should the file grow again, and may still be there after a power cut. Pages
+        // without room hold nothing.
+        let cut: Vec<usize> = self.pages.range(length / PAGE_BYTES..).copied().collect();
+        for page in cut {
+            let begin = (page * PAGE_BYTES).max(length);
+            self.touched(begin, ((page + 1) * PAGE_BYTES).min(before));
+        }
         self.pages.retain(|page| page * PAGE_BYTES < length);
-        // What was cut off reads as zeros should the file grow again, and may still be there after a power cut.
-        self.touched(length, before);
     }
 
     fn touched(&mut self, begin: usize, end: usize) {
@@ -111,7 +116,7 @@ impl Inode {
 
     /// A flush that succeeds.
     pub(super) fn flush(&mut self) {
-        self.durable.resize(self.shown.len(), 0);
+        resize(&mut self.durable, self.shown.len());
         for (sector, states) in std::mem::take(&mut self.dirty) {
             if let Some(state) = states.last() {
                 sector_put(&mut self.durable, sector, state);
@@ -140,7 +145,7 @@ impl Inode {
             Survival::Any => lengths[rng.random_range(0..lengths.len())],
         };
         let mut left = self.durable.clone();
-        left.resize(length, 0);
+        resize(&mut left, length);
         for (sector, states) in &self.dirty {
             let torn = match survival {
                 Survival::Nothing => continue,
@@ -168,6 +173,13 @@ impl Inode {
         }
         torn
     }
+}
+
+/// As [`Vec::resize`] with zeros, which takes its time byte by byte where nothing is optimised.
+fn resize(bytes: &mut Vec<u8>, length: usize) {
+    bytes.truncate(length);
+    let zeros = vec![0; length - bytes.len()];
+    bytes.extend_from_slice(&zeros);
 }
 
 fn sector_of(bytes: &[u8], sector: usize) -> Sector {

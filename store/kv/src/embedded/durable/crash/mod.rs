@@ -8,7 +8,9 @@
 //! `BOROUGH_CRASH_SEEDS` says how many seeds are run; `BOROUGH_SEED` runs one.
 
 mod client;
+mod damage;
 mod disk;
+mod full;
 mod inode;
 mod model;
 mod names;

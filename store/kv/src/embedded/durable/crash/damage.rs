@@ -1,0 +1,209 @@
+//! Damage and torn ends, as properties over every place: a sound store is altered somewhere, and is then refused
+//! untouched, or opened with all it had. Only its last record may be missing, and only where that one was altered and
+//! nothing sound is behind it.
+
+use bytes::Bytes;
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+use super::super::OpenError;
+use super::super::record::{SEGMENT_HEADER_BYTES, record_decode};
+use super::client::{batch_run, rows_read};
+use super::disk::{Image, SimDisk};
+use super::model::Rows;
+use super::programme::{World, each_seed};
+
+/// A store that was killed after its last batch was acknowledged.
+struct Store {
+    world: World,
+    image: Image,
+    /// The rows before each batch, and after the last one.
+    states: Vec<Rows>,
+}
+
+fn store(seed: u64, batches: u32, clean: bool) -> Store {
+    let mut world = World::new(seed);
+    let life = world.try_open().expect("an empty disk");
+    let (mut states, mut told) = (Vec::new(), Vec::new());
+    for _ in 0..batches {
+        states.push(world.model.rows());
+        batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told);
+        world.disk.turns().grant(1000);
+    }
+    if clean {
+        world.disk.turns().free();
+        drop(life);
+    } else {
+        world.disk = world.disk.kill();
+    }
+    states.push(world.model.rows());
+    // Batches of which every transaction was refused change nothing.
+    states.dedup();
+    let image = world.disk.shown();
+    Store { world, image, states }
+}
+
+impl Store {
+    fn last_segment(&self) -> String {
+        self.image.keys().rfind(|name| name.starts_with("log-")).expect("a log").clone()
+    }
+
+    /// The rows that the store has.
+    fn rows(&self) -> &Rows {
+        self.states.last().expect("a state")
+    }
+
+    /// The rows before its last batch.
+    fn rows_before(&self) -> &Rows {
+        self.states.iter().rev().nth(1).expect("a batch")
+    }
+
+    /// Where the last record of the log begins, and where it ends; the header where there is none.
+    fn last_record(&self) -> std::ops::Range<usize> {
+        let bytes = Bytes::from(self.image[&self.last_segment()].clone());
+        let (mut begin, mut end) = (0, SEGMENT_HEADER_BYTES);
+        while let Some((_, length)) = record_decode(&bytes.slice(end..)) {
+            (begin, end) = (end, end + length);
+        }
+        begin..end
+    }
+
+    /// Opens the store as `image`. `None` where it is refused, which must leave the image as it is.
+    fn open_as(&mut self, image: Image, what: &str) -> Option<Rows> {
+        self.world.disk = SimDisk::new(image.clone(), 1);
+        match self.world.try_open() {
+            Ok(life) => Some(rows_read(&life.engine).expect("an open store is read").1),
+            Err(OpenError::Damaged { .. } | OpenError::Newer { .. }) => {
+                assert!(self.world.disk.shown() == image, "refusing {what} has changed something");
+                None
+            }
+            Err(other) => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+/// Alters a few bytes: bits, or a sector that reads as zeros, or one that was written to the wrong place.
+fn alter(bytes: &mut [u8], rng: &mut ChaCha8Rng) -> std::ops::Range<usize> {
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    if used == 0 {
+        return 0..0;
+    }
+    let at = rng.random_range(0..used);
+    let sector = at / 512 * 512;
+    let end = (sector + 512).min(bytes.len());
+    match rng.random_range(0..4) {
+        0 => bytes[sector..end].fill(0),
+        1 => {
+            let from = rng.random_range(0..=used.saturating_sub(end - sector)) / 512 * 512;
+            bytes.copy_within(from..from + (end - sector), sector);
+        }
+        _ => {
+            bytes[at] ^= 1 << rng.random_range(0..8);
+            return at..at + 1;
+        }
+    }
+    sector..end
+}
+
+#[test]
+fn damage_is_refused_untouched_or_harmless() {
+    let (mut refused, mut harmless, mut torn) = (0, 0, 0);
+    each_seed(60, |seed| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let clean = rng.random_bool(0.5);
+        let mut store = store(seed, rng.random_range(3..30), clean);
+        let (last_segment, last_record) = (store.last_segment(), store.last_record());
+        for _ in 0..40 {
+            let mut image = store.image.clone();
+            let name = image.keys().nth(rng.random_range(0..image.len())).expect("a file").clone();
+            let altered = alter(image.get_mut(&name).expect("a file"), &mut rng);
+            let what = format!("{name} at {altered:?}, last record {last_record:?}");
+            let same = image == store.image;
+            match store.open_as(image, &what) {
+                None => {
+                    assert!(!same, "a sound store is refused");
+                    refused += 1;
+                }
+                Some(rows) if &rows == store.rows() => harmless += 1,
+                Some(rows) => {
+                    let behind = name != last_segment || altered.end <= last_record.start;
+                    assert!(!behind, "{what}: opened with other rows");
+                    assert!(store.states.contains(&rows), "{what}: opened with rows that never were");
+                    // A sector may hold more than one record, a bit is in one; and after a clean end the last record
+                    // has no rows.
+                    let bit = altered.len() == 1;
+                    assert!(
+                        !bit || &rows == store.rows_before(),
+                        "{what}: more than the last record is gone"
+                    );
+                    assert!(!bit || !clean, "{what}: something sound is behind all rows");
+                    torn += 1;
+                }
+            }
+        }
+    });
+    eprintln!("{refused} refused, {harmless} harmless, {torn} taken for a torn end");
+    assert!(refused > 0 && harmless > 0, "nothing was tried");
+}
+
+#[test]
+fn a_torn_end_is_cut_off_at_every_byte() {
+    each_seed(30, |seed| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut store = store(seed, rng.random_range(1..12), false);
+        let (name, last) = (store.last_segment(), store.last_record());
+        let (begin, whole) = (last.start, store.image[&name].clone());
+        if begin == 0 {
+            // A segment is flushed before its first record is written: its header is never torn.
+            return;
+        }
+        for _ in 0..30 {
+            let mut image = store.image.clone();
+            let bytes = image.get_mut(&name).expect("the log");
+            let cut = rng.random_range(begin..last.end);
+            match rng.random_range(0..4) {
+                // It was not written from there on, or only after there.
+                0 | 1 => bytes[cut..last.end].fill(0),
+                2 => bytes[begin..=cut].fill(0),
+                // Something else is there.
+                _ => bytes[cut..last.end].iter_mut().for_each(|byte| *byte = rng.random()),
+            }
+            // What was torn off may have been zeros.
+            let same = bytes == &whole;
+            if !same && rng.random_bool(0.5) {
+                // A file system without reservations: the file ends with what was written.
+                bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+            }
+            let expected = if same { store.rows().clone() } else { store.rows_before().clone() };
+            let what = format!("{name} torn at {cut} of {last:?}");
+            let rows = store.open_as(image, &what);
+            assert!(
+                rows.as_ref() == Some(&expected),
+                "{what}: {}",
+                if rows.is_none() { "refused" } else { "other rows" }
+            );
+        }
+    });
+}
+
+#[test]
+fn a_missing_file_is_refused() {
+    each_seed(30, |seed| {
+        let mut store = store(seed, 25, seed % 2 == 0);
+        let last = store.last_segment();
+        for name in store.image.clone().into_keys() {
+            // Who had the store matters to nobody. A missing last segment is not seen: nothing says that there was one.
+            if name == "OWNER" || name == last {
+                continue;
+            }
+            let mut image = store.image.clone();
+            image.remove(&name);
+            if let Some(rows) = store.open_as(image, &name) {
+                assert!(
+                    name.starts_with("log-") && &rows == store.rows(),
+                    "{name} was missing and not missed"
+                );
+            }
+        }
+    });
+}

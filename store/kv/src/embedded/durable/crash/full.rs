@@ -1,0 +1,96 @@
+//! A full disk: the store opens on it and is read, loses nothing, and goes on by itself where a checkpoint gives room
+//! back.
+
+use rand::Rng as _;
+
+use super::client::{batch_run, row_put, rows_read};
+use super::model::Rows;
+use super::programme::{Life, World, each_seed};
+use crate::contract::ErrorCode;
+
+fn rows(life: &Life) -> Rows {
+    rows_read(&life.engine).expect("an open store is read").1
+}
+
+/// Batches until one is refused for want of room.
+fn fill(world: &mut World, life: &Life) {
+    for _ in 0..10_000 {
+        let mut told = Vec::new();
+        assert!(batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told));
+        if told.contains(&Some(ErrorCode::NoSpace)) {
+            return;
+        }
+    }
+    panic!("the disk never fills");
+}
+
+#[test]
+fn a_store_opens_on_a_full_disk_and_is_read() {
+    each_seed(40, |seed| {
+        let mut world = World::without_checkpoints(seed);
+        let mut life = world.try_open().expect("an empty disk");
+        let mut told = Vec::new();
+        for _ in 0..world.rng.random_range(0..20) {
+            assert!(batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told));
+        }
+        world.disk.room_set(0);
+        for round in 0..6 {
+            // Even the last segment is full but for what it keeps.
+            fill(&mut world, &life);
+            assert_eq!(rows(&life), world.model.rows());
+            world.model.version_told(rows_read(&life.engine).expect("a read").0);
+            match round % 3 {
+                0 => world.disk = world.disk.kill(),
+                1 => world.power_cut(),
+                _ => {
+                    drop(life);
+                    world.disk = world.disk.kill();
+                }
+            }
+            world.disk.room_set(0);
+            life = world.try_open().expect("a full disk is no reason not to open");
+            let (version, found) = rows_read(&life.engine).expect("an open store is read");
+            world.model.version_reopened(version);
+            world.model.recovered(&found);
+        }
+        world.disk.room_set(1 << 30);
+        assert!(batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told));
+        assert!(told.contains(&None), "with room again commits go on: {told:?}");
+        assert_eq!(rows(&life), world.model.rows());
+    });
+}
+
+#[test]
+fn a_full_disk_gets_room_from_a_checkpoint() {
+    each_seed(10, |seed| {
+        let mut world = World::with_sizes(seed, 1 << 15, 1 << 17);
+        let life = world.try_open().expect("an empty disk");
+        let put = |round: u32| {
+            // The same few rows again and again: a checkpoint of them is small, the log of them is not.
+            let key = [b's', u8::try_from(round % 20).expect("small")];
+            life.clock.advance(std::time::Duration::from_secs(1));
+            match row_put(&life.engine, &key, &[7; 300]) {
+                Ok(()) => true,
+                Err(error) if error.code == ErrorCode::NoSpace => false,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        for round in 0..1000 {
+            assert!(put(round));
+            world.disk.turns().grant(50);
+        }
+        // From now on the log may take no more than some segments beside the checkpoint.
+        world.disk.room_set(1 << 18);
+        for _ in 0..5 {
+            // A checkpoint that stands still, until the disk is full.
+            let filled = (0..4000).find(|round| !put(*round));
+            assert!(filled.is_some(), "the disk never fills");
+            let again = (0..50).find(|round| {
+                world.disk.turns().grant(world.rng.random_range(1..50));
+                put(*round)
+            });
+            assert!(again.is_some(), "the room does not come back");
+        }
+        assert_eq!(rows(&life), world.model.rows());
+    });
+}
