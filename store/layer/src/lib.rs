@@ -21,6 +21,7 @@ pub mod node;
 pub mod placement;
 pub mod quota;
 pub mod request;
+pub mod scratch;
 pub mod task;
 pub mod transfer;
 pub mod unit;

@@ -2,12 +2,17 @@
 
 mod cluster;
 mod job;
+mod store;
 mod target;
 mod task;
 
 pub use cluster::{CellVerb, EventFilter, EventVerb, NameVerb, NodeVerb};
 pub(crate) use job::pair;
 pub use job::{FileArguments, JobVerb, RunArguments, StopArguments};
+pub use store::{
+    StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments, StoreImportArguments,
+    StoreVerb,
+};
 pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskVerb};
@@ -24,7 +29,7 @@ use crate::role::serve::{ControllerArguments, GatewayArguments, SchedulerArgumen
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 what was asked for did not come about, 2 wrong usage or job file, \
     3 no such thing, 4 refused, 5 no gateway answers, 6 not allowed, 130 interrupted. \
-    `job plan`: 0 no change, 1 change, 255 error. `task exec`: the command's own, 255 where it could not be run.";
+    `job plan`: 0 no change, 1 change, 255 error. `store check`: 0 all is well, 1 not, 255 error. `task exec`: the command's own, 255 where it could not be run.";
 
 /// A cluster manager: a cell of nodes runs the jobs you describe.
 #[derive(Debug, Parser)]
@@ -108,6 +113,9 @@ pub enum Verb {
     /// What has happened
     #[command(subcommand)]
     Event(EventVerb),
+    /// Check, copy and measure stores themselves, without a gateway
+    #[command(subcommand)]
+    Store(StoreVerb),
     /// Write the completion script of a shell to standard output
     Completion {
         /// The shell
@@ -132,7 +140,9 @@ impl Verb {
     /// The code of a failure, where the verb has one of its own.
     pub fn failed_code(&self) -> Option<u8> {
         match self {
-            Self::Job(JobVerb::Plan(_)) | Self::Task(TaskVerb::Exec(_)) => Some(VERB_FAILED),
+            Self::Job(JobVerb::Plan(_))
+            | Self::Task(TaskVerb::Exec(_))
+            | Self::Store(StoreVerb::Check(_)) => Some(VERB_FAILED),
             _ => None,
         }
     }

@@ -48,6 +48,12 @@ fn every_verb_of_the_documentation_is_there() {
         "borough name watch",
         "borough event list --job web --limit 5",
         "borough event watch --node alpha-1 -o json",
+        "borough store check --store embedded:/var/lib/borough/store",
+        "borough store check --store fdb:/etc/foundationdb/fdb.cluster --cell alpha --settled -o json",
+        "borough store export --store embedded:a --cell alpha --to alpha.export --close",
+        "borough store export --store embedded:a --cell alpha --to -",
+        "borough store import --store embedded:b --from alpha.export --cell beta --replace",
+        "borough store bench --store embedded:a --time 500ms --clients 8",
         "borough completion bash",
         "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
     ] {
@@ -68,6 +74,8 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ("borough task logs web", "accepted: JOB/INDEX"),
         ("borough task exec web/0", "COMMAND"),
         ("borough task signal web/0 NOPE", "no such signal"),
+        ("borough store check --store /var/lib/borough", "accepted: embedded:DIRECTORY"),
+        ("borough store import --store embedded:a", "--from"),
         ("borough jobs list", "similar subcommand exists: 'job'"),
         ("borough cell list -o xml", "possible values: table, wide, json, yaml"),
     ] {
@@ -82,5 +90,7 @@ fn failures_of_plan_and_exec_have_their_own_code() {
     let failed = |line| parsed(line).unwrap().verb.failed_code();
     assert_eq!(failed("borough job plan web.yaml"), Some(255));
     assert_eq!(failed("borough task exec web/0 -- ls"), Some(255));
+    assert_eq!(failed("borough store check --store embedded:a"), Some(255));
+    assert_eq!(failed("borough store export --store embedded:a --to -"), None);
     assert_eq!(failed("borough job run web.yaml"), None);
 }

@@ -5,6 +5,7 @@ mod event;
 mod job;
 mod name;
 mod node;
+mod store;
 mod task;
 mod why;
 
@@ -27,6 +28,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(&global, verb, printer)),
+        Verb::Store(verb) => block_on(store::run(&global, verb, printer)),
         Verb::Completion { shell } => completion(shell, printer),
         Verb::Dev(arguments) => role::dev::run(&global, &arguments, printer),
         Verb::Agent(arguments) => role::agent::run(&global, arguments),

@@ -12,6 +12,7 @@ mod job;
 mod name;
 mod node;
 mod progress;
+mod store;
 mod table;
 mod task;
 mod text;
@@ -24,6 +25,10 @@ pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeStatusView, NodeView};
 pub(crate) use progress::Progress;
+pub(crate) use store::{
+    CellCheckView, FigureView, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
+    ViolationView,
+};
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskView};
 pub(crate) use text::tally;

@@ -11,5 +11,6 @@ mod tests;
 
 pub use row::{CellGate, CellMeta, CellState};
 pub use step::{
-    Created, cell_create, cell_epoch_begin, cell_gate_read, cell_gate_set, cell_meta_change, cell_meta_read,
+    Created, cell_create, cell_epoch_begin, cell_gate_read, cell_gate_set, cell_list, cell_meta_change,
+    cell_meta_read,
 };

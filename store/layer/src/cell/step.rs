@@ -1,6 +1,7 @@
 //! Steps of transactions on a cell as a whole.
 
-use borough_kv::Transaction;
+use borough_kv::{RangeRequest, Transaction};
+use borough_model::Name;
 
 use super::{CellGate, CellMeta, CellState};
 use crate::error::{StoreError, StoreResult};
@@ -18,21 +19,41 @@ pub enum Created {
     Before,
 }
 
-/// Creates the cell, open and in its first store epoch. An existing one stays as it is.
+/// Creates the cell, open and in its first store epoch. An existing one stays as it is; one that is still being imported
+/// is refused, since not all of it is there.
 pub async fn cell_create(
     tx: &Transaction,
     space: &CellSpace,
     meta: &CellMeta,
     at_ms: i64,
 ) -> StoreResult<Created> {
-    if keys::read(tx, space, &CellGateKey {}).await?.is_some() {
-        return Ok(Created::Before);
+    if let Some(gate) = keys::read(tx, space, &CellGateKey {}).await? {
+        return match gate.state {
+            CellState::Importing => {
+                Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() })
+            }
+            CellState::Open | CellState::Draining | CellState::Moved => Ok(Created::Before),
+        };
     }
     let gate = CellGate { store_epoch: 1, state: CellState::Open, revision: 1, changed_ms: at_ms };
     let meta = CellMeta { created_ms: at_ms, revision: 1, ..meta.clone() };
     keys::write(tx, space, &CellGateKey {}, &gate)?;
     keys::write(tx, space, &CellMetaKey {}, &meta)?;
     Ok(Created::Now)
+}
+
+/// Every cell that has a key in the store, by name, without conflicts; whether it is one its gate says.
+pub async fn cell_list(tx: &Transaction) -> StoreResult<Vec<Name>> {
+    let mut found = Vec::new();
+    let mut begin = CellSpace::federation().range().end;
+    loop {
+        let request = RangeRequest::between(begin, CellSpace::spaces_end()).limit(1).snapshot();
+        let rows = tx.range_all(request).await?;
+        let Some((key, _)) = rows.first() else { return Ok(found) };
+        let (name, end) = CellSpace::of_key(key);
+        found.extend(name);
+        begin = end;
+    }
 }
 
 /// The cell's gate, with a read conflict. Refuses a cell that is not in this store.

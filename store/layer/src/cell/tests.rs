@@ -88,3 +88,29 @@ async fn a_new_epoch_has_a_journal_of_its_own() {
     write().await;
     assert_eq!(tail(Cursor::start(2)).await.unwrap().entries.len(), 1);
 }
+
+#[tokio::test]
+async fn every_cell_of_a_store_is_found_whatever_else_is_there() {
+    let cell = TestCell::new().await;
+    for other in ["alpha-2", "b", "z9"] {
+        let space = CellSpace::new(name(other));
+        cell.run(async |tx| cell_create(&tx, &space, &CellMeta::default(), 1).await).await.unwrap();
+    }
+    let foreign: [&[u8]; 8] = [
+        b"\x02",
+        b"\x02alpha",
+        b"\x02alpha\0\xffx\0",
+        b"\x02Not A Name\0\x15\x01",
+        b"\x02\xff\xfe\0",
+        b"\x01x",
+        b"\x03x",
+        b"\0",
+    ];
+    let put = async |tx: borough_kv::Transaction| {
+        foreign.iter().try_for_each(|key| tx.set(key, b"?"))?;
+        Ok(())
+    };
+    cell.run(put).await.unwrap();
+    let found = cell.run(async |tx| cell_list(&tx).await).await.unwrap();
+    assert_eq!(found, ["alpha", "alpha-2", "b", "z9"].map(name));
+}

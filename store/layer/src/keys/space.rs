@@ -5,6 +5,9 @@ use std::ops::Range;
 use borough_model::Name;
 use foundationdb_tuple::pack;
 
+/// What a text begins with in a tuple.
+const TEXT: u8 = 0x02;
+
 /// The keys of one cell, or of the federation's directory. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CellSpace {
@@ -22,6 +25,25 @@ impl CellSpace {
     /// The keys of the federation's directory. They stand under the empty name, which no cell can have.
     pub fn federation() -> Self {
         Self { name: None, prefix: pack(&("",)).into() }
+    }
+
+    /// After the keys of every cell.
+    pub(crate) fn spaces_end() -> Vec<u8> {
+        vec![TEXT + 1]
+    }
+
+    /// The cell a key belongs to, where its first element is a name, and a key after all those that begin as it does.
+    pub(crate) fn of_key(key: &[u8]) -> (Option<Name>, Vec<u8>) {
+        let rest = key.get(1..).unwrap_or_default();
+        let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = std::str::from_utf8(text).ok().and_then(|text| Name::new(text).ok());
+        let after = rest.get(text.len()..).unwrap_or_default();
+        // A zero that 255 follows is one within the text.
+        let ends = after.first() == Some(&0) && after.get(1) != Some(&0xff);
+        let name = name.filter(|_| key.first() == Some(&TEXT) && ends);
+        // No name has a zero in it, so nothing that begins with this text and a zero is of another cell.
+        let end = if after.is_empty() { [key, &[0]].concat() } else { [&[TEXT], text, &[1]].concat() };
+        (name, end)
     }
 
     /// The cell's name; `None` for the federation's directory.

@@ -1,0 +1,162 @@
+//! `store export`: a cell into a file, which has its name only once it is whole.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use borough_kv::Idempotency;
+use borough_model::Name;
+use borough_store::cell::{CellState, cell_gate_read, cell_gate_set};
+use borough_store::check::{CheckMode, LOAD_CHUNK_ROWS, LoadProgress, cell_violations};
+use borough_store::transfer::{ExportEnd, ExportHeader, ExportSummary, cell_export, rows_export};
+use borough_store::{CellSpace, StoreError, StoreResult};
+
+use super::{Opened, cell_of, opened, store_failure};
+use crate::args::{Global, StoreExportArguments};
+use crate::exit::{Code, Failure};
+use crate::output::{Printer, Progress, StoreExportView};
+use crate::role::store::StoreMissing;
+
+pub(super) async fn run(
+    global: &Global,
+    arguments: &StoreExportArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let cell = cell_of(global)?;
+    let cell = cell.ok_or_else(|| Failure::new(Code::Usage, "name the cell to export with --cell"))?;
+    let to = Target::new(&arguments.to)?;
+    let opened = opened(&arguments.store, StoreMissing::Refuse)?;
+    let outcome = export(&opened, &cell, arguments, &to, printer).await;
+    opened.store.close().await;
+    let view = outcome?;
+    match &to {
+        Target::File { .. } => printer.one(&view, StoreExportView::text)?,
+        // The file itself is the answer.
+        Target::Output => printer.remark(&view.text(&crate::output::Style::default())),
+    }
+    Ok(Code::Done)
+}
+
+async fn export(
+    opened: &Opened,
+    cell: &Name,
+    arguments: &StoreExportArguments,
+    to: &Target,
+    printer: &Printer,
+) -> Result<StoreExportView, Failure> {
+    let space = CellSpace::new(cell.clone());
+    let failed = |error: StoreError| store_failure(&format!("cannot export cell {cell}"), &error);
+    let state = cell_close(opened, &space, arguments.close).await.map_err(failed)?;
+    let mut progress = Progress::new(printer);
+    let told = |load: LoadProgress| {
+        progress.stand(&format!("{cell}: {} rows, {} journal entries", load.rows, load.entries));
+    };
+    let exported = cell_export(&opened.db, &space, LOAD_CHUNK_ROWS, told).await.map_err(failed)?;
+    progress.stand(&format!("{cell}: writing"));
+    let header = ExportHeader {
+        id: id_new(opened),
+        cell: cell.clone(),
+        at: exported.at,
+        state,
+        exported_ms: opened.clock.wall_ms(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let (end, file_bytes) = to
+        .write(&exported, &header)
+        .map_err(|error| Failure::new(Code::Failed, format!("cannot write {}: {error}", to.name())))?;
+    Ok(StoreExportView {
+        cell: cell.to_string(),
+        store: arguments.store.store.to_string(),
+        file: to.name(),
+        export: header.id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        at: exported.at.to_string(),
+        rows: end.rows,
+        blocks: end.blocks,
+        file_bytes,
+        violations: cell_violations(&exported.rows, CheckMode::Always).len(),
+    })
+}
+
+/// What the cell takes; with `close`, nothing from now on.
+async fn cell_close(opened: &Opened, space: &CellSpace, close: bool) -> StoreResult<CellState> {
+    let at_ms = opened.clock.wall_ms();
+    let run = opened.db.run("cell_export_close", Idempotency::Natural, |tx, _| async move {
+        let before = cell_gate_read(&tx, space).await?;
+        if close && before.state != CellState::Importing {
+            cell_gate_set(&tx, space, CellState::Moved, at_ms).await?;
+        }
+        Ok::<_, StoreError>(before.state)
+    });
+    run.await
+}
+
+fn id_new(opened: &Opened) -> [u8; 16] {
+    let (high, low) = (opened.rng.next_u64(), opened.rng.next_u64());
+    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+}
+
+/// Where the export goes.
+enum Target {
+    Output,
+    File { file: PathBuf, partial: PathBuf },
+}
+
+impl Target {
+    fn new(to: &Path) -> Result<Self, Failure> {
+        if to == Path::new("-") {
+            return Ok(Self::Output);
+        }
+        if to.exists() {
+            let text = format!("{} is there already", to.display());
+            return Err(Failure::new(Code::Refused, text).with_hint("give another file; none is overwritten"));
+        }
+        let mut partial = to.as_os_str().to_owned();
+        partial.push(".partial");
+        Ok(Self::File { file: to.to_owned(), partial: partial.into() })
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Output => "-".to_owned(),
+            Self::File { file, .. } => file.display().to_string(),
+        }
+    }
+
+    /// Writes everything, and for a file waits for the disk before it gets its name.
+    fn write(&self, exported: &ExportSummary, header: &ExportHeader) -> io::Result<(ExportEnd, u64)> {
+        match self {
+            Self::Output => {
+                let out = Counted { out: BufWriter::new(io::stdout().lock()), bytes: 0 };
+                let (out, end) = rows_export(&exported.rows, header, out)?;
+                Ok((end, out.bytes))
+            }
+            Self::File { file, partial } => {
+                let out = Counted { out: BufWriter::new(File::create(partial)?), bytes: 0 };
+                let (out, end) = rows_export(&exported.rows, header, out)?;
+                out.out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+                std::fs::rename(partial, file)?;
+                let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+                File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
+                Ok((end, out.bytes))
+            }
+        }
+    }
+}
+
+/// Counts what is written.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes = self.bytes.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

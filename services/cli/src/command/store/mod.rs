@@ -1,0 +1,69 @@
+//! `store check`, `export`, `import`, `bench`: what is done with a store itself, without a gateway.
+
+mod bench;
+mod check;
+mod export;
+mod import;
+
+use std::sync::Arc;
+
+use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::{Database, ErrorCode, Retryable};
+use borough_model::Name;
+use borough_store::{StoreError, error_chain};
+
+use crate::args::{Global, StoreArgument, StoreVerb};
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+use crate::role::store::{Store, StoreMissing, store_open};
+
+pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> Result<Code, Failure> {
+    match verb {
+        StoreVerb::Check(arguments) => check::run(global, &arguments, printer).await,
+        StoreVerb::Export(arguments) => export::run(global, &arguments, printer).await,
+        StoreVerb::Import(arguments) => import::run(global, &arguments, printer).await,
+        StoreVerb::Bench(arguments) => bench::run(&arguments, printer).await,
+    }
+}
+
+/// A store that is open, and what verbs need besides.
+struct Opened {
+    store: Store,
+    db: Database,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+}
+
+fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<Opened, Failure> {
+    let clock = SystemClock::shared();
+    let (rng, _) = SeededRng::from_kernel();
+    let store = store_open(&argument.store, missing, &clock, &rng)?;
+    let db = Database::new(store.engine());
+    Ok(Opened { store, db, clock, rng })
+}
+
+/// The cell that is named.
+fn cell_of(global: &Global) -> Result<Option<Name>, Failure> {
+    let Some(text) = &global.cell else { return Ok(None) };
+    let name = Name::new(text.as_str());
+    name.map(Some)
+        .map_err(|error| Failure::new(Code::Usage, format!("the name of the cell, {text:?}, {error}")))
+}
+
+/// What the store says, with the code of its kind.
+fn store_failure(what: &str, error: &StoreError) -> Failure {
+    let message = format!("{what}: {}", error_chain(error));
+    match error {
+        StoreError::CellUnknown { .. } | StoreError::NotFound { .. } => Failure::new(Code::NotFound, message),
+        StoreError::AlreadyExists { .. } | StoreError::Refused { .. } => Failure::new(Code::Refused, message),
+        StoreError::CellClosed { .. } => Failure::new(Code::Refused, message)
+            .with_hint("finish its import first: repeat `borough store import` with the same file"),
+        StoreError::JournalTrimmed { .. } => Failure::new(Code::Failed, message)
+            .with_hint("the journal is trimmed faster than the cell is read: repeat it at a quieter time"),
+        _ => match error.kv_error().map(|error| error.code) {
+            Some(ErrorCode::TransactionTimedOut) => Failure::new(Code::Unreachable, message)
+                .with_hint("the store did not answer in time: is the cluster up, and reachable from here?"),
+            _ => Failure::new(Code::Failed, message),
+        },
+    }
+}

@@ -1,0 +1,220 @@
+//! Stores: what a check, an export, an import and a measurement have come to.
+
+use borough_store::check::Violation;
+use serde::Serialize;
+
+use super::Style;
+use super::table::{Tabular, table};
+use super::text::{bytes, facts, tally};
+
+/// What `store check` has found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StoreCheckView {
+    pub(crate) store: String,
+    pub(crate) cells: Vec<CellCheckView>,
+    pub(crate) violations: usize,
+}
+
+/// One cell of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct CellCheckView {
+    pub(crate) cell: String,
+    pub(crate) state: String,
+    /// The position of the journal that everything is as of.
+    pub(crate) at: Option<String>,
+    pub(crate) nodes: usize,
+    pub(crate) jobs: usize,
+    pub(crate) tasks: usize,
+    pub(crate) endpoints: usize,
+    pub(crate) requests: usize,
+    pub(crate) violations: Vec<ViolationView>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct ViolationView {
+    pub(crate) rule: String,
+    pub(crate) key: String,
+    pub(crate) stored: String,
+    pub(crate) expected: String,
+}
+
+impl From<Violation> for ViolationView {
+    fn from(violation: Violation) -> Self {
+        let Violation { rule, key, stored, expected } = violation;
+        Self { rule: rule.to_owned(), key, stored, expected }
+    }
+}
+
+impl Tabular for CellCheckView {
+    const PLURAL: &'static str = "cells";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["CELL", "STATE", "NODES", "JOBS", "TASKS", "WRONG"], vec!["ENDPOINTS", "REQUESTS", "POSITION"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let numbers = [self.nodes, self.jobs, self.tasks, self.violations.len()];
+        let mut cells = vec![self.cell.clone(), self.state.clone()];
+        cells.extend(numbers.map(|number| number.to_string()));
+        let position = self.at.clone().unwrap_or_default();
+        (cells, vec![self.endpoints.to_string(), self.requests.to_string(), position])
+    }
+}
+
+impl StoreCheckView {
+    pub(crate) fn new(store: String, cells: Vec<CellCheckView>) -> Self {
+        let violations = cells.iter().map(|cell| cell.violations.len()).sum();
+        Self { store, cells, violations }
+    }
+
+    pub(crate) fn text(&self, style: &Style) -> String {
+        if self.cells.is_empty() {
+            return format!("there are no cells in {}", self.store);
+        }
+        let mut text = table(&self.cells, style.wide, style.color);
+        for cell in &self.cells {
+            for violation in &cell.violations {
+                let head = format!("{}: {} ({})", cell.cell, violation.key, violation.rule);
+                text.push_str(&format!(
+                    "\n{}\n  stored    {}\n  expected  {}\n",
+                    style.paint(&head, 31),
+                    violation.stored,
+                    violation.expected
+                ));
+            }
+        }
+        text
+    }
+}
+
+/// What `store export` has written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StoreExportView {
+    pub(crate) cell: String,
+    pub(crate) store: String,
+    /// `-` is standard output.
+    pub(crate) file: String,
+    pub(crate) export: String,
+    pub(crate) at: String,
+    pub(crate) rows: u64,
+    pub(crate) blocks: u64,
+    pub(crate) file_bytes: u64,
+    /// What `store check` would say: carried as it is.
+    pub(crate) violations: usize,
+}
+
+impl StoreExportView {
+    pub(crate) fn text(&self, _: &Style) -> String {
+        let wrong = if self.violations == 0 {
+            String::new()
+        } else {
+            format!("{}: `borough store check` shows them", tally(self.violations, "contradiction"))
+        };
+        facts(&[
+            ("exported", self.cell.clone()),
+            ("from", self.store.clone()),
+            ("to", self.file.clone()),
+            ("as of", self.at.clone()),
+            ("rows", self.rows.to_string()),
+            ("size", bytes(self.file_bytes)),
+            ("carried", wrong),
+        ])
+    }
+}
+
+/// What `store import` has made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StoreImportView {
+    pub(crate) cell: String,
+    pub(crate) store: String,
+    pub(crate) state: String,
+    pub(crate) store_epoch: u64,
+    pub(crate) exported_cell: String,
+    pub(crate) exported_at: String,
+    pub(crate) exported_ms: i64,
+    pub(crate) rows: u64,
+    pub(crate) blocks: u64,
+    /// Of `blocks`, those an earlier run had stored.
+    pub(crate) blocks_before: u64,
+}
+
+impl StoreImportView {
+    pub(crate) fn text(&self, _: &Style) -> String {
+        let before = match self.blocks_before {
+            0 => String::new(),
+            before => format!("after {before} of {} blocks", self.blocks),
+        };
+        facts(&[
+            ("imported", self.cell.clone()),
+            ("into", self.store.clone()),
+            ("state", self.state.clone()),
+            ("store epoch", self.store_epoch.to_string()),
+            (
+                "from",
+                format!(
+                    "{} as of {}, {}",
+                    self.exported_cell,
+                    self.exported_at,
+                    super::text::time(self.exported_ms)
+                ),
+            ),
+            ("rows", self.rows.to_string()),
+            ("resumed", before),
+        ])
+    }
+}
+
+/// What `store bench` has measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StoreBenchView {
+    pub(crate) store: String,
+    pub(crate) engine: String,
+    pub(crate) clients: u32,
+    /// For each figure.
+    pub(crate) time_ms: u64,
+    pub(crate) figures: Vec<FigureView>,
+}
+
+/// One figure: operations per second, and how long one took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct FigureView {
+    pub(crate) what: String,
+    /// Operations at a time.
+    pub(crate) at_a_time: u32,
+    pub(crate) operations: u64,
+    pub(crate) operations_per_s: f64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) max_us: u64,
+    /// Operations the store refused in the end.
+    pub(crate) failed: u64,
+}
+
+impl Tabular for FigureView {
+    const PLURAL: &'static str = "figures";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["FIGURE", "AT A TIME", "PER SECOND", "P50", "P99", "MAX"], vec!["OPERATIONS", "FAILED"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let time = |us: u64| format!("{}.{:03}ms", us / 1_000, us % 1_000);
+        let cells = vec![
+            self.what.clone(),
+            self.at_a_time.to_string(),
+            format!("{:.0}", self.operations_per_s),
+            time(self.p50_us),
+            time(self.p99_us),
+            time(self.max_us),
+        ];
+        (cells, vec![self.operations.to_string(), self.failed.to_string()])
+    }
+}
+
+impl StoreBenchView {
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let head = facts(&[("store", self.store.clone()), ("engine", self.engine.clone())]);
+        format!("{head}\n{}", table(&self.figures, style.wide, style.color))
+    }
+}
