@@ -1,8 +1,11 @@
-//! What is shown while waiting: one moving line on a terminal, a new line per change otherwise.
+//! What is shown while waiting: one moving line on a terminal, otherwise a line for what has changed, at most one a
+//! second.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::time::Duration;
 
+use borough_kv::env::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Printer;
@@ -12,6 +15,31 @@ pub(crate) struct Progress<'p> {
     printer: &'p Printer,
     bar: Option<ProgressBar>,
     last: String,
+    pace: Pace,
+    clock: Arc<dyn Clock>,
+}
+
+/// Between two lines where nothing moves: a job of thousands of tasks changes hundreds of times a second.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Which lines are written, and which are overtaken before their time comes.
+#[derive(Debug, Default)]
+struct Pace {
+    written_at: Option<Duration>,
+    waiting: Option<String>,
+}
+
+impl Pace {
+    /// The line to write at `now`, once things stand as `text` says.
+    fn next(&mut self, text: &str, now: Duration) -> Option<String> {
+        if self.written_at.is_some_and(|at| now.saturating_sub(at) < LINE_INTERVAL) {
+            self.waiting = Some(text.to_owned());
+            return None;
+        }
+        self.written_at = Some(now);
+        self.waiting = None;
+        Some(text.to_owned())
+    }
 }
 
 impl<'p> Progress<'p> {
@@ -24,7 +52,8 @@ impl<'p> Progress<'p> {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { printer, bar, last: String::new() }
+        let clock = SystemClock::shared();
+        Self { printer, bar, last: String::new(), pace: Pace::default(), clock }
     }
 
     /// How things stand now. The same text twice is shown once.
@@ -35,7 +64,11 @@ impl<'p> Progress<'p> {
         text.clone_into(&mut self.last);
         match &self.bar {
             Some(bar) => bar.set_message(text.to_owned()),
-            None => self.printer.remark(text),
+            None => {
+                if let Some(line) = self.pace.next(text, self.clock.monotonic()) {
+                    self.printer.remark(&line);
+                }
+            }
         }
     }
 
@@ -58,5 +91,27 @@ impl Drop for Progress<'_> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        // How it ended is shown whenever that was.
+        if let Some(line) = self.pace.waiting.take() {
+            self.printer.remark(&line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_overtaken_within_a_second_are_not_written_but_the_last_one_is() {
+        let mut pace = Pace::default();
+        let at = Duration::from_millis;
+        assert_eq!(pace.next("a", at(0)).as_deref(), Some("a"));
+        assert_eq!(pace.next("b", at(300)), None);
+        assert_eq!(pace.next("c", at(900)), None);
+        assert_eq!(pace.next("d", at(1_000)).as_deref(), Some("d"));
+        assert_eq!(pace.waiting, None);
+        assert_eq!(pace.next("e", at(1_100)), None);
+        assert_eq!(pace.waiting.as_deref(), Some("e"), "what is written at the end");
     }
 }
