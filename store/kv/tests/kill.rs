@@ -1,27 +1,126 @@
-//! A process that writes is killed, again and again; what it acknowledged is there, and nothing it never asked for.
+//! A process that writes is killed with SIGKILL, again and again, also in the middle of a checkpoint; what it
+//! acknowledged over a pipe is there, and nothing it never asked for.
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use borough_kv::embedded::OpenOptions;
+use borough_kv::embedded::durable::disk::{DirectoryDisk, Disk, DiskFile};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::{Database, EmbeddedEngine, Idempotency, KvError, RangeRequest, Transaction};
 
 const DIRECTORY: &str = "BOROUGH_KV_KILL_DIRECTORY";
 const ROUND: &str = "BOROUGH_KV_KILL_ROUND";
 const WRITERS: u32 = 4;
-const ROUNDS: u32 = 6;
+const ROUNDS: u32 = 12;
 
-fn open(directory: &Path) -> (EmbeddedEngine, Database) {
+/// The machine's disk, which says on standard output when a checkpoint is being written.
+#[derive(Debug)]
+struct TellingDisk(DirectoryDisk);
+
+#[derive(Debug)]
+struct TellingFile(Arc<dyn DiskFile>, &'static str);
+
+fn tell(line: &str) {
+    let mut out = io::stdout().lock();
+    // The parent may be done with this process.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+impl TellingDisk {
+    fn file(file: Arc<dyn DiskFile>, name: &str) -> Arc<dyn DiskFile> {
+        match name {
+            "checkpoint" => Arc::new(TellingFile(file, "into the checkpoint")),
+            "checkpoint.new" => Arc::new(TellingFile(file, "into a new checkpoint")),
+            _ => file,
+        }
+    }
+}
+
+impl Disk for TellingDisk {
+    fn directory_create(&self) -> io::Result<()> {
+        self.0.directory_create()
+    }
+
+    fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        self.0.lock()
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.0.names()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Self::file(self.0.open(name)?, name))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Self::file(self.0.create(name)?, name))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        tell("removed");
+        self.0.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)?;
+        tell("renamed");
+        Ok(())
+    }
+
+    fn directory_sync(&self) -> io::Result<()> {
+        self.0.directory_sync()
+    }
+
+    fn available_bytes(&self) -> io::Result<u64> {
+        self.0.available_bytes()
+    }
+
+    fn location(&self) -> String {
+        self.0.location()
+    }
+}
+
+impl DiskFile for TellingFile {
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        tell(self.1);
+        self.0.write_at(offset, bytes)
+    }
+
+    fn length_set(&self, bytes: u64) -> io::Result<()> {
+        self.0.length_set(bytes)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.0.reserve(bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+fn open(directory: &Path, telling: bool) -> (EmbeddedEngine, Database) {
     let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
     // A killed process loses no page it has written, so this needs no flushes; small segments and checkpoints are in
     // all phases when it dies.
     let options = OpenOptions { fsync: false, segment_bytes: 1 << 14, checkpoint_bytes: 1 << 16, ..options };
+    let disk = || Arc::new(TellingDisk(DirectoryDisk::new(directory, false))) as Arc<dyn Disk>;
+    let options = OpenOptions { disk: telling.then(disk), ..options };
     let engine = EmbeddedEngine::open(options).expect("the store opens after a kill");
     (engine.clone(), Database::new(Arc::new(engine)))
 }
@@ -31,22 +130,22 @@ fn open(directory: &Path) -> (EmbeddedEngine, Database) {
 async fn child() {
     let (Ok(directory), Ok(round)) = (std::env::var(DIRECTORY), std::env::var(ROUND)) else { return };
     let round: u32 = round.parse().expect("a number");
-    let (_engine, database) = open(Path::new(&directory));
+    let (_engine, database) = open(Path::new(&directory), true);
     let writers = (0..WRITERS).map(|writer| {
         let database = database.clone();
         async move {
-            for number in 0.. {
+            for number in 0_u32.. {
                 let key = key(round, writer, number);
                 let set = |transaction: Transaction, _| {
                     let key = key.clone();
-                    async move { transaction.set(key.as_bytes(), &[b'v'; 200]) }
+                    async move {
+                        // A row that stays, and one that is written over, so that checkpoints have both.
+                        transaction.set(format!("last/{writer}").as_bytes(), &number.to_be_bytes())?;
+                        transaction.set(key.as_bytes(), &[b'v'; 200])
+                    }
                 };
                 database.run::<_, KvError, _, _>("set", Idempotency::Natural, set).await.expect("a commit");
-                let mut out = std::io::stdout().lock();
-                // The parent may be done with this one.
-                if writeln!(out, "ack {writer} {number}").and_then(|()| out.flush()).is_err() {
-                    return;
-                }
+                tell(&format!("ack {writer} {number}"));
             }
         }
     });
@@ -54,11 +153,33 @@ async fn child() {
 }
 
 fn key(round: u32, writer: u32, number: u32) -> String {
-    format!("{round}/{writer}/{number:08}")
+    format!("row/{round:04}/{writer}/{number:08}")
 }
 
-/// Runs one child until it has acknowledged about `acknowledgements`, kills it, and gives the last one per writer.
-fn child_run(directory: &Path, round: u32, acknowledgements: usize) -> BTreeMap<u32, u32> {
+/// At which line a child is killed: the `count`th that has `word` in it.
+struct Moment {
+    word: &'static str,
+    count: u32,
+}
+
+/// Every phase of a store: commits, and each of the steps of a checkpoint.
+fn moment(round: u32) -> Moment {
+    let (word, count) = match round % 6 {
+        0 => ("ack ", 50 + 97 * round),
+        1 => ("into a new checkpoint", 1 + round),
+        2 => ("into the checkpoint", 1 + round),
+        3 => ("into the checkpoint", 40 + round),
+        4 => ("removed", 1 + round / 2),
+        _ => ("ack ", 700),
+    };
+    // After the first there is a checkpoint, and no new one is made unless most of it is free.
+    let word = if round > 5 && word == "into a new checkpoint" { "into the checkpoint" } else { word };
+    Moment { word, count }
+}
+
+/// Runs one child until its moment, kills it, and gives the last acknowledged number of each writer.
+fn child_run(directory: &Path, round: u32) -> BTreeMap<u32, u32> {
+    let moment = moment(round);
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
     command.env(DIRECTORY, directory).env(ROUND, round.to_string());
@@ -68,50 +189,64 @@ fn child_run(directory: &Path, round: u32, acknowledgements: usize) -> BTreeMap<
     let mut seen = 0;
     for line in output.lines() {
         let Ok(line) = line else { break };
+        if line.contains(moment.word) {
+            seen += 1;
+            if seen == moment.count {
+                // What it wrote before it died is still read: those are acknowledgements too.
+                child.kill().expect("a kill");
+            }
+        }
         // The test harness writes lines of its own, one of them before the first acknowledgement.
         let Some((_, numbers)) = line.split_once("ack ") else { continue };
         let Some((writer, number)) = numbers.split_once(' ') else { continue };
         let (Ok(writer), Ok(number)) = (writer.parse(), number.parse()) else { continue };
         last.insert(writer, number);
-        seen += 1;
-        if seen == acknowledgements {
-            // What it wrote before it died is still read: those are acknowledgements too.
-            child.kill().expect("a kill");
-        }
     }
     child.wait().expect("its end");
+    assert!(seen >= moment.count, "round {round}: the child ended before its moment ({})", moment.word);
     last
+}
+
+/// How many rows each writer of each round has; a gap in its numbers is an error.
+async fn rows_count(database: &Database) -> BTreeMap<(u32, u32), u32> {
+    let read = |transaction: Transaction, _| async move {
+        transaction.range_all(RangeRequest::between("row/", "row0")).await
+    };
+    let rows = database.run::<_, KvError, _, _>("rows", Idempotency::ReadOnly, read).await.expect("rows");
+    let mut counts = BTreeMap::new();
+    for (row, _) in &rows {
+        let text = String::from_utf8_lossy(row);
+        let numbers: Vec<u32> = text.split('/').skip(1).map(|part| part.parse().expect("a number")).collect();
+        let [round, writer, number] = numbers[..] else { panic!("a strange row {text}") };
+        let count = counts.entry((round, writer)).or_insert(0);
+        assert_eq!(number, *count, "round {round}: the rows of writer {writer} have a gap");
+        *count += 1;
+    }
+    counts
 }
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_kills() {
     let directory = tempfile::tempdir().expect("a directory");
+    let mut before = BTreeMap::new();
     for round in 0..ROUNDS {
-        let last = child_run(directory.path(), round, 150 + 177 * usize::try_from(round).expect("small"));
-        assert!(!last.is_empty(), "round {round} acknowledged nothing");
-        let (engine, database) = open(directory.path());
-        let read = |transaction: Transaction, _| async move {
-            let request = RangeRequest::between(format!("{round}/"), format!("{round}0"));
-            transaction.range_all(request).await
-        };
-        let rows = database.run::<_, KvError, _, _>("rows", Idempotency::ReadOnly, read).await.expect("rows");
-        let mut found: BTreeMap<u32, u32> = BTreeMap::new();
-        for (row, _) in &rows {
-            let text = String::from_utf8_lossy(row);
-            let mut parts = text.split('/').skip(1).map(|part| part.parse::<u32>().expect("a number"));
-            let (writer, number) = (parts.next().expect("a writer"), parts.next().expect("a number"));
-            let next = found.get(&writer).map_or(0, |last| last + 1);
-            assert_eq!(number, next, "round {round}: the rows of writer {writer} have a gap");
-            found.insert(writer, number);
-        }
+        let last = child_run(directory.path(), round);
+        let (engine, database) = open(directory.path(), false);
+        let counts = rows_count(&database).await;
         for (writer, acknowledged) in last {
-            let recovered = found.get(&writer).copied();
+            let there = counts.get(&(round, writer)).copied().unwrap_or(0);
             // One more may have been on its way.
             assert!(
-                recovered.is_some_and(|recovered| recovered == acknowledged || recovered == acknowledged + 1),
-                "round {round}: writer {writer} had {acknowledged} acknowledged, {recovered:?} is there"
+                there == acknowledged + 1 || there == acknowledged + 2,
+                "round {round}: writer {writer} had {acknowledged} acknowledged, {there} rows are there"
             );
         }
-        engine.close().await;
+        // What an earlier round was found to have is still there, and nothing was added to it.
+        let earlier = counts.iter().filter(|((of, _), _)| *of < round).map(|(key, count)| (*key, *count));
+        assert_eq!(earlier.collect::<BTreeMap<_, _>>(), before, "round {round}");
+        before = counts;
+        if round % 2 == 0 {
+            engine.close().await;
+        }
     }
 }

@@ -20,6 +20,10 @@ const BUFFER_KEPT_BYTES: usize = 4 << 20;
 /// What a segment keeps of its room for records without mutations: enough for some hundred openings.
 const RESERVE_BYTES: u64 = 4096;
 
+/// What a segment keeps besides, for the first small records of an opening: a program notes its start before it serves
+/// as much as a read.
+const START_KEPT_BYTES: u64 = 256 << 10;
+
 /// How many segments' room must be free for one that takes records: a second one's stays free for the checkpoint,
 /// without which the log could never shrink.
 const FREE_FOR_RECORDS: u64 = 2;
@@ -58,6 +62,8 @@ pub(super) struct Log {
     last_version: Version,
     /// Bytes of records since the last checkpoint began.
     bytes: u64,
+    /// Bytes of records that this opening may still put where segments keep room for its start.
+    start_bytes: u64,
     buffer: Vec<u8>,
 }
 
@@ -77,7 +83,12 @@ impl Log {
             }
         };
         let (last_version, bytes) = (end.version, end.bytes);
-        Ok(Self { disk, segment_bytes, segment, sealed, last_version, bytes, buffer: Vec::new() })
+        let buffer = Vec::new();
+        let mut log =
+            Self { disk, segment_bytes, segment, sealed, last_version, bytes, start_bytes: 0, buffer };
+        // A sixteenth, so that it is there for as many openings.
+        log.start_bytes = log.start_kept_bytes() / 16;
+        Ok(log)
     }
 
     /// Bytes of records since the last [`Log::roll`] for a checkpoint.
@@ -105,8 +116,7 @@ impl Log {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         record_encode(&mut buffer, self.last_version, version, ceiling, mutations);
-        let kept = if mutations.is_empty() { 0 } else { self.reserve_bytes() };
-        let result = self.record_append(version, &buffer, kept);
+        let result = self.record_append(version, &buffer, mutations.is_empty());
         if buffer.capacity() <= BUFFER_KEPT_BYTES {
             self.buffer = buffer;
         }
@@ -119,11 +129,36 @@ impl Log {
         RESERVE_BYTES.min(self.segment_bytes / 8)
     }
 
-    fn record_append(&mut self, version: Version, record: &[u8], kept: u64) -> Result<(), AppendError> {
-        let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
-        if self.segment.offset.saturating_add(size).saturating_add(kept) > self.segment.reserved {
-            self.segment_next(size, FREE_FOR_RECORDS).map_err(|error| append_error(&error))?;
+    /// Room that a segment keeps for the start of an opening.
+    fn start_kept_bytes(&self) -> u64 {
+        START_KEPT_BYTES.min(self.segment_bytes / 8)
+    }
+
+    /// Whether the segment takes a record of `size` and has `kept` left after it.
+    fn fits(&self, size: u64, kept: u64) -> bool {
+        self.segment.offset.saturating_add(size).saturating_add(kept) <= self.segment.reserved
+    }
+
+    /// Makes room for a record of `size`: in this segment, in a new one, or in what is kept for a start.
+    fn room_make(&mut self, size: u64, empty: bool) -> io::Result<()> {
+        let reserve = self.reserve_bytes();
+        let kept = if empty { 0 } else { reserve.saturating_add(self.start_kept_bytes()) };
+        if self.fits(size, kept) {
+            return Ok(());
         }
+        let next = self.segment_next(size, FREE_FOR_RECORDS);
+        match next {
+            Err(error) if is_no_space(&error) && size <= self.start_bytes && self.fits(size, reserve) => {
+                self.start_bytes = self.start_bytes.saturating_sub(size);
+                Ok(())
+            }
+            next => next,
+        }
+    }
+
+    fn record_append(&mut self, version: Version, record: &[u8], empty: bool) -> Result<(), AppendError> {
+        let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
+        self.room_make(size, empty).map_err(|error| append_error(&error))?;
         let (file, offset) = (&self.segment.file, self.segment.offset);
         if let Err(error) = file.write_at(offset, record) {
             if !is_no_space(&error) {
@@ -145,6 +180,7 @@ impl Log {
     fn segment_next(&mut self, record_bytes: u64, free: u64) -> io::Result<()> {
         let header = u64::try_from(SEGMENT_HEADER_BYTES).unwrap_or(u64::MAX);
         let needed = record_bytes.saturating_add(header).saturating_add(self.reserve_bytes());
+        let needed = needed.saturating_add(self.start_kept_bytes());
         let bytes = self.segment_bytes.max(needed);
         if self.disk.available_bytes()? < bytes.saturating_mul(free) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));

@@ -15,6 +15,8 @@ mod log;
 mod open;
 mod record;
 mod recover;
+#[cfg(test)]
+mod shutdown_tests;
 mod space;
 #[cfg(test)]
 mod space_tests;

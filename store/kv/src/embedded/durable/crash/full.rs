@@ -61,6 +61,23 @@ fn a_store_opens_on_a_full_disk_and_is_read() {
 }
 
 #[test]
+fn a_program_notes_its_start_on_a_full_disk() {
+    each_seed(20, |seed| {
+        let mut world = World::with_sizes(seed, 1 << 16, 1 << 30);
+        let mut life = world.try_open().expect("an empty disk");
+        world.disk.room_set(0);
+        for opening in 0..20_u8 {
+            fill(&mut world, &life);
+            world.disk = world.disk.kill();
+            life = world.try_open().expect("a full disk is no reason not to open");
+            let noted = row_put(&life.engine, b"note", &[opening; 100]);
+            assert!(noted.is_ok() || opening >= 15, "opening {opening}: {noted:?}");
+            assert_eq!(rows(&life), world.model.rows());
+        }
+    });
+}
+
+#[test]
 fn a_full_disk_gets_room_from_a_checkpoint() {
     each_seed(10, |seed| {
         let mut world = World::with_sizes(seed, 1 << 15, 1 << 17);
