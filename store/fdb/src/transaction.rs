@@ -52,6 +52,14 @@ struct Attempt {
     over: over::Sender<Option<KvError>>,
 }
 
+impl Attempt {
+    /// Ends what waits for a commit that will not come.
+    fn give_up(&self) {
+        // Nobody need be watching.
+        let _ = self.over.send(Some(ErrorCode::TransactionCancelled.into()));
+    }
+}
+
 struct State {
     slot: Slot,
     attempt: Attempt,
@@ -147,7 +155,9 @@ impl FdbTransaction {
     }
 
     async fn error_handle(&self, error: &KvError) -> KvResult<()> {
-        let result = match self.take() {
+        let slot = self.take();
+        let committed = matches!(slot, Slot::Committed(_));
+        let result = match slot {
             Slot::Open(transaction) => transaction.on_error(FdbError::from_code(error.code.code())).await,
             Slot::Failed(failed) if failed.code() == error.code.code() => failed.on_error().await,
             // Not the commit's own error: the caller's, about a transaction that starts anew.
@@ -164,9 +174,10 @@ impl FdbTransaction {
             }
         };
         let mut state = self.state.lock();
-        let ended = std::mem::take(&mut state.attempt);
-        // Nobody need be watching.
-        let _ = ended.over.send(Some(ErrorCode::TransactionCancelled.into()));
+        let attempt = std::mem::take(&mut state.attempt);
+        if !committed {
+            attempt.give_up();
+        }
         match result {
             Ok(transaction) => {
                 state.slot = Slot::Open(transaction);
@@ -225,6 +236,10 @@ fn unsigned(value: i64) -> u64 {
 
 impl EngineTransaction for FdbTransaction {
     fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
+        if key.len() > KEY_BYTES_MAX && clear_check(key).is_ok() {
+            // No such key exists. The client would look for one that is a few bytes longer.
+            return Box::pin(ready(self.reading(|_| None)));
+        }
         answer(self.reading(|transaction| transaction.get(key, snapshot)), |value| {
             value.map(|slice| bytes_of(&slice))
         })
@@ -269,12 +284,14 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
+        let written = kind == ConflictKind::Write;
         let kind = match kind {
             ConflictKind::Read => ConflictRangeType::Read,
             ConflictKind::Write => ConflictRangeType::Write,
         };
-        self.with(|transaction| {
+        self.with_attempt(|transaction, attempt| {
             range_check(range.start, range.end)?;
+            attempt.touched |= written && range.start < range.end;
             transaction.add_conflict_range(range.start, range.end, kind).map_err(error_from)
         })?
     }
@@ -383,6 +400,9 @@ impl EngineTransaction for FdbTransaction {
 
     fn cancel(&self) {
         let mut state = self.state.lock();
+        if !matches!(state.slot, Slot::Committed(_)) {
+            state.attempt.give_up();
+        }
         state.slot = match std::mem::replace(&mut state.slot, Slot::Busy) {
             Slot::Open(transaction) => Slot::Cancelled(transaction.cancel()),
             Slot::Failed(failed) => Slot::Cancelled(failed.reset().cancel()),
@@ -393,7 +413,11 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn reset(&self) {
-        let slot = match self.take() {
+        let slot = self.take();
+        if !matches!(slot, Slot::Committed(_)) {
+            self.state.lock().attempt.give_up();
+        }
+        let slot = match slot {
             Slot::Open(mut transaction) => {
                 transaction.reset();
                 Slot::Open(transaction)

@@ -16,8 +16,8 @@ use crate::contract::{
     Version, Versionstamp, Watch,
 };
 
-/// Long enough for any engine to wake a watch or give a stamp.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// Long enough for any engine to answer, to wake a watch or to give a stamp.
+pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
 /// What a step answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +121,8 @@ impl Machine {
             Action::Watch(key) => match transaction.watch(&self.frame.key(key)).await {
                 Ok(watch) => {
                     self.watches.push(watch);
+                    // A watch may read while the program goes on; this fixes at which version.
+                    let _ = transaction.read_version().await;
                     Outcome::Done
                 }
                 Err(error) => code_of(&error),

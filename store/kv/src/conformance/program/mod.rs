@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::{Check, Context, Failure, Wrong};
 use crate::contract::{Engine, KvResult, StreamingMode};
-use machine::{Late, Machine, Outcome};
+use machine::{Late, Machine, Outcome, PATIENCE};
 use model::Model;
 use shrink::Shrinker;
 use step::{Action, Frame, Step};
@@ -47,12 +47,15 @@ async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[Step]) -> 
     let mut trace = Trace::default();
     let wrong = |what: String| Wrong::Differs(what);
     for (index, step) in steps.iter().enumerate() {
-        let outcome = machine.step(step).await;
+        let answer = tokio::time::timeout(PATIENCE, machine.step(step)).await;
+        let outcome = answer.map_err(|_| wrong(format!("step {index}, {step:?}: no answer")))?;
+        let idle = model.is_idle(step);
         model.step(step, &outcome).map_err(|why| wrong(format!("step {index}, {step:?}: {why}")))?;
         // Which ranges a refusal names and when a watch fails, is the model's to judge: engines differ.
         trace.outcomes.push(match outcome {
             Outcome::Refused(_) => Outcome::Refused(Vec::new()),
             Outcome::Error(_) if matches!(step.action, Action::Watch(_)) => Outcome::Done,
+            _ if idle => Outcome::Done,
             outcome => outcome,
         });
         if model.open_ended {

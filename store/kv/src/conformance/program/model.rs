@@ -61,6 +61,8 @@ struct Transaction {
     own: Own,
     writes: Vec<Write>,
     reads: Vec<Span>,
+    /// What an engine may count as read, though the answer did not depend on it.
+    may_read: Vec<Span>,
     conflicts: Vec<Span>,
     own_writes: bool,
     snapshot_own_writes: i64,
@@ -83,6 +85,7 @@ impl Transaction {
             own: Own::default(),
             writes: Vec::new(),
             reads: Vec::new(),
+            may_read: Vec::new(),
             conflicts: Vec::new(),
             own_writes: true,
             snapshot_own_writes: 1,
@@ -185,6 +188,16 @@ impl Model {
         rows.map(|(key, value)| (name(key), name(value))).collect()
     }
 
+    /// Whether the step reads in a transaction whose reading has failed before: what it answers is nobody's business,
+    /// since it cannot commit.
+    pub(super) fn is_idle(&self, step: &Step) -> bool {
+        let reads = matches!(
+            step.action,
+            Action::Get(..) | Action::GetKey(..) | Action::GetRange(_) | Action::Watch(_)
+        );
+        reads && self.slots[step.slot].failed.is_some() && self.slots[step.slot].refusal().is_none()
+    }
+
     /// Takes one step with the engine's answer to it.
     pub(super) fn step(&mut self, step: &Step, outcome: &Outcome) -> Verdict {
         let refusal = self.slots[step.slot].refusal();
@@ -209,6 +222,9 @@ impl Model {
         }
         if let Some(code) = refusal {
             return expect(outcome, &Outcome::Error(code));
+        }
+        if self.is_idle(step) {
+            return self.idle(&step.action, outcome);
         }
         match &step.action {
             Action::Commit => self.commit(step.slot, outcome),
@@ -340,7 +356,10 @@ impl Model {
                 let (begin, end) = (bound_cut(begin), bound_cut(end));
                 match kind {
                     ConflictKind::Read => transaction.depend((begin, end)),
-                    ConflictKind::Write if begin < end => transaction.conflicts.push((begin, end)),
+                    ConflictKind::Write if begin < end => {
+                        transaction.touched = true;
+                        transaction.conflicts.push((begin, end));
+                    }
                     ConflictKind::Write => {}
                 }
             }

@@ -68,6 +68,11 @@ impl Own {
         self.entries.is_empty() && self.cleared.0.is_empty() && self.unreadable.0.is_empty()
     }
 
+    /// Whether anything waits for its stamp.
+    pub(super) fn has_unreadable(&self) -> bool {
+        !self.unreadable.0.is_empty()
+    }
+
     pub(super) fn clear(&mut self, begin: &[u8], end: &[u8]) {
         let span = (begin.to_vec(), end.to_vec());
         self.entries.retain(|key, _| !(begin <= key.as_slice() && key.as_slice() < end));

@@ -217,7 +217,10 @@ impl EngineTransaction for EmbeddedTransaction {
         }
         match kind {
             ConflictKind::Read => read::conflict_add(&mut state, begin, end),
-            ConflictKind::Write => state.writes.conflict_add(Span::new(begin, end)),
+            ConflictKind::Write => {
+                state.touched = true;
+                state.writes.conflict_add(Span::new(begin, end));
+            }
         }
         Ok(())
     }

@@ -117,9 +117,11 @@ pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) 
     let first = if to_begin { Bytes::new() } else { first };
     let last = if through_end { state.max_key.clone() } else { last };
     read_note(state, first, last, request.snapshot);
-    // What ends where the keys begin, or begins where they end, is empty without a look.
+    // What ends where the keys begin, or begins where they end, is empty without a look; where the selectors crossed
+    // one of them is looked up all the same.
+    let looked = begin.key > end.key && !(if request.reverse { &begin } else { &end }).is_bound();
     let empty = end.offset <= 1 && end.key.is_empty() || begin.offset >= 1 && begin.key >= state.max_key;
-    state.consulted &= !empty;
+    state.consulted &= looked || !empty;
     Ok(batch)
 }
 

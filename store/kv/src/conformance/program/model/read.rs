@@ -56,6 +56,14 @@ impl Model {
         verdict
     }
 
+    /// A read of a transaction that cannot commit any more.
+    pub(super) fn idle(&mut self, action: &Action, outcome: &Outcome) -> Verdict {
+        match (action, outcome) {
+            (Action::Watch(key), Outcome::Done) => self.watch_failed(&self.frame.key(key)),
+            _ => Ok(()),
+        }
+    }
+
     /// A watch that could not read: when it says so is the engine's affair.
     fn watch_failed(&mut self, key: &[u8]) -> Verdict {
         let failed = Some(Err(ErrorCode::AccessedUnreadable));
@@ -75,8 +83,10 @@ impl Model {
     }
 
     /// A read at a version that is gone fails, unless own writes answer it alone.
-    fn ancient(&self, own: &Own, action: &Action, outcome: &Outcome) -> Verdict {
+    fn ancient(&mut self, own: &Own, action: &Action, outcome: &Outcome) -> Verdict {
         let expected = Outcome::Error(ErrorCode::TransactionTooOld);
+        // Which of two errors comes first is the engine's affair.
+        self.open_ended |= own.has_unreadable();
         let plain = matches!(action, Action::Get(..)) && own.is_empty();
         if plain || *outcome == expected || !own.is_empty() {
             return if plain { expect(outcome, &expected) } else { Ok(()) };
@@ -119,7 +129,7 @@ impl Model {
             }
             return self.watch_failed(key);
         };
-        self.versioned(slot, reads, (key, &key_after(key)));
+        self.slots[slot].version.get_or_insert(Version::State(reads.at));
         self.slots[slot].depend((key.to_vec(), key_after(key)));
         let watch = Watch { key: key.to_vec(), baseline: value, armed: None, overwritten: false };
         self.slots[slot].watches.push(self.watches.len());
@@ -150,6 +160,7 @@ impl Model {
         }
         let ends =
             reads.view.bound(&begin.0, begin.1).and_then(|from| Ok((from, reads.view.bound(&end.0, end.1)?)));
+        let several = begin.1 != 1 || end.1 != 1;
         let limit = if range.limit == 0 { usize::MAX } else { range.limit };
         let rows =
             ends.clone().and_then(|(from, to)| reads.view.rows(&from.key, &to.key, limit, range.reverse));
@@ -158,12 +169,21 @@ impl Model {
             // it gets there.
             Err(_)
                 if matches!(outcome, Outcome::Rows(..))
-                    && (begin.1 != 1 || end.1 != 1 || range.mode != StreamingMode::Exact) =>
+                    && (several || range.mode != StreamingMode::Exact) =>
             {
                 self.open_ended = true;
                 return Ok(());
             }
             Err(code) => return expect(outcome, &Outcome::Error(code)),
+            // Nor need it see that the range ends before what cannot be read.
+            Ok(_)
+                if reads.own.has_unreadable()
+                    && several
+                    && *outcome == Outcome::Error(ErrorCode::AccessedUnreadable) =>
+            {
+                self.open_ended = true;
+                return Ok(());
+            }
             Ok(rows) => rows.iter().map(|(key, value)| (name(key), name(value))).collect::<Vec<_>>(),
         };
         let Outcome::Rows(found, more) = outcome else {
@@ -187,11 +207,12 @@ impl Model {
         more: bool,
     ) {
         let crossed = from.left >= to.left && from.key >= to.key;
+        let guarded = begin.0 > end.0 && (begin.1 != 1 || end.1 != 1);
         let read = RangeRead {
             begin: begin.clone(),
             end: end.clone(),
-            to_begin: !crossed && (from.left < 1 || to.left < 1),
-            through_end: !crossed && (from.left > 1 || to.left > 1),
+            to_begin: !(crossed || guarded) && (from.left < 1 || to.left < 1),
+            through_end: !(crossed || guarded) && (from.left > 1 || to.left > 1),
             reverse: range.reverse,
             more,
             keys: found.iter().map(|(key, _)| key.0.as_slice()).collect(),
@@ -200,10 +221,17 @@ impl Model {
         let (first, last) = read.dependence();
         // What ends where the keys begin, or begins where they end, is empty without a look.
         let empty = (end.1 <= 1 && end.0.is_empty()) || (begin.1 >= 1 && begin.0 >= read.max_key);
+        let looked = begin.0 > end.0 && (if range.reverse { begin.1 } else { end.1 }) != 1;
+        let empty = empty && !looked;
         if !empty {
             self.versioned(slot, reads, (&first, &last));
         }
         if !range.snapshot {
+            // Where the selectors begin crossed, whether they ran into an end of the keyspace on their way is seen
+            // or not, by what the client has cached.
+            if guarded {
+                self.slots[slot].may_read.push((Vec::new(), read.max_key));
+            }
             self.slots[slot].depend((first, last));
         }
     }
