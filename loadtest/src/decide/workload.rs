@@ -212,7 +212,7 @@ pub fn full_cell(seed: u64) -> Workload {
             (spec.constraints, spec.priority) = (constraints, priority);
             if service {
                 spec.task.ports = vec![PortSpec { name: named("http"), number: None }];
-                spec.spread = vec![Spread { attribute: "rack".to_owned(), weight: 10 }];
+                spec.spread = vec![Spread::preferred("rack".to_owned(), 10)];
             }
         });
     }

@@ -89,7 +89,7 @@ impl WorkloadName {
                 ..plain(5_000, 5_000, 10_000)
             },
             Self::PreferredTopologySpreading => Workload {
-                spread: vec![Spread { attribute: "zone".to_owned(), weight: 100 }],
+                spread: vec![Spread::preferred("zone".to_owned(), 100)],
                 ..plain(5_000, 5_000, 5_000)
             },
             Self::Services10k => plain(10_000, 0, 100_000),

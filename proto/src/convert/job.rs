@@ -1,11 +1,15 @@
 //! Jobs and their specs.
 
 use borough_model::job::{
-    After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobOutcome, JobState, Probe,
-    RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
+    After, AfterCondition, HealthCheck, JobKind, JobOutcome, JobState, Probe, RestartMode, RestartSpec,
+    TaskOverride, TaskSpec,
 };
 use borough_model::{JobRow, JobSpec, Name};
 
+use super::placement::{
+    affinity_from_message, affinity_to_message, constraint_from_message, constraint_to_message,
+    spread_from_message, spread_to_message,
+};
 use super::{
     FieldRefused, capacity_from_message, name_from_text, resources_to_message, task_spec_from_message,
 };
@@ -56,24 +60,25 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         min_member: spec.min_member,
         after: spec.after.iter().map(after_to_message).collect(),
         constraints: spec.constraints.iter().map(constraint_to_message).collect(),
-        spread: spec
-            .spread
-            .iter()
-            .map(|spread| v1::Spread { attribute: spread.attribute.clone(), weight: spread.weight })
-            .collect(),
+        spread: spec.spread.iter().map(spread_to_message).collect(),
         task: Some(task_spec_to_message(&spec.task)),
         overrides: spec.overrides.iter().map(|(index, over)| (*index, override_to_message(over))).collect(),
         restart: Some(restart_to_message(spec.restart)),
         drain_delay_ms: spec.drain_delay_ms,
         lost_after_ms: spec.lost_after_ms,
         labels: spec.labels.clone(),
+        affinity: spec.affinity.iter().map(affinity_to_message).collect(),
     }
 }
 
 /// A spec from a message. Only its form is checked here; whether it makes sense is for `JobSpec::validate`.
 pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefused> {
     let task = message.task.as_ref().ok_or_else(|| FieldRefused::new("task", "", "what each task runs"))?;
-    let constraints = message.constraints.iter().enumerate().map(constraint_from_message);
+    let constraints = message
+        .constraints
+        .iter()
+        .enumerate()
+        .map(|(index, message)| constraint_from_message(&format!("constraints[{index}]"), message));
     Ok(JobSpec {
         user: name_from_text("user", &message.user)?,
         name: name_from_text("name", &message.name)?,
@@ -89,11 +94,7 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
         min_member: message.min_member.max(1),
         after: message.after.iter().enumerate().map(after_from_message).collect::<Result<_, _>>()?,
         constraints: constraints.collect::<Result<_, _>>()?,
-        spread: message
-            .spread
-            .iter()
-            .map(|spread| Spread { attribute: spread.attribute.clone(), weight: spread.weight })
-            .collect(),
+        spread: message.spread.iter().map(spread_from_message).collect(),
         task: task_spec_from_message(task).map_err(|refused| refused.within("task"))?,
         overrides: message
             .overrides
@@ -104,6 +105,7 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
         drain_delay_ms: message.drain_delay_ms,
         lost_after_ms: message.lost_after_ms,
         labels: message.labels.clone(),
+        affinity: message.affinity.iter().enumerate().map(affinity_from_message).collect::<Result<_, _>>()?,
     })
 }
 
@@ -151,45 +153,6 @@ fn after_from_message((index, message): (usize, &v1::After)) -> Result<After, Fi
         }
     };
     Ok(After { job: name_from_text(&format!("after[{index}].job"), &message.job)?, condition })
-}
-
-fn constraint_to_message(constraint: &Constraint) -> v1::Constraint {
-    let operator = match constraint.operator {
-        ConstraintOperator::In => v1::constraint::Operator::In,
-        ConstraintOperator::NotIn => v1::constraint::Operator::NotIn,
-        ConstraintOperator::Exists => v1::constraint::Operator::Exists,
-        ConstraintOperator::Absent => v1::constraint::Operator::Absent,
-        ConstraintOperator::GreaterThan => v1::constraint::Operator::GreaterThan,
-        ConstraintOperator::LessThan => v1::constraint::Operator::LessThan,
-    };
-    v1::Constraint {
-        attribute: constraint.attribute.clone(),
-        operator: operator.into(),
-        values: constraint.values.clone(),
-        preference: constraint.preference,
-    }
-}
-
-fn constraint_from_message((index, message): (usize, &v1::Constraint)) -> Result<Constraint, FieldRefused> {
-    let operator = match v1::constraint::Operator::try_from(message.operator) {
-        Ok(v1::constraint::Operator::In) => ConstraintOperator::In,
-        Ok(v1::constraint::Operator::NotIn) => ConstraintOperator::NotIn,
-        Ok(v1::constraint::Operator::Exists) => ConstraintOperator::Exists,
-        Ok(v1::constraint::Operator::Absent) => ConstraintOperator::Absent,
-        Ok(v1::constraint::Operator::GreaterThan) => ConstraintOperator::GreaterThan,
-        Ok(v1::constraint::Operator::LessThan) => ConstraintOperator::LessThan,
-        Ok(v1::constraint::Operator::Unspecified) | Err(_) => {
-            let field = format!("constraints[{index}].operator");
-            let accepted = "in, not_in, exists, absent, greater_than or less_than";
-            return Err(FieldRefused::new(field, message.operator.to_string(), accepted));
-        }
-    };
-    Ok(Constraint {
-        attribute: message.attribute.clone(),
-        operator,
-        values: message.values.clone(),
-        preference: message.preference,
-    })
 }
 
 fn override_to_message(over: &TaskOverride) -> v1::TaskOverride {

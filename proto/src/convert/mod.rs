@@ -3,6 +3,7 @@
 
 mod job;
 mod node;
+mod placement;
 mod task;
 
 pub use job::{

@@ -14,7 +14,8 @@ pub(crate) fn mixed(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-fn bytes_mixed(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+/// Spreads the bits of a text.
+pub(crate) fn bytes_mixed(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     let hash =
         bytes.fold(mixed(seed), |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     mixed(hash)

@@ -7,8 +7,8 @@ use borough_model::task::{
     Placement as TaskPlacement, TaskEvent, TransitionRefused, UnitRow, UnitState, task_transition,
 };
 use borough_model::{JobId, NodeId, RequestId, TaskId, TaskRow, UnitId};
-use borough_scheduler_core::{Plan, Snapshot};
-use borough_store::keys::LeaseKey;
+use borough_scheduler_core::{Plan, Snapshot, TermToken};
+use borough_store::keys::{ConstraintKey, LeaseKey};
 use borough_store::placement::{Placement, PlacementBatch, PlacementNode};
 
 /// The epoch of units that are placed whole in one commit: they never hold, so nothing ever fences them.
@@ -61,7 +61,8 @@ pub fn batch_of_plan(
             Ok(transition) => batch.placements.push(Placement {
                 revision_before: before.revision,
                 row: transition.row,
-                terms: Vec::new(),
+                terms: placement.terms.iter().map(term_key).collect(),
+                ruled: placement.ruled,
             }),
             Err(error) => refused.push((placement.task, error)),
         }
@@ -76,6 +77,10 @@ pub fn batch_of_plan(
         }
     }
     (batch, refused)
+}
+
+fn term_key(token: &TermToken) -> ConstraintKey {
+    ConstraintKey { term: token.term.clone(), domain: token.domain.clone() }
 }
 
 /// The units of the plan's gangs, committed with it.

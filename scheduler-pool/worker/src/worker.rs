@@ -205,6 +205,7 @@ impl Worker {
     async fn commit(&mut self, batch: PlacementBatch, version: Version) -> StoreResult<()> {
         let mut batch = batch;
         let mut version = version;
+        let terms_known = self.view.snapshot.terms_revision();
         for _ in 0..SURVIVOR_ATTEMPTS {
             let started = self.clock.monotonic();
             let space = &self.config.space;
@@ -227,7 +228,8 @@ impl Worker {
             let tasks: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
             self.view.follow(&tasks);
             let read = self.read().await?;
-            if !self.shards.holds(&batch.lease, &read) {
+            // What is left was never held against a term that is new.
+            if !self.shards.holds(&batch.lease, &read) || self.view.snapshot.terms_revision() != terms_known {
                 return Ok(());
             }
             version = read.version;

@@ -52,6 +52,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         after: Vec::new(),
         constraints: Vec::new(),
         spread: Vec::new(),
+        affinity: Vec::new(),
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use borough_model::job::{
-    After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
+    Affinity, After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
 };
 use borough_model::resource::Dimension;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
@@ -18,7 +18,7 @@ use crate::filter::{Refusal, Requirement, refusals};
 use crate::pending::gang_queue;
 use crate::plan::{Work, plan};
 use crate::seed::PLAN_SEED;
-use crate::snapshot::{JobEntry, NodeTable, Shape, ShapeId, Snapshot};
+use crate::snapshot::{JobEntry, NodeTable, Rule, Shape, ShapeId, Snapshot};
 
 /// Why a task has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -123,6 +123,25 @@ pub enum Filter {
     Constraint {
         /// It.
         constraint: Constraint,
+    },
+    /// A hard affinity is not met: none of the tasks to be near is there, or one to be apart from is.
+    Affinity {
+        /// It.
+        affinity: Affinity,
+    },
+    /// A task that keeps apart from the tasks of this job is there.
+    Kept {
+        /// The attribute that names the domain.
+        attribute: String,
+    },
+    /// The limit of a spread is reached in the node's domain, or the node is in none.
+    Spread {
+        /// The attribute that names the domain.
+        attribute: String,
+        /// How many tasks more than the emptiest domain it may have.
+        max_skew: Option<u32>,
+        /// How many tasks of the job it may have.
+        tasks_max: Option<u32>,
     },
     /// A fixed port is taken or cools down.
     PortFixed {
@@ -233,7 +252,7 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     }
     let shape = entry.shape_of(index).and_then(|shape| snapshot.shapes.get(shape));
     let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
-    let explanation = explanation_of_nodes(&Work::new(&snapshot.nodes), shape, now_ms);
+    let explanation = explanation_of_nodes(&Work::new(snapshot), shape, now_ms);
     turn_added(explanation)
 }
 
@@ -302,7 +321,7 @@ fn gang_explanation(snapshot: &Snapshot, job: JobId, needed: u32, now_ms: i64) -
 
 /// Holds a shape against every node.
 pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) -> Explanation {
-    let requirement = Requirement::of(shape, work.nodes);
+    let requirement = Requirement::of(shape, work.snapshot);
     let mut lost: BTreeMap<Refusal, u32> = BTreeMap::new();
     let mut nearest = nearest::Search::new(&requirement);
     let mut nodes_fit = 0;
@@ -319,13 +338,13 @@ pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) 
         nearest.node_heard(work, &requirement, node, now_ms, &heard);
     }
     let loss =
-        |(refusal, nodes)| FilterLoss { filter: filter(refusal, &requirement, shape, work.nodes), nodes };
+        |(refusal, nodes)| FilterLoss { filter: filter(refusal, &requirement, shape, work.snapshot), nodes };
     Explanation {
         waits: Vec::new(),
         nodes: u32::try_from(work.nodes.count()).unwrap_or(u32::MAX),
         nodes_fit,
         lost: lost.into_iter().map(loss).collect(),
-        nearest: nearest.found(&requirement, shape, work.nodes),
+        nearest: nearest.found(&requirement, shape, work.snapshot),
     }
 }
 
@@ -336,7 +355,8 @@ fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
 }
 
 /// A refusal in words that stand without the snapshot.
-fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, nodes: &NodeTable) -> Filter {
+fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, snapshot: &Snapshot) -> Filter {
+    let nodes = &snapshot.nodes;
     match refusal {
         Refusal::Recovering => Filter::Recovering,
         Refusal::Lost => Filter::Lost,
@@ -347,6 +367,10 @@ fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, nodes: &No
             let constraint = ready.and_then(|ready| shape.constraints.get(ready.position));
             constraint
                 .map_or(Filter::Lost, |constraint| Filter::Constraint { constraint: constraint.clone() })
+        }
+        Refusal::Rule(number) => {
+            let rule = requirement.rules.rules.get(usize::from(number)).copied();
+            rule.and_then(|rule| filter_of_rule(rule, requirement, snapshot)).unwrap_or(Filter::Lost)
         }
         Refusal::PortFixed(number) => Filter::PortFixed { number },
         Refusal::PortsDynamic => Filter::PortsDynamic { asked: requirement.ports_dynamic },
@@ -363,4 +387,21 @@ fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, nodes: &No
             asked: requirement.amount(usize::from(number)),
         },
     }
+}
+
+fn filter_of_rule(rule: Rule, requirement: &Requirement, snapshot: &Snapshot) -> Option<Filter> {
+    let spec = snapshot.jobs.get(&requirement.rules.job?)?.spec_current()?;
+    let attribute = || Some(snapshot.terms.get(rule.term())?.key.attribute().to_owned());
+    Some(match rule {
+        Rule::Near { position, .. } | Rule::Apart { position, .. } => {
+            Filter::Affinity { affinity: spec.affinity.get(usize::from(position))?.clone() }
+        }
+        Rule::Kept { .. } => Filter::Kept { attribute: attribute()? },
+        Rule::Skew { most, .. } => {
+            Filter::Spread { attribute: attribute()?, max_skew: Some(most), tasks_max: None }
+        }
+        Rule::Cap { most, .. } => {
+            Filter::Spread { attribute: attribute()?, max_skew: None, tasks_max: Some(most) }
+        }
+    })
 }

@@ -7,7 +7,7 @@ use borough_model::resource::Dimension;
 use super::{NearestFit, dimension, filter};
 use crate::filter::{Refusal, Requirement, fits_moving, ports_dynamic_free};
 use crate::plan::Work;
-use crate::snapshot::{NodeTable, Shape};
+use crate::snapshot::{Shape, Snapshot};
 
 /// What alone speaks against some nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,8 +123,8 @@ impl Search {
 
     /// What was found, the change that lets in most nodes first; where no single change lets any in, the smallest set
     /// of changes that together do.
-    pub fn found(self, requirement: &Requirement, shape: &Shape, nodes: &NodeTable) -> Vec<NearestFit> {
-        let fit = |cause: Cause, near: Near| fit_of(cause, near, requirement, shape, nodes);
+    pub fn found(self, requirement: &Requirement, shape: &Shape, snapshot: &Snapshot) -> Vec<NearestFit> {
+        let fit = |cause: Cause, near: Near| fit_of(cause, near, requirement, shape, snapshot);
         let mut near: Vec<(Cause, Near)> = self.near.into_iter().collect();
         near.sort_by_key(|&(cause, near)| (std::cmp::Reverse(near.nodes), cause));
         if !near.is_empty() {
@@ -157,11 +157,11 @@ fn fit_of(
     Near { at_most, nodes: count }: Near,
     requirement: &Requirement,
     shape: &Shape,
-    nodes: &NodeTable,
+    snapshot: &Snapshot,
 ) -> NearestFit {
     match cause {
         Cause::Dimension(number) => {
-            NearestFit::Resource { dimension: dimension(nodes, number), at_most, nodes: count }
+            NearestFit::Resource { dimension: dimension(&snapshot.nodes, number), at_most, nodes: count }
         }
         Cause::Other(Refusal::Missing(number)) => {
             let kind = requirement.missing.get(usize::from(number)).map(|(kind, _)| kind.clone());
@@ -172,7 +172,7 @@ fn fit_of(
             NearestFit::Ports { at_most: u16::try_from(at_most).unwrap_or(u16::MAX), nodes: count }
         }
         Cause::Other(refusal) => {
-            NearestFit::Without { filter: filter(refusal, requirement, shape, nodes), nodes: count }
+            NearestFit::Without { filter: filter(refusal, requirement, shape, snapshot), nodes: count }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use borough_model::job::{AfterCondition, Constraint, ConstraintOperator};
+use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
 use borough_model::resource::Dimension;
 
 use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
@@ -72,6 +72,14 @@ impl fmt::Display for Filter {
             Self::Cordoned => f.write_str("cordoned"),
             Self::Draining => f.write_str("draining"),
             Self::Constraint { constraint } => write!(f, "constraint {}", Said(constraint)),
+            Self::Affinity { affinity } => affinity_written(f, affinity),
+            Self::Kept { attribute } => write!(f, "kept apart by a task in the same {attribute}"),
+            Self::Spread { attribute, max_skew: Some(most), .. } => {
+                write!(f, "spread over {attribute} with at most {most} more than in the emptiest")
+            }
+            Self::Spread { attribute, tasks_max, .. } => {
+                write!(f, "spread over {attribute} with at most {} in each", tasks_max.unwrap_or(0))
+            }
             Self::PortFixed { number } => write!(f, "port {number} taken"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
             Self::Capacity { dimension, asked } => {
@@ -82,6 +90,15 @@ impl fmt::Display for Filter {
             }
         }
     }
+}
+
+fn affinity_written(f: &mut fmt::Formatter<'_>, affinity: &Affinity) -> fmt::Result {
+    let kind = match affinity.kind {
+        AffinityKind::Near => "near",
+        AffinityKind::Apart => "apart from",
+    };
+    let jobs: Vec<String> = affinity.jobs.iter().map(|one| Said(one).to_string()).collect();
+    write!(f, "affinity {kind} tasks of {} in the same {}", jobs.join(" and "), affinity.attribute)
 }
 
 impl fmt::Display for FilterLoss {
@@ -104,7 +121,10 @@ impl NearestFit {
             }
             Self::Ports { at_most, .. } => format!("with at most {at_most} ports handed out"),
             Self::Without { filter: Filter::PortFixed { number }, .. } => format!("without port {number}"),
-            Self::Without { filter: filter @ Filter::Constraint { .. }, .. } => format!("without {filter}"),
+            Self::Without {
+                filter: filter @ (Filter::Constraint { .. } | Filter::Affinity { .. } | Filter::Spread { .. }),
+                ..
+            } => format!("without {filter}"),
             Self::Without { filter, .. } => format!("once not {filter}"),
             Self::Together { changes, .. } => {
                 let changes: Vec<String> = changes.iter().map(Self::change).collect();

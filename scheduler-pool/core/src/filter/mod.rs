@@ -4,11 +4,13 @@
 mod constraint;
 mod port;
 mod requirement;
+mod rule;
 
 use std::ops::ControlFlow;
 
 pub(crate) use port::{ports_dynamic_free, ports_given};
 pub(crate) use requirement::Requirement;
+pub(crate) use rule::rule_held;
 
 use crate::plan::Work;
 use crate::snapshot::{NodeGate, NodeTable};
@@ -22,6 +24,8 @@ pub(crate) enum Refusal {
     Draining,
     /// The n-th hard constraint.
     Constraint(u16),
+    /// The n-th rule between tasks.
+    Rule(u16),
     PortFixed(u16),
     PortsDynamic,
     /// More of a dimension than the node has, even empty.
@@ -54,8 +58,19 @@ pub(crate) fn refusals_fixed<B>(
     ControlFlow::Continue(())
 }
 
-/// Filters that placements change: ports and resources.
+/// Filters that placements change: rules between tasks, ports and resources.
 pub(crate) fn refusals_moving<B>(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    rule::refusals(work, requirement, node, |_| true, &mut hear)?;
+    ports_and_resources(work, requirement, node, now_ms, hear)
+}
+
+fn ports_and_resources<B>(
     work: &Work<'_>,
     requirement: &Requirement,
     node: u32,
@@ -93,13 +108,29 @@ pub(crate) fn refusals<B>(
     refusals_moving(work, requirement, node, now_ms, &mut hear)
 }
 
-/// Whether nothing speaks against a node. What is cheapest to ask comes first.
-pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+/// Whether a node is worth keeping as a candidate: it fits, or would once other domains have more tasks.
+pub(crate) fn fits_in_time(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    if !resources_free(work, requirement, node) {
+        return false;
+    }
+    let mut hear = ControlFlow::Break;
+    refusals_fixed(work.nodes, requirement, node, &mut hear).is_continue()
+        && rule::refusals(work, requirement, node, |rule| !rule.recovers(), &mut hear).is_continue()
+        && ports_and_resources(work, requirement, node, now_ms, hear).is_continue()
+}
+
+/// Whether a node takes tasks and has room: what is cheapest to ask, and refuses most.
+fn resources_free(work: &Work<'_>, requirement: &Requirement, node: u32) -> bool {
     let short = |&(dimension, amount): &(usize, u64)| {
         let limit = work.nodes.limit(dimension, node);
         amount > limit.saturating_sub(work.used(dimension, node))
     };
-    if work.nodes.gate(node) != NodeGate::Open || requirement.demand.iter().any(short) {
+    work.nodes.gate(node) == NodeGate::Open && !requirement.demand.iter().any(short)
+}
+
+/// Whether nothing speaks against a node. What is cheapest to ask comes first.
+pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    if !resources_free(work, requirement, node) {
         return false;
     }
     refusals(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
@@ -107,7 +138,7 @@ pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms
 
 /// Whether ports and resources are there, on a node whose other filters have passed.
 pub(crate) fn fits_moving(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
-    refusals_moving(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
+    ports_and_resources(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 
 /// How many tasks that all ask for this fit a node together.

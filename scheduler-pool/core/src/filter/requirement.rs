@@ -4,7 +4,8 @@ use borough_model::Resources;
 use smallvec::SmallVec;
 
 use super::constraint::ConstraintReady;
-use crate::snapshot::{NodeTable, Shape, fixed_amounts};
+use super::rule::Rules;
+use crate::snapshot::{NodeTable, Shape, Snapshot, fixed_amounts};
 
 /// What a task asks of a node, in the numbers of one snapshot.
 #[derive(Clone, Debug)]
@@ -19,11 +20,15 @@ pub(crate) struct Requirement {
     pub soft: Vec<(ConstraintReady, u32)>,
     pub ports_fixed: SmallVec<[u16; 4]>,
     pub ports_dynamic: u16,
+    /// What is asked of the tasks around.
+    pub rules: Rules,
 }
 
 impl Requirement {
-    pub fn of(shape: &Shape, nodes: &NodeTable) -> Self {
+    pub fn of(shape: &Shape, snapshot: &Snapshot) -> Self {
+        let nodes = &snapshot.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
+        requirement.rules = Rules::of(shape.job, snapshot);
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
         requirement.ports_dynamic = shape.ports_dynamic;
         for (position, constraint) in shape.constraints.iter().enumerate() {
@@ -55,6 +60,7 @@ impl Requirement {
             soft: Vec::new(),
             ports_fixed: SmallVec::new(),
             ports_dynamic: 0,
+            rules: Rules::default(),
         }
     }
 

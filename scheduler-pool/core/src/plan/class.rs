@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 use super::score::{Score, preference, score};
 use super::spread::{Domains, JobPlan};
 use super::{PlanCounters, Work};
-use crate::filter::{Requirement, fits, fits_moving};
+use crate::filter::{Requirement, fits_in_time, fits_moving, rule_held};
 use crate::settings::ScoringProfile;
-use crate::snapshot::{NodeTable, Room, STRETCH};
+use crate::snapshot::{NodeTable, Room, Rule, STRETCH};
 
 /// In a cell of up to so many nodes every node is scored.
 const NODES_ALL_MAX: usize = 200;
@@ -55,6 +55,8 @@ struct Ranked {
 struct Group {
     domains: Domains,
     heap: BinaryHeap<Ranked>,
+    /// The choice at which a rule refused it.
+    refused_at: u64,
 }
 
 /// What a class is held against.
@@ -81,6 +83,8 @@ pub(crate) struct ClassPlan {
     alive: usize,
     log_at: usize,
     generation: u32,
+    /// Counts choices.
+    choice: u64,
 }
 
 /// How far from the start of the search a node stands.
@@ -90,9 +94,23 @@ fn rank(nodes: &NodeTable, start: usize, node: u32) -> Option<u32> {
     (position < count).then(|| u32::try_from((position + count - start) % count).ok())?
 }
 
-/// The nodes of the hard constraint that lists fewest, if that is a small part of the cell.
-fn listed(requirement: &Requirement, nodes: &NodeTable, start: usize) -> Option<Vec<(u32, u32)>> {
-    let lists = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
+/// The nodes near what a rule wants to be near, one list per domain; `None` where any node will do.
+fn near_listed<'w>(work: &Work<'w>, rule: Rule) -> Option<SmallVec<[&'w [u32]; 4]>> {
+    let Rule::Near { term: id, own, .. } = rule else { return None };
+    if own && work.term_total(id) == 0 {
+        return None;
+    }
+    let term = work.snapshot.terms.get(id)?;
+    let bearing = |value| work.snapshot.nodes.index.bearing(term.attribute, value);
+    Some(work.term_domains(id).into_iter().map(bearing).collect())
+}
+
+/// The nodes of the hard constraint or rule that lists fewest, if that is a small part of the cell.
+fn listed(requirement: &Requirement, work: &Work<'_>, start: usize) -> Option<Vec<(u32, u32)>> {
+    let nodes = work.nodes;
+    let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(work, rule));
+    let of_constraints = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
+    let lists = of_constraints.chain(of_rules);
     let total = |lists: &SmallVec<[&[u32]; 4]>| lists.iter().map(|nodes| nodes.len()).sum::<usize>();
     let fewest = lists.min_by_key(total)?;
     if total(&fewest) * LISTED_PART > nodes.count() {
@@ -111,7 +129,7 @@ impl ClassPlan {
         let nodes = work.nodes.count().max(1) as u64;
         let start = usize::try_from(seed % nodes).unwrap_or(0);
         Self {
-            listed: listed(&requirement, work.nodes, start),
+            listed: listed(&requirement, work, start),
             requirement,
             start,
             scanned: 0,
@@ -122,6 +140,7 @@ impl ClassPlan {
             alive: 0,
             log_at: work.log.len(),
             generation: work.generation,
+            choice: 0,
         }
     }
 
@@ -133,7 +152,7 @@ impl ClassPlan {
         avoid: Option<u32>,
     ) -> Option<u32> {
         self.changes_follow(ground, job.seed);
-        self.candidates_refill(ground, job);
+        self.candidates_refill(ground, job, false);
         let mut aside = None;
         let chosen = loop {
             match self.best(ground, job) {
@@ -142,7 +161,7 @@ impl ClassPlan {
                     aside = Some(best);
                 }
                 Some(best) => break Some(best),
-                None if self.scanned < self.end(ground.work) => self.candidates_refill(ground, job),
+                None if self.scanned < self.end(ground.work) => self.candidates_refill(ground, job, true),
                 None => break None,
             }
         };
@@ -250,18 +269,21 @@ impl ClassPlan {
         self.requirement.amount(0) <= most.cpu_millis && self.requirement.amount(1) <= most.memory_bytes
     }
 
-    /// Goes on searching for nodes that fit, while there are too few candidates.
-    fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan) {
+    /// Goes on searching for nodes that fit, while there are too few candidates, or rules refuse all there are.
+    fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, refused: bool) {
         let all = ground.work.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
-        let enough = self.members + beyond;
-        if self.scanned >= self.end(ground.work) || (!all && self.alive > enough / 4) {
+        let mut enough = self.members + beyond;
+        if self.scanned >= self.end(ground.work) || (!all && !refused && self.alive > enough / 4) {
             return;
+        }
+        if refused {
+            enough = enough.max(self.alive + beyond);
         }
         while all || self.alive < enough {
             let Some((rank, node)) = self.next(ground.work) else { break };
             ground.counters.nodes_examined += 1;
-            if fits(ground.work, &self.requirement, node, ground.now_ms) {
+            if fits_in_time(ground.work, &self.requirement, node, ground.now_ms) {
                 self.candidate_add(ground, job, node, rank);
             }
         }
@@ -273,7 +295,7 @@ impl ClassPlan {
         let group = match self.group_of.get(&domains) {
             Some(&group) => group,
             None => {
-                groups.push(Group { domains: domains.clone(), heap: BinaryHeap::new() });
+                groups.push(Group { domains: domains.clone(), heap: BinaryHeap::new(), refused_at: 0 });
                 let group = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
                 self.group_of.insert(domains, group);
                 group
@@ -292,19 +314,49 @@ impl ClassPlan {
         self.rank(ground, candidate, job.seed);
     }
 
-    /// The best candidate over all groups: each group's best, less what counts against the group.
+    /// The best candidate that no rule refuses.
     fn best(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<u32> {
-        let mut best: Option<(Score, u32)> = None;
-        for group in 0..self.groups.len() {
-            let Some(mut ranked) = self.group_best(ground, group, job.seed) else { continue };
-            if let Some(group) = self.groups.get(group) {
-                ranked.score.preference -= job.crowding(&group.domains);
+        self.choice += 1;
+        loop {
+            let (candidate, group) = self.best_of_groups(ground, job)?;
+            let node = self.node(candidate);
+            let refuses = |rule: &&Rule| !rule_held(ground.work, &self.requirement, **rule, node);
+            let mut refusing = self.requirement.rules.rules.iter().filter(refuses).peekable();
+            if refusing.peek().is_none() {
+                return Some(candidate);
             }
-            if best.is_none_or(|(score, _)| ranked.score > score) {
-                best = Some((ranked.score, ranked.candidate));
+            let for_good = refusing.any(|rule| !rule.recovers());
+            self.group_refused(group, for_good);
+        }
+    }
+
+    /// All nodes of a group are in the same domains, so what refuses one refuses all.
+    fn group_refused(&mut self, group: usize, for_good: bool) {
+        let Some(known) = self.groups.get_mut(group) else { return };
+        known.refused_at = self.choice;
+        if for_good {
+            for ranked in std::mem::take(&mut known.heap) {
+                self.alive_set(ranked.candidate, false);
             }
         }
-        best.map(|(_, candidate)| candidate)
+    }
+
+    /// The best candidate over all groups: each group's best, less what counts against the group.
+    fn best_of_groups(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, usize)> {
+        let mut best: Option<(Score, (u32, usize))> = None;
+        for number in 0..self.groups.len() {
+            if self.groups.get(number).is_some_and(|group| group.refused_at == self.choice) {
+                continue;
+            }
+            let Some(mut ranked) = self.group_best(ground, number, job.seed) else { continue };
+            if let Some(group) = self.groups.get(number) {
+                ranked.score.preference -= job.crowding(ground.work, &group.domains);
+            }
+            if best.is_none_or(|(score, _)| ranked.score > score) {
+                best = Some((ranked.score, (ranked.candidate, number)));
+            }
+        }
+        best.map(|(_, found)| found)
     }
 
     fn group_best(&mut self, ground: &mut Ground<'_, '_>, group: usize, seed: u64) -> Option<Ranked> {

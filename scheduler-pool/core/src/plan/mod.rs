@@ -8,6 +8,7 @@ mod places;
 mod recheck;
 mod score;
 mod spread;
+mod token;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +25,8 @@ use class::{ClassPlan, Ground};
 pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
 use spread::JobPlan;
+pub use token::TermToken;
+use token::tokens;
 pub(crate) use work::Work;
 
 /// A task given a node.
@@ -43,6 +46,11 @@ pub struct Placement {
     pub spec_version: u32,
     /// Placements with the same number here hold together or not at all.
     pub gang: Option<u32>,
+    /// What it depends on besides its node: another placement that reads and writes the same cannot be committed with it
+    /// on the same view of the cell.
+    pub terms: Vec<TermToken>,
+    /// Whether it was held against other tasks: with those it falls, and only a plan can hold it against them again.
+    pub ruled: bool,
 }
 
 /// What is to be committed on a node after a plan.
@@ -100,7 +108,7 @@ pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -
         queue,
         now_ms,
         seed,
-        work: Work::new(&snapshot.nodes),
+        work: Work::new(snapshot),
         jobs: BTreeMap::new(),
         classes: queue.classes.iter().map(|_| None).collect(),
         members: members(queue),
@@ -214,7 +222,10 @@ impl Planner<'_> {
         }
         let shape = self.snapshot.shapes.get(class.shape)?;
         let reason = explanation_of_nodes(&self.work, shape, self.now_ms);
-        self.exhausted.insert(class.shape, reason.clone());
+        // Where tasks depend on others, those that are still to be placed may let them in.
+        if shape.job.is_none() {
+            self.exhausted.insert(class.shape, reason.clone());
+        }
         Some(reason)
     }
 
@@ -323,7 +334,9 @@ impl Planner<'_> {
             .collect();
         let ports = ports?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
+        let terms = tokens(&self.work, &plan.requirement, node);
         self.work.taken(node, &plan.requirement.demand, &numbers);
+        self.work.counted(class.job, node, true);
         let job = self.jobs.get_mut(&class.job)?;
         let domains = job.domains(&self.snapshot.nodes, node);
         job.counted(&domains, |count| count.saturating_add(1));
@@ -335,6 +348,8 @@ impl Planner<'_> {
             charge: self.snapshot.shapes.get(class.shape)?.resources.clone(),
             spec_version: row.spec_version,
             gang: pending.gang,
+            terms,
+            ruled: !plan.requirement.rules.rules.is_empty(),
         })
     }
 
@@ -348,7 +363,7 @@ impl Planner<'_> {
         let job = self.jobs.get_mut(&pending.job)?;
         if slot.is_none() {
             let shape = self.snapshot.shapes.get(pending.shape)?;
-            let requirement = Requirement::of(shape, &self.snapshot.nodes);
+            let requirement = Requirement::of(shape, self.snapshot);
             self.out.counters.classes += 1;
             let members = self.members.get(class as usize).copied().unwrap_or(1);
             *slot = Some(ClassPlan::new(requirement, members, job.seed, &self.work));
@@ -367,6 +382,7 @@ impl Planner<'_> {
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         if let Some(Some(plan)) = self.classes.get(pending.class as usize) {
             self.work.returned(node, &plan.requirement.demand, &numbers);
+            self.work.counted(placement.task.job, node, false);
         }
         if let Some(job) = self.jobs.get_mut(&placement.task.job) {
             let domains = job.domains(&self.snapshot.nodes, node);

@@ -34,7 +34,7 @@ pub(super) fn task_wanted(snapshot: &Snapshot, task: TaskId) -> bool {
 pub fn recheck(snapshot: &Snapshot, placements: Vec<Placement>, now_ms: i64) -> Recheck {
     let mut lost: BTreeSet<TaskId> = BTreeSet::new();
     // Dropping a gang gives back what its members took, which drops nobody else: the checks stay right, if cautious.
-    let mut work = Work::new(&snapshot.nodes);
+    let mut work = Work::new(snapshot);
     for placement in &placements {
         if placement_held(snapshot, &mut work, placement, now_ms).is_break() {
             lost.insert(placement.task);
@@ -64,7 +64,7 @@ fn placement_held(
         let row = entry.row.as_ref()?;
         let life = entry.task(placement.task.index).map(|slot| slot.incarnation).unwrap_or_default().next();
         let shape = snapshot.shapes.get(entry.shape_of(placement.task.index)?)?;
-        let mut requirement = Requirement::of(shape, &snapshot.nodes);
+        let mut requirement = Requirement::of(shape, snapshot);
         requirement.ports_dynamic = 0;
         requirement.ports_fixed = placement.ports.iter().map(|port| port.number).collect();
         let holds = task_wanted(snapshot, placement.task)
@@ -76,6 +76,7 @@ fn placement_held(
     };
     let Some((node, requirement)) = holds() else { return ControlFlow::Break(()) };
     work.taken(node, &requirement.demand, &requirement.ports_fixed);
+    work.counted(placement.task.job, node, true);
     ControlFlow::Continue(())
 }
 

@@ -1,12 +1,14 @@
-//! Spread over failure domains: how many tasks of a job stand in each, while a plan adds to them.
+//! Failure domains of a job: how many of its tasks stand in each, while a plan adds to them, and what else makes one
+//! domain better than another.
 
 use std::collections::BTreeMap;
 
 use borough_model::JobId;
 use smallvec::SmallVec;
 
+use super::Work;
 use crate::seed::job_seed;
-use crate::snapshot::{JobEntry, NodeTable, Snapshot};
+use crate::snapshot::{JobEntry, NodeTable, Snapshot, TermId};
 
 /// The domains of a node, one place per attribute that the job spreads over.
 pub(crate) type Domains = SmallVec<[u32; 2]>;
@@ -22,13 +24,19 @@ struct Attribute {
     /// Values seen, each with its place in `counts`.
     places: BTreeMap<u32, u32>,
     counts: Vec<u32>,
+    /// The value of each place.
+    values: Vec<u32>,
 }
+
+/// A soft affinity: the attribute's position, the term and its weight.
+type Wish = (usize, TermId, i64);
 
 /// A job under a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct JobPlan {
     pub seed: u64,
     attributes: Vec<Attribute>,
+    wishes: Vec<Wish>,
 }
 
 impl JobPlan {
@@ -36,14 +44,17 @@ impl JobPlan {
         let entry = snapshot.jobs.get(&job)?;
         let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
         let spread = JobEntry::spread_of(spec, &snapshot.settings.failure_domains);
-        let attribute = |(key, weight): (String, u32)| Attribute {
-            key: snapshot.nodes.texts.known(&key),
-            weight: i64::from(weight),
-            places: BTreeMap::new(),
-            counts: Vec::new(),
-        };
-        let attributes = spread.into_iter().map(attribute).collect();
-        let mut plan = Self { seed: job_seed(seed, &row.user, &row.name), attributes };
+        let attributes =
+            spread.into_iter().map(|(key, weight)| Attribute::of(snapshot.nodes.texts.known(&key), weight));
+        let seed = job_seed(seed, &row.user, &row.name);
+        let mut plan = Self { seed, attributes: attributes.collect(), wishes: Vec::new() };
+        for rule in entry.terms.rules() {
+            plan.position_of(snapshot, rule.term());
+        }
+        for &(term, weight) in &entry.terms.wishes {
+            let Some(position) = plan.position_of(snapshot, term) else { continue };
+            plan.wishes.push((position, term, weight));
+        }
         for (&node, &count) in &entry.placed {
             if let Some(node) = snapshot.nodes.ordinal(node) {
                 let domains = plan.domains(&snapshot.nodes, node);
@@ -53,7 +64,17 @@ impl JobPlan {
         Some(plan)
     }
 
-    /// Whether it spreads over anything.
+    /// The position of a term's attribute: what depends on the domain is the same for nodes that share all domains.
+    fn position_of(&mut self, snapshot: &Snapshot, term: TermId) -> Option<usize> {
+        let key = Some(snapshot.terms.get(term)?.attribute);
+        let known = self.attributes.iter().position(|attribute| attribute.key == key);
+        Some(known.unwrap_or_else(|| {
+            self.attributes.push(Attribute::of(key, 0));
+            self.attributes.len() - 1
+        }))
+    }
+
+    /// Whether one domain is better than another.
     pub fn spreads(&self) -> bool {
         !self.attributes.is_empty()
     }
@@ -62,9 +83,10 @@ impl JobPlan {
     pub fn domains(&mut self, nodes: &NodeTable, node: u32) -> Domains {
         let place = |attribute: &mut Attribute| {
             let value = attribute.key.and_then(|key| nodes.attribute(node, key)).unwrap_or(VALUE_NONE);
-            let counts = &mut attribute.counts;
+            let (counts, values) = (&mut attribute.counts, &mut attribute.values);
             *attribute.places.entry(value).or_insert_with(|| {
                 counts.push(0);
+                values.push(value);
                 u32::try_from(counts.len() - 1).unwrap_or(u32::MAX)
             })
         };
@@ -80,11 +102,31 @@ impl JobPlan {
         }
     }
 
-    /// What counts against a node in these domains: each sibling there, with the weight of the attribute.
-    pub fn crowding(&self, domains: &Domains) -> i64 {
+    /// What counts against a node in these domains: each sibling there, with the weight of the attribute, and what soft
+    /// affinities say of the tasks there.
+    pub fn crowding(&self, work: &Work<'_>, domains: &Domains) -> i64 {
         let crowd = |(attribute, &place): (&Attribute, &u32)| {
             attribute.weight * i64::from(attribute.counts.get(place as usize).copied().unwrap_or(0))
         };
-        self.attributes.iter().zip(domains).map(crowd).sum()
+        let siblings: i64 = self.attributes.iter().zip(domains).map(crowd).sum();
+        let wished: i64 = self.wishes.iter().map(|wish| self.wished(work, wish, domains)).sum();
+        siblings - wished
+    }
+
+    /// Near: the weight, once there is any; apart: the weight against it for each.
+    fn wished(&self, work: &Work<'_>, &(position, term, weight): &Wish, domains: &Domains) -> i64 {
+        let value =
+            self.attributes.get(position).zip(domains.get(position)).and_then(|(attribute, &place)| {
+                attribute.values.get(place as usize).copied().filter(|&value| value != VALUE_NONE)
+            });
+        let count = value.map_or(0, |value| i64::from(work.term_count(term, value)));
+        if weight > 0 { weight * count.min(1) } else { weight * count }
+    }
+}
+
+impl Attribute {
+    fn of(key: Option<u32>, weight: u32) -> Self {
+        let weight = i64::from(weight);
+        Self { key, weight, places: BTreeMap::new(), counts: Vec::new(), values: Vec::new() }
     }
 }

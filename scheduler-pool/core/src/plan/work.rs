@@ -1,9 +1,15 @@
 //! What a plan has taken so far, over a snapshot that it leaves as it is: only nodes that were touched cost memory.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use borough_model::JobId;
 use smallvec::SmallVec;
 
 use super::places::Places;
-use crate::snapshot::NodeTable;
+use crate::filter::{Requirement, refusals_fixed};
+use crate::snapshot::{NodeTable, Snapshot, TermId};
 
 /// A node as the plan has left it.
 #[derive(Clone, Debug)]
@@ -15,10 +21,24 @@ struct Touched {
     ports: SmallVec<[u16; 8]>,
 }
 
+/// How a job's tasks stand over the domains that could take one, for the limit of its skew.
+#[derive(Clone, Debug)]
+struct Standing {
+    counts: BTreeMap<u32, u32>,
+    /// How many domains have so many tasks.
+    domains_of: BTreeMap<u32, u32>,
+}
+
 /// The nodes under a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Work<'a> {
+    pub snapshot: &'a Snapshot,
     pub nodes: &'a NodeTable,
+    /// Tasks more than the snapshot has, per term and domain; fewer never.
+    terms: BTreeMap<(TermId, u32), u32>,
+    totals: BTreeMap<TermId, u32>,
+    /// Made when a skew is first asked for.
+    standing: RefCell<BTreeMap<TermId, Standing>>,
     /// Where in `touched` a node is.
     places: Places,
     touched: Vec<Touched>,
@@ -28,9 +48,94 @@ pub(crate) struct Work<'a> {
     pub generation: u32,
 }
 
+impl Standing {
+    fn moved(&mut self, value: u32, more: bool) {
+        let Some(count) = self.counts.get_mut(&value) else { return };
+        if let Some(domains) = self.domains_of.get_mut(count) {
+            *domains -= 1;
+            if *domains == 0 {
+                self.domains_of.remove(count);
+            }
+        }
+        *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        *self.domains_of.entry(*count).or_default() += 1;
+    }
+}
+
 impl<'a> Work<'a> {
-    pub fn new(nodes: &'a NodeTable) -> Self {
-        Self { nodes, places: Places::new(), touched: Vec::new(), log: Vec::new(), generation: 0 }
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        Self {
+            snapshot,
+            nodes: &snapshot.nodes,
+            terms: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            standing: RefCell::default(),
+            places: Places::new(),
+            touched: Vec::new(),
+            log: Vec::new(),
+            generation: 0,
+        }
+    }
+
+    /// Tasks that a term counts in the domain of a value.
+    pub fn term_count(&self, term: TermId, value: u32) -> u32 {
+        let known = self.snapshot.terms.get(term).map_or(0, |term| term.count(value));
+        known + self.terms.get(&(term, value)).copied().unwrap_or(0)
+    }
+
+    /// Tasks that a term counts in any domain.
+    pub fn term_total(&self, term: TermId) -> u32 {
+        let known = self.snapshot.terms.get(term).map_or(0, |term| term.total);
+        known + self.totals.get(&term).copied().unwrap_or(0)
+    }
+
+    /// The domains in which a term counts any.
+    pub fn term_domains(&self, term: TermId) -> Vec<u32> {
+        let known = self.snapshot.terms.get(term).into_iter().flat_map(|term| term.domains());
+        let taken = self.terms.range((term, 0)..=(term, u32::MAX)).filter(|&(_, &count)| count > 0);
+        let mut values: Vec<u32> =
+            known.map(|(value, _)| value).chain(taken.map(|(&(_, value), _)| value)).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    /// Tasks in the emptiest domain in which a node takes tasks and meets the constraints.
+    pub fn term_least(&self, term: TermId, requirement: &Requirement) -> u32 {
+        let mut standing = self.standing.borrow_mut();
+        let standing = standing.entry(term).or_insert_with(|| self.standing_made(term, requirement));
+        standing.domains_of.first_key_value().map_or(0, |(&least, _)| least)
+    }
+
+    fn standing_made(&self, id: TermId, requirement: &Requirement) -> Standing {
+        let mut made = Standing { counts: BTreeMap::new(), domains_of: BTreeMap::new() };
+        let Some(term) = self.snapshot.terms.get(id) else { return made };
+        let could =
+            |node: &u32| refusals_fixed(self.nodes, requirement, *node, ControlFlow::Break).is_continue();
+        for (value, nodes) in self.nodes.index.values_of(term.attribute) {
+            if nodes.iter().any(could) {
+                let count = self.term_count(id, value);
+                made.counts.insert(value, count);
+                *made.domains_of.entry(count).or_default() += 1;
+            }
+        }
+        made
+    }
+
+    /// Counts a task of a job on a node, or no longer.
+    pub fn counted(&mut self, job: JobId, node: u32, more: bool) {
+        let Some(entry) = self.snapshot.jobs.get(&job) else { return };
+        for &id in &entry.terms.counted {
+            let Some(term) = self.snapshot.terms.get(id) else { continue };
+            let Some(value) = self.nodes.attribute(node, term.attribute) else { continue };
+            let total = self.totals.entry(id).or_default();
+            *total = if more { *total + 1 } else { total.saturating_sub(1) };
+            let count = self.terms.entry((id, value)).or_default();
+            *count = if more { *count + 1 } else { count.saturating_sub(1) };
+            if let Some(standing) = self.standing.get_mut().get_mut(&id) {
+                standing.moved(value, more);
+            }
+        }
     }
 
     fn touched(&self, node: u32) -> Option<&Touched> {

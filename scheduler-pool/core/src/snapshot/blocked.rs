@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use borough_model::JobId;
 
-use super::{NodeTable, Shape, ShapeId, Snapshot};
+use super::{NodeTable, Rule, Shape, ShapeId, Snapshot, TermId};
 use crate::filter::{Requirement, copies, fits};
 use crate::plan::{Plan, Work};
 
@@ -44,12 +44,29 @@ pub(crate) struct Blocked {
     helped: BTreeSet<u32>,
     /// Whether anything has changed on any node since the last look.
     changed: bool,
+    /// Whether a node came, went or changed what it is since the last look.
+    domains_changed: bool,
+    /// Terms whose counts have changed since the last look.
+    terms_touched: BTreeSet<TermId>,
 }
 
 impl Blocked {
     /// Notes that something has changed on a node.
     pub fn changed(&mut self) {
         self.changed = true;
+    }
+
+    /// Notes that a node came, went or changed what it is: other domains may be the emptiest.
+    pub fn domains_changed(&mut self) {
+        self.domains_changed = true;
+    }
+
+    /// Notes that the counts of a term have changed.
+    pub fn term_touched(&mut self, term: TermId) {
+        self.changed = true;
+        if self.count() > 0 {
+            self.terms_touched.insert(term);
+        }
     }
 
     /// Notes a node that may help.
@@ -102,11 +119,12 @@ impl Blocked {
         self.shapes.clear();
         self.gangs.clear();
         self.helped.clear();
+        self.terms_touched.clear();
         self.parked_under.clear();
         std::mem::take(&mut self.parked)
     }
 
-    fn shape_woken(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
+    pub fn shape_woken(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
         self.shapes.remove(&shape);
         let jobs = self.parked_under.remove(&shape).unwrap_or_default();
         for job in &jobs {
@@ -140,7 +158,7 @@ impl Snapshot {
                 self.blocked.shapes.insert(unplaced.shape, block);
             } else if unplaced.gang {
                 let Some(entry) = self.jobs.get(&unplaced.job) else { continue };
-                block.uneven = !entry.shapes_own.is_empty();
+                block.uneven = !entry.shapes_own.is_empty() || shape.job.is_some();
                 let fails = match block.uneven {
                     true => plan.placements.is_empty(),
                     false => self.shape_room(&shape, now_ms) < u64::from(entry.gang_need()),
@@ -154,15 +172,15 @@ impl Snapshot {
 
     /// How many tasks of one shape fit the cell together.
     fn shape_room(&self, shape: &Shape, now_ms: i64) -> u64 {
-        let work = Work::new(&self.nodes);
-        let requirement = Requirement::of(shape, &self.nodes);
+        let work = Work::new(self);
+        let requirement = Requirement::of(shape, self);
         let copies = self.nodes.order.iter().map(|&node| copies(&work, &requirement, node, now_ms));
         copies.fold(0, u64::saturating_add)
     }
 
     fn shape_fits_none(&self, shape: &Shape, now_ms: i64) -> bool {
-        let work = Work::new(&self.nodes);
-        let requirement = Requirement::of(shape, &self.nodes);
+        let work = Work::new(self);
+        let requirement = Requirement::of(shape, self);
         !self.nodes.order.iter().any(|&node| fits(&work, &requirement, node, now_ms))
     }
 
@@ -179,6 +197,8 @@ impl Snapshot {
     pub(crate) fn wake(&mut self, now_ms: i64) {
         let helped = std::mem::take(&mut self.blocked.helped);
         let changed = std::mem::take(&mut self.blocked.changed);
+        let domains_changed = std::mem::take(&mut self.blocked.domains_changed);
+        let touched = std::mem::take(&mut self.blocked.terms_touched);
         let blocks = self.blocked.count();
         if blocks == 0 {
             return;
@@ -186,17 +206,32 @@ impl Snapshot {
         let woken = if helped.len().saturating_mul(blocks) > CHECKS_MAX {
             self.blocked.wake_all()
         } else {
-            self.woken_by(&helped, changed, now_ms)
+            let mut woken = self.ruled_woken_by(&touched, domains_changed);
+            woken.extend(self.woken_by(&helped, changed, now_ms));
+            woken
         };
         for job in woken {
             self.open_update(job);
         }
     }
 
+    /// Wakes shapes that are held against other tasks, where those have moved.
+    fn ruled_woken_by(&mut self, touched: &BTreeSet<TermId>, domains_changed: bool) -> BTreeSet<JobId> {
+        let moved = |rule: Rule| {
+            touched.contains(&rule.term()) || (domains_changed && matches!(rule, Rule::Skew { .. }))
+        };
+        let ruled = |shape: &ShapeId| {
+            let job = self.shapes.get(*shape)?.job?;
+            self.jobs.get(&job).is_some_and(|entry| entry.terms.rules().any(moved)).then_some(*shape)
+        };
+        let shapes: Vec<ShapeId> = self.blocked.shapes.keys().filter_map(ruled).collect();
+        shapes.into_iter().flat_map(|shape| self.blocked.shape_woken(shape)).collect()
+    }
+
     fn woken_by(&mut self, helped: &BTreeSet<u32>, changed: bool, now_ms: i64) -> BTreeSet<JobId> {
-        let work = Work::new(&self.nodes);
+        let work = Work::new(self);
         let helps = |shape: Option<&Arc<Shape>>| {
-            let requirement = shape.map(|shape| Requirement::of(shape, &self.nodes));
+            let requirement = shape.map(|shape| Requirement::of(shape, self));
             requirement
                 .is_some_and(|requirement| helped.iter().any(|&node| fits(&work, &requirement, node, now_ms)))
         };

@@ -48,6 +48,11 @@ impl NodeIndex {
         self.values.get(&(key, value)).map_or(&[], Vec::as_slice)
     }
 
+    /// Every value of an attribute that nodes bear, with those nodes.
+    pub fn values_of(&self, key: u32) -> impl Iterator<Item = (u32, &[u32])> {
+        self.values.range((key, 0)..=(key, u32::MAX)).map(|(&(_, value), nodes)| (value, nodes.as_slice()))
+    }
+
     /// A node bears other attributes than before; both lists ascend.
     pub fn attributes_moved(&mut self, node: u32, before: &[(u32, u32)], after: &[(u32, u32)]) {
         for pair in before.iter().filter(|pair| after.binary_search(pair).is_err()) {

@@ -8,6 +8,7 @@ use borough_model::job::{JobKind, JobState};
 use borough_model::task::machine::node_avoided;
 use borough_model::{Incarnation, JobId, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
 
+use super::rule::JobTerms;
 use super::shape::ShapeId;
 
 /// Tasks of a job have an index below this; admission allows far fewer.
@@ -50,6 +51,11 @@ impl TaskSlot {
     /// Whether it wants a node, now or after its back-off.
     pub fn open(&self) -> bool {
         matches!(self.state, None | Some(TaskState::Pending))
+    }
+
+    /// The node it stands on.
+    pub fn stands_on(&self) -> Option<NodeId> {
+        if self.placed() { self.node } else { None }
     }
 
     /// Whether it stands on its node for its siblings to keep away from, and for its gang to count.
@@ -103,6 +109,8 @@ pub(crate) struct JobEntry {
     /// The shape of tasks without one of their own.
     pub shape: Option<ShapeId>,
     pub shapes_own: BTreeMap<u32, ShapeId>,
+    /// What its tasks ask of others, and where they are counted.
+    pub terms: JobTerms,
     /// Its place among jobs with open tasks, while it has one.
     pub open_key: Option<OpenKey>,
 }
@@ -199,10 +207,10 @@ impl JobEntry {
             self.tasks.resize_with(position + 1, TaskSlot::default);
         }
         let closed = !slot.open();
-        let node_after = slot.placed().then_some(slot.node).flatten();
+        let node_after = slot.stands_on();
         let Some(entry) = self.tasks.get_mut(position) else { return TaskSlot::default() };
         let before = std::mem::replace(entry, slot);
-        let node_before = before.placed().then_some(before.node).flatten();
+        let node_before = before.stands_on();
         self.closed_set(index, closed);
         if self.spreads && node_before != node_after {
             self.placed_moved(node_before, node_after);

@@ -6,7 +6,9 @@ mod blocked;
 mod index;
 mod job;
 mod node;
+mod rule;
 mod shape;
+mod term;
 mod text;
 mod view;
 
@@ -18,8 +20,10 @@ use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, T
 pub(crate) use blocked::Blocked;
 pub(crate) use index::{Room, STRETCH};
 pub(crate) use job::{JobEntry, OpenKey, TASKS_MAX, TaskSlot};
-pub(crate) use node::{NodeGate, NodeTable, fixed_amounts};
+pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
+pub(crate) use rule::Rule;
 pub(crate) use shape::{Shape, ShapeId, Shapes};
+pub(crate) use term::{TermId, TermKey, Terms};
 pub(crate) use text::{Number, Texts};
 pub use view::{NodeView, TaskView};
 
@@ -43,11 +47,14 @@ pub struct Snapshot {
     pub(crate) nodes: NodeTable,
     pub(crate) jobs: BTreeMap<JobId, JobEntry>,
     pub(crate) shapes: Shapes,
+    pub(crate) terms: Terms,
     pub(crate) open: BTreeSet<OpenKey>,
     pub(crate) blocked: Blocked,
     assumed: assume::Assumed,
     /// Tasks that do not want a node: turns the round-robin on from batch to batch.
     pub(crate) closed_total: u64,
+    /// Counts terms by which tasks keep others away.
+    terms_revision: u64,
 }
 
 impl Snapshot {
@@ -58,16 +65,23 @@ impl Snapshot {
             nodes: NodeTable::new(),
             jobs: BTreeMap::new(),
             shapes: Shapes::default(),
+            terms: Terms::default(),
             open: BTreeSet::new(),
             blocked: Blocked::default(),
             assumed: assume::Assumed::default(),
             closed_total: 0,
+            terms_revision: 0,
         }
     }
 
     /// The settings it was made with.
     pub fn settings(&self) -> &CellSettings {
         &self.settings
+    }
+
+    /// Changes when there is a new term by which some tasks keep others away: a plan made before was not held against it.
+    pub fn terms_revision(&self) -> u64 {
+        self.terms_revision
     }
 
     /// Applies a delta of the journal.
@@ -88,18 +102,41 @@ impl Snapshot {
 
     /// A node's row, new or changed.
     pub fn node_upsert(&mut self, row: &NodeRow) -> Applied {
-        match self.nodes.row_set(row, &self.settings.overcommit) {
-            Some(node) => {
-                self.blocked.helped(node);
-                Applied::Changed
-            }
-            None => Applied::Ignored,
+        let before = self.nodes.ordinal(row.id).map(|node| self.nodes.attributes_of(node).to_vec());
+        let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else { return Applied::Ignored };
+        self.node_domains_moved(row.id, &before.unwrap_or_default());
+        self.blocked.helped(node);
+        Applied::Changed
+    }
+
+    /// Counts a node's tasks in the domains that it is in now.
+    fn node_domains_moved(&mut self, node: NodeId, before: &[(u32, u32)]) {
+        self.blocked.domains_changed();
+        let nodes = &self.nodes;
+        let after = nodes.ordinal(node).map_or(&[] as &[_], |node| nodes.attributes_of(node));
+        if before == after {
+            return;
         }
+        let value = |attributes: &[(u32, u32)], attribute: u32| {
+            let position = attributes.binary_search_by_key(&attribute, |&(key, _)| key).ok()?;
+            attributes.get(position).map(|&(_, value)| value)
+        };
+        let touched = self.terms.node_moved(
+            node,
+            |attribute| value(before, attribute),
+            |attribute| value(after, attribute),
+        );
+        touched.into_iter().for_each(|term| self.blocked.term_touched(term));
     }
 
     /// Forgets a node.
     pub fn node_remove(&mut self, node: NodeId) -> Applied {
-        if self.nodes.removed(node) { Applied::Changed } else { Applied::Ignored }
+        let before = self.nodes.ordinal(node).map(|node| self.nodes.attributes_of(node).to_vec());
+        if !self.nodes.removed(node) {
+            return Applied::Ignored;
+        }
+        self.node_domains_moved(node, &before.unwrap_or_default());
+        Applied::Changed
     }
 
     /// What is committed on a node, new or changed.
@@ -135,23 +172,47 @@ impl Snapshot {
         if let Some(spec) = spec {
             self.spec_set(row.id, row.spec_version, spec);
         }
+        self.ruled_woken(row.id);
         self.blocked.job_woken(row.id);
         self.open_update(row.id);
         Applied::Changed
     }
 
+    /// What was found out about shapes that are a job's own is void, since the job has changed.
+    fn ruled_woken(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get(&job).filter(|entry| entry.terms.ruled()) else { return };
+        let shapes: Vec<ShapeId> = entry.shape.iter().chain(entry.shapes_own.values()).copied().collect();
+        for shape in shapes {
+            for woken in self.blocked.shape_woken(shape) {
+                self.open_update(woken);
+            }
+        }
+    }
+
     fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let shape = self.shapes.acquired(Shape::of(&spec, u32::MAX));
-        let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
-        let shapes_own =
-            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(&spec, index)))).collect();
-        let shape_before = entry.shape.replace(shape);
-        let own_before = std::mem::replace(&mut entry.shapes_own, shapes_own);
         entry.spreads = !JobEntry::spread_of(&spec, &self.settings.failure_domains).is_empty();
         entry.spec = Some((version, spec));
         entry.placed_recount();
+        self.terms_renew(job);
+        self.shapes_set(job);
+    }
+
+    /// Gives a job the shapes of its spec. Where its tasks are held against others', they are its own: what is found out
+    /// about them says nothing of other jobs.
+    pub(crate) fn shapes_set(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let Some((_, spec)) = &entry.spec else { return };
+        let ruled = entry.terms.ruled().then_some(job);
+        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, ruled));
+        let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
+        let shapes_own =
+            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, ruled)))).collect();
+        let shape_before = entry.shape.replace(shape);
+        let own_before = std::mem::replace(&mut entry.shapes_own, shapes_own);
         self.shapes_release(shape_before.into_iter().chain(own_before.into_values()));
+        self.blocked.job_woken(job);
+        self.open_update(job);
     }
 
     fn shapes_release(&mut self, shapes: impl Iterator<Item = ShapeId>) {
@@ -164,6 +225,7 @@ impl Snapshot {
 
     /// Forgets a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> Applied {
+        self.terms_leave(job);
         let Some(entry) = self.jobs.remove(&job) else { return Applied::Ignored };
         if let Some(key) = &entry.open_key {
             self.open.remove(key);
@@ -206,8 +268,10 @@ impl Snapshot {
     pub(crate) fn slot_set(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
         let entry = self.jobs.get_mut(&task.job)?;
         let closed_before = entry.closed_total();
+        let stands = slot.stands_on();
         let before = entry.slot_set(task.index, slot);
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
+        self.terms_counted(task.job, before.stands_on(), stands);
         if self.blocked.parked(task.job) {
             self.blocked.job_woken(task.job);
         }

@@ -202,6 +202,11 @@ impl NodeTable {
         attributes.get(position).map(|&(_, value)| value)
     }
 
+    /// Every attribute of a node, ascending by key.
+    pub fn attributes_of(&self, node: u32) -> &[(u32, u32)] {
+        self.attributes.get(node as usize).map_or(&[], |attributes| attributes)
+    }
+
     /// Where a node stands in the order, or where it would.
     pub fn order_position(&self, id: NodeId) -> Result<usize, usize> {
         self.order.binary_search_by_key(&id, |&node| self.id(node))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::job::Constraint;
-use borough_model::{JobSpec, Resources};
+use borough_model::{JobId, JobSpec, Resources};
 
 /// The number of a shape.
 pub(crate) type ShapeId = u32;
@@ -20,11 +20,13 @@ pub(crate) struct Shape {
     pub ports_dynamic: u16,
     /// Hard and soft, as the owner wrote them.
     pub constraints: Vec<Constraint>,
+    /// The job whose own the shape is, since its tasks are held against other tasks too.
+    pub job: Option<JobId>,
 }
 
 impl Shape {
     /// The shape of one task of a job.
-    pub fn of(spec: &JobSpec, index: u32) -> Self {
+    pub fn of(spec: &JobSpec, index: u32, job: Option<JobId>) -> Self {
         let own = spec.overrides.get(&index).and_then(|task| task.resources.as_ref());
         let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
@@ -34,6 +36,7 @@ impl Shape {
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),
+            job,
         }
     }
 

@@ -2,11 +2,13 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Texts that nodes bear, each with a number. Texts are not forgotten: there are as many as operators and agents use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
-    numbers: BTreeMap<Box<str>, u32>,
+    numbers: BTreeMap<Arc<str>, u32>,
+    texts: Vec<Arc<str>>,
     /// Each read as a number, for those that compare as numbers.
     parsed: Vec<Option<Number>>,
 }
@@ -42,14 +44,21 @@ impl Texts {
             return number;
         }
         let number = u32::try_from(self.parsed.len()).unwrap_or(u32::MAX);
-        self.numbers.insert(text.into(), number);
-        self.parsed.push(Number::parsed(text));
+        let text: Arc<str> = text.into();
+        self.texts.push(Arc::clone(&text));
+        self.numbers.insert(Arc::clone(&text), number);
+        self.parsed.push(Number::parsed(&text));
         number
     }
 
     /// The number of a text, if any node bears it.
     pub fn known(&self, text: &str) -> Option<u32> {
         self.numbers.get(text).copied()
+    }
+
+    /// The text of a number.
+    pub fn text(&self, number: u32) -> Option<&str> {
+        self.texts.get(number as usize).map(|text| &**text)
     }
 
     /// The text of a number, read as a number.

@@ -1,6 +1,8 @@
 //! Random nodes, jobs and events, small enough that they get in each other's way.
 
-use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride};
+use borough_model::job::{
+    Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride,
+};
 use borough_model::{JobSpec, NodeRow, Resources};
 use proptest::collection::vec;
 use proptest::option;
@@ -58,6 +60,10 @@ pub struct JobDraft {
     pub ports_dynamic: usize,
     pub constraints: Vec<Constraint>,
     pub spread: Option<(&'static str, u32)>,
+    /// Most skew, tasks and per cent of the spread.
+    pub limits: (Option<u32>, Option<u32>, Option<u32>),
+    pub app: Option<&'static str>,
+    pub affinity: Vec<Affinity>,
 }
 
 impl NodeDraft {
@@ -99,8 +105,16 @@ impl JobDraft {
             .map(|number| PortSpec { name: name(&format!("p{number}")), number: None });
         spec.task.ports = dynamic.chain(fixed).collect();
         spec.constraints.clone_from(&self.constraints);
-        let spread = |(attribute, weight): (&str, u32)| Spread { attribute: attribute.to_owned(), weight };
+        let (max_skew, tasks_max, percent_max) = self.limits;
+        let spread = |(attribute, weight): (&str, u32)| Spread {
+            max_skew,
+            tasks_max,
+            percent_max,
+            ..Spread::preferred(attribute.to_owned(), weight)
+        };
         spec.spread = self.spread.into_iter().map(spread).collect();
+        spec.labels = self.app.iter().map(|app| ("app".to_owned(), (*app).to_owned())).collect();
+        spec.affinity.clone_from(&self.affinity);
         spec
     }
 }
@@ -140,6 +154,32 @@ fn constraint() -> impl Strategy<Value = Constraint> {
     )
 }
 
+fn affinity() -> impl Strategy<Value = Affinity> {
+    use ConstraintOperator::{Exists, In, NotIn};
+    let text = |operator, values: Vec<&str>| {
+        let values = values.into_iter().map(str::to_owned).collect();
+        Constraint { attribute: "app".to_owned(), operator, values, preference: None }
+    };
+    let jobs = select(vec![
+        text(In, vec!["a"]),
+        text(In, vec!["b", "a"]),
+        text(NotIn, vec!["a"]),
+        text(Exists, vec![]),
+        Constraint { attribute: "job.name".to_owned(), ..text(In, vec!["job-0", "job-1"]) },
+    ]);
+    let anybody = Constraint { attribute: "job.user".to_owned(), ..text(Exists, vec![]) };
+    let kind = select(vec![AffinityKind::Near, AffinityKind::Apart]);
+    let attribute = select(vec!["rack", "node.name", "nothing"]);
+    (kind, attribute, jobs, any::<bool>(), option::weighted(0.3, 1..=100u32)).prop_map(
+        move |(kind, attribute, one, all_users, preference)| Affinity {
+            kind,
+            attribute: attribute.to_owned(),
+            jobs: if all_users { vec![anybody.clone(), one] } else { vec![one] },
+            preference,
+        },
+    )
+}
+
 pub fn job_draft() -> impl Strategy<Value = JobDraft> {
     let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 150, 250]));
     let size = (0..7u32, prop_oneof![3 => Just(1u32), 1 => 2..5u32], any::<bool>());
@@ -149,6 +189,13 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
     let where_ = (
         vec(constraint(), 0..3),
         option::weighted(0.5, (select(vec!["rack", "node.name", "nothing"]), 1..=100u32)),
+        (
+            option::weighted(0.2, 1..3u32),
+            option::weighted(0.2, 1..4u32),
+            option::weighted(0.2, select(vec![1u32, 25, 40, 100])),
+        ),
+        option::weighted(0.6, select(vec!["a", "b", "c"])),
+        prop_oneof![2 => Just(Vec::new()), 1 => vec(affinity(), 1..3)],
     );
     (owner, size, need, ports, own, where_).prop_map(
         |((user, priority), (count, min_member, service), (cpu, mib, gpu_millis), ports, own, where_)| {
@@ -166,6 +213,9 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 ports_dynamic: ports.1,
                 constraints: where_.0,
                 spread: where_.1,
+                limits: where_.2,
+                app: where_.3,
+                affinity: where_.4,
             }
         },
     )

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::job::JobState;
+use borough_model::job::{Affinity, AffinityKind, JobState, Spread};
 use borough_model::node::NodeState;
-use borough_model::{JobId, NodeId, TaskId, TaskState};
+use borough_model::{JobId, JobSpec, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, Overcommit, PLAN_SEED, PendingQueue, Placement, Plan, ScoringProfile, Snapshot, dry_run,
-    explain, pending, plan, recheck,
+    CellSettings, NearestFit, Overcommit, PLAN_SEED, PendingQueue, Placement, Plan, ScoringProfile, Snapshot,
+    dry_run, explain, pending, plan, recheck,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::draft::{Event, NodeDraft, event, job_draft, node_draft};
+use crate::draft::{Event, JobDraft, NodeDraft, event, job_draft, node_draft};
 use crate::naive;
 use crate::world::World;
 
@@ -26,6 +26,19 @@ struct History {
     kept: Snapshot,
     commit_lost: bool,
     limit: usize,
+}
+
+/// Whether the tasks of others can make room for its tasks.
+fn waits_for_others(spec: &JobSpec) -> bool {
+    let near = |one: &Affinity| one.preference.is_none() && one.kind == AffinityKind::Near;
+    spec.affinity.iter().any(near) || spec.spread.iter().any(|spread| spread.max_skew.is_some())
+}
+
+/// A job to which nothing that others do makes room.
+fn alone(mut draft: JobDraft) -> JobDraft {
+    draft.limits.0 = None;
+    draft.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
+    draft
 }
 
 fn everything(_: JobId) -> bool {
@@ -163,14 +176,14 @@ impl History {
         let now_ms = self.world.now_ms;
         let queue = pending(&mut self.kept, &everything, now_ms, self.limit);
         let outcome = plan(&self.kept, &queue, now_ms, PLAN_SEED);
-        let allocs = naive::plan_checked(&self.world, &queue, &outcome);
-        self.unplaced_fit_nowhere(&outcome, &allocs);
+        let (after, allocs) = naive::plan_checked(&self.world, &queue, &outcome);
+        self.unplaced_fit_nowhere(&outcome, &after, &allocs);
         self.explained();
         self.taken_back(&outcome, &queue);
         self.overtaken(&outcome, &queue);
         if self.limit == usize::MAX {
             self.nobody_overslept(&queue);
-            if !self.uneven_gangs() || outcome == Plan::default() {
+            if !self.helped_later() || outcome == Plan::default() {
                 self.same_anew(&outcome);
             }
         }
@@ -182,10 +195,11 @@ impl History {
         outcome.placements.len()
     }
 
-    /// Whether there are gangs whose members differ: what one of them takes may let another one fit by chance, which a
-    /// snapshot that remembers it as blocked finds out one plan later.
-    fn uneven_gangs(&self) -> bool {
-        self.world.jobs.values().any(|(_, spec)| spec.min_member > 1 && !spec.overrides.is_empty())
+    /// Whether there are gangs whose members differ, or jobs that others can make room for: what one takes may let
+    /// another one fit, which a snapshot that remembers it as blocked finds out one plan later.
+    fn helped_later(&self) -> bool {
+        let uneven = |spec: &JobSpec| spec.min_member > 1 && !spec.overrides.is_empty();
+        self.world.jobs.values().any(|(_, spec)| uneven(spec) || waits_for_others(spec))
     }
 
     /// The snapshot kept from the journal knows what one built from the rows knows.
@@ -202,19 +216,27 @@ impl History {
         }
     }
 
-    fn unplaced_fit_nowhere(&self, outcome: &Plan, allocs: &BTreeMap<NodeId, borough_model::NodeAlloc>) {
+    /// What a plan could not place fits nowhere once it is carried out. Only what wants to be near others, or waits for
+    /// other domains to fill, may find in the next plan that this one has helped it.
+    fn unplaced_fit_nowhere(
+        &self,
+        outcome: &Plan,
+        after: &World,
+        allocs: &BTreeMap<NodeId, borough_model::NodeAlloc>,
+    ) {
         for unplaced in &outcome.unplaced {
             let reason = &unplaced.reason;
             let lost: u32 = reason.lost.iter().map(|loss| loss.nodes).sum();
             assert_eq!(reason.nodes as usize, self.world.nodes.len());
             assert_eq!(lost + reason.nodes_fit, reason.nodes, "each node is counted once: {reason}");
             let (_, spec) = self.world.jobs.get(&unplaced.job).expect("a known job");
-            if naive::gang_need(&self.world, unplaced.job) > 0 {
+            let may_be_helped = !outcome.placements.is_empty() && waits_for_others(spec);
+            if naive::gang_need(&self.world, unplaced.job) > 0 || may_be_helped {
                 continue;
             }
             for &index in &unplaced.tasks {
                 let fits = |(id, (row, _)): (&NodeId, &(borough_model::NodeRow, _))| {
-                    naive::fits(&self.world, spec, index, row, allocs.get(id).expect("a known node"))
+                    naive::fits(after, spec, index, row, allocs.get(id).expect("a known node"))
                 };
                 assert!(!self.world.nodes.iter().any(fits), "{}/{index} fits after the plan", spec.name);
             }
@@ -233,7 +255,13 @@ impl History {
             let lost: u32 = told.lost.iter().map(|loss| loss.nodes).sum();
             assert_eq!((lost + told.nodes_fit) as usize, self.world.nodes.len());
             assert_eq!(told.nodes_fit as usize, naive::fit_count(&self.world, spec, first.index), "{told}");
-            for nearest in &told.nearest {
+            // What would fit without a rule between tasks depends on those tasks; it is told, and not held to a count.
+            let ruled = !spec.affinity.is_empty() || spec.spread.iter().any(Spread::is_hard);
+            if ruled {
+                continue;
+            }
+            let of_nodes = |nearest: &&NearestFit| !nearest.to_string().contains("kept apart");
+            for nearest in told.nearest.iter().filter(of_nodes) {
                 crate::explain::nearest_checked(&self.world, spec, first.index, nearest);
             }
         }
@@ -345,17 +373,21 @@ proptest! {
         draft in job_draft(),
     ) {
         let mut history = History::new(settings, &nodes);
-        for event in &events {
-            history.happens(event);
+        for event in events {
+            let event = match event {
+                Event::Submitted(draft) => Event::Submitted(Box::new(alone(*draft))),
+                other => other,
+            };
+            history.happens(&event);
             history.planned();
         }
-        history.happens(&Event::Submitted(Box::new(waiting)));
+        history.happens(&Event::Submitted(Box::new(alone(waiting))));
         history.world.journal_apply(&mut history.kept);
         history.limit = usize::MAX;
         history.commit_lost = false;
-        prop_assume!(!history.uneven_gangs() && (draft.own.is_none() || draft.min_member == 1));
+        prop_assume!(!history.helped_later() && (draft.own.is_none() || draft.min_member == 1));
         let number = history.world.jobs.len();
-        let spec = draft.spec(number);
+        let spec = alone(draft).spec(number);
         let shown = dry_run(&history.world.snapshot(3), &spec, history.world.now_ms);
 
         let job = history.world.job_submit(JobId(42), &spec);

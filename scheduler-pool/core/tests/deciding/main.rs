@@ -8,5 +8,6 @@ mod history;
 mod naive;
 mod order;
 mod place;
+mod rule;
 mod sleep;
 mod world;

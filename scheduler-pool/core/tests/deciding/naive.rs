@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::job::{Constraint, ConstraintOperator, JobState};
+use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread};
 use borough_model::node::{node_alloc_add, node_attribute, node_free, node_open, ports_pick};
 use borough_model::resource::shortfall;
-use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskState};
+use borough_model::{JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{PendingQueue, PendingTask, Plan};
 
 use crate::world::World;
@@ -29,6 +29,85 @@ pub fn met(row: &NodeRow, constraint: &Constraint) -> bool {
     }
 }
 
+/// Whether a selector of `owner` means a job.
+fn meant(world: &World, affinity: &Affinity, owner: &Name, job: JobId) -> bool {
+    let Some((row, spec)) = world.jobs.get(&job) else { return false };
+    let value = |key: &str| match key {
+        "job.name" => Some(spec.name.to_string()),
+        "job.user" => Some(spec.user.to_string()),
+        key => spec.labels.get(key).cloned(),
+    };
+    let own_only = affinity.jobs.iter().all(|one| one.attribute != "job.user");
+    let holds = |one: &Constraint| match (one.operator, value(&one.attribute)) {
+        (ConstraintOperator::In, Some(value)) => one.values.contains(&value),
+        (ConstraintOperator::NotIn, Some(value)) => !one.values.contains(&value),
+        (ConstraintOperator::Exists, value) => value.is_some(),
+        (ConstraintOperator::NotIn | ConstraintOperator::Absent, None) => true,
+        _ => false,
+    };
+    (!own_only || row.user == *owner) && affinity.jobs.iter().all(holds)
+}
+
+/// The domains in which tasks of the jobs stand that `counts` names, one for each task.
+fn domains(world: &World, attribute: &str, counts: impl Fn(JobId) -> bool) -> Vec<String> {
+    let jobs = world.jobs.keys().filter(|&&job| counts(job));
+    let nodes = jobs.flat_map(|&job| world.standing(job)).filter_map(|row| world.nodes.get(&row.node?));
+    nodes.filter_map(|(row, _)| node_attribute(row, attribute).map(str::to_owned)).collect()
+}
+
+/// Whether what a job's tasks ask of the tasks around them holds on a node.
+pub fn ruled(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
+    let of_name = |(_, (known, _)): &(&JobId, &(JobRow, JobSpec))| known.name == spec.name;
+    let Some((&job, (job_row, _))) = world.jobs.iter().find(of_name) else { return true };
+    let own = spec.affinity.iter().filter(|affinity| affinity.preference.is_none()).all(|affinity| {
+        let Some(here) = node_attribute(row, &affinity.attribute) else { return false };
+        let counts = |other| meant(world, affinity, &spec.user, other);
+        let there = domains(world, &affinity.attribute, counts);
+        match affinity.kind {
+            AffinityKind::Near => {
+                there.iter().any(|there| there == here) || (there.is_empty() && counts(job))
+            }
+            AffinityKind::Apart => !there.iter().any(|there| there == here),
+        }
+    });
+    let kept = world.jobs.iter().any(|(&other, (_, theirs))| {
+        theirs.affinity.iter().any(|affinity| {
+            affinity.kind == AffinityKind::Apart
+                && affinity.preference.is_none()
+                && meant(world, affinity, &theirs.user, job)
+                && node_attribute(row, &affinity.attribute).is_some_and(|here| {
+                    domains(world, &affinity.attribute, |job| job == other).iter().any(|there| there == here)
+                })
+        })
+    });
+    own && !kept && spec.spread.iter().all(|spread| limited(world, spec, (job, job_row.count), spread, row))
+}
+
+fn limited(
+    world: &World,
+    spec: &JobSpec,
+    (job, count): (JobId, u32),
+    spread: &Spread,
+    row: &NodeRow,
+) -> bool {
+    if !spread.is_hard() {
+        return true;
+    }
+    let Some(here) = node_attribute(row, &spread.attribute) else { return false };
+    let standing = domains(world, &spread.attribute, |other| other == job);
+    let of = |domain: &str| standing.iter().filter(|there| *there == domain).count();
+    let most_of_percent = spread.percent_max.map(|percent| (f64::from(count * percent) / 100.0).ceil());
+    let capped = spread.tasks_max.is_some_and(|most| of(here) >= most as usize)
+        || most_of_percent.is_some_and(|most| of(here) as f64 >= most);
+    let could = world.nodes.values().filter(|(row, _)| {
+        let mut hard = spec.constraints.iter().filter(|constraint| constraint.preference.is_none());
+        node_open(row).is_ok() && hard.all(|hard| met(row, hard))
+    });
+    let least = could.filter_map(|(row, _)| node_attribute(row, &spread.attribute)).map(of).min();
+    let skewed = spread.max_skew.is_some_and(|most| of(here) + 1 > least.unwrap_or(0) + most as usize);
+    !capped && !skewed
+}
+
 /// Whether a task of a job fits a node with that much committed.
 pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
     let free = node_free(&world.limits(row), alloc);
@@ -38,6 +117,7 @@ pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &No
             .iter()
             .filter(|constraint| constraint.preference.is_none())
             .all(|hard| met(row, hard))
+        && ruled(world, spec, row)
         && ports_pick(row, alloc, &spec.task.ports, 0, world.now_ms).is_ok()
         && shortfall(spec.resources_for(index), &free).is_empty()
 }
@@ -69,7 +149,12 @@ pub fn gang_need(world: &World, job: JobId) -> usize {
 }
 
 /// Holds a plan against every rule, one placement after another, and answers what is then committed.
-pub fn plan_checked(world: &World, queue: &PendingQueue, plan: &Plan) -> BTreeMap<NodeId, NodeAlloc> {
+pub fn plan_checked(
+    world: &World,
+    queue: &PendingQueue,
+    plan: &Plan,
+) -> (World, BTreeMap<NodeId, NodeAlloc>) {
+    let mut after = world.clone();
     let mut allocs: BTreeMap<NodeId, NodeAlloc> =
         world.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
     let mut seen = std::collections::BTreeSet::new();
@@ -80,7 +165,10 @@ pub fn plan_checked(world: &World, queue: &PendingQueue, plan: &Plan) -> BTreeMa
         let (job_row, spec) = world.jobs.get(&job).expect("a known job");
         let (row, _) = world.nodes.get(&placement.node).expect("a known node");
         let alloc = allocs.get_mut(&placement.node).expect("a known node");
-        assert!(fits(world, spec, task.index, row, alloc), "{task} fits {}", row.name);
+        assert!(fits(&after, spec, task.index, row, alloc), "{task} fits {}", row.name);
+        let mut stands = TaskRow::never_placed(task);
+        (stands.state, stands.node) = (TaskState::Assigned, Some(placement.node));
+        after.tasks.insert(task, stands);
         let ports: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         for (port, asked) in placement.ports.iter().zip(&spec.task.ports) {
             let own = (row.port_first..=row.port_last).contains(&port.number);
@@ -94,7 +182,7 @@ pub fn plan_checked(world: &World, queue: &PendingQueue, plan: &Plan) -> BTreeMa
     }
     gangs_checked(world, plan);
     everything_answered(queue, plan);
-    allocs
+    (after, allocs)
 }
 
 fn gangs_checked(world: &World, plan: &Plan) {

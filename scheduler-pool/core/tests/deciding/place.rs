@@ -82,7 +82,7 @@ fn a_job_spreads_over_racks_and_then_over_nodes() {
         racked(&mut world, number as u64, rack);
     }
     let mut web = spec("ann", "web", 6, 100, 64);
-    let by = |attribute: &str, weight| Spread { attribute: attribute.to_owned(), weight };
+    let by = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
     web.spread = vec![by("rack", 50), by("node.name", 10)];
     world.job_submit(JobId(1), &web);
     let each: Vec<usize> = per_node(&world, &planned(&world)).into_values().collect();
@@ -103,7 +103,7 @@ fn siblings_that_run_already_count_for_spread() {
     let first = racked(&mut world, 0, "a");
     let second = racked(&mut world, 1, "b");
     let mut web = spec("ann", "web", 1, 100, 64);
-    web.spread = vec![Spread { attribute: "rack".to_owned(), weight: 1 }];
+    web.spread = vec![Spread::preferred("rack".to_owned(), 1)];
     world.job_submit(JobId(1), &web);
     let before = planned(&world);
     let taken = before.placements.first().expect("a placement").node;

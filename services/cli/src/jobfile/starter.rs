@@ -42,6 +42,12 @@ task:
 # Where tasks must run, and where they should (prefer).
 # constraints: ["rack in [r1, r2]", "arch == amd64", "ssd exists prefer 50"]
 spread: [rack, node.name]
+# Limits per domain: spread: [{attribute: rack, weight: 100, max_skew: 1, tasks_max: 3, percent_max: 25}]
+
+# Near or apart from the tasks of other jobs of yours (of all users with "job.user exists"), by the jobs' labels.
+# affinity:
+#   - {apart: node.name, jobs: ["team == web"]}
+#   - {near: rack, jobs: ["job.name == cache"], prefer: 50}
 
 # restart: on_failure  # always, on_failure, never; or {mode: always, attempts: 5, backoff: 500ms, backoff_max: 1m}
 drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM

@@ -1,7 +1,9 @@
 //! Admission of a job, or of a changed count or priority of the job that has its name.
 
 use borough_kv::Transaction;
-use borough_model::job::{ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_diff};
+use borough_model::job::{
+    AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_diff,
+};
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
 
@@ -11,8 +13,9 @@ use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
+use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::quota::{job_charge, overflow, quota_charge};
+use crate::task::ConstraintToken;
 
 /// What a submission came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -119,6 +122,9 @@ async fn create(
     keys::write(tx, &space, &row_key, &row)?;
     keys::write(tx, &space, &JobGateKey { job: row.id }, &JobGate { revision: row.revision })?;
     keys::write(tx, &space, &JobSpecKey { job: row.id, version: row.spec_version }, spec)?;
+    if spec.affinity.iter().any(|one| one.kind == AffinityKind::Apart && one.preference.is_none()) {
+        keys::write(tx, &space, &ConstraintKey::of_all(), &ConstraintToken::of(changes.request()))?;
+    }
     let submitted = JobSubmitted { job: row.id, outcome: SubmitOutcome::Created, revision: row.revision };
     changes.push(Delta::Job { row, spec: Some(Box::new(spec.clone())) });
     Ok(submitted)

@@ -105,7 +105,8 @@ keys! {
         /// The task's index.
         index: u32,
     } = Task => TaskRow;
-    /// `constraint/<term>[/<domain>]`: read as a conflict and written by all that matches the term.
+    /// `constraint/<term>[/<domain>]`: read as a conflict and written by every placement that matches the term. The empty
+    /// term stands for all of them.
     ConstraintKey {
         /// The term.
         term: String,

@@ -48,6 +48,8 @@ pub struct Placement {
     pub row: TaskRow,
     /// The terms over several nodes that apply to it: guarded and written.
     pub terms: Vec<ConstraintKey>,
+    /// Whether it was held against other tasks. Only the planner can do that again, so it does not survive a conflict.
+    pub ruled: bool,
 }
 
 /// A task that has to give way.

@@ -57,6 +57,7 @@ pub fn placement_commit(
 
 fn guards_add(tx: &Transaction, space: &CellSpace, batch: &PlacementBatch) -> StoreResult<()> {
     keys::guard(tx, space, &batch.lease)?;
+    keys::guard(tx, space, &ConstraintKey::of_all())?;
     for job in batch.jobs() {
         keys::guard(tx, space, &JobGateKey { job })?;
     }

@@ -12,7 +12,8 @@ use crate::keys::{CellGateKey, CellSpace, ConstraintKey, JobGateKey, Key, NodeAl
 /// Which guards of a batch were overtaken: a lower bound, so an empty one only says to look again.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PlacementConflicts {
-    /// The cell was closed, or the store restored: nothing of the batch may be tried before the gate is read again.
+    /// The cell was closed, the store restored, or a term is new in the cell: nothing of the batch may be tried before
+    /// the cell is read again.
     pub cell: bool,
     /// The lease has passed to another: drop the batch and stop.
     pub lease: bool,
@@ -40,7 +41,7 @@ pub fn placement_conflicts(
             .any(|range| range.start.as_ref() <= key.as_slice() && key.as_slice() < range.end.as_ref())
     };
     PlacementConflicts {
-        cell: hit(CellGateKey {}.encode(space)),
+        cell: hit(CellGateKey {}.encode(space)) || hit(ConstraintKey::of_all().encode(space)),
         lease: hit(batch.lease.encode(space)),
         jobs: batch.jobs().into_iter().filter(|&job| hit(JobGateKey { job }.encode(space))).collect(),
         nodes: batch.nodes.keys().copied().filter(|&node| hit(NodeAllocKey { node }.encode(space))).collect(),

@@ -24,7 +24,7 @@ pub trait PlacementView {
 /// decisions over fresh values, as a batch of its own (`id`, `at_ms`), to be committed at the version `view` is complete
 /// at. Empty where nothing is left.
 ///
-/// A survivor keeps its node only where the node's row is the one it was planned on and what is committed there by now
+/// A placement that was held against other tasks is never one, since those may have moved. A survivor keeps its node only where the node's row is the one it was planned on and what is committed there by now
 /// leaves room for it; everything else is planned anew.
 pub fn placement_survivors(
     batch: &PlacementBatch,
@@ -55,7 +55,7 @@ fn is_overtaken(batch: &PlacementBatch, placement: &Placement, view: &impl Place
         job.state == JobState::Running && row.id.index < job.count && row.spec_version == job.spec_version
     });
     let node_same = row.node.is_some_and(|node| is_node_same(batch, node, view));
-    !job_wants || !node_same || revision_of(view.task(row.id)) != placement.revision_before
+    placement.ruled || !job_wants || !node_same || revision_of(view.task(row.id)) != placement.revision_before
 }
 
 /// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait.

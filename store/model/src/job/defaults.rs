@@ -104,6 +104,7 @@ impl JobSpec {
             drain_delay_ms: DRAIN_DELAY_MS,
             lost_after_ms: None,
             labels: Default::default(),
+            affinity: Vec::new(),
         }
     }
 }

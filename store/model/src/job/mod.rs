@@ -5,6 +5,7 @@ mod diff;
 mod effective;
 mod machine;
 mod row;
+mod select;
 mod spec;
 mod validate;
 
@@ -14,9 +15,10 @@ pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
 };
 pub use row::{JobOutcome, JobRow, JobState};
+pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{
-    After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, LogSpec,
-    PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
+    Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck,
+    JobKind, JobSpec, LogSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
 };
 pub(crate) use validate::Fields;
 pub use validate::{COUNT_MAX, FieldError, Note, SPEC_BYTES_MAX, count_check, priority_check};

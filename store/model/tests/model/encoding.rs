@@ -6,8 +6,8 @@ use std::fmt::Debug;
 
 use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
 use borough_model::job::{
-    After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck, JobKind, JobOutcome, JobRow,
-    JobSpec, JobState, PortSpec, Probe, RestartMode, Spread, TaskOverride,
+    Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck,
+    JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, Probe, RestartMode, Spread, TaskOverride,
 };
 use borough_model::journal::{Delta, JournalEntry};
 use borough_model::node::{NodeAlloc, NodeLive, NodeRow, NodeState};
@@ -90,7 +90,18 @@ fn spec_full() -> JobSpec {
         values: vec!["a".to_owned()],
         preference: Some(5),
     }];
-    full.spread = vec![Spread { attribute: "rack".to_owned(), weight: 50 }];
+    full.spread = vec![Spread {
+        max_skew: Some(1),
+        tasks_max: Some(3),
+        percent_max: Some(25),
+        ..Spread::preferred("rack".to_owned(), 50)
+    }];
+    full.affinity = vec![Affinity {
+        kind: AffinityKind::Apart,
+        attribute: "rack".to_owned(),
+        jobs: full.constraints.clone(),
+        preference: Some(7),
+    }];
     full.task.environment = text_map("A", "b");
     full.task.working_directory = Some("/tmp".to_owned());
     full.task.resources = resources();

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use borough_model::job::{
-    After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint, ConstraintOperator, HealthCheck,
-    JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, band, change_class,
-    count_check, priority_check, spec_diff,
+    Affinity, AffinityKind, After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint,
+    ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread,
+    TaskOverride, band, change_class, count_check, priority_check, spec_diff,
 };
 use borough_model::resource::Resources;
 use expect_test::expect_file;
@@ -95,8 +95,33 @@ const REFUSED: &[Change] = &[
         ];
     }),
     ("a spread over nothing and twice over racks", |spec| {
-        let over = |attribute: &str, weight| Spread { attribute: attribute.to_owned(), weight };
+        let over = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
         spec.spread = vec![over("rack", 1), over("rack", 100), over("-", 0)];
+    }),
+    ("a cap of nothing, a skew of nothing, more than all", |spec| {
+        let none =
+            Spread { max_skew: Some(0), tasks_max: Some(0), ..Spread::preferred("rack".to_owned(), 1) };
+        let all = Spread { percent_max: Some(101), ..Spread::preferred("zone".to_owned(), 1) };
+        let no_cent = Spread { percent_max: Some(0), ..Spread::preferred("row".to_owned(), 1) };
+        spec.spread = vec![none, all, no_cent];
+    }),
+    ("affinity to nobody, by a wish, near and apart at once", |spec| {
+        let jobs = vec![constraint("app", ConstraintOperator::In, &["a"])];
+        let near = |kind, jobs: &[Constraint]| Affinity {
+            kind,
+            attribute: "rack".to_owned(),
+            jobs: jobs.to_vec(),
+            preference: None,
+        };
+        let wish = Constraint { preference: Some(3), ..constraint("app", ConstraintOperator::Exists, &[]) };
+        spec.affinity = vec![
+            near(AffinityKind::Near, &[]),
+            near(AffinityKind::Near, &[wish]),
+            near(AffinityKind::Near, &jobs),
+            Affinity { preference: Some(0), ..near(AffinityKind::Apart, &jobs) },
+            near(AffinityKind::Apart, &jobs),
+            Affinity { attribute: String::new(), ..near(AffinityKind::Near, &jobs) },
+        ];
     }),
     ("an override of a task that is not there", |spec| {
         spec.overrides.insert(3, TaskOverride { weight: Some(256), ..TaskOverride::default() });

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use borough_model::Name;
 use borough_model::job::{
-    After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
+    After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, TaskOverride, TaskSpec,
 };
 
 use super::super::reader::{Fields, Item, Reader};
 use super::super::tree::{Key, Value};
+use super::affinity::affinity_decode;
 use super::constraint::constraints_decode;
+use super::spread::spread_decode;
 use super::task::{override_decode, task_decode};
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "user",
     "name",
     "kind",
@@ -22,6 +24,7 @@ const FIELDS: [&str; 15] = [
     "after",
     "constraints",
     "spread",
+    "affinity",
     "task",
     "overrides",
     "restart",
@@ -65,6 +68,9 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     }
     if let Some(item) = fields.get("spread") {
         spec.spread = spread_decode(reader, &item);
+    }
+    if let Some(item) = fields.get("affinity") {
+        spec.affinity = affinity_decode(reader, &item);
     }
     if let Some(item) = fields.get("overrides") {
         spec.overrides = overrides_decode(reader, &item, &spec.task);
@@ -125,26 +131,6 @@ fn after_one(reader: &mut Reader, item: &Item<'_>) -> Option<After> {
         return None;
     };
     Some(After { job: reader.name(&job)?, condition: condition.unwrap_or_default() })
-}
-
-/// `[rack, node.name]`, where earlier ones weigh more, or `{rack: 100}`.
-fn spread_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<Spread> {
-    if let Value::Map(_) = item.node.value {
-        let entries = reader.entries(item, "a map of attributes and weights");
-        let spread = entries.into_iter().enumerate().filter_map(|(at, (key, weight))| {
-            reader.placed(format!("spread[{at}]"), weight.node);
-            let weight = reader.whole(&weight, "a weight of 1 to 100")?;
-            Some(Spread { attribute: key.text.clone(), weight })
-        });
-        return spread.collect();
-    }
-    let items = reader.items(item, "a list of attributes such as [rack, node.name], or a map with weights");
-    let mut weights = [100, 50, 25, 12, 6, 3].into_iter();
-    let spread = items.into_iter().filter_map(|item| {
-        let weight = weights.next().unwrap_or(1);
-        Some(Spread { attribute: reader.text(&item)?, weight })
-    });
-    spread.collect()
 }
 
 fn overrides_decode(reader: &mut Reader, item: &Item<'_>, task: &TaskSpec) -> BTreeMap<u32, TaskOverride> {

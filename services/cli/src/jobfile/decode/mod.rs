@@ -1,9 +1,11 @@
 //! From the tree of a job file to a spec. Every field that cannot be taken is noted; what the model then finds wrong
 //! is shown at the place it came from.
 
+mod affinity;
 mod constraint;
 mod health;
 mod job;
+mod spread;
 mod task;
 
 use borough_model::Name;

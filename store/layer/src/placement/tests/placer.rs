@@ -124,6 +124,7 @@ impl World {
             revision_before: before.revision,
             row: placed.row,
             terms: Vec::new(),
+            ruled: false,
         });
         allocs.insert(node, after);
         Some(())

@@ -61,6 +61,7 @@ impl JobSpec {
         placement::after_check(&mut fields, self);
         placement::constraints_check(&mut fields, &self.constraints);
         placement::spread_check(&mut fields, &self.spread);
+        placement::affinity_check(&mut fields, &self.affinity);
         task::task_check(&mut fields, &self.task);
         task::overrides_check(&mut fields, self);
         size_check(&mut fields, self);

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use super::AFTER_MAX;
 use super::field::Fields;
-use crate::job::{Constraint, ConstraintOperator, JobSpec, Spread};
+use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Spread};
 
 const CONSTRAINTS_MAX: usize = 32;
 const VALUES_MAX: usize = 64;
 const SPREAD_MAX: usize = 8;
+const AFFINITY_MAX: usize = 16;
+const SELECTOR_MAX: usize = 16;
 
 pub(super) fn after_check(fields: &mut Fields, spec: &JobSpec) {
     fields.require(
@@ -34,6 +36,47 @@ pub(super) fn constraints_check(fields: &mut Fields, constraints: &[Constraint])
     );
     for (at, constraint) in constraints.iter().enumerate() {
         constraint_check(fields, &format!("constraints[{at}]"), constraint);
+    }
+}
+
+pub(super) fn affinity_check(fields: &mut Fields, affinity: &[Affinity]) {
+    let given = format!("{} affinities", affinity.len());
+    fields.require(affinity.len() <= AFFINITY_MAX, "affinity", given, format!("at most {AFFINITY_MAX}"));
+    for (at, one) in affinity.iter().enumerate() {
+        let path = format!("affinity[{at}]");
+        fields.key(&format!("{path}.attribute"), &one.attribute);
+        let given = format!("{} requirements", one.jobs.len());
+        let accepted = format!("1 to {SELECTOR_MAX} requirements on labels, job.name or job.user");
+        fields.require(
+            (1..=SELECTOR_MAX).contains(&one.jobs.len()),
+            &format!("{path}.jobs"),
+            given,
+            accepted,
+        );
+        for (at, requirement) in one.jobs.iter().enumerate() {
+            let path = format!("{path}.jobs[{at}]");
+            constraint_check(fields, &path, requirement);
+            let hard = requirement.preference.is_none();
+            fields.require(hard, &path, "a preference", "requirements; the affinity itself has a preference");
+        }
+        if let Some(preference) = one.preference {
+            let path = format!("{path}.preference");
+            fields.require((1..=100).contains(&preference), &path, preference, "a weight of 1 to 100");
+        }
+    }
+    for (at, one) in affinity.iter().enumerate().filter(|(_, one)| one.preference.is_none()) {
+        let contrary = |other: &&Affinity| {
+            other.preference.is_none()
+                && (&other.attribute, &other.jobs) == (&one.attribute, &one.jobs)
+                && other.kind != one.kind
+        };
+        if affinity.iter().take(at).any(|other| contrary(&other)) {
+            fields.refuse(
+                &format!("affinity[{at}]"),
+                "the contrary of an earlier one",
+                "near or apart, not both",
+            );
+        }
     }
 }
 
@@ -79,5 +122,16 @@ pub(super) fn spread_check(fields: &mut Fields, spread: &[Spread]) {
         fields.require(seen.insert(&domain.attribute), &path, &domain.attribute, "each attribute once");
         let path = format!("spread[{at}].weight");
         fields.require((1..=100).contains(&domain.weight), &path, domain.weight, "1 to 100");
+        let limits = [
+            ("max_skew", domain.max_skew, u32::MAX, "at least 1 task more than the emptiest domain"),
+            ("tasks_max", domain.tasks_max, u32::MAX, "at least 1 task per domain"),
+            ("percent_max", domain.percent_max, 100, "1 to 100 per cent of the tasks"),
+        ];
+        for (name, limit, most, accepted) in limits {
+            if let Some(limit) = limit {
+                let path = format!("spread[{at}].{name}");
+                fields.require((1..=most).contains(&limit), &path, limit, accepted);
+            }
+        }
     }
 }

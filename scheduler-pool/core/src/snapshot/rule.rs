@@ -1,0 +1,244 @@
+//! What a job's tasks ask of the tasks around them, and how jobs join the terms that this is held against.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use borough_model::job::{AffinityKind, JobIdentity};
+use borough_model::{JobId, JobRow, JobSpec, NodeId};
+
+use super::Snapshot;
+use super::term::{TermId, TermKey};
+
+/// One hard rule, in the terms of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The affinity at a position of the spec: near some of what is meant.
+    Near {
+        term: TermId,
+        position: u16,
+        /// Whether the job's own tasks are meant too, so that the first of them may stand anywhere.
+        own: bool,
+    },
+    /// The affinity at a position: apart from all that is meant.
+    Apart { term: TermId, position: u16 },
+    /// Away from tasks that keep apart from this job.
+    Kept { term: TermId },
+    /// The spread at a position: at most so many tasks more than the emptiest domain has.
+    Skew { term: TermId, position: u16, most: u32 },
+    /// The spread at a position: at most so many tasks of the job in a domain.
+    Cap { term: TermId, position: u16, most: u32 },
+}
+
+impl Rule {
+    pub fn term(self) -> TermId {
+        match self {
+            Self::Near { term, .. }
+            | Self::Apart { term, .. }
+            | Self::Kept { term }
+            | Self::Skew { term, .. }
+            | Self::Cap { term, .. } => term,
+        }
+    }
+
+    /// Whether further placements can make a domain fit that does not.
+    pub fn recovers(self) -> bool {
+        matches!(self, Self::Near { .. } | Self::Skew { .. })
+    }
+}
+
+/// A soft affinity: its term and its weight; less than nothing: apart.
+pub(crate) type Wish = (TermId, i64);
+
+/// A job among the terms.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobTerms {
+    /// Its hard rules; those of what keeps away from it are in `kept`.
+    rules: Vec<Rule>,
+    /// Terms whose tasks keep apart from this job.
+    kept: Vec<TermId>,
+    /// Soft affinities with their weights; less than nothing: apart.
+    pub wishes: Vec<Wish>,
+    /// Terms that count its tasks.
+    pub counted: Vec<TermId>,
+}
+
+impl JobTerms {
+    /// Whether there is any hard rule: what fits then depends on more than the node.
+    pub fn ruled(&self) -> bool {
+        !self.rules.is_empty() || !self.kept.is_empty()
+    }
+
+    /// Every hard rule, in the order in which they are asked.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> {
+        self.rules.iter().copied().chain(self.kept.iter().map(|&term| Rule::Kept { term }))
+    }
+}
+
+fn identity<'a>(row: &'a JobRow, spec: &'a JobSpec) -> JobIdentity<'a> {
+    JobIdentity { user: &row.user, name: &row.name, labels: &spec.labels }
+}
+
+impl Snapshot {
+    /// A job's spec is known, or another one: it leaves the terms of the one before and joins those of this one.
+    pub(crate) fn terms_renew(&mut self, job: JobId) {
+        self.terms_leave(job);
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let (Some(row), Some((_, spec))) = (entry.row.clone(), entry.spec.clone()) else { return };
+        if let Some(rules) = self.rules_made(&row, &spec) {
+            let Some(entry) = self.jobs.get_mut(&job) else { return };
+            (entry.terms.rules, entry.terms.wishes) = rules;
+        }
+        for id in self.terms.speaking_of(&row.user) {
+            let Some(term) = self.terms.get(id) else { continue };
+            if term.key.selects(identity(&row, &spec)) {
+                self.meant(id, job);
+            }
+        }
+    }
+
+    /// The rules and wishes of a spec. `None`: there are none, as in most jobs.
+    fn rules_made(&mut self, row: &JobRow, spec: &Arc<JobSpec>) -> Option<(Vec<Rule>, Vec<Wish>)> {
+        let limits = spec.spread.iter().any(borough_model::job::Spread::is_hard);
+        if spec.affinity.is_empty() && !limits {
+            return None;
+        }
+        let (mut rules, mut wishes) = (Vec::new(), Vec::new());
+        for (position, affinity) in (0u16..).zip(&spec.affinity) {
+            let meant = TermKey::meant(affinity, &row.user);
+            let own = meant.selects(identity(row, spec));
+            let term = self.term_acquired(meant, row.id);
+            match (affinity.kind, affinity.preference) {
+                (AffinityKind::Near, None) => rules.push(Rule::Near { term, position, own }),
+                (AffinityKind::Near, Some(weight)) => wishes.push((term, i64::from(weight))),
+                (AffinityKind::Apart, Some(weight)) => wishes.push((term, -i64::from(weight))),
+                (AffinityKind::Apart, None) => {
+                    rules.push(Rule::Apart { term, position });
+                    self.terms_revision += 1;
+                    self.term_acquired(TermKey::apart(affinity, &row.user), row.id);
+                }
+            }
+        }
+        for (position, spread) in (0u16..).zip(&spec.spread).filter(|(_, spread)| spread.is_hard()) {
+            let key = TermKey::Own { attribute: spread.attribute.clone(), job: row.id };
+            let term = self.term_acquired(key, row.id);
+            if let Some(most) = spread.max_skew {
+                rules.push(Rule::Skew { term, position, most });
+            }
+            if spread.tasks_max.is_some() || spread.percent_max.is_some() {
+                rules.push(Rule::Cap { term, position, most: 0 });
+            }
+        }
+        Some((rules, wishes))
+    }
+
+    /// The number of a term of which a job speaks. A new one counts the tasks that stand already.
+    fn term_acquired(&mut self, key: TermKey, job: JobId) -> TermId {
+        let attribute = self.nodes.texts.interned(key.attribute());
+        let of_job = !matches!(key, TermKey::Meant { .. });
+        let (id, new) = self.terms.made(key, attribute);
+        if let Some(term) = self.terms.get_mut(id) {
+            term.users.insert(job);
+        }
+        if of_job {
+            self.term_joined(id, job);
+        }
+        if new {
+            let meant: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
+                let others = self.jobs.iter().filter(|(other, _)| **other != job);
+                let means = |(&other, entry): (&JobId, &super::JobEntry)| {
+                    let (row, (_, spec)) = (entry.row.as_ref()?, entry.spec.as_ref()?);
+                    term.key.selects(identity(row, spec)).then_some(other)
+                };
+                others.filter_map(means).collect()
+            });
+            for other in meant {
+                self.meant(id, other);
+            }
+        }
+        id
+    }
+
+    /// A term means a job: it counts its tasks, or its tasks keep away from them.
+    fn meant(&mut self, id: TermId, job: JobId) {
+        if matches!(self.terms.get(id).map(|term| &term.key), Some(TermKey::Meant { .. })) {
+            self.term_joined(id, job);
+            return;
+        }
+        let Some(term) = self.terms.get_mut(id) else { return };
+        let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.kept.insert(job)) else { return };
+        entry.terms.kept.push(id);
+        entry.terms.kept.sort_unstable();
+        self.shapes_set(job);
+    }
+
+    /// A term counts a job's tasks.
+    fn term_joined(&mut self, id: TermId, job: JobId) {
+        let Some(term) = self.terms.get_mut(id) else { return };
+        let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.members.insert(job)) else { return };
+        for node in entry.tasks.iter().filter(|slot| slot.placed()).filter_map(|slot| slot.node) {
+            term.node_counted(&self.nodes, node, true, 1);
+        }
+        entry.terms.counted.push(id);
+        self.blocked.term_touched(id);
+    }
+
+    /// A job leaves every term; terms of which nobody speaks any more are forgotten.
+    pub(crate) fn terms_leave(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let left = std::mem::take(&mut entry.terms);
+        let standing: Vec<NodeId> =
+            entry.tasks.iter().filter(|slot| slot.placed()).filter_map(|slot| slot.node).collect();
+        for &id in &left.counted {
+            let Some(term) = self.terms.get_mut(id) else { continue };
+            term.members.remove(&job);
+            for &node in &standing {
+                term.node_counted(&self.nodes, node, false, 1);
+            }
+            self.blocked.term_touched(id);
+        }
+        for &id in &left.kept {
+            if let Some(term) = self.terms.get_mut(id) {
+                term.kept.remove(&job);
+            }
+        }
+        let spoken = left.rules.iter().map(|rule| rule.term()).chain(left.wishes.iter().map(|&(id, _)| id));
+        let spoken: BTreeSet<TermId> = spoken.chain(left.counted).collect();
+        for id in spoken {
+            let Some(term) = self.terms.get_mut(id) else { continue };
+            term.users.remove(&job);
+            if term.users.is_empty() {
+                self.term_dropped(id);
+            }
+        }
+    }
+
+    fn term_dropped(&mut self, id: TermId) {
+        let Some(term) = self.terms.dropped(id) else { return };
+        for job in &term.members {
+            if let Some(entry) = self.jobs.get_mut(job) {
+                entry.terms.counted.retain(|&known| known != id);
+            }
+        }
+        for &job in &term.kept {
+            if let Some(entry) = self.jobs.get_mut(&job) {
+                entry.terms.kept.retain(|&known| known != id);
+            }
+            self.shapes_set(job);
+        }
+    }
+
+    /// A task of a job stands on another node than before.
+    pub(crate) fn terms_counted(&mut self, job: JobId, before: Option<NodeId>, after: Option<NodeId>) {
+        let Some(entry) = self.jobs.get(&job).filter(|_| before != after) else { return };
+        for &id in &entry.terms.counted {
+            let Some(term) = self.terms.get_mut(id) else { continue };
+            if let Some(node) = before {
+                term.node_counted(&self.nodes, node, false, 1);
+            }
+            if let Some(node) = after {
+                term.node_counted(&self.nodes, node, true, 1);
+            }
+            self.blocked.term_touched(id);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Terms: how many tasks of some jobs stand in each failure domain, kept from row to row. Affinities, limits of a spread
+//! and what keeps others away are held against them, so that nothing is counted while deciding.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::job::{
+    Affinity, Constraint, ConstraintOperator, JobIdentity, LABEL_JOB_USER, job_selected,
+};
+use borough_model::{JobId, Name, NodeId};
+
+use super::node::NodeTable;
+
+/// The number of a term.
+pub(crate) type TermId = u32;
+
+/// Whose tasks are counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TermKey {
+    /// Those of the jobs that a selector means.
+    Meant { attribute: String, selector: Vec<Constraint> },
+    /// Those of the jobs that keep apart from what a selector means.
+    Apart { attribute: String, selector: Vec<Constraint> },
+    /// Those of one job.
+    Own { attribute: String, job: JobId },
+}
+
+impl TermKey {
+    pub fn meant(affinity: &Affinity, owner: &Name) -> Self {
+        Self::Meant { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
+    }
+
+    pub fn apart(affinity: &Affinity, owner: &Name) -> Self {
+        Self::Apart { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
+    }
+
+    /// The attribute that names the domains.
+    pub fn attribute(&self) -> &str {
+        match self {
+            Self::Meant { attribute, .. } | Self::Apart { attribute, .. } | Self::Own { attribute, .. } => {
+                attribute
+            }
+        }
+    }
+
+    /// Whether it means a job by its labels.
+    pub fn selects(&self, job: JobIdentity<'_>) -> bool {
+        match self {
+            Self::Meant { selector, .. } | Self::Apart { selector, .. } => job_selected(selector, job),
+            Self::Own { .. } => false,
+        }
+    }
+
+    /// The users whose jobs alone it can mean; `None`: any user's.
+    fn users(&self) -> Option<&[String]> {
+        let (Self::Meant { selector, .. } | Self::Apart { selector, .. }) = self else { return Some(&[]) };
+        let named =
+            |one: &&Constraint| one.attribute == LABEL_JOB_USER && one.operator == ConstraintOperator::In;
+        selector.iter().find(named).map(|one| one.values.as_slice())
+    }
+}
+
+/// A term in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Term {
+    pub key: TermKey,
+    /// The attribute's number.
+    pub attribute: u32,
+    /// Jobs whose rules speak of it.
+    pub(super) users: BTreeSet<JobId>,
+    /// Jobs whose tasks are counted.
+    pub(super) members: BTreeSet<JobId>,
+    /// Jobs that are kept away where its tasks stand.
+    pub(super) kept: BTreeSet<JobId>,
+    by_node: BTreeMap<NodeId, u32>,
+    by_domain: BTreeMap<u32, u32>,
+    /// Tasks in any domain.
+    pub total: u32,
+}
+
+impl Term {
+    /// Tasks in the domain of a value.
+    pub fn count(&self, value: u32) -> u32 {
+        self.by_domain.get(&value).copied().unwrap_or(0)
+    }
+
+    /// Domains in which there are any.
+    pub fn domains(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.by_domain.iter().map(|(&value, &count)| (value, count))
+    }
+
+    /// A task more, or less, on a node.
+    pub fn node_counted(&mut self, nodes: &NodeTable, node: NodeId, more: bool, by: u32) {
+        count_moved(&mut self.by_node, node, more, by);
+        let domain = nodes.ordinal(node).and_then(|node| nodes.attribute(node, self.attribute));
+        if let Some(domain) = domain {
+            self.domain_counted(domain, more, by);
+        }
+    }
+
+    fn domain_counted(&mut self, domain: u32, more: bool, by: u32) {
+        count_moved(&mut self.by_domain, domain, more, by);
+        self.total = if more { self.total.saturating_add(by) } else { self.total.saturating_sub(by) };
+    }
+
+    /// A node is in another domain than before. Answers whether that changes anything.
+    fn node_moved(&mut self, node: NodeId, before: Option<u32>, after: Option<u32>) -> bool {
+        let Some(&count) = self.by_node.get(&node).filter(|_| before != after) else { return false };
+        if let Some(before) = before {
+            self.domain_counted(before, false, count);
+        }
+        if let Some(after) = after {
+            self.domain_counted(after, true, count);
+        }
+        true
+    }
+}
+
+fn count_moved<K: Ord>(counts: &mut BTreeMap<K, u32>, at: K, more: bool, by: u32) {
+    if more {
+        let count = counts.entry(at).or_default();
+        *count = count.saturating_add(by);
+    } else if let Some(count) = counts.get_mut(&at) {
+        *count = count.saturating_sub(by);
+        if *count == 0 {
+            counts.remove(&at);
+        }
+    }
+}
+
+/// The terms in use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    numbers: BTreeMap<TermKey, TermId>,
+    terms: Vec<Option<Term>>,
+    vacant: Vec<TermId>,
+    /// Terms with a selector, by the user whose jobs alone they can mean.
+    of_user: BTreeMap<Option<String>, BTreeSet<TermId>>,
+}
+
+impl Terms {
+    pub fn get(&self, id: TermId) -> Option<&Term> {
+        self.terms.get(id as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: TermId) -> Option<&mut Term> {
+        self.terms.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Terms that could mean a user's jobs.
+    pub(super) fn speaking_of(&self, user: &Name) -> Vec<TermId> {
+        let named = self.of_user.get(&Some(user.to_string()));
+        let any = self.of_user.get(&None);
+        named.into_iter().chain(any).flatten().copied().collect()
+    }
+
+    fn listed(&mut self, key: &TermKey, id: TermId, listed: bool) {
+        let users: Vec<Option<String>> = match key.users() {
+            None => vec![None],
+            Some(users) => users.iter().cloned().map(Some).collect(),
+        };
+        for user in users {
+            let ids = self.of_user.entry(user.clone()).or_default();
+            if listed {
+                ids.insert(id);
+            } else {
+                ids.remove(&id);
+            }
+            if ids.is_empty() {
+                self.of_user.remove(&user);
+            }
+        }
+    }
+
+    /// The number of a term, and whether it is new.
+    pub(super) fn made(&mut self, key: TermKey, attribute: u32) -> (TermId, bool) {
+        if let Some(&id) = self.numbers.get(&key) {
+            return (id, false);
+        }
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.terms.push(None);
+            u32::try_from(self.terms.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.listed(&key, id, true);
+        self.numbers.insert(key.clone(), id);
+        let term = Term {
+            key,
+            attribute,
+            users: BTreeSet::new(),
+            members: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            by_node: BTreeMap::new(),
+            by_domain: BTreeMap::new(),
+            total: 0,
+        };
+        if let Some(entry) = self.terms.get_mut(id as usize) {
+            *entry = Some(term);
+        }
+        (id, true)
+    }
+
+    pub(super) fn dropped(&mut self, id: TermId) -> Option<Term> {
+        let term = self.terms.get_mut(id as usize)?.take()?;
+        self.numbers.remove(&term.key);
+        self.listed(&term.key, id, false);
+        self.vacant.push(id);
+        Some(term)
+    }
+
+    /// A node is in other domains than before. Answers the terms whose counts moved.
+    pub fn node_moved(
+        &mut self,
+        node: NodeId,
+        before: impl Fn(u32) -> Option<u32>,
+        after: impl Fn(u32) -> Option<u32>,
+    ) -> Vec<TermId> {
+        let moved = |(id, term): (TermId, &mut Option<Term>)| {
+            let term = term.as_mut()?;
+            let attribute = term.attribute;
+            term.node_moved(node, before(attribute), after(attribute)).then_some(id)
+        };
+        (0..).zip(&mut self.terms).filter_map(moved).collect()
+    }
+}

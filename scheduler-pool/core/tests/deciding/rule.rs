@@ -1,0 +1,169 @@
+//! Rules between tasks: near and apart, over jobs and users, and the limits of a spread.
+
+use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
+use borough_model::{JobId, JobSpec, TaskId, TaskState};
+use borough_scheduler_core::{PLAN_SEED, Plan, Snapshot, explain, pending, plan};
+use expect_test::expect;
+
+use crate::world::{World, node, spec};
+
+fn label(key: &str, operator: ConstraintOperator, values: &[&str]) -> Constraint {
+    let values = values.iter().map(|&value| value.to_owned()).collect();
+    Constraint { attribute: key.to_owned(), operator, values, preference: None }
+}
+
+fn affinity(kind: AffinityKind, attribute: &str, jobs: Vec<Constraint>) -> Affinity {
+    Affinity { kind, attribute: attribute.to_owned(), jobs, preference: None }
+}
+
+fn labelled(user: &str, job: &str, count: u32, app: &str) -> JobSpec {
+    let mut made = spec(user, job, count, 100, 64);
+    made.labels.insert("app".to_owned(), app.to_owned());
+    made
+}
+
+/// Six nodes, two in each of three racks.
+fn world() -> World {
+    let mut world = World { now_ms: 1_000_000, ..World::default() };
+    for number in 0..6u64 {
+        let mut row = node(number, 4, 4);
+        row.labels.insert("rack".to_owned(), format!("r{}", number % 3));
+        world.node_put(row);
+    }
+    world
+}
+
+fn round(world: &mut World, snapshot: &mut Snapshot) -> Plan {
+    world.journal_apply(snapshot);
+    let queue = pending(snapshot, &|_| true, world.now_ms, usize::MAX);
+    let made = plan(snapshot, &queue, world.now_ms, PLAN_SEED);
+    world.commit(&made);
+    world.journal_apply(snapshot);
+    snapshot.remember(&made, world.now_ms);
+    made
+}
+
+fn racks(world: &World, job: JobId) -> Vec<String> {
+    let nodes = world.standing(job).filter_map(|row| world.nodes.get(&row.node?));
+    let mut racks: Vec<String> = nodes.filter_map(|(row, _)| row.labels.get("rack").cloned()).collect();
+    racks.sort();
+    racks
+}
+
+#[test]
+fn tasks_keep_apart_over_users_both_ways() {
+    let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+    let mut shy = labelled("ann", "shy", 2, "shy");
+    let anybody = label("job.user", ConstraintOperator::Exists, &[]);
+    let loud = label("app", ConstraintOperator::In, &["loud"]);
+    shy.affinity = vec![affinity(AffinityKind::Apart, "rack", vec![anybody, loud])];
+    world.job_submit(JobId(1), &labelled("bob", "loud", 1, "loud"));
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+    world.job_submit(JobId(2), &shy);
+    let made = round(&mut world, &mut snapshot);
+    assert_eq!(made.placements.len(), 2);
+    let taken = racks(&world, JobId(1));
+    assert!(racks(&world, JobId(2)).iter().all(|rack| !taken.contains(rack)));
+    assert!(made.placements.iter().all(|placement| placement.ruled && placement.terms.len() == 1));
+
+    // Those it keeps away from are kept away from it, whoever they belong to, by the same tokens.
+    world.job_submit(JobId(3), &labelled("cat", "louder", 6, "loud"));
+    let other = round(&mut world, &mut snapshot);
+    let shy_racks = racks(&world, JobId(2));
+    assert!(racks(&world, JobId(3)).iter().all(|rack| !shy_racks.contains(rack)));
+    assert!(other.placements.iter().all(|placement| placement.ruled));
+    let terms = |plan: &Plan| plan.placements.iter().map(|one| one.terms[0].term.clone()).next();
+    assert_eq!(terms(&made), terms(&other));
+}
+
+#[test]
+fn what_ends_makes_room_for_what_it_kept_away() {
+    let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+    let mut apart = labelled("ann", "apart", 4, "one");
+    apart.affinity =
+        vec![affinity(AffinityKind::Apart, "rack", vec![label("app", ConstraintOperator::In, &["one"])])];
+    world.job_submit(JobId(1), &apart);
+    let made = round(&mut world, &mut snapshot);
+    assert_eq!((made.placements.len(), made.unplaced.len()), (3, 1), "one to a rack");
+    assert_eq!(racks(&world, JobId(1)), ["r0", "r1", "r2"]);
+    assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
+    let told = explain(&snapshot, JobId(1), 3, world.now_ms);
+    expect!["fits on none of 6 nodes: 6 affinity apart from tasks of app in [one] in the same rack; would fit on 6 nodes without affinity apart from tasks of app in [one] in the same rack and once not kept apart by a task in the same rack"].assert_eq(&told.to_string());
+
+    let first = TaskId { job: JobId(1), index: 0 };
+    world.task_end(first, None, |row| row.state = TaskState::Dead);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1, "its place is taken");
+    assert_eq!(racks(&world, JobId(1)), ["r0", "r1", "r2"]);
+}
+
+#[test]
+fn tasks_gather_near_others_and_the_first_of_a_group_goes_anywhere() {
+    let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+    let mut near = labelled("ann", "near", 3, "web");
+    near.affinity =
+        vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["cache"])])];
+    world.job_submit(JobId(1), &near);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 0, "there is no cache yet");
+    assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
+
+    let mut cache = labelled("ann", "cache", 4, "cache");
+    cache.affinity =
+        vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["cache"])])];
+    world.job_submit(JobId(2), &cache);
+    let made = round(&mut world, &mut snapshot);
+    assert_eq!(made.placements.len(), 7, "what it can be near to wakes it");
+    let first = made.placements.first().expect("a placement");
+    assert_eq!(first.terms.iter().map(|token| token.domain.as_str()).collect::<Vec<_>>(), [""]);
+    let rack = racks(&world, JobId(2));
+    assert!(rack.iter().all(|one| *one == rack[0]), "all in one rack: {rack:?}");
+
+    assert!(racks(&world, JobId(1)).iter().all(|one| *one == rack[0]));
+}
+
+#[test]
+fn a_spread_keeps_its_limits() {
+    let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+    let spread = |max_skew, tasks_max, percent_max| {
+        vec![Spread { max_skew, tasks_max, percent_max, ..Spread::preferred("rack".to_owned(), 1) }]
+    };
+    let mut even = labelled("ann", "even", 7, "even");
+    even.spread = spread(Some(1), None, None);
+    world.job_submit(JobId(1), &even);
+    let mut capped = labelled("ann", "capped", 8, "capped");
+    capped.spread = spread(None, None, Some(25));
+    world.job_submit(JobId(2), &capped);
+    let made = round(&mut world, &mut snapshot);
+    let of = |job, rack: &str| racks(&world, job).iter().filter(|one| *one == rack).count();
+    let mut counts: Vec<usize> = ["r0", "r1", "r2"].map(|rack| of(JobId(1), rack)).into();
+    counts.sort_unstable();
+    assert_eq!(counts, [2, 2, 3]);
+    assert_eq!(["r0", "r1", "r2"].map(|rack| of(JobId(2), rack)), [2, 2, 2], "a quarter of eight in each");
+    assert_eq!(made.unplaced.iter().map(|unplaced| unplaced.tasks.len()).sum::<usize>(), 2);
+    let told = explain(&snapshot, JobId(2), 7, world.now_ms);
+    expect!["fits on none of 6 nodes: 6 spread over rack with at most 2 in each; would fit on 6 nodes without spread over rack with at most 2 in each"].assert_eq(&told.to_string());
+
+    // More desired tasks: a quarter is more.
+    world.job_change(JobId(2), |row| row.count = 12);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 3);
+}
+
+#[test]
+fn a_wish_gives_way_and_a_node_without_the_attribute_is_near_nothing() {
+    let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+    let mut wish = labelled("ann", "wish", 8, "wish");
+    wish.affinity = vec![Affinity {
+        preference: Some(50),
+        ..affinity(AffinityKind::Apart, "node.name", vec![label("app", ConstraintOperator::Exists, &[])])
+    }];
+    world.job_submit(JobId(1), &wish);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 8);
+    let nodes: std::collections::BTreeSet<_> = world.standing(JobId(1)).filter_map(|row| row.node).collect();
+    assert_eq!(nodes.len(), 6, "every node has one before any has two");
+
+    let mut lost = labelled("ann", "lost", 1, "lost");
+    lost.affinity =
+        vec![affinity(AffinityKind::Apart, "switch", vec![label("app", ConstraintOperator::In, &["x"])])];
+    world.job_submit(JobId(2), &lost);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 0);
+    assert!(!explain(&snapshot, JobId(2), 0, world.now_ms).lost.is_empty());
+}

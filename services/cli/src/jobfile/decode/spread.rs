@@ -1,0 +1,43 @@
+//! Over which failure domains a job spreads.
+
+use borough_model::job::Spread;
+
+use super::super::reader::{Item, Reader};
+use super::super::tree::Value;
+
+/// The weights of attributes that are only listed: earlier ones weigh more.
+const WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3];
+
+/// `[rack, node.name]`, `{rack: 100}`, or a list with maps such as `{attribute: rack, max_skew: 1, percent_max: 25}`.
+pub(super) fn spread_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<Spread> {
+    if let Value::Map(_) = item.node.value {
+        let entries = reader.entries(item, "a map of attributes and weights");
+        let spread = entries.into_iter().enumerate().filter_map(|(at, (key, weight))| {
+            reader.placed(format!("spread[{at}]"), weight.node);
+            let weight = reader.whole(&weight, "a weight of 1 to 100")?;
+            Some(Spread::preferred(key.text.clone(), weight))
+        });
+        return spread.collect();
+    }
+    let items = reader.items(item, "a list of attributes such as [rack, node.name], or a map with weights");
+    let weights = WEIGHTS.into_iter().chain(std::iter::repeat(1));
+    items.iter().zip(weights).filter_map(|(item, weight)| spread_one(reader, item, weight)).collect()
+}
+
+fn spread_one(reader: &mut Reader, item: &Item<'_>, weight: u32) -> Option<Spread> {
+    let Value::Map(_) = item.node.value else {
+        return Some(Spread::preferred(reader.text(item)?, weight));
+    };
+    let fields = reader.fields(item, &["attribute", "weight", "max_skew", "tasks_max", "percent_max"])?;
+    let mut whole =
+        |name: &str, accepted: &str| fields.get(name).and_then(|item| reader.whole(&item, accepted));
+    let weight = whole("weight", "a weight of 1 to 100").unwrap_or(weight);
+    let max_skew = whole("max_skew", "a whole number of tasks from 1");
+    let tasks_max = whole("tasks_max", "a whole number of tasks from 1");
+    let percent_max = whole("percent_max", "a whole number of per cent from 1 to 100");
+    let Some(attribute) = fields.get("attribute") else {
+        reader.missing(item, "attribute", "the attribute of nodes that names the domain, such as rack");
+        return None;
+    };
+    Some(Spread { attribute: reader.text(&attribute)?, weight, max_skew, tasks_max, percent_max })
+}
