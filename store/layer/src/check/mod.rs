@@ -26,6 +26,8 @@ use serde::Serialize;
 #[cfg(test)]
 pub(crate) use load::delta_apply;
 pub use load::{LOAD_CHUNK_ROWS, LoadProgress, cell_rows_load, cell_rows_read};
+#[cfg(test)]
+pub(crate) use quota::quota_held;
 pub use rows::CellRows;
 pub use told::JournalTold;
 

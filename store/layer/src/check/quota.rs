@@ -57,7 +57,7 @@ impl CellRows {
 }
 
 /// What jobs and tasks hold, by user and band.
-pub(super) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, ResourceError> {
+pub(crate) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, ResourceError> {
     let mut lines: BTreeMap<Line, QuotaUsed> = BTreeMap::new();
     for job in rows.jobs.values() {
         let Some(spec) = rows.specs.get(&(job.id, job.spec_version)) else { continue };

@@ -14,6 +14,8 @@
 mod charge;
 mod limit;
 mod row;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 pub use charge::{job_charge, job_remainder, task_charge};

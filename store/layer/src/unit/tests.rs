@@ -1,5 +1,7 @@
 //! A gang that gathers over several transactions, against a store.
 
+mod race;
+
 use std::collections::BTreeMap;
 
 use borough_model::job::{JobKind, JobSpec};
@@ -25,7 +27,11 @@ fn at(at_ms: i64) -> Change {
 }
 
 async fn world() -> TestCell {
-    let cell = TestCell::new().await;
+    world_in(TestCell::new().await).await
+}
+
+/// A node and a job that wants to be a gang, made however often the store fails it.
+async fn world_in(cell: TestCell) -> TestCell {
     let facts = NodeFacts {
         capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
         port_first: 20_000,
@@ -37,13 +43,17 @@ async fn world() -> TestCell {
     };
     let mut spec = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec!["run".to_owned()]);
     (spec.count, spec.min_member) = (3, 2);
-    cell.change(change(1, "world"), async |tx, changes| {
-        node_register(tx, changes, &name("n7"), &facts, NODE).await?;
-        node_reported(tx, changes, NODE, 0, 0).await?;
-        job_submit(tx, changes, &spec, JobId(1)).await
-    })
-    .await
-    .unwrap();
+    let made = async || {
+        cell.change(change(1, "world"), async |tx, changes| {
+            node_register(tx, changes, &name("n7"), &facts, NODE).await?;
+            node_reported(tx, changes, NODE, 0, 0).await?;
+            job_submit(tx, changes, &spec, JobId(1)).await
+        })
+        .await
+    };
+    while let Err(error) = made().await {
+        assert!(matches!(error, StoreError::Kv(_)), "{error:?}");
+    }
     cell
 }
 
@@ -55,6 +65,16 @@ async fn begin(cell: &TestCell, at_ms: i64) -> StoreResult<borough_model::task::
 }
 
 async fn hold(cell: &TestCell, index: u32, incarnation: u64, epoch: u64) -> StoreResult<()> {
+    hold_at(cell, at(1_100), index, incarnation, epoch).await
+}
+
+async fn hold_at(
+    cell: &TestCell,
+    change: Change,
+    index: u32,
+    incarnation: u64,
+    epoch: u64,
+) -> StoreResult<()> {
     let resources = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec![]).task.resources;
     let placement = Placement {
         node: NODE,
@@ -65,7 +85,7 @@ async fn hold(cell: &TestCell, index: u32, incarnation: u64, epoch: u64) -> Stor
         unit: Some((UNIT, epoch)),
     };
     let holds = [UnitHold { task: TaskId { job: JobId(1), index }, placement }];
-    cell.change(at(1_100), async |tx, changes| unit_hold(tx, changes, (UNIT, epoch), &holds).await).await
+    cell.change(change, async |tx, changes| unit_hold(tx, changes, (UNIT, epoch), &holds).await).await
 }
 
 async fn commit(cell: &TestCell, epoch: u64) -> StoreResult<borough_model::task::UnitRow> {

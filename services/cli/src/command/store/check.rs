@@ -4,11 +4,11 @@ use borough_kv::Idempotency;
 use borough_model::Name;
 use borough_store::cell::{CellState, cell_list};
 use borough_store::check::{
-    CellRows, CheckMode, LOAD_CHUNK_ROWS, LoadProgress, Violation, cell_rows_load, cell_violations,
+    CellRows, CheckMode, LOAD_CHUNK_ROWS, Violation, cell_rows_load, cell_violations,
 };
 use borough_store::{CellSpace, Cursor, StoreError};
 
-use super::{Opened, cell_of, opened, store_failure};
+use super::{Opened, cell_of, load_shown, opened, store_failure};
 use crate::args::{Global, StoreCheckArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{CellCheckView, Printer, Progress, StoreCheckView, ViolationView};
@@ -50,9 +50,7 @@ async fn stores_check(
     let mut views = Vec::new();
     for cell in cells {
         let space = CellSpace::new(cell.clone());
-        let told = |load: LoadProgress| {
-            progress.stand(&format!("{cell}: {} rows, {} journal entries", load.rows, load.entries));
-        };
+        let told = load_shown(&cell, &mut progress);
         views.push(match cell_rows_load(&opened.db, &space, LOAD_CHUNK_ROWS, told).await {
             Ok((rows, at)) => cell_view(&cell, &rows, Some(at), mode, found)?,
             // Keys of a cell without its gate: not there where it is named, wrong where it is found.

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use borough_kv::Idempotency;
 use borough_model::Name;
 use borough_store::cell::{CellState, cell_gate_read, cell_gate_set};
-use borough_store::check::{CheckMode, LOAD_CHUNK_ROWS, LoadProgress, cell_violations};
+use borough_store::check::{CheckMode, LOAD_CHUNK_ROWS, cell_violations};
 use borough_store::transfer::{ExportEnd, ExportHeader, ExportSummary, cell_export, rows_export};
 use borough_store::{CellSpace, StoreError, StoreResult};
 
-use super::{Opened, cell_of, opened, store_failure};
+use super::{Opened, cell_of, load_shown, opened, store_failure};
 use crate::args::{Global, StoreExportArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreExportView};
@@ -48,9 +48,7 @@ async fn export(
     let failed = |error: StoreError| store_failure(&format!("cannot export cell {cell}"), &error);
     let state = cell_close(opened, &space, arguments.close).await.map_err(failed)?;
     let mut progress = Progress::new(printer);
-    let told = |load: LoadProgress| {
-        progress.stand(&format!("{cell}: {} rows, {} journal entries", load.rows, load.entries));
-    };
+    let told = load_shown(cell, &mut progress);
     let exported = cell_export(&opened.db, &space, LOAD_CHUNK_ROWS, told).await.map_err(failed)?;
     progress.stand(&format!("{cell}: writing"));
     let header = ExportHeader {

@@ -17,6 +17,9 @@ use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreImportView};
 use crate::role::store::StoreMissing;
 
+/// Lines of progress of a whole import, where there is no terminal.
+const SHOWN_STEPS: u64 = 50;
+
 pub(super) async fn run(
     global: &Global,
     arguments: &StoreImportArguments,
@@ -63,7 +66,12 @@ async fn import(
         ));
     }
     let store = opened.db.info().location;
-    let told = |blocks: u64| progress.stand(&format!("{space}: {blocks} of {} blocks", end.blocks));
+    let step = end.blocks.div_ceil(SHOWN_STEPS).max(1);
+    let told = |blocks: u64| {
+        if blocks.is_multiple_of(step) {
+            progress.stand(&format!("{space}: {blocks} of {} blocks", end.blocks));
+        }
+    };
     let run = cell_import_run(&opened.db, space, &mut reader, (&store, at_ms), told).await;
     let Imported { gate, rows, blocks_stored } = run.map_err(|error| match error {
         ImportError::File(error) => file_failure(&arguments.from, &error),

@@ -10,12 +10,16 @@ use std::sync::Arc;
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, ErrorCode, Retryable};
 use borough_model::Name;
+use borough_store::check::LoadProgress;
 use borough_store::{StoreError, error_chain};
 
 use crate::args::{Global, StoreArgument, StoreVerb};
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Printer, Progress};
 use crate::role::store::{Store, StoreMissing, store_open};
+
+/// Rows and entries between two lines of progress.
+const SHOWN_ROWS: u64 = 50_000;
 
 pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
@@ -40,6 +44,18 @@ fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<Opened, Fai
     let store = store_open(&argument.store, missing, &clock, &rng)?;
     let db = Database::new(store.engine());
     Ok(Opened { store, db, clock, rng })
+}
+
+/// Shows how far the reading of a cell is, now and then: where there is no terminal each is a line.
+fn load_shown<'a>(cell: &'a Name, progress: &'a mut Progress<'_>) -> impl FnMut(LoadProgress) + 'a {
+    let mut shown = 0_u64;
+    move |load| {
+        let done = load.rows.saturating_add(load.entries);
+        if done >= shown.saturating_add(SHOWN_ROWS) {
+            shown = done;
+            progress.stand(&format!("{cell}: {} rows, {} journal entries", load.rows, load.entries));
+        }
+    }
 }
 
 /// The cell that is named.
