@@ -51,8 +51,9 @@ fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
 impl CellRows {
     /// What is charged, releases folded in, by user and band; nothing where that does not add up.
     pub fn quota_charged(&self) -> BTreeMap<Line, QuotaUsed> {
-        let lines = self.quota_used.keys().cloned();
-        lines.map(|line| (line.clone(), charged(self, &line).unwrap_or_default())).collect()
+        let released = self.quota_released.keys().map(|(user, band, _)| (user.clone(), *band));
+        let lines: BTreeSet<Line> = self.quota_used.keys().cloned().chain(released).collect();
+        lines.into_iter().map(|line| (line.clone(), charged(self, &line).unwrap_or_default())).collect()
     }
 }
 

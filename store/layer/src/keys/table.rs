@@ -133,7 +133,8 @@ keys! {
         /// In which band.
         band: Band,
     } = QuotaUsed => QuotaUsed;
-    /// `quota_released/<user>/<band>/<dimension>`: what was released since admission folded it in.
+    /// `quota_released/<user>/<band>/<dimension>`: what was released since admission folded it in, less what was charged
+    /// where there is no limit.
     QuotaReleasedKey {
         /// Whose.
         user: Name,

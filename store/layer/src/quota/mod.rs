@@ -9,6 +9,9 @@
 //! admission of the same user and band folds them in: it reads them without a conflict and takes from each exactly what
 //! it has read, so that an ending that commits in between is left for the admission after it.
 //!
+//! Where a user has no limit in a band, admissions do not read the sum either: they take from the same counters, so that
+//! many submissions at once never meet, and the first admission under a limit that is set later folds that in.
+//!
 //! No limit is no limit. What a band has as its limit by default is a later policy.
 
 mod charge;

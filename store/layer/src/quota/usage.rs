@@ -32,7 +32,11 @@ fn dimension_parse(text: &str) -> Option<Dimension> {
 }
 
 /// Charges `amount` to the user and band of `job` (as its row is to be), or refuses with the quota's line and what is
-/// missing. Folds in what was given back since the last admission.
+/// missing.
+///
+/// Where a limit is set, admissions of one line wait for each other: each reads the sum with a conflict, and folds in
+/// what was given back. Where none is, nobody needs the sum, so it is only added to, and admissions of one user never
+/// meet; the absence of the limit is read with a conflict, so that none is set unseen.
 pub async fn quota_charge(
     tx: &Transaction,
     space: &CellSpace,
@@ -44,12 +48,18 @@ pub async fn quota_charge(
         return Ok(());
     }
     let (user, band) = (&job.user, band(job.priority));
+    let limit = quota_get(tx, space, user, band).await?;
     let key = QuotaUsedKey { user: user.clone(), band };
-    let recorded = keys::read(tx, space, &key).await?.unwrap_or_default();
-    let (folded, released) = folded(tx, space, (user, band), recorded).await?;
+    let recorded = match &limit {
+        Some(_) => keys::read(tx, space, &key).await?,
+        None => keys::read_snapshot(tx, space, &key).await?,
+    };
+    let (folded, released) = folded(tx, space, (user, band), recorded.unwrap_or_default()).await?;
     let used = folded.plus(amount).map_err(|error| overflow(&error))?;
     countable(&used)?;
-    let limit = quota_get(tx, space, user, band).await?;
+    if limit.is_none() {
+        return counters_add(tx, space, job, amount, i64::saturating_neg);
+    }
     quota_check(limit.as_ref(), &used, now_ms).map_err(|short| {
         let line = band_text(band);
         StoreError::refused(format!("the quota of {user} for {line} does not allow it: {short}"))
@@ -67,6 +77,17 @@ pub fn quota_give_back(
     job: &JobRow,
     amount: &QuotaUsed,
 ) -> StoreResult<()> {
+    counters_add(tx, space, job, amount, |amount| amount)
+}
+
+/// Adds to the counters of what is given back: blind, so that nobody waits for anybody.
+fn counters_add(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: &JobRow,
+    amount: &QuotaUsed,
+    signed: impl Fn(i64) -> i64,
+) -> StoreResult<()> {
     let amounts =
         amount.used.amounts().into_iter().map(|(dimension, amount)| (dimension_text(&dimension), amount));
     for (dimension, amount) in amounts.chain([(TASKS.to_owned(), amount.tasks)]) {
@@ -74,7 +95,7 @@ pub fn quota_give_back(
             .map_err(|_| StoreError::refused(format!("{dimension}: {amount} is more than can be counted")))?;
         if amount > 0 {
             let key = QuotaReleasedKey { user: job.user.clone(), band: band(job.priority), dimension };
-            keys::count_add(tx, space, &key, amount)?;
+            keys::count_add(tx, space, &key, signed(amount))?;
         }
     }
     Ok(())
@@ -92,6 +113,14 @@ pub async fn quota_usage(
     Ok(folded(tx, space, (user, band), recorded).await?.0)
 }
 
+/// `used` less `amount` that was given back; a negative one was charged where there was no limit.
+fn less(used: u64, amount: i64) -> Option<u64> {
+    match amount.is_negative() {
+        true => used.checked_add(amount.unsigned_abs()),
+        false => used.checked_sub(amount.unsigned_abs()),
+    }
+}
+
 /// What is recorded less what was given back since, and the counters it was read from.
 async fn folded(
     tx: &Transaction,
@@ -103,14 +132,14 @@ async fn folded(
     let counters = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
     let mut released = Vec::new();
     for (key, counter) in counters {
-        let Ok(amount) = u64::try_from(counter.0) else { continue };
+        let amount = counter.0;
         if key.dimension == TASKS {
-            used.tasks = used.tasks.saturating_sub(amount);
+            used.tasks = less(used.tasks, amount).unwrap_or_default();
         } else if let Some(dimension) = dimension_parse(&key.dimension) {
-            let left = used.used.amount(&dimension).saturating_sub(amount);
+            let left = less(used.used.amount(&dimension), amount).unwrap_or_default();
             used.used.amount_set(&dimension, left);
         }
-        if amount > 0 {
+        if amount != 0 {
             released.push((key, counter.0));
         }
     }
@@ -125,12 +154,11 @@ pub fn quota_fold<'a>(
 ) -> Result<QuotaUsed, String> {
     for (dimension, amount) in released {
         let wrong = || format!("{amount} of {dimension} given back");
-        let amount = u64::try_from(amount).map_err(|_| wrong())?;
         if dimension == TASKS {
-            used.tasks = used.tasks.checked_sub(amount).ok_or_else(wrong)?;
+            used.tasks = less(used.tasks, amount).ok_or_else(wrong)?;
         } else {
             let known = dimension_parse(dimension).ok_or_else(wrong)?;
-            let left = used.used.amount(&known).checked_sub(amount).ok_or_else(wrong)?;
+            let left = less(used.used.amount(&known), amount).ok_or_else(wrong)?;
             used.used.amount_set(&known, left);
         }
     }
@@ -155,5 +183,69 @@ fn band_text(band: Band) -> &'static str {
         Band::Batch => "batch (priority 100-199)",
         Band::Production => "production (priority 200-299)",
         Band::Monitoring => "monitoring (priority 300-399)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_kv::Idempotency;
+    use borough_model::job::{JobKind, JobSpec};
+    use borough_model::{JobId, Resources};
+
+    use super::*;
+    use crate::job::job_submit;
+    use crate::journal::ChangeSet;
+    use crate::quota::quota_set;
+    use crate::testing::{TestCell, change, name};
+
+    /// Submits a job, with another one submitted after everything was read: how many attempts that took.
+    async fn submit(cell: &TestCell, number: u64, meanwhile: Option<u64>) -> StoreResult<u32> {
+        let command = vec!["true".to_owned()];
+        let name = name(&format!("job-{number}"));
+        let mut spec = JobSpec::defaults(crate::testing::name("ada"), name, JobKind::Service, command);
+        spec.task.resources.cpu_millis = 100;
+        let (change, space, spec) = (&change(u128::from(number), "job_submit"), &cell.space, &spec);
+        let run = cell.db.run("job_submit", Idempotency::Natural, |tx, attempt| async move {
+            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
+            job_submit(&tx, &mut changes, spec, JobId(number)).await?;
+            if let Some(other) = meanwhile.filter(|_| attempt.number == 1) {
+                Box::pin(submit(cell, other, None)).await?;
+            }
+            changes.append(&tx)?;
+            Ok(attempt.number)
+        });
+        run.await
+    }
+
+    async fn usage(cell: &TestCell) -> (u64, u64) {
+        let space = &cell.space;
+        let run = cell.db.run("usage", Idempotency::ReadOnly, |tx, _| async move {
+            quota_usage(&tx, space, &name("ada"), Band::Production).await
+        });
+        let used = run.await.unwrap();
+        (used.used.cpu_millis, used.tasks)
+    }
+
+    async fn limit_set(cell: &TestCell, tasks_max: u64) {
+        let space = &cell.space;
+        let run = cell.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
+            let limit = Some((Resources::default(), Some(tasks_max)));
+            quota_set(&tx, space, (&name("ada"), Band::Production), limit).await
+        });
+        run.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn admissions_of_one_user_meet_only_under_a_limit() {
+        let cell = TestCell::new().await;
+        assert_eq!(submit(&cell, 1, Some(2)).await.unwrap(), 1, "nobody waited");
+        assert_eq!(usage(&cell).await, (200, 2));
+        // What was charged blind counts under a limit that comes later, and is folded in by the first admission.
+        limit_set(&cell, 5).await;
+        assert_eq!(submit(&cell, 3, Some(4)).await.unwrap(), 2, "one after the other");
+        assert_eq!(submit(&cell, 5, None).await.unwrap(), 1);
+        let refused = submit(&cell, 6, None).await.unwrap_err();
+        assert!(refused.to_string().contains("quota of ada"), "{refused}");
+        assert_eq!(usage(&cell).await, (500, 5));
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::RangeRequest;
+use borough_model::job::Band;
 use bytes::Bytes;
 
 use super::super::*;
@@ -15,10 +16,19 @@ use crate::lease::{LeaseBeat, LeaseRow};
 use crate::placement::tests::Steps;
 use crate::placement::tests::world::World;
 use crate::request::request_finish;
+use crate::testing::name;
 
 /// A cell in which something of every kind has happened.
 async fn world() -> World {
     let (mut world, mut steps) = (World::new(11).await, Steps::new());
+    // Under a limit the sum has a row of its own.
+    for band in [Band::BestEffort, Band::Batch, Band::Production, Band::Monitoring] {
+        let limit = Some((borough_model::Resources::default(), Some(1_000_000)));
+        let set = world.read(async |tx, space| {
+            crate::quota::quota_set(tx, space, (&name("ada"), band), limit.clone()).await
+        });
+        set.await.unwrap();
+    }
     for step in 0.. {
         steps.step(&mut world).await;
         if step > 120 && !world.rows().await.endpoints.is_empty() {
@@ -247,7 +257,7 @@ async fn rows_of_nothing_are_told() {
     bogus(&world, StoredRow::NodeLive(live, Box::default()), "node_known").await;
     let released = |dimension: &str| QuotaReleasedKey {
         user: name("ada"),
-        band: borough_model::job::Band::Batch,
+        band: Band::Batch,
         dimension: dimension.to_owned(),
     };
     for (dimension, amount) in [("cpu", -5), ("cpu", i64::MAX), ("tasks", 1_000), ("unheard", 1)] {
