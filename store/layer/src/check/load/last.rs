@@ -13,7 +13,7 @@ use crate::error::{StoreError, StoreResult};
 use crate::job::JobGate;
 use crate::journal::JournalFloor;
 use crate::keys::{
-    self, CellGateKey, CellMetaKey, CellSpace, JobGateKey, JournalFloorKey, JournalHeadKey, JournalKey,
+    self, CellGateKey, CellMetaKey, CellSpace, JobGateKey, JournalFloorKey, JournalHeadKey, JournalKey, Key,
     KeyKind, LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey,
     RequestKey,
 };
@@ -125,13 +125,18 @@ pub(super) struct Last {
 
 /// Reads what is not read in chunks.
 pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResult<Last> {
-    let gate = keys::read_snapshot(tx, space, &CellGateKey {}).await?;
-    let unknown = unknown_read(tx, space, gate.as_ref()).await?;
+    let mut damage = Vec::new();
+    let gate = single_read(tx, space, &CellGateKey {}, &mut damage).await?;
+    let mut unknown = unknown_read(tx, space, gate.as_ref()).await?;
+    let meta = single_read(tx, space, &CellMetaKey {}, &mut damage).await?;
+    let floor = single_read(tx, space, &JournalFloorKey {}, &mut damage).await?;
+    let head = single_read(tx, space, &JournalHeadKey {}, &mut damage).await?.map(|head| head.0);
+    unknown.append(&mut damage);
     Ok(Last {
-        meta: keys::read_snapshot(tx, space, &CellMetaKey {}).await?,
+        meta,
         gate,
-        floor: keys::read_snapshot(tx, space, &JournalFloorKey {}).await?,
-        head: keys::read_snapshot(tx, space, &JournalHeadKey {}).await?.map(|head| head.0),
+        floor,
+        head,
         limits: chunk_read(tx, space, None, 0).await?,
         used: chunk_read(tx, space, None, 0).await?,
         released: chunk_read(tx, space, None, 0).await?,
@@ -139,6 +144,24 @@ pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResul
         beats: chunk_read(tx, space, None, 0).await?,
         unknown,
     })
+}
+
+/// The one row of a kind. One that is damaged is reported and counts as missing.
+async fn single_read<K: Key>(
+    tx: &Transaction,
+    space: &CellSpace,
+    key: &K,
+    damage: &mut Vec<Violation>,
+) -> StoreResult<Option<K::Value>> {
+    match keys::read_snapshot(tx, space, key).await {
+        Err(error @ StoreError::DamagedValue { .. }) => {
+            let bytes = key.encode(space);
+            let value = tx.get_snapshot(&bytes).await?.unwrap_or_default();
+            damage.push(damage_of(&error, &bytes, &value));
+            Ok(None)
+        }
+        read => read,
+    }
 }
 
 impl Last {
