@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, is_no_space};
-use super::record::{RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_encode};
+use super::record::{RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_encode, seal_encode};
 use super::recover::{LogEnd, Tail};
 use crate::contract::Version;
 use crate::embedded::mutation::Mutation;
@@ -187,6 +187,11 @@ impl Log {
         }
         let sequence = self.segment.sequence.saturating_add(1);
         let next = segment_create(self.disk.as_ref(), bytes, sequence, self.last_version)?;
+        // The log is as good without: only whether a segment is missing is not seen then.
+        let Segment { file, offset, .. } = &self.segment;
+        if let Err(error) = file.write_at(*offset, &seal_encode(sequence)).and_then(|()| file.sync_data()) {
+            tracing::debug!(%error, sequence, "the segment before it has no seal");
+        }
         self.sealed.push(self.segment.sequence);
         self.segment = next;
         Ok(())

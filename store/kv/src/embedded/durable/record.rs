@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! segment  magic 8 │ sequence u64 │ version of the record before u64 │ checksum u32 of all that
+//! seal     magic 8 │ sequence of the next segment u64 │ checksum u32 of both; after the last record of a segment
 //! record   length u32 of the body │ checksum u32 of all but itself │ version before i64 │ version i64 │ body
 //! body     new ceiling i64, 0 for none │ mutations
 //! mutation tag u8 │ length u32 │ length u32 │ bytes │ bytes
@@ -17,6 +18,8 @@ use crate::embedded::mutation::Mutation;
 
 /// Opens every segment; the last byte is the format.
 const MAGIC: [u8; 8] = *b"borolog\x01";
+/// Opens the seal of a segment.
+const SEAL_MAGIC: [u8; 8] = *b"boroseal";
 /// Bytes of a segment's header.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 28;
 /// Bytes of a record before its body.
@@ -55,6 +58,21 @@ impl SegmentHeader {
         let (sequence, previous) = (reader.u64()?, reader.i64()?);
         whole.then_some(Self { sequence, previous })
     }
+}
+
+/// What is put behind the last record of a segment once the next one is durable: a log that ends with a seal has lost a
+/// segment.
+pub(super) fn seal_encode(next: u64) -> Vec<u8> {
+    let mut bytes = SEAL_MAGIC.to_vec();
+    bytes.extend_from_slice(&next.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Whether `bytes` start with the seal that names `next`.
+pub(super) fn is_sealed(bytes: &[u8], next: u64) -> bool {
+    bytes.starts_with(&seal_encode(next))
 }
 
 /// One batch as the log keeps it.
@@ -232,6 +250,7 @@ mod tests {
         #[test]
         fn any_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(record_decode(&Bytes::from(bytes.clone())), None);
+            prop_assert!(!is_sealed(&bytes, 1));
             prop_assert_eq!(SegmentHeader::decode(&bytes), None);
         }
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::disk::Disk;
 use super::log::{segment_name, segment_sequence};
-use super::record::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, record_decode};
+use super::record::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, is_sealed, record_decode};
 use crate::contract::Version;
 
 /// Why a log cannot be read.
@@ -77,15 +77,25 @@ pub(super) fn log_read(
     let obsolete = obsolete_count(disk, &sequences, checkpoint)?;
     let mut end = LogEnd { version: checkpoint, obsolete, ..LogEnd::default() };
     end.segments.extend(sequences.drain(..obsolete));
-    let mut previous: Option<Version> = None;
+    let (mut previous, mut sealed): (Option<Version>, bool) = (None, false);
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
         let Some(segment) = segment_read(disk, sequence, last, checkpoint)? else {
+            if sealed {
+                // Its creation had been completed.
+                return Err(LogError::Damaged(format!("{} has no sound header", segment_name(sequence))));
+            }
             end.unfinished = Some(sequence);
             break;
         };
         segment_follows(&segment, &end, previous, checkpoint)?;
         let (tail, version) = records_read(&segment, last, &mut each, checkpoint)?;
+        let next = sequence.saturating_add(1);
+        let behind = usize::try_from(tail.length).ok().and_then(|length| segment.bytes.get(length..));
+        sealed = is_sealed(behind.unwrap_or_default(), next);
+        if sealed && last {
+            return Err(LogError::Damaged(format!("{} is missing", segment_name(next))));
+        }
         end.segments.push(sequence);
         end.tail = Some(tail);
         end.bytes = end.bytes.saturating_add(tail.length);
