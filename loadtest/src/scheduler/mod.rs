@@ -27,7 +27,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// So long without a placement means that the rest never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Jobs submitted at once.
-const SUBMITTERS: usize = 8;
+const SUBMITTERS: usize = 64;
 
 /// Arguments of `scheduler`.
 #[derive(Debug, Args)]
