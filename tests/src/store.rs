@@ -110,7 +110,8 @@ impl TestStore {
     pub fn start(root: &Path) -> Self {
         match is_fdb() {
             true => Self::Fdb(FdbServer::start(&root.join("fdb"))),
-            false => Self::Embedded(root.join("store")),
+            // Where `borough dev` has it.
+            false => Self::Embedded(root.join("dev").join("store")),
         }
     }
 

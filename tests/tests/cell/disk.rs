@@ -74,6 +74,9 @@ async fn a_full_disk_is_told_and_loses_nothing() {
     let mut expected = taken.clone();
     expected.sort();
     assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    cell.control_kill();
+    cell.control_start().await;
+    assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
     fs::remove_file(directory.path().join("ballast")).unwrap();
     fs::write(&file, job(taken.len())).unwrap();
     cell.borough(&run).await.ended(0);
