@@ -20,6 +20,8 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// Processes of one cell, by name.
 struct Roles {
     children: BTreeMap<String, Child>,
+    /// Of the faults in every role's store.
+    seed: String,
     store: TestStore,
     ports: PortSlot,
     program: PathBuf,
@@ -36,9 +38,10 @@ impl Roles {
         fs::write(&token, TOKEN).unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let store = TestStore::start(root);
-        let program = options!().program;
+        let options = options!();
+        let (program, seed) = (options.program.clone(), options.seed.to_string());
         let ports = PortSlot::take();
-        Self { children: BTreeMap::new(), store, ports, program, _guard: guard, directory }
+        Self { children: BTreeMap::new(), seed, store, ports, program, _guard: guard, directory }
     }
 
     /// Starts a role under a name.
@@ -61,7 +64,9 @@ impl Roles {
     fn control(&mut self, name: &str, arguments: &[&str]) {
         let store = self.store.location().unwrap();
         let role = name.split('-').next().unwrap();
-        self.start(name, &[&[role, "--store", &store, "--cells", "alpha"], arguments].concat());
+        let seed = self.seed.clone();
+        let common = [role, "--store", &store, "--cells", "alpha", "--inject-faults", &seed];
+        self.start(name, &[&common, arguments].concat());
     }
 
     fn agent(&mut self, node: &str, gateways: &str, ports: &str) {
@@ -115,7 +120,7 @@ impl Drop for Roles {
     #[expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", self.logs());
+            eprintln!("--- seed of the faults: {}\n{}", self.seed, self.logs());
         }
         // Agents first would leave their tasks to the guard, which ends them by what they recorded.
         for child in self.children.values_mut() {

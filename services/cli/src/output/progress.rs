@@ -72,6 +72,12 @@ impl<'p> Progress<'p> {
         }
     }
 
+    /// One of a few steps of something long: each has its line.
+    pub(crate) fn step(&mut self, text: &str) {
+        self.pace = Pace::default();
+        self.stand(text);
+    }
+
     /// How things stood last; empty before the first time.
     pub(crate) fn last(&self) -> &str {
         &self.last

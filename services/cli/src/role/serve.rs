@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, Roles};
 use super::log::log_begin;
-use super::store::{StoreLocation, StoreMissing, store_open};
+use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::{failed, terminated};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
@@ -33,6 +33,9 @@ pub struct StoreArguments {
     /// Cells it works for, made where they are missing
     #[arg(long, value_delimiter = ',', required = true, value_name = "NAMES")]
     pub cells: Vec<Name>,
+    /// For tests of the system: inject the faults the store's contract allows, from this seed
+    #[arg(long, hide = true, value_name = "SEED")]
+    pub inject_faults: Option<u64>,
 }
 
 /// Arguments of `borough gateway`; the token file is that of every verb.
@@ -160,7 +163,7 @@ fn run(
         let clock = SystemClock::shared();
         let (rng, _) = SeededRng::from_kernel();
         let store = store_open(&arguments.store, StoreMissing::Create, &clock, &rng)?;
-        let db = Database::new(store.engine());
+        let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);
         let config = ControlConfig {

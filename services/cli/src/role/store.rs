@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use borough_kv::Engine;
 use borough_kv::embedded::{EmbeddedEngine, OpenError, OpenOptions};
-use borough_kv::env::{Clock, Rng};
+use borough_kv::env::{Clock, Rng, SeededRng};
+use borough_kv::fault::{FaultEngine, FaultPlan};
 
 use super::failed;
 use crate::exit::{Code, Failure};
@@ -95,6 +96,14 @@ impl Store {
     }
 }
 
+/// The engine, with the faults that its contract allows where a test of the system gives a seed.
+pub(crate) fn engine_faulty(engine: Arc<dyn Engine>, seed: Option<u64>) -> Arc<dyn Engine> {
+    match seed {
+        Some(seed) => Arc::new(FaultEngine::new(engine, FaultPlan::standard(), SeededRng::shared(seed))),
+        None => engine,
+    }
+}
+
 /// Opens a store. An embedded one is read whole, which blocks; a FoundationDB cluster is asked nothing yet: one that
 /// cannot be reached shows in the first transaction.
 pub(crate) fn store_open(
@@ -166,7 +175,7 @@ fn fdb_failure(error: &borough_fdb::OpenError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use borough_kv::env::{SeededRng, SystemClock};
+    use borough_kv::env::SystemClock;
 
     use super::*;
 

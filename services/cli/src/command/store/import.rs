@@ -69,7 +69,7 @@ async fn import(
     let step = end.blocks.div_ceil(SHOWN_STEPS).max(1);
     let told = |blocks: u64| {
         if blocks.is_multiple_of(step) {
-            progress.stand(&format!("{space}: {blocks} of {} blocks", end.blocks));
+            progress.step(&format!("{space}: {blocks} of {} blocks", end.blocks));
         }
     };
     let run = cell_import_run(&opened.db, space, &mut reader, (&store, at_ms), told).await;

@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use borough_agent::TestGuard;
 use borough_gateway::auth::Token;
+use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
-use borough_kv::fault::{FaultEngine, FaultPlan};
-use borough_kv::{Database, Engine};
 use borough_model::Name;
 use borough_store::cell::CellMeta;
 use clap::Args;
@@ -24,7 +23,7 @@ use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan}
 use super::agent::ports;
 use super::control::{Control, ControlConfig, Roles};
 use super::log::log_begin;
-use super::store::{Store, StoreLocation, StoreMissing, store_open};
+use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::{failed, terminated};
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
@@ -165,13 +164,7 @@ async fn control_start(
     rng: &Arc<dyn Rng>,
 ) -> Result<Control, Failure> {
     let token = layout.token_ensure(&**rng).map_err(|error| failed("cannot write the token file", &error))?;
-    let engine: Arc<dyn Engine> = match arguments.inject_faults {
-        Some(seed) => {
-            Arc::new(FaultEngine::new(store.engine(), FaultPlan::standard(), SeededRng::shared(seed)))
-        }
-        None => store.engine(),
-    };
-    let db = Database::new(engine);
+    let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
     let mut registry = Registry::default();
     db.metrics_register(&mut registry);
     let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
