@@ -13,6 +13,8 @@ mod limits;
 mod model;
 mod options;
 mod program;
+#[cfg(test)]
+mod replay;
 mod ryw;
 mod stamps;
 #[cfg(test)]

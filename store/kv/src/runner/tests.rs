@@ -212,6 +212,27 @@ async fn every_code_is_retried_or_given_back_as_its_kind_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_code_that_a_closure_wraps_is_retried_or_given_back_as_its_kind_says() {
+    for code in ErrorCode::ALL.iter().copied() {
+        let (database, _) = Scripted::database(&[]);
+        let mut told = Vec::new();
+        let closure = |_: Transaction, attempt: Attempt| {
+            told.push(attempt.maybe_committed);
+            async move { if attempt.number == 1 { Err(Layer(Middle::Store(code.into()))) } else { Ok(()) } }
+        };
+        let result = database.run("test", Idempotency::Natural, closure).await;
+        if code.is_retryable() {
+            result.unwrap();
+            assert_eq!(told, [false, code.is_maybe_committed()], "{code:?}");
+        } else {
+            let error = result.unwrap_err();
+            assert!(matches!(&error, Layer(Middle::Store(kept)) if kept.code == code), "{error:?}");
+            assert_eq!(told, [false], "{code:?} must not be repeated");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wrapped_store_error_from_the_closure_is_retried_and_its_own_is_not() {
     let (database, cancels) = Scripted::database(&[]);
     let mut calls = 0;

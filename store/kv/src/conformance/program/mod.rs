@@ -7,6 +7,7 @@
 mod generate;
 mod machine;
 mod model;
+mod named;
 mod shrink;
 mod step;
 mod view;
@@ -109,8 +110,13 @@ where
     Err(Wrong::Differs(format!("program {seed}: {failure}\n{}", listing.join("\n"))))
 }
 
-/// Programs under the context's prefix, against the model.
+/// Named and random programs under the context's prefix, against the model.
 pub(super) async fn check(context: Context) -> Check {
+    for (name, steps) in named::programs() {
+        let engine = Arc::clone(&context.engine);
+        let run = program_run(engine, &Frame::under(&context.prefix), &steps).await;
+        run.map_err(|wrong| Wrong::Differs(format!("{name}: {wrong}")))?;
+    }
     let first = context.rng.next_u64() >> 16;
     for seed in first..first.saturating_add(programs()) {
         let attempt = |steps: Vec<Step>| {

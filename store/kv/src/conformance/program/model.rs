@@ -207,6 +207,10 @@ impl Model {
                 return expect(outcome, &Outcome::Done);
             }
             Action::Cancel => {
+                // A cancel after the commit may reach its watches.
+                for watch in self.slots[step.slot].watches.clone() {
+                    self.watches[watch].overwritten |= self.slots[step.slot].phase == Phase::Ended;
+                }
                 self.restart(step.slot);
                 self.slots[step.slot].phase = Phase::Cancelled;
                 return expect(outcome, &Outcome::Done);

@@ -169,6 +169,11 @@ impl View {
         Ok(self.cells.iter().find(|(one, _)| one == key).and_then(|(_, value)| value.clone()))
     }
 
+    /// Whether an own operation came to nothing.
+    pub(super) fn has_emptied(&self) -> bool {
+        self.cells.iter().any(|(_, value)| value.is_none())
+    }
+
     fn forward(&self, from: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
         let cell = self.cells.iter().find(|(key, _)| key.as_slice() >= from);
         let walked = cell.map_or_else(|| self.max_key.clone(), |(key, _)| key_after(key));

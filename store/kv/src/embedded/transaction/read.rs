@@ -117,12 +117,24 @@ pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) 
     let first = if to_begin { Bytes::new() } else { first };
     let last = if through_end { state.max_key.clone() } else { last };
     read_note(state, first, last, request.snapshot);
-    // What ends where the keys begin, or begins where they end, is empty without a look; where the selectors crossed
-    // one of them is looked up all the same.
-    let looked = begin.key > end.key && !(if request.reverse { &begin } else { &end }).is_bound();
-    let empty = end.offset <= 1 && end.key.is_empty() || begin.offset >= 1 && begin.key >= state.max_key;
-    state.consulted &= looked || !empty;
+    state.consulted &= !looks_at_nothing(&begin, &end, request.reverse, &state.max_key);
     Ok(batch)
+}
+
+/// Whether a range is empty without a look: one that ends where the keys begin, or begins where they end. Where its
+/// selectors crossed, one of them is looked up first, unless it is such an end itself.
+fn looks_at_nothing(begin: &Place, end: &Place, reverse: bool, max_key: &Bytes) -> bool {
+    let first = |place: &Place| place.key.is_empty();
+    let last = |place: &Place| place.key >= *max_key;
+    if end.is_bound() && first(end) || begin.is_bound() && last(begin) {
+        return true;
+    }
+    let sought = if reverse { begin } else { end };
+    let at_edge = if sought.offset <= 0 { first(sought) } else { last(sought) };
+    if begin.key > end.key && !sought.is_bound() && !at_edge {
+        return false;
+    }
+    end.offset <= 1 && first(end) || begin.offset >= 1 && last(begin)
 }
 
 /// Notes that a read depends on `begin..end`: whether the database had a say in it, and its conflict.

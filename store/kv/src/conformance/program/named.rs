@@ -1,0 +1,172 @@
+//! What the engines, or an engine and the model, once answered differently: each as a program of its own, by name.
+
+use super::step::{Action, At, Name, Range, Selector, Step, Switch};
+use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+
+fn name(text: &str) -> Name {
+    Name(text.as_bytes().to_vec())
+}
+
+fn set(key: &str) -> Action {
+    Action::Set(name(key), name("1"))
+}
+
+fn get(key: &str) -> Action {
+    Action::Get(name(key), false)
+}
+
+/// Removes `key`, where it holds what [`set`] sets.
+fn empty(key: &str) -> Action {
+    Action::Atomic(AtomicOp::CompareAndClear, name(key), name("1"))
+}
+
+fn selector(key: &str, or_equal: bool, offset: i32) -> Selector {
+    Selector { key: name(key), or_equal, offset }
+}
+
+fn range(begin: Selector, end: Selector) -> Action {
+    let mode = StreamingMode::Exact;
+    Action::GetRange(Range { begin, end, limit: 100, mode, reverse: false, snapshot: false })
+}
+
+fn rows(begin: &str, end: &str) -> Action {
+    range(selector(begin, false, 1), selector(end, false, 1))
+}
+
+fn stamped(key: &str) -> Action {
+    Action::StampedKey(name(key), name(""), name("1"))
+}
+
+fn long() -> Name {
+    Name(vec![b'a'; 10_005])
+}
+
+/// Another transaction, which commits `write` in the middle of everything.
+fn meanwhile(write: Action) -> Vec<(usize, Action)> {
+    vec![(2, write), (2, Action::Commit), (2, Action::Reset)]
+}
+
+/// Steps of transaction 0.
+fn steps<const N: usize>(actions: [Action; N]) -> Vec<(usize, Action)> {
+    actions.into_iter().map(|action| (0, action)).collect()
+}
+
+/// Rows a, b and c, and a transaction of its own.
+fn abc() -> Vec<(usize, Action)> {
+    [set("a"), set("b"), set("c"), Action::Commit, Action::Reset]
+        .into_iter()
+        .map(|action| (0, action))
+        .collect()
+}
+
+type Parts = Vec<Vec<(usize, Action)>>;
+
+/// What takes a read version, and what does not.
+fn versions() -> Vec<(&'static str, Parts)> {
+    let fixed_by = |read: Vec<Action>| {
+        let read = read.into_iter().map(|action| (0, action)).collect();
+        vec![read, meanwhile(set("b")), steps([get("b"), set("a"), Action::Commit])]
+    };
+    vec![
+        ("own writes answer without a version", fixed_by(vec![set("a"), get("a")])),
+        ("an inverted range takes no version", fixed_by(vec![rows("b", "a")])),
+        ("a key too long takes no version", fixed_by(vec![Action::Get(long(), false)])),
+        ("a range of own writes takes no version", {
+            let clear = Action::ClearRange(name("a"), name("b"));
+            fixed_by(vec![clear, set("aa"), rows("a", "b")])
+        }),
+        ("a refused read counts against a read version", {
+            let too_far = Action::Get(Name(vec![0xff, 0xff]), false);
+            vec![steps([too_far, Action::SetReadVersion(At::CommitsBack(0))])]
+        }),
+    ]
+}
+
+/// Keys that own operations have emptied, and selectors that leave the keys.
+fn selectors() -> Vec<(&'static str, Parts)> {
+    let key = |key, or_equal, offset| Action::GetKey(selector(key, or_equal, offset), false);
+    vec![
+        ("selectors step over emptied keys", {
+            let looks = steps([
+                empty("b"),
+                key("a", true, 1),
+                key("a", true, 2),
+                key("c", false, 0),
+                key("c", false, -1),
+            ]);
+            vec![abc(), looks]
+        }),
+        ("an emptied key cuts a range", {
+            let last_before = || selector("c", false, 0);
+            let cut = range(selector("a", false, 1), last_before());
+            vec![abc(), steps([empty("b"), cut, range(last_before(), selector("d", false, 1))])]
+        }),
+        ("a crossed range depends on its own keys", {
+            let crossed = range(selector("", false, 9), selector("", true, 1));
+            vec![abc(), steps([crossed, set("x")]), meanwhile(set("q")), steps([Action::Commit])]
+        }),
+    ]
+}
+
+/// What hangs on a commit that fails or never comes.
+fn attempts() -> Vec<(&'static str, Parts)> {
+    let conflict = || {
+        let read = steps([get("a"), Action::Stamp, Action::Watch(name("b")), set("c")]);
+        vec![read, meanwhile(set("a")), steps([Action::Commit, Action::Reset])]
+    };
+    let given_up = |end: Action| vec![steps([Action::Watch(name("a")), Action::Stamp, get("b"), end])];
+    vec![
+        ("the stamp of a refused commit has no version", conflict()),
+        ("a reset cancels watches and stamps", given_up(Action::Reset)),
+        ("a cancel cancels watches and stamps", given_up(Action::Cancel)),
+        ("an error cancels watches and stamps", given_up(Action::OnError(ErrorCode::NotCommitted))),
+        (
+            "a final error cancels watches and stamps",
+            given_up(Action::OnError(ErrorCode::TransactionTimedOut)),
+        ),
+        ("a final error answers everything", {
+            let gone = Action::OnError(ErrorCode::ClientInvalidOperation);
+            vec![steps([gone, set("a"), get("a"), Action::Commit, Action::Reset, set("a"), Action::Commit])]
+        }),
+        ("a failed read fails the commit", {
+            vec![steps([stamped("q"), rows("a", "z"), set("a"), Action::Commit])]
+        }),
+        ("a failed read fails a commit that writes nothing", {
+            vec![steps([Action::SetReadVersion(At::Ancient), get("a"), Action::Commit])]
+        }),
+    ]
+}
+
+/// Options and the limits of keys.
+fn refusals() -> Vec<(&'static str, Parts)> {
+    let off = || Action::Switch(Switch::OwnWritesDisable);
+    let outside = || Action::Set(Name(vec![0xff, 0xff]), name("1"));
+    vec![
+        (
+            "own writes stay on after a read",
+            vec![steps([get("a"), off(), get("a"), Action::Reset, get("a")])],
+        ),
+        ("own writes stay on after a write conflict", {
+            let conflict = Action::Conflict(ConflictKind::Write, name("a"), name("b"));
+            vec![steps([conflict, off(), Action::Commit])]
+        }),
+        ("a refused write leaves the option for the next", {
+            let hidden = steps([Action::Switch(Switch::NextWriteNoConflict), outside(), set("a")]);
+            let reader = vec![(1, get("a")), (1, set("b"))];
+            vec![reader, hidden, steps([Action::Commit]), vec![(1, Action::Commit)]]
+        }),
+        ("clearing a key too long writes nothing", vec![steps([Action::Clear(long()), Action::Commit])]),
+        ("a key too long cannot be watched", vec![steps([Action::Watch(long()), Action::Commit])]),
+        ("a version may be old for what own writes answer", {
+            vec![steps([Action::SetReadVersion(At::Ancient), set("a"), get("a"), Action::Commit])]
+        }),
+    ]
+}
+
+/// All of them.
+pub(super) fn programs() -> Vec<(&'static str, Vec<Step>)> {
+    let all = [versions(), selectors(), attempts(), refusals()].into_iter().flatten();
+    let whole =
+        |parts: Parts| parts.into_iter().flatten().map(|(slot, action)| Step { slot, action }).collect();
+    all.map(|(name, parts)| (name, whole(parts))).collect()
+}
