@@ -36,9 +36,12 @@ impl FdbEngine {
             None if cluster.is_empty() => default_config_path().to_owned(),
             None => cluster.to_owned(),
         };
-        // The client would take a missing file for one it may write, and then wait for nobody.
-        std::fs::metadata(&path)
+        // The client would take a missing file for one it may write, and then wait for nobody; of a malformed one it
+        // says so only with the first transaction.
+        let text = std::fs::read_to_string(&path)
             .map_err(|source| OpenError::Cluster { cluster: cluster.to_owned(), source })?;
+        connection_check(&text)
+            .map_err(|detail| OpenError::Malformed { cluster: cluster.to_owned(), detail })?;
         network_start().map_err(client)?;
         let describe = |error: foundationdb::FdbError| client(format!("{error} (code {})", error.code()));
         let database = Database::from_path(&path).map_err(describe)?;
@@ -51,6 +54,24 @@ impl FdbEngine {
         let location = if cluster.is_empty() { path } else { cluster.to_owned() };
         Ok(Self { database: Arc::new(database), location, _file: file })
     }
+}
+
+/// Whether the first line that says something is `description:id@address,…`; what is wrong with it otherwise.
+fn connection_check(text: &str) -> Result<(), &'static str> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    let (names, addresses) =
+        line.ok_or("it is empty")?.split_once('@').ok_or("there is no @ before the coordinators")?;
+    let (description, id) = names.split_once(':').ok_or("there is no : between description and id")?;
+    let word =
+        |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    if !word(description) || !word(id) {
+        return Err("description and id are letters, digits and underscores");
+    }
+    let port = |address: &str| {
+        let address = address.trim().trim_end_matches(":tls");
+        address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    if addresses.split(',').all(port) { Ok(()) } else { Err("a coordinator is an address and a port") }
 }
 
 /// A cluster file for a connection string; `None` for anything that is the path of one.
@@ -76,5 +97,32 @@ impl Engine for FdbEngine {
 
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "fdb", location: self.location.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::connection_check;
+
+    #[test]
+    fn connection_strings_are_told_from_other_text() {
+        for good in
+            ["a:b@127.0.0.1:4500", "# why\n\na_1:b2@1.2.3.4:1:tls,[::1]:4501\n", "a:b@host.example:4500"]
+        {
+            assert_eq!(connection_check(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "# nothing",
+            "a:b",
+            "ab@1.2.3.4:5",
+            "a:@1.2.3.4:5",
+            "a b:c@1.2.3.4:5",
+            "a:b@",
+            "a:b@1.2.3.4",
+            "a:b@h:99999",
+        ] {
+            assert!(connection_check(bad).is_err(), "{bad}");
+        }
     }
 }

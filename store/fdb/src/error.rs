@@ -18,6 +18,14 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
+    /// The cluster file, or the connection string, is not one. Correct it: it holds `description:id@address:port,…`.
+    #[error("{cluster:?} does not name a cluster: {detail}")]
+    Malformed {
+        /// What was asked for.
+        cluster: String,
+        /// What is wrong with it.
+        detail: &'static str,
+    },
     /// FoundationDB's client refused. Its message says why.
     #[error("FoundationDB's client cannot open {cluster:?}: {detail}")]
     Client {

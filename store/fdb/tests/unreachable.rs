@@ -79,3 +79,14 @@ fn main() {
 /// Nothing to run without the client.
 #[cfg(not(feature = "fdb"))]
 fn main() {}
+
+#[test]
+fn a_malformed_cluster_file_is_an_error_of_its_own() {
+    let file = std::env::temp_dir().join(format!("borough-malformed-{}.cluster", std::process::id()));
+    for text in ["", "no cluster at all\n", "a:b@nowhere\n"] {
+        std::fs::write(&file, text).expect("a file");
+        let refused = borough_fdb::open(&file.to_string_lossy()).err().expect("not a cluster file");
+        assert!(matches!(refused, borough_fdb::OpenError::Malformed { .. }), "{text:?}: {refused}");
+    }
+    std::fs::remove_file(&file).expect("it was there");
+}
