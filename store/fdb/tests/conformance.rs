@@ -8,6 +8,9 @@ use borough_kv::conformance::{programs_compared, run_all, run_tolerant};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
 
+/// One test at a time has the cluster: one of them clears all of it.
+static CLUSTER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// One test, since the client's network thread lives once per process and the suite is written for one cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_backend_keeps_the_contract() {
@@ -15,6 +18,7 @@ async fn the_backend_keeps_the_contract() {
         println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
         return;
     };
+    let _alone = CLUSTER.lock().await;
     let given = std::env::var("BOROUGH_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| SeededRng::from_kernel().1);
     let engine = borough_fdb::open(&cluster).expect("the cluster opens");
@@ -38,6 +42,7 @@ async fn programs_answer_as_on_the_embedded_engine() {
         println!("not run: no cluster that may be cleared");
         return;
     };
+    let _alone = CLUSTER.lock().await;
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("BOROUGH_SEED").unwrap_or_else(|| SeededRng::from_kernel().1 >> 16);
     let seeds = first..first + number("BOROUGH_PROGRAMS").unwrap_or(100);
