@@ -36,6 +36,16 @@ mod cases {
         assert!(matches!(missing, borough_fdb::OpenError::Cluster { .. }), "{missing}");
     }
 
+    fn a_malformed_cluster_file_is_an_error_of_its_own() {
+        let file = std::env::temp_dir().join(format!("borough-malformed-{}.cluster", std::process::id()));
+        for text in ["", "no cluster at all\n", "a:b@nowhere\n"] {
+            std::fs::write(&file, text).expect("a file");
+            let refused = borough_fdb::open(&file.to_string_lossy()).err().expect("not a cluster file");
+            assert!(matches!(refused, borough_fdb::OpenError::Malformed { .. }), "{text:?}: {refused}");
+        }
+        std::fs::remove_file(&file).expect("it was there");
+    }
+
     /// Runs the case of `name` in this process; `None` where there is none.
     pub(super) fn run(name: &str) -> Option<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -44,6 +54,9 @@ mod cases {
             "with_shutdown" => runtime.block_on(with_shutdown()),
             "without_shutdown" => runtime.block_on(nobody_answers()),
             "a_missing_cluster_file_is_an_error" => a_missing_cluster_file_is_an_error(),
+            "a_malformed_cluster_file_is_an_error_of_its_own" => {
+                a_malformed_cluster_file_is_an_error_of_its_own()
+            }
             _ => return None,
         }
         Some(())
@@ -52,8 +65,12 @@ mod cases {
     /// Runs every case in processes of its own; those that race with the process's end, several times.
     pub(super) fn run_all() {
         let program = std::env::current_exe().expect("this program");
-        let cases =
-            [("with_shutdown", 5), ("without_shutdown", 5), ("a_missing_cluster_file_is_an_error", 1)];
+        let cases = [
+            ("with_shutdown", 5),
+            ("without_shutdown", 5),
+            ("a_missing_cluster_file_is_an_error", 1),
+            ("a_malformed_cluster_file_is_an_error_of_its_own", 1),
+        ];
         for (name, times) in cases {
             for _ in 0..times {
                 let status = std::process::Command::new(&program).env(super::CASE, name).status();
@@ -79,14 +96,3 @@ fn main() {
 /// Nothing to run without the client.
 #[cfg(not(feature = "fdb"))]
 fn main() {}
-
-#[test]
-fn a_malformed_cluster_file_is_an_error_of_its_own() {
-    let file = std::env::temp_dir().join(format!("borough-malformed-{}.cluster", std::process::id()));
-    for text in ["", "no cluster at all\n", "a:b@nowhere\n"] {
-        std::fs::write(&file, text).expect("a file");
-        let refused = borough_fdb::open(&file.to_string_lossy()).err().expect("not a cluster file");
-        assert!(matches!(refused, borough_fdb::OpenError::Malformed { .. }), "{text:?}: {refused}");
-    }
-    std::fs::remove_file(&file).expect("it was there");
-}
