@@ -4,6 +4,7 @@
 
 mod drive;
 mod memory;
+mod rules;
 mod workload;
 
 use clap::{Args, ValueEnum};
@@ -42,6 +43,14 @@ enum DecideWorkload {
     Scale,
     /// 15,000 nodes, 30,000 tasks, each bound to one node by its name
     Daemons,
+    /// 5,000 nodes, 3,000 tasks of which no two may share a node
+    AntiAffinity,
+    /// 5,000 nodes in one zone, 10,000 tasks that must be near each other there
+    Affinity,
+    /// 5,000 nodes, 2,000 tasks of 40 users that keep apart from each other over users
+    AntiAffinityUsers,
+    /// 5,000 nodes in three zones, 10,000 tasks with a skew of at most 5
+    Spreading,
     /// 10,000 nodes, 20,000 tasks that fit nowhere beside 50,000 that do
     Unschedulable,
 }
@@ -66,6 +75,12 @@ pub fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result
             }
             DecideWorkload::FullCell => line(arguments, results, "full-cell", &workload::full_cell)?,
             DecideWorkload::Daemons => line(arguments, results, "daemons", &workload::daemons)?,
+            DecideWorkload::AntiAffinity => line(arguments, results, "anti-affinity", &rules::anti_affinity)?,
+            DecideWorkload::Affinity => line(arguments, results, "affinity", &rules::affinity)?,
+            DecideWorkload::AntiAffinityUsers => {
+                line(arguments, results, "anti-affinity-users", &rules::anti_affinity_users)?;
+            }
+            DecideWorkload::Spreading => line(arguments, results, "spreading", &rules::spreading)?,
             DecideWorkload::Unschedulable => {
                 line(arguments, results, "unschedulable", &workload::unschedulable)?;
             }

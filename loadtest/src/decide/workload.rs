@@ -26,9 +26,10 @@ pub fn settings() -> CellSettings {
 }
 
 const GIB: u64 = 1 << 30;
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
-struct Maker {
+/// Makes a workload piece by piece.
+pub struct Maker {
     rng: Arc<dyn Rng>,
     deltas: Vec<Delta>,
     nodes: usize,
@@ -87,7 +88,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
 }
 
 impl Maker {
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self { rng: SeededRng::shared(seed), deltas: Vec::new(), nodes: 0, tasks: 0, jobs: 0 }
     }
 
@@ -96,7 +97,7 @@ impl Maker {
     }
 
     /// A node on which so much is used already.
-    fn node(&mut self, cores: u64, gib: u64, used_per_mille: u64) {
+    pub fn node(&mut self, cores: u64, gib: u64, used_per_mille: u64) {
         let row = node_row(self.nodes as u64, cores, gib);
         let share = |amount: u64| amount / 1000 * used_per_mille;
         let used = Resources {
@@ -111,7 +112,13 @@ impl Maker {
         self.nodes += 1;
     }
 
-    fn job(&mut self, kind: JobKind, count: u32, resources: Resources, change: impl FnOnce(&mut JobSpec)) {
+    pub fn job(
+        &mut self,
+        kind: JobKind,
+        count: u32,
+        resources: Resources,
+        change: impl FnOnce(&mut JobSpec),
+    ) {
         let (user, name) = (format!("user-{}", self.jobs % 20), format!("job-{}", self.jobs));
         let mut spec = JobSpec::defaults(named(&user), named(&name), kind, vec!["/bin/true".to_owned()]);
         spec.count = count;
@@ -124,12 +131,12 @@ impl Maker {
         self.tasks += u64::from(count);
     }
 
-    fn done(self, settings: CellSettings) -> Workload {
+    pub fn done(self, settings: CellSettings) -> Workload {
         Workload { settings, deltas: self.deltas, nodes: self.nodes, tasks: self.tasks }
     }
 }
 
-fn amounts(cpu_millis: u64, memory_bytes: u64) -> Resources {
+pub fn amounts(cpu_millis: u64, memory_bytes: u64) -> Resources {
     Resources { cpu_millis, memory_bytes, ..Resources::default() }
 }
 
@@ -144,7 +151,7 @@ pub fn ten_classes(seed: u64) -> Workload {
     maker.done(CellSettings::default())
 }
 
-fn constraint(attribute: &str, operator: ConstraintOperator, values: &[String]) -> Constraint {
+pub fn constraint(attribute: &str, operator: ConstraintOperator, values: &[String]) -> Constraint {
     let (attribute, values) = (attribute.to_owned(), values.to_vec());
     Constraint { attribute, operator, values, preference: None }
 }
