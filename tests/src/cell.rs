@@ -32,6 +32,8 @@ pub struct TestCell {
     ports: PortSlot,
     dev: Option<Child>,
     guard: Option<TestGuard>,
+    /// For the control process, which records itself before anything else: not on a disk that a test fills.
+    control_guard: Option<(TestGuard, tempfile::TempDir)>,
     store: TestStore,
     client: Client,
     directory: tempfile::TempDir,
@@ -60,6 +62,14 @@ impl TestCell {
         let root = directory.path().join("dev");
         fs::create_dir_all(&root).expect("the cell's directory");
         let guard = TestGuard::new(&root).expect("a guard");
+        let control_below = options.control_below.as_ref().or(options.below.as_ref());
+        let control_directory = match control_below {
+            Some(below) => tempfile::tempdir_in(below),
+            None => tempfile::tempdir(),
+        };
+        let control_directory = control_directory.expect("a directory");
+        let control_guard = TestGuard::new(control_directory.path()).expect("a guard");
+        let control_guard = Some((control_guard, control_directory));
         let ports = PortSlot::take();
         // What `dev` makes where it is missing; made here so that a client can be made before anything runs.
         let token: String = (0..4).map(|_| format!("{:016x}", SeededRng::from_kernel().1)).collect();
@@ -72,7 +82,8 @@ impl TestCell {
         config.token = Some(Token::Value(token));
         let client = Client::new(config, SeededRng::from_kernel().0).expect("a client");
         let store = TestStore::start(directory.path());
-        let mut cell = Self { options, ports, dev: None, guard: Some(guard), store, client, directory };
+        let mut cell =
+            Self { options, ports, dev: None, guard: Some(guard), control_guard, store, client, directory };
         cell.control_spawn();
         cell.answers().await;
         cell
@@ -83,7 +94,7 @@ impl TestCell {
         self.directory.path().join("dev")
     }
 
-    /// Where processes of the cell are recorded.
+    /// Where agents, shims and tasks of the cell are recorded.
     pub fn records(&self) -> PathBuf {
         self.root().join("records")
     }
@@ -91,6 +102,12 @@ impl TestCell {
     /// Its store: an embedded one may be opened only while no control process runs.
     pub fn store(&self) -> &TestStore {
         &self.store
+    }
+
+    /// Where the control process is recorded.
+    pub fn control_records(&self) -> PathBuf {
+        let (guard, _) = self.control_guard.as_ref().expect("held until the end");
+        guard.records().to_path_buf()
     }
 
     /// A client of the first cell.
@@ -140,7 +157,7 @@ impl TestCell {
             .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
             .args(["--cells", &options.cells.join(",")])
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
-            .env(RECORDS_VARIABLE, self.records())
+            .env(RECORDS_VARIABLE, self.control_records())
             .stdin(Stdio::null());
         if let Some(store) = self.store.location() {
             command.args(["--store", &store]);
@@ -322,6 +339,7 @@ impl Drop for TestCell {
         if std::thread::panicking() {
             self.story_tell();
         }
+        drop(self.control_guard.take());
         drop(self.guard.take());
         if let Some(mut dev) = self.dev.take() {
             dev.kill().ok();

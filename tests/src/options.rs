@@ -28,6 +28,8 @@ pub struct Options {
     pub faults: bool,
     /// Where the cell's directory is made; absent: where temporary files are.
     pub below: Option<PathBuf>,
+    /// Where the control process is recorded; absent: as `below`.
+    pub control_below: Option<PathBuf>,
 }
 
 impl Options {
@@ -49,6 +51,7 @@ impl Options {
             seed: given.unwrap_or_else(|| SeededRng::from_kernel().1 & 0xffff_ffff),
             faults: true,
             below: None,
+            control_below: None,
         }
     }
 

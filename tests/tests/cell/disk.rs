@@ -50,8 +50,9 @@ async fn a_full_disk_is_told_and_loses_nothing() {
         return;
     };
     let below = Some(directory.path().to_path_buf());
-    let mut cell = TestCell::start(Options { below, ..options!().nodes(1) }).await;
     let files = tempfile::tempdir().unwrap();
+    let control_below = Some(files.path().to_path_buf());
+    let mut cell = TestCell::start(Options { below, control_below, ..options!().nodes(1) }).await;
     let file = files.path().join("job.yaml");
     let file = file.display().to_string();
     let run = ["job", "run", "--detach", file.as_str()];

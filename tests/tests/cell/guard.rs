@@ -19,7 +19,7 @@ async fn inner() {
     cell.run("sleeper.yaml", "name: sleeper\ncount: 2\ntask: {command: [sh, -c, 'sleep 600 & sleep 600']}\n")
         .await;
     let mut lines = Vec::new();
-    for record in recorded(&cell.records()) {
+    for record in recorded(&cell.records()).into_iter().chain(recorded(&cell.control_records())) {
         lines.push(format!("{:?} {} {}", record.kind, record.process.pid, record.process.start_ticks));
         if record.kind == Kind::Task {
             let below =

@@ -166,7 +166,7 @@ fn fdb_failure(error: &borough_fdb::OpenError) -> Failure {
         borough_fdb::OpenError::NotBuilt { .. } => failure.with_hint(
             "use the build with FoundationDB (`cargo build --release --features fdb`), or an embedded store",
         ),
-        borough_fdb::OpenError::Cluster { .. } => {
+        borough_fdb::OpenError::Cluster { .. } | borough_fdb::OpenError::Malformed { .. } => {
             failure.with_hint("give the path of a readable cluster file, or description:id@address:port")
         }
         borough_fdb::OpenError::Client { .. } => failure,

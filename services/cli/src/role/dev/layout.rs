@@ -55,8 +55,8 @@ impl Layout {
             let text = format!("another `borough dev` (process {}) runs there", owner.trim());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
-        lock.set_len(0)?;
-        writeln!(lock, "{}", std::process::id())?;
+        // Who has it is for people: a full disk keeps nobody out of their own directory.
+        lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).ok();
         Ok(Self { root, _lock: Arc::new(lock) })
     }
 
@@ -118,9 +118,13 @@ impl Layout {
         }
     }
 
-    /// Remembers the ports.
+    /// Remembers the ports. What is remembered already needs no room on the disk.
     pub(super) fn remember(&self, grpc_port: u16, http_port: u16) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(&Remembered { format: FORMAT, grpc_port, http_port })?;
+        let now = Remembered { format: FORMAT, grpc_port, http_port };
+        if self.remembered()?.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(&now)?;
         let path = self.root.join("dev.json");
         let temporary = self.root.join("dev.json.new");
         fs::write(&temporary, text)?;
