@@ -9,6 +9,8 @@ mod cursor;
 mod list;
 mod row;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod trim;
 
 pub(crate) use change::gate_read;

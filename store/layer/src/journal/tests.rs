@@ -1,0 +1,156 @@
+//! Several producers, a trimmer, a new epoch in between, and a reader, over a store that fails every other operation:
+//! the reader has no gap that it was not told of, and in the end it has seen the last entry of everybody.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use borough_kv::{FaultPlan, Versionstamp};
+use borough_model::node::NodeAlloc;
+use borough_model::{Delta, NodeId};
+
+use super::*;
+use crate::cell::{cell_epoch_begin, cell_gate_read};
+use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, NodeAllocKey};
+use crate::testing::{LATE, TestCell, change, seeds};
+
+const PRODUCERS: u64 = 3;
+const ENTRIES: u64 = 25;
+
+/// Counts on in a row of the producer's own, and says so in the journal.
+async fn produce(cell: &TestCell, producer: u64) -> StoreResult<()> {
+    let (key, node) = (NodeAllocKey { node: NodeId(producer) }, NodeId(producer));
+    cell.change(change(u128::from(producer), "count"), async |tx, changes| {
+        let before = keys::read(tx, &cell.space, &key).await?.unwrap_or_default();
+        let alloc = NodeAlloc { epoch: before.epoch + 1, ..before };
+        keys::write(tx, &cell.space, &key, &alloc)?;
+        changes.push(Delta::NodeAlloc { node, alloc });
+        Ok(())
+    })
+    .await
+}
+
+/// What a reader has seen.
+struct Reader {
+    after: Cursor,
+    seen: BTreeMap<NodeId, u64>,
+    /// Producers of which something may have been missed, as the reader was told.
+    told: Vec<NodeId>,
+}
+
+impl Reader {
+    fn missed(&mut self, after: Cursor) {
+        self.after = after;
+        self.told = (0..PRODUCERS).map(NodeId).collect();
+    }
+
+    /// Reads a page. Answers whether it was the last.
+    async fn read(&mut self, cell: &TestCell, seed: u64) -> bool {
+        let after = self.after;
+        let page = match cell.run(async |tx| journal_tail(&tx, &cell.space, after, 3).await).await {
+            Ok(page) => page,
+            Err(StoreError::JournalTrimmed { floor, .. }) => {
+                self.missed(floor);
+                return false;
+            }
+            Err(StoreError::ForeignEpoch { current, .. }) => {
+                self.missed(Cursor::start(current));
+                return false;
+            }
+            Err(StoreError::Kv(_)) => return false,
+            Err(error) => panic!("seed {seed}: {error:?}"),
+        };
+        for (at, entry) in &page.entries {
+            assert!(*at > self.after, "seed {seed}: {at} after {}", self.after);
+            self.after = *at;
+            for delta in &entry.deltas {
+                let Delta::NodeAlloc { node, alloc } = delta else { panic!("seed {seed}: {delta:?}") };
+                let before = self.seen.insert(*node, alloc.epoch).unwrap_or_default();
+                let next = alloc.epoch == before + 1;
+                let jump = alloc.epoch > before && self.told.contains(node);
+                assert!(next || jump, "seed {seed}: {node} counts {} after {before}", alloc.epoch);
+                self.told.retain(|told| told != node);
+            }
+        }
+        !page.more
+    }
+}
+
+/// Trims half of what there is, and once begins a new epoch.
+async fn disturb(cell: &TestCell, round: u64) {
+    let trim = cell.run(async |tx| {
+        let head = journal_head(&tx, &cell.space).await?;
+        let floor = journal_floor(&tx, &cell.space).await?;
+        let low = floor.filter(|floor| floor.trimmed_to.store_epoch == head.store_epoch);
+        let low = low.map_or(0, |floor| floor.trimmed_to.stamp.version());
+        let cutoff = low.midpoint(head.stamp.version().max(low));
+        journal_trim(&tx, &cell.space, Versionstamp::new(cutoff, 0), 1).await
+    });
+    trim.await.ok();
+    if round == 5 {
+        let begin = cell.run(async |tx| {
+            let epoch = cell_gate_read(&tx, &cell.space).await?.store_epoch;
+            cell_epoch_begin(&tx, &cell.space, epoch.min(1), 1).await
+        });
+        begin.await.ok();
+    }
+}
+
+/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store journal`.
+#[tokio::test(start_paused = true)]
+async fn a_reader_has_no_gap_that_it_was_not_told_of() {
+    let (mut epochs, mut gaps) = (0, 0);
+    for seed in seeds(15) {
+        let cell = Rc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);
+        let everybody = tokio::task::LocalSet::new();
+        for producer in 0..PRODUCERS {
+            let cell = Rc::clone(&cell);
+            everybody.spawn_local(async move {
+                for _ in 0..ENTRIES {
+                    produce(&cell, producer).await.ok();
+                    cell.clock.advance(std::time::Duration::from_millis(3));
+                    tokio::time::sleep(std::time::Duration::from_millis(1 + producer)).await;
+                }
+            });
+        }
+        let disturbed = Rc::clone(&cell);
+        everybody.spawn_local(async move {
+            for round in 0..10 {
+                tokio::time::sleep(std::time::Duration::from_millis(7)).await;
+                disturb(&disturbed, round).await;
+            }
+        });
+        let mut reader = Reader { after: Cursor::start(1), seen: BTreeMap::new(), told: Vec::new() };
+        let reading = everybody.run_until(async {
+            for _ in 0..40 {
+                reader.read(&cell, seed).await;
+                gaps += usize::from(!reader.told.is_empty());
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        });
+        reading.await;
+        everybody.await;
+        tokio::time::sleep(LATE).await;
+        while !reader.read(&cell, seed).await {}
+        epochs += u32::from(reader.after.store_epoch > 1);
+        for producer in 0..PRODUCERS {
+            let key = NodeAllocKey { node: NodeId(producer) };
+            let stored = loop {
+                if let Ok(stored) = cell.run(async |tx| keys::read(&tx, &cell.space, &key).await).await {
+                    break stored.unwrap_or_default().epoch;
+                }
+            };
+            // What was trimmed before it was read was told; the last of everybody may be among it.
+            let seen = reader.seen.get(&NodeId(producer)).copied().unwrap_or_default();
+            let told = reader.told.contains(&NodeId(producer));
+            assert!(
+                seen == stored || (told && seen < stored),
+                "seed {seed}: {producer} is at {stored}, seen {seen}"
+            );
+        }
+    }
+    assert!(
+        std::env::var("BOROUGH_SEED").is_ok() || (epochs > 5 && gaps > 0),
+        "{epochs} epochs, {gaps} gaps"
+    );
+}
