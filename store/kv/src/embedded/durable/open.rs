@@ -192,7 +192,7 @@ fn store_verify(disk: &dyn Disk) -> Result<Found, Failure> {
     let names = disk.names()?;
     let has = |name: &str| names.iter().any(|one| one == name);
     if !has(FORMAT_NAME) {
-        if names.is_empty() || has(INITIALISING) {
+        if has(INITIALISING) || is_unborn(disk, &names)? {
             let memory = Memory::new(std::iter::empty(), 0, true);
             return Ok(Found { names, fresh: true, memory, ..Found::default() });
         }
@@ -213,6 +213,18 @@ fn store_verify(disk: &dyn Disk) -> Result<Found, Failure> {
         return Err(Failure::Damaged("the commit log is missing".to_owned()));
     }
     Ok(Found { names, fresh: false, memory, log, ceiling })
+}
+
+/// Whether nothing is here but what a first opening makes before it takes a commit. Its mark may be missing: where a
+/// flush of the directory failed once, a later one does not make up for it.
+fn is_unborn(disk: &dyn Disk, names: &[String]) -> io::Result<bool> {
+    let ours = |name: &String| name == OWNER || name == FORMAT_NEW || segment_sequence(name) == Some(1);
+    let mut rows = false;
+    match log_read(disk, names, 0, |record| rows |= !record.mutations.is_empty()) {
+        Ok(_) => Ok(!rows && names.iter().all(ours)),
+        Err(LogError::Damaged(_)) => Ok(false),
+        Err(LogError::Io(error)) => Err(error),
+    }
 }
 
 fn format_check(disk: &dyn Disk) -> Result<(), Failure> {
