@@ -7,10 +7,12 @@ use borough_kv::contract::EngineInfo;
 use borough_kv::{Engine, EngineTransaction};
 use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, default_config_path};
+use prometheus_client::registry::Registry;
 use tempfile::TempPath;
 
 use crate::OpenError;
 use crate::network::network_start;
+use crate::status::status_register;
 use crate::transaction::FdbTransaction;
 
 /// A transaction with all its attempts ends with 1031 after this. The client by itself waits for an unreachable
@@ -97,6 +99,10 @@ impl Engine for FdbEngine {
 
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "fdb", location: self.location.clone() }
+    }
+
+    fn metrics_register(&self, registry: &mut Registry) {
+        status_register(&self.database, registry);
     }
 }
 

@@ -12,6 +12,8 @@ mod error;
 #[cfg(feature = "fdb")]
 mod network;
 #[cfg(feature = "fdb")]
+mod status;
+#[cfg(feature = "fdb")]
 mod transaction;
 
 pub use error::OpenError;

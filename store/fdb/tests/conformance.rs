@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use borough_kv::conformance::{programs_compared, run_all, run_tolerant};
 use borough_kv::env::{SeededRng, SystemClock};
-use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
+use borough_kv::{
+    Database, EmbeddedEngine, Engine, ErrorCode, FaultEngine, FaultPlan, Idempotency, KvError, Transaction,
+    TransactionOption,
+};
+use prometheus_client::registry::Registry;
 
 /// One test at a time has the cluster: one of them clears all of it.
 static CLUSTER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -30,6 +34,54 @@ async fn the_backend_keeps_the_contract() {
     };
     let result = run_tolerant(faulty, seed.wrapping_add(1)).await;
     result.unwrap_or_else(|failure| panic!("{failure} (BOROUGH_SEED={seed})"));
+}
+
+/// Clusters beside each other in one process: one that nobody answers for holds up none of the others, and each says
+/// how its own client is.
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_live_beside_each_other() {
+    let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
+        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        return;
+    };
+    let _alone = CLUSTER.lock().await;
+    let string = std::fs::read_to_string(&cluster).expect("the cluster file");
+    let here = Database::new(borough_fdb::open(&cluster).expect("by its file"));
+    let again = Database::new(borough_fdb::open(string.trim()).expect("by its connection string"));
+    let nobody = Database::new(borough_fdb::open("nobody:nothing@127.0.0.1:1").expect("asks nothing yet"));
+    let mut registries = [Registry::default(), Registry::default()];
+    here.metrics_register(&mut registries[0]);
+    nobody.metrics_register(&mut registries[1]);
+    let unanswered = nobody.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, |tx, _| async move {
+        tx.set_option(TransactionOption::TimeoutMs(500))?;
+        tx.get(b"k").await
+    });
+    let answered = async {
+        for number in 0..50_u32 {
+            let value = number.to_be_bytes();
+            let write = |tx: Transaction, _| async move { tx.set(b"beside", &value) };
+            here.run::<_, KvError, _, _>("write", Idempotency::Natural, write).await.expect("committed");
+            let read = |tx: Transaction, _| async move { tx.get(b"beside").await };
+            let seen =
+                again.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, read).await.expect("read");
+            assert_eq!(seen.as_deref(), Some(value.as_slice()));
+        }
+    };
+    let (unanswered, ()) = tokio::join!(unanswered, answered);
+    assert_eq!(unanswered.expect_err("nobody answers").code, ErrorCode::TransactionTimedOut);
+    let figure = |registry: &Registry| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).expect("text");
+        let line = text.lines().find_map(|line| line.strip_prefix("store_fdb_client_healthy "));
+        line.expect("the client's figure").to_owned()
+    };
+    let known = tokio::time::timeout(std::time::Duration::from_secs(60), async {
+        while figure(&registries[0]) != "1" {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    });
+    known.await.expect("the client that is answered is well");
+    assert_eq!(figure(&registries[1]), "0", "the one that is not is not");
 }
 
 /// Programs on a cluster that is thrown away (`BOROUGH_FDB_THROW_AWAY` says that it may be cleared), beside the
