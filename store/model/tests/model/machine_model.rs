@@ -155,6 +155,10 @@ impl World {
 
     fn placement(&self, act: Act, incarnation: Incarnation) -> Option<Placement> {
         let node = NodeId(u64::from(act.arg) % NODES);
+        // A node that is lost takes nothing before all it has left is known again: what comes back always has its room.
+        if self.rows.iter().any(|row| row.state == TaskState::Lost && row.node == Some(node)) {
+            return None;
+        }
         let wanted = [PortSpec { name: name("http"), number: None }];
         let seed = u64::from(act.arg);
         let ports = ports_pick(&node_row(node.0), &self.allocs[&node], &wanted, seed, self.now_ms).ok()?;
