@@ -22,6 +22,7 @@ pub(super) async fn check(context: Context) -> Check {
     stamps(&context)?;
     reads(&context).await?;
     sizes(&context).await?;
+    sizes_to_the_byte(&context).await?;
     life(&context).await
 }
 
@@ -147,6 +148,73 @@ async fn sizes(context: &Context) -> Check {
     let clear = context.begin();
     clear.clear_range(&context.key(b""), &context.end())?;
     clear.commit().await?;
+    Ok(())
+}
+
+/// What one transaction does, and what it counts: of a key of so many bytes and a value of ten.
+type Counted = (&'static str, fn(&dyn EngineTransaction, &[u8]) -> KvResult<()>, fn(usize) -> usize);
+
+/// What each operation counts against the size limit, as FoundationDB 7.3 was found to count it: 44 bytes and its
+/// contents for each mutation, 24 bytes and both keys for each conflict range.
+const COUNTED: [Counted; 7] = [
+    ("set", |tx, key| tx.set(key, &[1; 10]), |key| 44 + key + 10 + 24 + 2 * key + 1),
+    ("clear", |tx, key| tx.clear(key), |key| 44 + 2 * key + 1 + 24 + 2 * key + 1),
+    (
+        "clear range",
+        |tx, key| tx.clear_range(key, &[key, b"z"].concat()),
+        |key| 44 + 2 * key + 1 + 24 + 2 * key + 1,
+    ),
+    ("atomic", |tx, key| tx.atomic(AtomicOp::Add, key, &[1; 10]), |key| 44 + key + 10 + 24 + 2 * key + 1),
+    (
+        "set without a conflict",
+        |tx, key| {
+            tx.set_option(TransactionOption::NextWriteNoWriteConflictRange)?;
+            tx.set(key, &[1; 10])
+        },
+        |key| 44 + key + 10,
+    ),
+    (
+        "read conflict",
+        |tx, key| {
+            tx.add_conflict_range(ConflictKind::Read, key..&[key, b"z"].concat())?;
+            tx.set(key, &[1; 10])
+        },
+        |key| 44 + key + 10 + 2 * (24 + 2 * key + 1),
+    ),
+    (
+        "write conflict",
+        |tx, key| {
+            tx.add_conflict_range(ConflictKind::Write, &[key, b"y"].concat()..&[key, b"z"].concat())?;
+            tx.set(key, &[1; 10])
+        },
+        |key| 44 + key + 10 + 24 + 2 * key + 1 + 24 + 2 * key + 2,
+    ),
+];
+
+/// The least limit each operation is committed under is what it counts, to the byte.
+async fn sizes_to_the_byte(context: &Context) -> Check {
+    for (what, operation, counted) in COUNTED {
+        for length in [context.prefix.len() + 1, 100, 1_000] {
+            let mut key = context.key(b"s");
+            key.resize(length.max(key.len()), b's');
+            let (mut refused, mut taken) = (32, 100_000);
+            while taken - refused > 1 {
+                let limit = (refused + taken) / 2;
+                let transaction = context.begin();
+                transaction.set_option(TransactionOption::SizeLimitBytes(limit))?;
+                // Blind, so that a commit is decided by the size alone.
+                operation(transaction.as_ref(), &key)?;
+                match transaction.commit().await {
+                    Ok(_) => taken = limit,
+                    Err(error) if error.code == ErrorCode::TransactionTooLarge => refused = limit,
+                    Err(error) if error.code.is_retryable() => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let expected = u64::try_from(counted(key.len())).unwrap_or(u64::MAX);
+            ensure!(taken == expected, "{what} of {} bytes counts {taken}, not {expected}", key.len());
+        }
+    }
     Ok(())
 }
 

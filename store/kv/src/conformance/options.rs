@@ -7,11 +7,32 @@ pub(super) async fn check(context: Context) -> Check {
     snapshot_own_writes(&context).await?;
     own_writes_disabled(&context).await?;
     retries(&context).await?;
-    let refused = context.begin().set_option(TransactionOption::AutomaticIdempotency).err();
-    let by_name = refused.as_ref().is_some_and(|error| {
-        error.code == ErrorCode::InvalidOption && error.detail.contains("automatic_idempotency")
-    });
-    ensure!(by_name, "automatic_idempotency: {refused:?}");
+    refusals(&context)
+}
+
+/// Options that an engine need not keep are kept or refused by name, never ignored; one is refused by every engine.
+fn refusals(context: &Context) -> Check {
+    let optional = [
+        TransactionOption::PriorityBatch,
+        TransactionOption::PrioritySystemImmediate,
+        TransactionOption::CausalReadRisky,
+        TransactionOption::UseGrvCache,
+        TransactionOption::Tag("tag".to_owned()),
+        TransactionOption::DebugTransactionIdentifier("name".to_owned()),
+        TransactionOption::ReadSystemKeys,
+        TransactionOption::AccessSystemKeys,
+        TransactionOption::LockAware,
+        TransactionOption::AutomaticIdempotency,
+    ];
+    for option in optional {
+        let (name, everywhere) = (option.name(), option == TransactionOption::AutomaticIdempotency);
+        let Some(error) = context.begin().set_option(option).err() else {
+            ensure!(!everywhere, "{name} is taken");
+            continue;
+        };
+        let by_name = error.code == ErrorCode::InvalidOption && error.detail.contains(name);
+        ensure!(by_name, "{name}: {error:?}");
+    }
     Ok(())
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Mutation {
 }
 
 /// What a mutation counts beside its bytes, as in FoundationDB.
-const MUTATION_OVERHEAD_BYTES: usize = 40;
+const MUTATION_OVERHEAD_BYTES: usize = 44;
 
 impl Mutation {
     /// Bytes this mutation counts in a transaction.

@@ -11,7 +11,7 @@ use crate::embedded::ranges::Span;
 use crate::embedded::sequencer::{CommitRequest, Outcome};
 
 /// What a conflict range counts beside its keys, as in FoundationDB.
-const SPAN_OVERHEAD_BYTES: usize = 32;
+const SPAN_OVERHEAD_BYTES: usize = 24;
 
 /// What is left to do once the request is built.
 enum Prepared {
