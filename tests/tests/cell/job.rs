@@ -88,7 +88,11 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
     let task = cell.tasks("stubborn").await.remove(0);
     let exit = task.exit.unwrap();
     assert_eq!(exit.signal, Some(9), "{exit:?}");
-    assert!(exit.at_ms - term_ms >= 850, "SIGKILL {} ms after SIGTERM", exit.at_ms - term_ms);
+    // The task says when it came to its trap, which a busy machine makes later than the signal: the whole way is what
+    // has a least length.
+    assert!(exit.at_ms > term_ms, "SIGKILL {} ms before SIGTERM was heard", term_ms - exit.at_ms);
+    let whole_ms = exit.at_ms - withdrawn_ms;
+    assert!(whole_ms >= 700 + 900, "SIGKILL {whole_ms} ms after the withdrawal");
     let heir = cell.tasks("heir").await.remove(0);
     assert_eq!(heir.ports[0].number, port);
     assert!(heir.started_ms.unwrap() >= exit.at_ms);
