@@ -1,6 +1,6 @@
 //! The loop of a worker without its store: queue, plan, then the rows that the commit would have written.
 
-use borough_model::task::{Placement as TaskPlacement, TaskEvent, task_transition};
+use borough_model::task::task_transition;
 use borough_model::{Delta, TaskRow};
 use borough_scheduler_core::{PLAN_SEED, Plan, PlanCounters, Snapshot, pending, plan};
 use rustix::time::{ClockId, clock_gettime};
@@ -99,14 +99,7 @@ pub fn committed(snapshot: &Snapshot, planned: &Plan) -> anyhow::Result<Vec<Delt
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
-        let event = TaskEvent::Place(TaskPlacement {
-            node: placement.node,
-            incarnation: placement.incarnation,
-            ports: placement.ports.clone(),
-            resources: placement.charge.clone(),
-            spec_version: placement.spec_version,
-            unit: None,
-        });
+        let event = placement.event(None);
         let mut row = task_transition(&before, &event, NOW_MS)?.row;
         row.revision = before.revision + 1;
         deltas.push(Delta::Task { row });

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use borough_model::node::NodeRow;
-use borough_model::task::{
-    Placement as TaskPlacement, TaskEvent, TransitionRefused, UnitRow, UnitState, task_transition,
-};
+use borough_model::task::{TransitionRefused, UnitRow, UnitState, task_transition};
 use borough_model::{JobId, NodeId, RequestId, TaskId, TaskRow, UnitId};
 use borough_scheduler_core::{Plan, Snapshot, TermToken};
 use borough_store::keys::{ConstraintKey, LeaseKey};
@@ -49,14 +47,7 @@ pub fn batch_of_plan(
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
-        let event = TaskEvent::Place(TaskPlacement {
-            node: placement.node,
-            incarnation: placement.incarnation,
-            ports: placement.ports.clone(),
-            resources: placement.charge.clone(),
-            spec_version: placement.spec_version,
-            unit: placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH)),
-        });
+        let event = placement.event(placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH)));
         match task_transition(&before, &event, stamp.at_ms) {
             Ok(transition) => batch.placements.push(Placement {
                 revision_before: before.revision,

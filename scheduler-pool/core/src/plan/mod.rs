@@ -13,8 +13,8 @@ mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use borough_model::task::PortAssignment;
-use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
+use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
+use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, UnitId};
 use smallvec::SmallVec;
 
 use crate::explain::{Explanation, explanation_of_nodes};
@@ -51,6 +51,20 @@ pub struct Placement {
     pub terms: Vec<TermToken>,
     /// Whether it was held against other tasks: with those it falls, and only a plan can hold it against them again.
     pub ruled: bool,
+}
+
+impl Placement {
+    /// What happens to the task once this is committed; `unit` is the gang it is committed with, and the gang's epoch.
+    pub fn event(&self, unit: Option<(UnitId, u64)>) -> TaskEvent {
+        TaskEvent::Place(TaskPlacement {
+            node: self.node,
+            incarnation: self.incarnation,
+            ports: self.ports.clone(),
+            resources: self.charge.clone(),
+            spec_version: self.spec_version,
+            unit,
+        })
+    }
 }
 
 /// What is to be committed on a node after a plan.

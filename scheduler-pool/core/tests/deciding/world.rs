@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use borough_model::job::{JobState, job_new};
 use borough_model::node::{NodeState, node_alloc_release, node_alloc_touch};
-use borough_model::task::{Placement as TaskPlacement, TaskEvent, task_transition};
+use borough_model::task::task_transition;
 use borough_model::{
     Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId, TaskRow,
     TaskState,
@@ -128,14 +128,7 @@ impl World {
     fn placement_commit(&mut self, placement: &Placement) {
         let known = self.tasks.get(&placement.task).cloned();
         let before = known.unwrap_or_else(|| TaskRow::never_placed(placement.task));
-        let event = TaskEvent::Place(TaskPlacement {
-            node: placement.node,
-            incarnation: placement.incarnation,
-            ports: placement.ports.clone(),
-            resources: placement.charge.clone(),
-            spec_version: placement.spec_version,
-            unit: None,
-        });
+        let event = placement.event(None);
         let transition = task_transition(&before, &event, self.now_ms).expect("the task may be placed");
         self.task_put(transition.row);
     }

@@ -168,7 +168,7 @@ fn run(
         db.metrics_register(&mut registry);
         let config = ControlConfig {
             db,
-            exclusive: arguments.store.is_exclusive(),
+            exclusive: store.is_exclusive(),
             cells: arguments.cells.clone(),
             meta: CellMeta::default(),
             meta_enforced: false,

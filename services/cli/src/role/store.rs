@@ -29,13 +29,6 @@ pub enum StoreLocation {
     Fdb(String),
 }
 
-impl StoreLocation {
-    /// Whether a process that has it open has it alone, so that whatever others held in it before is void.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        matches!(self, Self::Embedded(_))
-    }
-}
-
 impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,6 +79,11 @@ impl Store {
     /// The engine, to be wrapped or to make a database of.
     pub(crate) fn engine(&self) -> Arc<dyn Engine> {
         Arc::clone(&self.engine)
+    }
+
+    /// Whether this process has it alone, so that whatever others held in it before is void.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.embedded.is_some()
     }
 
     /// Commits what waits and gives the directory back; every later operation of its databases fails.

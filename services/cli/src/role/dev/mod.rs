@@ -184,7 +184,7 @@ async fn control_start(
     let http = loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT));
     let config = ControlConfig {
         db,
-        exclusive: arguments.store.as_ref().is_none_or(StoreLocation::is_exclusive),
+        exclusive: store.is_exclusive(),
         cells: arguments.cells.clone(),
         meta,
         meta_enforced: true,
