@@ -11,6 +11,7 @@ use borough_kv::env::Rng;
 use borough_model::node::{NodeFacts, NodeLive, NodeState};
 use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 use borough_model::{Incarnation, Name, NodeId, Resources, TaskId};
+use borough_store::mirror::MirrorState;
 use borough_store::node::{node_live_renew, node_register, node_reported};
 use borough_store::task::{ReportAnswer, ReportPhase, ReportSource, TaskReport, task_report_apply};
 use borough_store::{StoreError, StoreResult};
@@ -139,12 +140,22 @@ impl Agent {
             if self.now_ms() >= self.beat_ms {
                 self.beat().await?;
             }
+            if self.is_lost() {
+                // Declared under this session, between its registration and its first beat for one: only another
+                // registration brings the node back, as a gateway has its agent begin anew.
+                return Ok(());
+            }
             self.processes_step();
             self.desired();
             if self.changed || self.now_ms() >= self.reported_ms {
                 self.report().await?;
             }
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        let state = |state: &MirrorState| state.nodes().get(&self.node).map(|row| row.state);
+        self.cell.mirror.read(state) == Some(NodeState::Lost)
     }
 
     /// Processes go on while nobody hears of them.
