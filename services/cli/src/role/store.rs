@@ -151,6 +151,9 @@ fn embedded_failure(error: &OpenError) -> Failure {
         OpenError::Newer { .. } => {
             failure.with_hint("nothing was touched; use the newer program, or another directory")
         }
+        OpenError::Older { .. } => failure.with_hint(
+            "nothing was touched; export it with the program that wrote it, and import it into a new store",
+        ),
         OpenError::Damaged { .. } => {
             failure.with_hint("nothing was touched; restore the directory, or use another one")
         }

@@ -3,19 +3,32 @@
 //! A segment's room is taken when it is made, so a full disk shows there, before anything is written. Where a write
 //! finds no room all the same (a file system without reservations), the record is cut off again; only when that fails
 //! too is the state of the disk unknown, which stops the engine.
+//!
+//! Flushing a write over bytes that were written before is two to six times as fast on common file systems as over
+//! bytes that only have room, since nothing but the bytes has to become durable. So zeros are written some way ahead of
+//! a new segment's records, and segments that a checkpoint has replaced are kept as spares, to be the next ones.
 
 use std::io;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, is_no_space};
-use super::record::{RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_encode, seal_encode};
+use super::record::{
+    RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes, record_encode, seal_encode,
+};
 use super::recover::{LogEnd, Tail};
 use crate::contract::Version;
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::AppendError;
+use crate::env::Rng;
+
+/// Where the first record of a segment begins.
+const HEADER_BYTES: u64 = SEGMENT_HEADER_BYTES as u64;
 
 /// The buffer is given back above this, so that one large batch does not hold its size for ever.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// How far ahead of its records a new segment is written.
+const WRITTEN_AHEAD_BYTES: u64 = 256 << 10;
 
 /// What a segment keeps of its room for records without mutations: enough for some hundred openings.
 const RESERVE_BYTES: u64 = 4096;
@@ -35,6 +48,16 @@ pub(super) fn segment_name(sequence: u64) -> String {
     format!("log-{sequence:016x}")
 }
 
+/// The name of the file of a segment that a checkpoint has replaced, until it is another segment.
+pub(super) fn spare_name(sequence: u64) -> String {
+    format!("spare-{sequence:016x}")
+}
+
+/// Whether a file is a spare.
+pub(super) fn is_spare(name: &str) -> bool {
+    name.starts_with("spare-")
+}
+
 /// The sequence in a segment's name.
 pub(super) fn segment_sequence(name: &str) -> Option<u64> {
     u64::from_str_radix(name.strip_prefix("log-")?, 16)
@@ -50,6 +73,9 @@ struct Segment {
     offset: u64,
     /// How far room was taken.
     reserved: u64,
+    /// How far the file is known to be written.
+    written: u64,
+    salt: u64,
 }
 
 /// The writing end of the log.
@@ -59,6 +85,9 @@ pub(super) struct Log {
     segment: Segment,
     /// Segments before the one being written that are still there.
     sealed: Vec<u64>,
+    /// Spares, by the sequence that they had.
+    spares: Vec<u64>,
+    rng: Arc<dyn Rng>,
     last_version: Version,
     /// Bytes of records since the last checkpoint began.
     bytes: u64,
@@ -70,7 +99,12 @@ pub(super) struct Log {
 impl Log {
     /// A log that continues where `end` says, in the segment that is there while that has room, so that a full disk
     /// does not keep a store from opening.
-    pub(super) fn start(disk: Arc<dyn Disk>, segment_bytes: u64, end: &LogEnd) -> io::Result<Self> {
+    pub(super) fn start(
+        disk: Arc<dyn Disk>,
+        segment_bytes: u64,
+        end: &LogEnd,
+        rng: Arc<dyn Rng>,
+    ) -> io::Result<Self> {
         let mut sealed = end.segments.clone();
         let segment = match end.tail.map(|tail| segment_resume(disk.as_ref(), tail)).transpose()?.flatten() {
             Some(segment) => {
@@ -79,13 +113,14 @@ impl Log {
             }
             None => {
                 let sequence = sealed.last().map_or(1, |last| last.saturating_add(1));
-                segment_create(disk.as_ref(), segment_bytes, sequence, end.version)?
+                let header = SegmentHeader { sequence, previous: end.version, salt: rng.next_u64() };
+                segment_create(disk.as_ref(), segment_bytes, header)?
             }
         };
         let (last_version, bytes) = (end.version, end.bytes);
-        let buffer = Vec::new();
+        let (spares, buffer, start_bytes) = (Vec::new(), Vec::new(), 0);
         let mut log =
-            Self { disk, segment_bytes, segment, sealed, last_version, bytes, start_bytes: 0, buffer };
+            Self { disk, segment_bytes, segment, sealed, spares, rng, last_version, bytes, start_bytes, buffer };
         // A sixteenth, so that it is there for as many openings.
         log.start_bytes = log.start_kept_bytes() / 16;
         Ok(log)
@@ -115,8 +150,13 @@ impl Log {
     ) -> Result<(), AppendError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        record_encode(&mut buffer, self.last_version, version, ceiling, mutations);
-        let result = self.record_append(version, &buffer, mutations.is_empty());
+        // The room first: a record is of the segment it is in.
+        let size = record_bytes(mutations);
+        let result = self.room_make(size, mutations.is_empty()).map_err(|error| append_error(&error));
+        let result = result.and_then(|()| {
+            record_encode(&mut buffer, self.segment.salt, self.last_version, version, ceiling, mutations);
+            self.record_append(version, &mut buffer)
+        });
         if buffer.capacity() <= BUFFER_KEPT_BYTES {
             self.buffer = buffer;
         }
@@ -156,21 +196,26 @@ impl Log {
         }
     }
 
-    fn record_append(&mut self, version: Version, record: &[u8], empty: bool) -> Result<(), AppendError> {
+    fn record_append(&mut self, version: Version, record: &mut Vec<u8>) -> Result<(), AppendError> {
         let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
-        self.room_make(size, empty).map_err(|error| append_error(&error))?;
-        let (file, offset) = (&self.segment.file, self.segment.offset);
+        let (offset, end) = (self.segment.offset, self.segment.offset.saturating_add(size));
+        if end > self.segment.written {
+            self.segment.written = end.saturating_add(WRITTEN_AHEAD_BYTES).min(self.segment.reserved).max(end);
+            let ahead = usize::try_from(self.segment.written.saturating_sub(end)).unwrap_or(0);
+            record.resize(record.len().saturating_add(ahead), 0);
+        }
+        let file = &self.segment.file;
         if let Err(error) = file.write_at(offset, record) {
             if !is_no_space(&error) {
                 return Err(append_error(&error));
             }
             let undone = file.length_set(offset).and_then(|()| file.sync_data());
-            self.segment.reserved = offset;
+            (self.segment.reserved, self.segment.written) = (offset, offset);
             return Err(undone.map_or_else(|undo| append_error(&undo), |()| append_error(&error)));
         }
         // After a failed flush nobody knows what is on the disk, whatever the error says.
         file.sync_data().map_err(|error| AppendError::Failed(format!("flush of the commit log: {error}")))?;
-        self.segment.offset = offset.saturating_add(size);
+        self.segment.offset = end;
         self.bytes = self.bytes.saturating_add(size);
         self.last_version = version;
         Ok(())
@@ -178,15 +223,17 @@ impl Log {
 
     /// Goes to a new segment with room for a record of `record_bytes`, where the disk has `free` times that room.
     fn segment_next(&mut self, record_bytes: u64, free: u64) -> io::Result<()> {
-        let header = u64::try_from(SEGMENT_HEADER_BYTES).unwrap_or(u64::MAX);
-        let needed = record_bytes.saturating_add(header).saturating_add(self.reserve_bytes());
+        let needed = record_bytes.saturating_add(HEADER_BYTES).saturating_add(self.reserve_bytes());
         let needed = needed.saturating_add(self.start_kept_bytes());
         let bytes = self.segment_bytes.max(needed);
-        if self.disk.available_bytes()? < bytes.saturating_mul(free) {
-            return Err(io::Error::from(io::ErrorKind::StorageFull));
-        }
+        self.available_check(bytes.saturating_mul(free))?;
         let sequence = self.segment.sequence.saturating_add(1);
-        let next = segment_create(self.disk.as_ref(), bytes, sequence, self.last_version)?;
+        let header = SegmentHeader { sequence, previous: self.last_version, salt: self.rng.next_u64() };
+        let spare = if bytes == self.segment_bytes { self.spares.pop() } else { None };
+        let next = match spare {
+            Some(spare) => segment_reuse(self.disk.as_ref(), &spare_name(spare), header)?,
+            None => segment_create(self.disk.as_ref(), bytes, header)?,
+        };
         // The log is as good without: only whether a segment is missing is not seen then.
         let Segment { file, offset, .. } = &self.segment;
         if let Err(error) = file.write_at(*offset, &seal_encode(sequence)).and_then(|()| file.sync_data()) {
@@ -195,6 +242,29 @@ impl Log {
         self.sealed.push(self.segment.sequence);
         self.segment = next;
         Ok(())
+    }
+
+    /// Whether the disk has `bytes` of room. Where it has not, spares are a luxury.
+    fn available_check(&mut self, bytes: u64) -> io::Result<()> {
+        if self.disk.available_bytes()? >= bytes {
+            return Ok(());
+        }
+        for spare in std::mem::take(&mut self.spares) {
+            self.disk.remove(&spare_name(spare))?;
+        }
+        if self.disk.available_bytes()? >= bytes { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+
+    /// How many segments of which length are worth keeping when a checkpoint has replaced them: as many as come until
+    /// the next one of `checkpoint_bytes`.
+    pub(super) fn spares_wanted(&self, checkpoint_bytes: u64) -> (usize, u64) {
+        let most = checkpoint_bytes.div_ceil(self.segment_bytes.max(1)).saturating_add(1);
+        (usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(self.spares.len()), self.segment_bytes)
+    }
+
+    /// Takes spares whose names are durable.
+    pub(super) fn spares_add(&mut self, spares: Vec<u64>) {
+        self.spares.extend(spares);
     }
 
     /// Begins a checkpoint: later records go to a new segment. Gives the segments that the checkpoint replaces. Where
@@ -240,16 +310,17 @@ fn segment_resume(disk: &dyn Disk, tail: Tail) -> io::Result<Option<Segment>> {
     file.sync_data()?;
     let reserved = file.length()?;
     let room = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
-    Ok(room.then_some(Segment { file, sequence: tail.sequence, offset: tail.length, reserved }))
+    let Tail { sequence, length: offset, salt, .. } = tail;
+    Ok(room.then_some(Segment { file, sequence, offset, reserved, written: tail.used.max(offset), salt }))
 }
 
 /// Makes a segment, durably: its room, its header, its name.
-fn segment_create(disk: &dyn Disk, bytes: u64, sequence: u64, previous: Version) -> io::Result<Segment> {
-    let name = segment_name(sequence);
+fn segment_create(disk: &dyn Disk, bytes: u64, header: SegmentHeader) -> io::Result<Segment> {
+    let name = segment_name(header.sequence);
     let create = || {
         let file = disk.create(&name)?;
         file.reserve(bytes)?;
-        file.write_at(0, &SegmentHeader { sequence, previous }.encode())?;
+        file.write_at(0, &header.encode())?;
         file.sync_data()?;
         disk.directory_sync()?;
         Ok(file)
@@ -259,6 +330,31 @@ fn segment_create(disk: &dyn Disk, bytes: u64, sequence: u64, previous: Version)
         // Nothing is in it; left behind it would be recognised as unfinished.
         let _ = disk.remove(&name);
     })?;
-    let offset = u64::try_from(SEGMENT_HEADER_BYTES).unwrap_or(u64::MAX);
-    Ok(Segment { file, sequence, offset, reserved: bytes })
+    Ok(segment_begin(file, header, bytes, HEADER_BYTES))
+}
+
+/// Makes a segment of a spare: first its header, then its name, so that no crash leaves the name with anything else.
+fn segment_reuse(disk: &dyn Disk, spare: &str, header: SegmentHeader) -> io::Result<Segment> {
+    let name = segment_name(header.sequence);
+    let reuse = || {
+        let file = disk.open(spare)?;
+        file.write_at(0, &header.encode())?;
+        file.sync_data()?;
+        disk.rename(spare, &name)?;
+        disk.directory_sync()?;
+        let bytes = file.length()?;
+        Ok((file, bytes))
+    };
+    let (file, bytes) = reuse().inspect_err(|error: &io::Error| {
+        tracing::debug!(%name, %error, "no new segment of the commit log");
+        // Under either name nothing is in it that counts.
+        let _ = disk.remove(spare);
+        let _ = disk.remove(&name);
+    })?;
+    Ok(segment_begin(file, header, bytes, bytes))
+}
+
+fn segment_begin(file: Arc<dyn DiskFile>, header: SegmentHeader, reserved: u64, written: u64) -> Segment {
+    let SegmentHeader { sequence, salt, .. } = header;
+    Segment { file, sequence, offset: HEADER_BYTES, reserved, written, salt }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::checkpoint::{self, Meta, checkpoint_load};
 use super::disk::{DirectoryDisk, Disk, is_no_space};
-use super::log::{Log, segment_name, segment_sequence};
+use super::log::{Log, is_spare, segment_name, segment_sequence};
 use super::recover::{LogEnd, LogError, log_read};
 use super::worker::{Background, CheckpointThreads, DurableLog};
 use crate::contract::Version;
@@ -16,7 +16,7 @@ use crate::embedded::sequencer::{AppendError, CEILING_AHEAD_VERSIONS, Durable};
 use crate::env::{Clock, Rng};
 
 /// The format this build writes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const FORMAT_NAME: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "borough-kv format ";
@@ -71,6 +71,16 @@ pub enum OpenError {
         /// Who has it, where that is known.
         pid: Option<u32>,
     },
+    /// A build of another time wrote it. Export the cell with the older of the two, and import it with the newer.
+    #[error("the store in {location} has format {found}, which this build no longer reads (it has {supported})")]
+    Older {
+        /// The directory.
+        location: String,
+        /// Its format.
+        found: u32,
+        /// The format this build reads and writes.
+        supported: u32,
+    },
     /// A newer build wrote it. Use that build, or a later one.
     #[error("the store in {location} has format {found}, this build reads up to {supported}")]
     Newer {
@@ -106,6 +116,7 @@ fn owner(pid: Option<u32>) -> String {
 
 /// A failure before the directory's name is added to it.
 enum Failure {
+    Older(u32),
     Newer(u32),
     Damaged(String),
     Io(io::Error),
@@ -170,6 +181,7 @@ pub(super) fn store_open_with(
         Ok((memory, first, ceiling, durable)) => {
             Ok(Opened { memory, first, ceiling, durable, lock, location })
         }
+        Err(Failure::Older(found)) => Err(OpenError::Older { location, found, supported: FORMAT }),
         Err(Failure::Newer(found)) => Err(OpenError::Newer { location, found, supported: FORMAT }),
         Err(Failure::Damaged(detail)) => Err(OpenError::Damaged { location, detail }),
         Err(Failure::Io(source)) => Err(OpenError::Io { location, source }),
@@ -233,6 +245,7 @@ fn format_check(disk: &dyn Disk) -> Result<(), Failure> {
     match format {
         Some(FORMAT) => Ok(()),
         Some(newer) if newer > FORMAT => Err(Failure::Newer(newer)),
+        Some(older) if older > 0 => Err(Failure::Older(older)),
         _ => Err(Failure::Damaged(format!("{FORMAT_NAME} reads {text:?}"))),
     }
 }
@@ -270,7 +283,7 @@ fn store_start(
     leftovers_remove(disk.as_ref(), &names, &end)?;
     let first = end.version.max(ceiling).saturating_add(RECOVERY_VERSION_JUMP);
     let ceiling = first.saturating_add(CEILING_AHEAD_VERSIONS);
-    let log = Log::start(Arc::clone(disk), options.segment_bytes, &end)?;
+    let log = Log::start(Arc::clone(disk), options.segment_bytes, &end, Arc::clone(&options.rng))?;
     let unsure = end.obsolete > 0;
     let mut durable =
         DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, unsure, background);
@@ -325,8 +338,8 @@ fn leftovers_remove(disk: &dyn Disk, names: &[String], end: &LogEnd) -> io::Resu
     if let Some(sequence) = end.unfinished {
         disk.remove(&segment_name(sequence))?;
     }
-    if names.iter().any(|name| name == checkpoint::NAME_NEW) {
-        disk.remove(checkpoint::NAME_NEW)?;
+    for name in names.iter().filter(|name| *name == checkpoint::NAME_NEW || is_spare(name)) {
+        disk.remove(name)?;
     }
     disk.directory_sync()
 }

@@ -4,12 +4,15 @@
 //! end of what was written.
 //!
 //! ```text
-//! segment  magic 8 │ sequence u64 │ version of the record before u64 │ checksum u32 of all that
+//! segment  magic 8 │ sequence u64 │ version of the record before u64 │ salt u64 │ checksum u32 of all that
 //! seal     magic 8 │ sequence of the next segment u64 │ checksum u32 of both; after the last record of a segment
-//! record   length u32 of the body │ checksum u32 of all but itself │ version before i64 │ version i64 │ body
+//! record   length u32 of the body │ checksum u32 of the salt and all but itself │ version before i64 │ version i64 │ body
 //! body     new ceiling i64, 0 for none │ mutations
 //! mutation tag u8 │ length u32 │ length u32 │ bytes │ bytes
 //! ```
+//!
+//! The salt is drawn for each segment. So what looks like a record is one of this segment: not what the file held when
+//! it was another segment, nor a record's bytes inside a value.
 
 use bytes::Bytes;
 
@@ -17,15 +20,17 @@ use crate::contract::{AtomicOp, Version};
 use crate::embedded::mutation::Mutation;
 
 /// Opens every segment; the last byte is the format.
-const MAGIC: [u8; 8] = *b"borolog\x01";
+const MAGIC: [u8; 8] = *b"borolog\x02";
 /// Opens the seal of a segment.
 const SEAL_MAGIC: [u8; 8] = *b"boroseal";
 /// Bytes of a segment's header.
-pub(super) const SEGMENT_HEADER_BYTES: usize = 28;
+pub(super) const SEGMENT_HEADER_BYTES: usize = 36;
 /// Bytes of a record before its body.
 pub(super) const RECORD_HEADER_BYTES: usize = 24;
 /// Bytes of a record without mutations.
 pub(super) const RECORD_EMPTY_BYTES: u64 = 32;
+/// Bytes of a mutation before its strings.
+const MUTATION_HEADER_BYTES: u64 = 9;
 /// Longer bodies are not written, so a longer one is damage and needs no reading.
 const BODY_BYTES_MAX: usize = 1 << 30;
 
@@ -39,6 +44,8 @@ pub(super) struct SegmentHeader {
     pub(super) sequence: u64,
     /// The version of the last record before this segment; 0 for none.
     pub(super) previous: Version,
+    /// Goes into the checksum of each of its records.
+    pub(super) salt: u64,
 }
 
 impl SegmentHeader {
@@ -47,16 +54,17 @@ impl SegmentHeader {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.previous.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..24]);
-        bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.salt.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..32]);
+        bytes[32..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes.get(..SEGMENT_HEADER_BYTES)?);
-        let whole = (reader.take(8)? == MAGIC) && crc32c::crc32c(bytes.get(..24)?) == checksum_at(bytes, 24)?;
-        let (sequence, previous) = (reader.u64()?, reader.i64()?);
-        whole.then_some(Self { sequence, previous })
+        let whole = (reader.take(8)? == MAGIC) && crc32c::crc32c(bytes.get(..32)?) == checksum_at(bytes, 32)?;
+        let (sequence, previous, salt) = (reader.u64()?, reader.i64()?, reader.u64()?);
+        whole.then_some(Self { sequence, previous, salt })
     }
 }
 
@@ -84,9 +92,10 @@ pub(super) struct Record {
     pub(super) mutations: Vec<Mutation>,
 }
 
-/// Appends one record to `buffer`.
+/// Appends one record of a segment with this `salt` to `buffer`.
 pub(super) fn record_encode(
     buffer: &mut Vec<u8>,
+    salt: u64,
     previous: Version,
     version: Version,
     ceiling: Option<Version>,
@@ -98,16 +107,7 @@ pub(super) fn record_encode(
     buffer.extend_from_slice(&version.to_le_bytes());
     buffer.extend_from_slice(&ceiling.unwrap_or(0).to_le_bytes());
     for mutation in mutations {
-        let (tag, key, value): (u8, &[u8], &[u8]) = match mutation {
-            Mutation::Set(key, value)
-            | Mutation::StampedKey(key, value)
-            | Mutation::StampedValue(key, value) => (TAG_SET, key, value),
-            Mutation::Clear(key) => (TAG_CLEAR, key, &[]),
-            Mutation::ClearRange(begin, end) => (TAG_CLEAR_RANGE, begin, end),
-            Mutation::Atomic(operation, key, operand) => {
-                (u8::try_from(operation.code()).unwrap_or(u8::MAX), key, operand)
-            }
-        };
+        let (tag, key, value) = mutation_parts(mutation);
         buffer.push(tag);
         buffer.extend_from_slice(&length(key).to_le_bytes());
         buffer.extend_from_slice(&length(value).to_le_bytes());
@@ -119,18 +119,48 @@ pub(super) fn record_encode(
     if let Some(record) = buffer.get_mut(start..)
         && let Some((header, rest)) = record.split_at_mut_checked(8)
     {
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&body), rest);
+        let checksum = record_checksum(salt, &body, rest);
         header[..4].copy_from_slice(&body);
         header[4..].copy_from_slice(&checksum.to_le_bytes());
     }
+}
+
+/// How a mutation is kept: its tag and its two strings of bytes.
+fn mutation_parts(mutation: &Mutation) -> (u8, &[u8], &[u8]) {
+    match mutation {
+        Mutation::Set(key, value) | Mutation::StampedKey(key, value) | Mutation::StampedValue(key, value) => {
+            (TAG_SET, key, value)
+        }
+        Mutation::Clear(key) => (TAG_CLEAR, key, &[]),
+        Mutation::ClearRange(begin, end) => (TAG_CLEAR_RANGE, begin, end),
+        Mutation::Atomic(operation, key, operand) => {
+            (u8::try_from(operation.code()).unwrap_or(u8::MAX), key, operand)
+        }
+    }
+}
+
+/// Bytes of a record of `mutations`.
+pub(super) fn record_bytes(mutations: &[Mutation]) -> u64 {
+    let sizes = mutations.iter().map(|mutation| {
+        let (_, key, value) = mutation_parts(mutation);
+        u64::from(length(key)).saturating_add(u64::from(length(value))).saturating_add(MUTATION_HEADER_BYTES)
+    });
+    sizes.fold(RECORD_EMPTY_BYTES, u64::saturating_add)
+}
+
+/// Over the salt, the length of the body, and all that follows the checksum.
+fn record_checksum(salt: u64, body: &[u8], rest: &[u8]) -> u32 {
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), body);
+    crc32c::crc32c_append(checksum, rest)
 }
 
 fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
-/// The record at the start of `bytes` and its length, or `None` where there is no whole and sound one.
-pub(super) fn record_decode(bytes: &Bytes) -> Option<(Record, usize)> {
+/// The record at the start of `bytes` and its length, or `None` where there is no whole and sound one of a segment
+/// with this `salt`.
+pub(super) fn record_decode(bytes: &Bytes, salt: u64) -> Option<(Record, usize)> {
     let header = bytes.get(..RECORD_HEADER_BYTES)?;
     let mut reader = Reader(header);
     let body = usize::try_from(reader.u32()?).ok().filter(|body| *body >= 8 && *body <= BODY_BYTES_MAX)?;
@@ -138,7 +168,7 @@ pub(super) fn record_decode(bytes: &Bytes) -> Option<(Record, usize)> {
     let (previous, version) = (reader.i64()?, reader.i64()?);
     let end = RECORD_HEADER_BYTES.checked_add(body)?;
     let rest = bytes.get(8..end)?;
-    if version <= previous || crc32c::crc32c_append(crc32c::crc32c(header.get(..4)?), rest) != checksum {
+    if version <= previous || record_checksum(salt, header.get(..4)?, rest) != checksum {
         return None;
     }
     let body = bytes.slice(RECORD_HEADER_BYTES..end);
@@ -231,25 +261,28 @@ mod tests {
             mutations in prop::collection::vec(mutation(), 0..6),
             previous in 0..1_000_000i64,
             step in 1..1000i64,
+            salt: u64,
             ceiling in prop::option::of(1..i64::MAX),
             cut in any::<prop::sample::Index>(),
             flip in 1..=255u8,
         ) {
             let mut buffer = Vec::new();
-            record_encode(&mut buffer, previous, previous + step, ceiling, &mutations);
+            record_encode(&mut buffer, salt, previous, previous + step, ceiling, &mutations);
             let whole = Bytes::from(buffer.clone());
+            prop_assert_eq!(record_bytes(&mutations), u64::try_from(buffer.len()).unwrap());
             let record = Record { previous, version: previous + step, ceiling, mutations };
-            prop_assert_eq!(record_decode(&whole), Some((record, buffer.len())));
+            prop_assert_eq!(record_decode(&whole, salt), Some((record, buffer.len())));
             let at = cut.index(buffer.len());
-            prop_assert_eq!(record_decode(&whole.slice(..at)), None);
+            prop_assert_eq!(record_decode(&whole.slice(..at), salt), None);
             buffer[at] ^= flip;
-            prop_assert_eq!(record_decode(&Bytes::from(buffer)), None);
+            prop_assert_eq!(record_decode(&Bytes::from(buffer), salt), None);
+            prop_assert_eq!(record_decode(&whole, salt ^ (1 << (salt % 64))), None);
         }
 
         /// Any bytes are read without a panic.
         #[test]
         fn any_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert_eq!(record_decode(&Bytes::from(bytes.clone())), None);
+            prop_assert_eq!(record_decode(&Bytes::from(bytes.clone()), 7), None);
             prop_assert!(!is_sealed(&bytes, 1));
             prop_assert_eq!(SegmentHeader::decode(&bytes), None);
         }
@@ -257,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_segment_header_is_read_as_it_was_written() {
-        let header = SegmentHeader { sequence: 7, previous: 1_234_567_890_123 };
+        let header = SegmentHeader { sequence: 7, previous: 1_234_567_890_123, salt: u64::MAX - 5 };
         assert_eq!(SegmentHeader::decode(&header.encode()), Some(header));
     }
 }

@@ -13,6 +13,12 @@ use super::disk::Disk;
 use super::log::{segment_name, segment_sequence};
 use super::record::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, is_sealed, record_decode};
 use crate::contract::Version;
+use crate::contract::limits::RECOVERY_VERSION_JUMP;
+use crate::embedded::sequencer::CEILING_AHEAD_VERSIONS;
+
+/// How much later than another record one in the same segment may be. The next one is at most as much later as a
+/// ceiling lies ahead, with the jump of an opening; some of them may be damaged.
+const BEHIND_VERSIONS: Version = 64 * (CEILING_AHEAD_VERSIONS + RECOVERY_VERSION_JUMP);
 
 /// Why a log cannot be read.
 #[derive(Debug)]
@@ -54,8 +60,9 @@ pub(super) struct Tail {
     pub(super) last_record: u64,
     /// Where its last record ends.
     pub(super) length: u64,
-    /// Where its last byte is that is not zero: what lies between was torn.
+    /// Where its last byte is that is not zero: what lies between was torn, or is of the segment that the file was.
     pub(super) used: u64,
+    pub(super) salt: u64,
 }
 
 /// One segment as read.
@@ -80,7 +87,7 @@ pub(super) fn log_read(
     let (mut previous, mut sealed): (Option<Version>, bool) = (None, false);
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
-        let Some(segment) = segment_read(disk, sequence, last, checkpoint)? else {
+        let Some(segment) = segment_read(disk, sequence, last)? else {
             if sealed {
                 // Its creation had been completed.
                 return Err(LogError::Damaged(format!("{} has no sound header", segment_name(sequence))));
@@ -121,12 +128,7 @@ fn obsolete_count(disk: &dyn Disk, sequences: &[u64], checkpoint: Version) -> Re
 }
 
 /// A segment with a sound header; `None` for a last one whose creation was cut short.
-fn segment_read(
-    disk: &dyn Disk,
-    sequence: u64,
-    last: bool,
-    after: Version,
-) -> Result<Option<Segment>, LogError> {
+fn segment_read(disk: &dyn Disk, sequence: u64, last: bool) -> Result<Option<Segment>, LogError> {
     let name = segment_name(sequence);
     let file = disk.open(&name)?;
     let length =
@@ -136,7 +138,8 @@ fn segment_read(
     let bytes = Bytes::from(bytes);
     match SegmentHeader::decode(&bytes) {
         Some(header) if header.sequence == sequence => Ok(Some(Segment { sequence, header, bytes })),
-        None if last && !record_behind(&bytes, 0, after) => Ok(None),
+        // A file that was another segment gets its name when its header is durable; a new one is empty until then.
+        None if last && used_length(&bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
         _ => Err(LogError::Damaged(format!("{name} has no sound header"))),
     }
 }
@@ -174,7 +177,7 @@ fn records_read(
     let (mut at, mut last_record) = (SEGMENT_HEADER_BYTES, 0);
     let mut version = segment.header.previous;
     while let Some((record, length)) =
-        record_decode(&segment.bytes.slice(at..)).filter(|(one, _)| one.previous == version)
+        record_decode(&segment.bytes.slice(at..), segment.header.salt).filter(|(one, _)| one.previous == version)
     {
         version = record.version;
         last_record = at;
@@ -184,7 +187,7 @@ fn records_read(
         }
     }
     // In an earlier segment the next header decides whether anything is missing.
-    if last && record_behind(&segment.bytes, at, version) {
+    if last && record_behind(segment, at, version) {
         let name = segment_name(segment.sequence);
         return Err(LogError::Damaged(format!(
             "{name} is damaged at byte {at}, with sound records behind it"
@@ -196,16 +199,19 @@ fn records_read(
         last_record: offset(last_record),
         length: offset(at),
         used: offset(used_length(&segment.bytes)),
+        salt: segment.header.salt,
     };
     Ok((tail, version))
 }
 
 /// Whether any sound record later than `after` lies behind `from`.
-fn record_behind(bytes: &Bytes, from: usize, after: Version) -> bool {
+fn record_behind(Segment { bytes, header, .. }: &Segment, from: usize, after: Version) -> bool {
+    let plausible = after..after.saturating_add(BEHIND_VERSIONS);
     (from..used_length(bytes)).any(|at| {
-        let version = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
-        let plausible = version.is_some_and(|previous| Version::from_le_bytes(*previous) >= after);
-        plausible && record_decode(&bytes.slice(at..)).is_some()
+        let previous = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
+        // Of what fills a file that was another segment, next to nothing has to be looked at further.
+        previous.is_some_and(|previous| plausible.contains(&Version::from_le_bytes(*previous)))
+            && record_decode(&bytes.slice(at..), header.salt).is_some()
     })
 }
 

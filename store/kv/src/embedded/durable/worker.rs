@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::checkpoint::{CheckpointError, Order, checkpoint_write};
 use super::disk::Disk;
-use super::log::{Log, segment_name};
+use super::log::{Log, segment_name, spare_name};
 use crate::contract::Version;
 use crate::embedded::memory::Memory;
 use crate::embedded::mutation::Mutation;
@@ -34,10 +34,12 @@ struct Job {
     /// Whether all rows go into a new file.
     whole: bool,
     slack_bytes: u64,
+    /// How many of the segments to keep as spares, and of which length.
+    spares: (usize, u64),
 }
 
-/// What became of a job.
-pub(super) type Done = Result<(), Failed>;
+/// What became of a job: the spares that it made.
+pub(super) type Done = Result<Vec<u64>, Failed>;
 
 /// A job that failed.
 pub(super) struct Failed {
@@ -139,7 +141,10 @@ impl DurableLog {
         let done = thread.join();
         memory.unpin();
         match done {
-            Ok(Ok(())) => self.unsure = false,
+            Ok(Ok(spares)) => {
+                self.unsure = false;
+                self.log.spares_add(spares);
+            }
             Ok(Err(Failed { dirty, unsure })) => {
                 self.unsure |= unsure;
                 memory.dirty_return(dirty);
@@ -184,6 +189,8 @@ impl DurableLog {
             bytes,
             whole: self.unsure,
             slack_bytes: self.checkpoint_bytes / 4,
+            // Where room is short, all of it is given back.
+            spares: if self.pressed { (0, 0) } else { self.log.spares_wanted(self.checkpoint_bytes) },
         };
         let disk = Arc::clone(&self.disk);
         match self.background.start(Box::new(move || job_run(disk.as_ref(), job))) {
@@ -218,17 +225,31 @@ fn job_run(disk: &dyn Disk, mut job: Job) -> Done {
         tracing::warn!(%error, unsure, bytes = job.bytes, "checkpoint failed; the log is kept");
         return Err(Failed { dirty: job.dirty, unsure });
     }
-    // A segment that stays behind is skipped at the next start; it only takes room.
-    for sequence in &job.segments {
-        if let Err(error) = disk.remove(&segment_name(*sequence)) {
-            tracing::warn!(%error, sequence, "old log segment not removed");
+    let spares = segments_retire(disk, &job.segments, job.spares);
+    tracing::debug!(version = job.version, keys = job.dirty.len(), bytes = job.bytes, "checkpoint");
+    Ok(spares)
+}
+
+/// Removes segments that a checkpoint has replaced, but for up to `wanted` of them that become spares. One that stays
+/// behind is skipped at the next start; it only takes room.
+fn segments_retire(disk: &dyn Disk, segments: &[u64], (wanted, length): (usize, u64)) -> Vec<u64> {
+    let mut spares = Vec::new();
+    for sequence in segments {
+        let name = segment_name(*sequence);
+        let fits = spares.len() < wanted
+            && disk.open(&name).and_then(|file| file.length()).is_ok_and(|found| found == length);
+        let done = if fits { disk.rename(&name, &spare_name(*sequence)) } else { disk.remove(&name) };
+        match done {
+            Ok(()) if fits => spares.push(*sequence),
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, sequence, "old log segment not removed"),
         }
     }
-    if let Err(error) = disk.directory_sync() {
-        tracing::warn!(%error, "directory not flushed after a checkpoint");
-    }
-    tracing::debug!(version = job.version, keys = job.dirty.len(), bytes = job.bytes, "checkpoint");
-    Ok(())
+    let Err(error) = disk.directory_sync() else { return spares };
+    tracing::warn!(%error, "directory not flushed after a checkpoint");
+    // After a crash they may have their old names again, and must not hold anything else then.
+    spares.iter().for_each(|sequence| drop(disk.remove(&spare_name(*sequence))));
+    Vec::new()
 }
 
 impl Durable for DurableLog {
