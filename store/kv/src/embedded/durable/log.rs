@@ -119,8 +119,18 @@ impl Log {
         };
         let (last_version, bytes) = (end.version, end.bytes);
         let (spares, buffer, start_bytes) = (Vec::new(), Vec::new(), 0);
-        let mut log =
-            Self { disk, segment_bytes, segment, sealed, spares, rng, last_version, bytes, start_bytes, buffer };
+        let mut log = Self {
+            disk,
+            segment_bytes,
+            segment,
+            sealed,
+            spares,
+            rng,
+            last_version,
+            bytes,
+            start_bytes,
+            buffer,
+        };
         // A sixteenth, so that it is there for as many openings.
         log.start_bytes = log.start_kept_bytes() / 16;
         Ok(log)
@@ -200,7 +210,8 @@ impl Log {
         let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
         let (offset, end) = (self.segment.offset, self.segment.offset.saturating_add(size));
         if end > self.segment.written {
-            self.segment.written = end.saturating_add(WRITTEN_AHEAD_BYTES).min(self.segment.reserved).max(end);
+            self.segment.written =
+                end.saturating_add(WRITTEN_AHEAD_BYTES).min(self.segment.reserved).max(end);
             let ahead = usize::try_from(self.segment.written.saturating_sub(end)).unwrap_or(0);
             record.resize(record.len().saturating_add(ahead), 0);
         }

@@ -72,7 +72,9 @@ pub enum OpenError {
         pid: Option<u32>,
     },
     /// A build of another time wrote it. Export the cell with the older of the two, and import it with the newer.
-    #[error("the store in {location} has format {found}, which this build no longer reads (it has {supported})")]
+    #[error(
+        "the store in {location} has format {found}, which this build no longer reads (it has {supported})"
+    )]
     Older {
         /// The directory.
         location: String,

@@ -176,8 +176,8 @@ fn records_read(
 ) -> Result<(Tail, Version), LogError> {
     let (mut at, mut last_record) = (SEGMENT_HEADER_BYTES, 0);
     let mut version = segment.header.previous;
-    while let Some((record, length)) =
-        record_decode(&segment.bytes.slice(at..), segment.header.salt).filter(|(one, _)| one.previous == version)
+    while let Some((record, length)) = record_decode(&segment.bytes.slice(at..), segment.header.salt)
+        .filter(|(one, _)| one.previous == version)
     {
         version = record.version;
         last_record = at;
