@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use borough_kv::contract::check::{atomic_check, clear_check, range_check, watch_check, write_check};
+use borough_kv::contract::check::{
+    atomic_check, clear_check, conflict_check, range_check, watch_check, write_check,
+};
 use borough_kv::contract::limits::KEY_BYTES_MAX;
 use borough_kv::contract::{Committed, ConflictKind};
 use borough_kv::{
@@ -285,14 +287,14 @@ impl EngineTransaction for FdbTransaction {
 
     fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
         let written = kind == ConflictKind::Write;
-        let kind = match kind {
+        let client_kind = match kind {
             ConflictKind::Read => ConflictRangeType::Read,
             ConflictKind::Write => ConflictRangeType::Write,
         };
         self.with_attempt(|transaction, attempt| {
-            range_check(range.start, range.end)?;
+            conflict_check(kind, range.start, range.end)?;
             attempt.touched |= written && range.start < range.end;
-            transaction.add_conflict_range(range.start, range.end, kind).map_err(error_from)
+            transaction.add_conflict_range(range.start, range.end, client_kind).map_err(error_from)
         })?
     }
 

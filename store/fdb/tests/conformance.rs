@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use borough_kv::conformance::{programs_compared, run_all, run_tolerant};
+use borough_kv::conformance::{metadata_version_of_old_read, programs_compared, run_all, run_tolerant};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::{
     Database, EmbeddedEngine, Engine, ErrorCode, FaultEngine, FaultPlan, Idempotency, KvError, Transaction,
@@ -82,6 +82,21 @@ async fn clusters_live_beside_each_other() {
     });
     known.await.expect("the client that is answered is well");
     assert_eq!(figure(&registries[1]), "0", "the one that is not is not");
+}
+
+/// What a read version brings with it outlives the five seconds, here as on the embedded engine.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metadata_version_is_known_however_old_the_read_version() {
+    let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
+        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        return;
+    };
+    let _alone = CLUSTER.lock().await;
+    let engine = borough_fdb::open(&cluster).expect("the cluster opens");
+    #[expect(clippy::disallowed_methods, reason = "the case looks at single transactions")]
+    let begin = || Arc::from(engine.begin());
+    let older = async || tokio::time::sleep(std::time::Duration::from_secs(8)).await;
+    metadata_version_of_old_read(begin, older).await.expect("as the contract says");
 }
 
 /// Programs on a cluster that is thrown away (`BOROUGH_FDB_THROW_AWAY` says that it may be cleared), beside the

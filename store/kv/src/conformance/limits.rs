@@ -11,7 +11,7 @@ fn code<T>(result: KvResult<T>) -> Option<ErrorCode> {
     result.err().map(|error| error.code)
 }
 
-fn expect<T>(what: &str, result: KvResult<T>, expected: Option<ErrorCode>) -> Check {
+pub(super) fn expect<T>(what: &str, result: KvResult<T>, expected: Option<ErrorCode>) -> Check {
     let found = code(result);
     ensure!(found == expected, "{what}: {found:?}, not {expected:?}");
     Ok(())

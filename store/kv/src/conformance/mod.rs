@@ -10,6 +10,7 @@ mod conflicts;
 mod cycle;
 mod history;
 mod limits;
+mod metadata;
 mod model;
 mod options;
 mod program;
@@ -30,6 +31,7 @@ use futures::future::BoxFuture;
 use crate::contract::{Engine, EngineTransaction, KvError};
 use crate::database::{Database, Idempotency, Retryable, Transaction};
 use crate::env::{Rng, SeededRng};
+pub use metadata::run_old as metadata_version_of_old_read;
 pub use program::{run_compared as programs_compared, run_whole as programs_whole};
 
 /// Why a check failed.
@@ -151,6 +153,7 @@ const EXACT: &[(&str, CheckFunction)] = &[
     ("atomics", |context| Box::pin(atomics::check(context))),
     ("conflicts", |context| Box::pin(conflicts::check(context))),
     ("stamps", |context| Box::pin(stamps::check(context))),
+    ("metadata version", |context| Box::pin(metadata::check(context))),
     ("versions", |context| Box::pin(versions::check(context))),
     ("watches", |context| Box::pin(watches::check(context))),
     ("programs", |context| Box::pin(program::check(context))),

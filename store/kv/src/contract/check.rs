@@ -1,10 +1,16 @@
 //! What is legal, decided from the arguments alone: every engine answers these the same way and at once.
 
-use super::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, USER_KEYS_END, VALUE_BYTES_MAX};
-use super::{AtomicOp, ErrorCode, KvResult};
+use super::limits::{
+    KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, TRANSACTION_BYTES_MAX, USER_KEYS_END,
+    VALUE_BYTES_MAX,
+};
+use super::{AtomicOp, ConflictKind, ErrorCode, KvResult};
 
-/// Refuses a key or value that may not be written: 2004, 2102, 2103.
+/// Refuses a key or value that may not be written: 2004, 2102, 2103, and 2000 for the metadata version.
 pub fn write_check(key: &[u8], value: &[u8]) -> KvResult<()> {
+    if key == METADATA_VERSION_KEY {
+        return Err(ErrorCode::ClientInvalidOperation.into());
+    }
     if key >= USER_KEYS_END {
         return Err(ErrorCode::KeyOutsideLegalRange.into());
     }
@@ -22,9 +28,20 @@ pub fn clear_check(key: &[u8]) -> KvResult<()> {
     if key >= USER_KEYS_END { Err(ErrorCode::KeyOutsideLegalRange.into()) } else { Ok(()) }
 }
 
+/// Whether single keys like this one can be read, by transactions without access to system keys.
+pub fn is_readable(key: &[u8]) -> bool {
+    key < USER_KEYS_END || key == METADATA_VERSION_KEY
+}
+
 /// Refuses to watch a key that nobody can write: 2004, 2102.
 pub fn watch_check(key: &[u8]) -> KvResult<()> {
-    write_check(key, b"")
+    if key == METADATA_VERSION_KEY { Ok(()) } else { write_check(key, b"") }
+}
+
+/// Refuses a conflict range as [`range_check`] does, but for reads of exactly the metadata version.
+pub fn conflict_check(kind: ConflictKind, begin: &[u8], end: &[u8]) -> KvResult<()> {
+    let metadata = begin == METADATA_VERSION_KEY && end.strip_suffix(&[0]) == Some(METADATA_VERSION_KEY);
+    if metadata && kind == ConflictKind::Read { Ok(()) } else { range_check(begin, end) }
 }
 
 /// Refuses a range that ends before it begins (2005) or outside the user's keys (2004).
@@ -40,6 +57,10 @@ pub fn range_check(begin: &[u8], end: &[u8]) -> KvResult<()> {
 
 /// Refuses an operation with illegal words: as [`write_check`], and 2000 for a stamp that does not fit its template.
 pub fn atomic_check(operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
+    let touch = operation == AtomicOp::SetVersionstampedValue && operand == METADATA_VERSION_OPERAND;
+    if touch && key == METADATA_VERSION_KEY {
+        return Ok(());
+    }
     write_check(key, operand)?;
     let template = match operation {
         AtomicOp::SetVersionstampedKey => key,

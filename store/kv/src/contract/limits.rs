@@ -18,3 +18,11 @@ pub const BATCH_TRANSACTIONS_MAX: usize = 32_768;
 pub const WATCHES_MAX: usize = 10_000;
 /// First key that is not a user's.
 pub const USER_KEYS_END: &[u8] = b"\xff";
+/// The one key beyond [`USER_KEYS_END`] that every transaction may read, watch and add a read conflict of: a stamp that
+/// changes when somebody says that what others have cached is to be looked at again. It comes with the read version, so
+/// reading it costs nothing, and it is found however old the transaction is.
+pub const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
+/// The only thing that may be written to [`METADATA_VERSION_KEY`], and only by
+/// [`AtomicOp::SetVersionstampedValue`](super::AtomicOp::SetVersionstampedValue): ten bytes for the stamp and its
+/// offset, 0. Anything else is 2000.
+pub const METADATA_VERSION_OPERAND: [u8; 14] = [0; 14];

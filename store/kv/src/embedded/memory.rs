@@ -14,6 +14,7 @@ use smallvec::{SmallVec, smallvec};
 use super::atomic::atomic_apply;
 use super::mutation::Mutation;
 use crate::contract::Version;
+use crate::contract::limits::METADATA_VERSION_KEY;
 
 /// Mutations applied (or keys trimmed) under one hold of the write lock, so that readers never wait for all of a large
 /// batch.
@@ -77,6 +78,37 @@ enum Trimmed {
     Again(Version),
 }
 
+/// Metadata versions kept beyond the window, as many as FoundationDB's client keeps.
+const METADATA_VERSIONS_MAX: usize = 1000;
+
+/// The metadata versions there have been, oldest first: a transaction is told the one of its read version, however old
+/// that is.
+#[derive(Debug, Default)]
+struct MetadataVersions {
+    since: VecDeque<(Version, Bytes)>,
+    /// Whether older ones were dropped.
+    dropped: bool,
+}
+
+impl MetadataVersions {
+    fn note(&mut self, version: Version, value: &Bytes) {
+        self.since.push_back((version, value.clone()));
+        if self.since.len() > METADATA_VERSIONS_MAX {
+            self.since.pop_front();
+            self.dropped = true;
+        }
+    }
+
+    /// The one at `version`; the outer `None` where that is not known any more.
+    fn at(&self, version: Version) -> Option<Option<Bytes>> {
+        let after = self.since.partition_point(|(since, _)| *since <= version);
+        match after.checked_sub(1).and_then(|at| self.since.get(at)) {
+            Some((_, value)) => Some(Some(value.clone())),
+            None => (!self.dropped).then_some(None),
+        }
+    }
+}
+
 /// The rows behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
@@ -93,6 +125,7 @@ pub(crate) struct Rows {
     dirty_round: u32,
     /// A checkpoint reads at this version: nothing it can see is trimmed.
     pinned: Option<Version>,
+    metadata: MetadataVersions,
 }
 
 impl Rows {
@@ -104,6 +137,12 @@ impl Rows {
     /// The value of `key` at `version`.
     pub(crate) fn get(&self, key: &[u8], version: Version) -> Option<&Bytes> {
         self.chains.get(key).and_then(|chain| chain.at(version))
+    }
+
+    /// The metadata version that was there at `version`, which may be older than all that can be read; `None` where it
+    /// is not known any more.
+    pub(crate) fn metadata_version(&self, version: Version) -> Option<Option<Bytes>> {
+        self.metadata.at(version)
     }
 
     /// Values held, of all keys and versions.
@@ -132,6 +171,9 @@ impl Rows {
     }
 
     fn put(&mut self, version: Version, key: &Bytes, value: Option<Bytes>) {
+        if let (METADATA_VERSION_KEY, Some(value)) = (key.as_ref(), &value) {
+            self.metadata.note(version, value);
+        }
         let chain = match self.chains.entry(key.clone()) {
             Entry::Occupied(entry) => {
                 let chain = entry.into_mut();
@@ -210,10 +252,14 @@ pub(crate) struct Memory {
 impl Memory {
     /// An image of `rows`, all as of `version`. `tracked` keeps the set of keys for checkpoints.
     pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
-        let chains = rows.map(|(key, value)| (key, Chain::new(version, value))).collect();
+        let chains: BTreeMap<_, _> = rows.map(|(key, value)| (key, Chain::new(version, value))).collect();
+        let mut metadata = MetadataVersions::default();
+        if let Some(value) = chains.get(METADATA_VERSION_KEY).and_then(Chain::latest) {
+            metadata.note(version, value);
+        }
         let dirty = tracked.then(Vec::new);
         let trims = VecDeque::new();
-        let rows = Rows { chains, oldest: version, trims, dirty, dirty_round: 1, pinned: None };
+        let rows = Rows { chains, oldest: version, trims, dirty, dirty_round: 1, pinned: None, metadata };
         Self { rows: RwLock::new(rows) }
     }
 

@@ -6,7 +6,9 @@ use proptest::sample::select;
 use proptest::strategy::BoxedStrategy;
 
 use super::step::{Action, At, Name, Range, SLOTS, Selector, Step, Switch};
+use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+use crate::database::key_after;
 
 /// Letters of keys. `q` is where stamps go.
 const LETTERS: [u8; 5] = [b'a', b'b', b'q', 0, 0xfe];
@@ -17,7 +19,12 @@ const STEPS_MAX: usize = 45;
 
 /// A key of the program, or seldom one whose value may be waiting for its stamp.
 fn key() -> BoxedStrategy<Name> {
-    prop_oneof![20 => counter(), 1 => stamped()].boxed()
+    prop_oneof![40 => counter(), 2 => stamped(), 1 => Just(metadata())].boxed()
+}
+
+/// The metadata version, in a store of the program's own.
+fn metadata() -> Name {
+    Name(METADATA_VERSION_KEY.to_vec())
 }
 
 /// A key whose value may be a stamp: no operation counts with it, since nobody knows the result.
@@ -53,7 +60,13 @@ fn value() -> BoxedStrategy<Name> {
 /// A range, mostly the right way round.
 fn bounds() -> BoxedStrategy<(Name, Name)> {
     let sorted = |(one, other): (Name, Name)| if one <= other { (one, other) } else { (other, one) };
-    prop_oneof![12 => (key(), key()).prop_map(sorted), 1 => (key(), key())].boxed()
+    let one = |name: Name| (name.clone(), Name(key_after(&name.0)));
+    prop_oneof![
+        24 => (key(), key()).prop_map(sorted),
+        2 => (key(), key()),
+        1 => Just(metadata()).prop_map(one),
+    ]
+    .boxed()
 }
 
 fn selector() -> BoxedStrategy<Selector> {
@@ -108,6 +121,7 @@ fn write() -> BoxedStrategy<Action> {
         1 => (key(), text(), value()).prop_map(stamped_key),
         1 => (stamped(), text(), text()).prop_map(|(key, before, after)| Action::StampedValue(key, before, after)),
         1 => bounds().prop_map(|(begin, end)| Action::Conflict(ConflictKind::Write, begin, end)),
+        1 => Just(Action::Touch),
     ]
     .boxed()
 }
@@ -115,6 +129,7 @@ fn write() -> BoxedStrategy<Action> {
 fn read() -> BoxedStrategy<Action> {
     prop_oneof![
         4 => (key(), weighted(3)).prop_map(|(key, snapshot)| Action::Get(key, snapshot)),
+        1 => weighted(3).prop_map(|snapshot| Action::Get(metadata(), snapshot)),
         4 => (selector(), weighted(3)).prop_map(|(selector, snapshot)| Action::GetKey(selector, snapshot)),
         9 => range().prop_map(Action::GetRange),
         1 => bounds().prop_map(|(begin, end)| Action::Conflict(ConflictKind::Read, begin, end)),

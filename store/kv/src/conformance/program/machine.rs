@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::step::{Action, At, Frame, Name, Range, SLOTS, Step, Switch};
-use crate::contract::limits::KEY_BYTES_MAX;
+use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_OPERAND};
 use crate::contract::{
     AtomicOp, Engine, EngineTransaction, ErrorCode, KvError, KvResult, RangeRequest, TransactionOption,
     Version, Versionstamp, Watch,
@@ -95,6 +95,7 @@ impl Machine {
         let (from, to) = frame.bounds();
         first.clear_range(&from, &to)?;
         frame.fixed().iter().try_for_each(|key| first.set(key, b"fixed"))?;
+        first.atomic(AtomicOp::SetVersionstampedValue, &frame.metadata(), &METADATA_VERSION_OPERAND)?;
         let stamp = first.commit().await?.stamp.unwrap_or_default();
         let slots: Vec<_> = (0..SLOTS).map(|_| begin()).collect();
         slots.iter().for_each(|slot| prepare(slot.as_ref()));
@@ -167,6 +168,10 @@ impl Machine {
                 let template = template(&before.0, &after.0);
                 transaction.atomic(AtomicOp::SetVersionstampedValue, &key(at), &template)
             }
+            Action::Touch => {
+                let (operation, operand) = (AtomicOp::SetVersionstampedValue, METADATA_VERSION_OPERAND);
+                transaction.atomic(operation, &self.frame.metadata(), &operand)
+            }
             Action::Conflict(kind, begin, end) => {
                 transaction.add_conflict_range(*kind, &key(begin)..&key(end))
             }
@@ -234,7 +239,7 @@ impl Machine {
             Err(error) if error.code == ErrorCode::NotCommitted => {
                 let ranges = transaction.conflicting_ranges().await.unwrap_or_default();
                 let named = ranges.iter().map(|range| (self.name(&range.start).0, self.name(&range.end).0));
-                Outcome::Refused(union(named, &self.frame.bounds()))
+                Outcome::Refused(union(named, &self.frame.named()))
             }
             Err(error) => code_of(&error),
         }

@@ -5,7 +5,7 @@ use super::super::model::{Rows, atomic};
 use super::machine::{Late, Outcome, bound_cut, symbolic, template, union};
 use super::step::{Action, At, Frame, Name, Range, SLOTS, Selector, Step, Switch};
 use super::view::{Bound, Change, Own, Plain, RangeRead, Span, View, plain};
-use crate::contract::limits::{KEY_BYTES_MAX, USER_KEYS_END};
+use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, USER_KEYS_END};
 use crate::contract::{ConflictKind, ErrorCode, StreamingMode, Versionstamp};
 use crate::database::key_after;
 
@@ -149,8 +149,11 @@ fn name(bytes: &[u8]) -> Name {
     Name(bytes.to_vec())
 }
 
-/// What keys a write may name: 2004 and 2102.
+/// What keys a write may name: 2000, 2004 and 2102.
 fn key_check(key: &[u8]) -> Result<(), ErrorCode> {
+    if key == METADATA_VERSION_KEY {
+        return Err(ErrorCode::ClientInvalidOperation);
+    }
     if key >= USER_KEYS_END {
         return Err(ErrorCode::KeyOutsideLegalRange);
     }
@@ -166,7 +169,8 @@ fn range_check(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
 
 impl Model {
     pub(super) fn new(frame: Frame) -> Self {
-        let rows: Rows = frame.fixed().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
+        let mut rows: Rows = frame.fixed().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
+        rows.insert(frame.metadata(), symbolic(0).0.to_vec());
         Self {
             frame,
             states: vec![rows],
@@ -185,7 +189,9 @@ impl Model {
     /// The rows of the store now.
     pub(super) fn rows(&self) -> Vec<(Name, Name)> {
         let rows = self.states.last().into_iter().flatten();
-        rows.map(|(key, value)| (name(key), name(value))).collect()
+        rows.filter(|(key, _)| key.as_slice() < USER_KEYS_END)
+            .map(|(key, value)| (name(key), name(value)))
+            .collect()
     }
 
     /// Whether the step reads in a transaction whose reading has failed before: what it answers is nobody's business,
@@ -343,6 +349,7 @@ impl Model {
                 let at = key(at);
                 match key_check(&at) {
                     Err(ErrorCode::KeyTooLarge) => {}
+                    Err(ErrorCode::ClientInvalidOperation) => return Err(ErrorCode::KeyOutsideLegalRange),
                     other => {
                         other?;
                         transaction.clear(&at, &key_after(&at));
@@ -356,7 +363,10 @@ impl Model {
             }
             Action::Conflict(kind, begin, end) => {
                 let (begin, end) = (key(begin), key(end));
-                range_check(&begin, &end)?;
+                let metadata = begin == METADATA_VERSION_KEY && end == key_after(METADATA_VERSION_KEY);
+                if !metadata || *kind == ConflictKind::Write {
+                    range_check(&begin, &end)?;
+                }
                 let (begin, end) = (bound_cut(begin), bound_cut(end));
                 match kind {
                     ConflictKind::Read => transaction.depend((begin, end)),
@@ -371,6 +381,9 @@ impl Model {
                 let template = template(&key(begin), &suffix.0);
                 key_check(&template)?;
                 transaction.stamped_key(template, &value.0);
+            }
+            Action::Touch => {
+                transaction.stamped_value(&frame.metadata(), METADATA_VERSION_OPERAND.to_vec());
             }
             Action::StampedValue(at, before, after) => {
                 let at = key(at);

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{AtomicOp, ConflictKind, ErrorCode, KeySelector, StreamingMode};
+use crate::database::key_after;
 
 /// Transactions a program has open side by side.
 pub(super) const SLOTS: usize = 3;
@@ -71,6 +73,8 @@ pub(super) enum Action {
     StampedKey(Name, Name, Name),
     /// A value with the commit's stamp between two texts.
     StampedValue(Name, Name, Name),
+    /// Stamps the metadata version.
+    Touch,
     Get(Name, bool),
     GetKey(Selector, bool),
     GetRange(Range),
@@ -136,6 +140,17 @@ impl Frame {
         let sides = [b'b', b'y'].into_iter();
         let rests = sides.flat_map(|side| (b'0'..=b'9').map(move |digit| [side, digit]));
         rests.map(|rest| [self.prefix.as_slice(), &rest].concat()).collect()
+    }
+
+    /// The metadata version, or what stands for it under a prefix.
+    pub(super) fn metadata(&self) -> Vec<u8> {
+        self.key(&Name(METADATA_VERSION_KEY.to_vec()))
+    }
+
+    /// Everything that a conflict may name.
+    pub(super) fn named(&self) -> (Vec<u8>, Vec<u8>) {
+        let (begin, end) = self.bounds();
+        (begin, if self.prefix.is_empty() { key_after(METADATA_VERSION_KEY) } else { end })
     }
 
     /// Everything a program may touch, as a range.

@@ -169,19 +169,24 @@ impl View {
         Ok(self.cells.iter().find(|(one, _)| one == key).and_then(|(_, value)| value.clone()))
     }
 
+    /// Cells that a walk may come to: not the metadata version, which is beyond them.
+    fn walked(&self) -> impl DoubleEndedIterator<Item = &Cell> {
+        self.cells.iter().filter(|(key, _)| *key < self.max_key)
+    }
+
     /// Whether an own operation came to nothing.
     pub(super) fn has_emptied(&self) -> bool {
         self.cells.iter().any(|(_, value)| value.is_none())
     }
 
     fn forward(&self, from: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
-        let cell = self.cells.iter().find(|(key, _)| key.as_slice() >= from);
+        let cell = self.walked().find(|(key, _)| key.as_slice() >= from);
         let walked = cell.map_or_else(|| self.max_key.clone(), |(key, _)| key_after(key));
         if self.unreadable.within(from, &walked) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }
 
     fn backward(&self, before: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
-        let cell = self.cells.iter().rev().find(|(key, _)| key.as_slice() < before);
+        let cell = self.walked().rev().find(|(key, _)| key.as_slice() < before);
         let walked = cell.map_or(b"".as_slice(), |(key, _)| key);
         if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }
@@ -251,14 +256,13 @@ impl View {
     }
 
     fn forward_within(&self, from: &[u8], end: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
-        let cell = self.cells.iter().find(|(key, _)| key.as_slice() >= from && key.as_slice() < end);
+        let cell = self.walked().find(|(key, _)| key.as_slice() >= from && key.as_slice() < end);
         let walked = cell.map_or_else(|| end.to_vec(), |(key, _)| key_after(key));
         if self.unreadable.within(from, &walked) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }
 
     fn backward_within(&self, begin: &[u8], before: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
-        let cell =
-            self.cells.iter().rev().find(|(key, _)| key.as_slice() < before && key.as_slice() >= begin);
+        let cell = self.walked().rev().find(|(key, _)| key.as_slice() < before && key.as_slice() >= begin);
         let walked = cell.map_or(begin, |(key, _)| key);
         if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }

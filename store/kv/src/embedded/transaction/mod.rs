@@ -24,8 +24,10 @@ use tokio::sync::oneshot;
 use super::engine::Inner;
 use super::memory::Rows;
 use super::ranges::Span;
-use crate::contract::check::{atomic_check, clear_check, range_check, watch_check, write_check};
-use crate::contract::limits::{KEY_BYTES_MAX, TRANSACTION_LIFE_VERSIONS};
+use crate::contract::check::{
+    atomic_check, clear_check, conflict_check, is_readable, range_check, watch_check, write_check,
+};
+use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_KEY, TRANSACTION_LIFE_VERSIONS};
 use crate::contract::{
     AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
     RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
@@ -52,12 +54,13 @@ impl EmbeddedTransaction {
         let before = state.read_version;
         let version = self.version_take(&mut state)?;
         let newest = self.engine.shared.versions.read_version();
-        (state.touched, state.read, state.consulted) = (true, true, false);
+        (state.touched, state.read) = (true, true);
+        (state.consulted, state.came_along) = (false, false);
         let rows = self.engine.shared.memory.read();
         let result = action(&mut state, &rows);
         let too_old = version < rows.oldest() || version < newest.saturating_sub(TRANSACTION_LIFE_VERSIONS);
         let result = match (state.consulted, result) {
-            (true, _) if too_old => Err(ErrorCode::TransactionTooOld.into()),
+            (true, _) if too_old && !state.came_along => Err(ErrorCode::TransactionTooOld.into()),
             (true, _) if version > newest => Err(ErrorCode::FutureVersion.into()),
             (_, result) => result,
         };
@@ -89,8 +92,11 @@ impl EmbeddedTransaction {
 
     fn value_read(&self, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
         self.read(|state, rows| {
-            if key >= state.max_key.as_ref() {
+            if !is_readable(key) {
                 return Err(ErrorCode::KeyOutsideLegalRange.into());
+            }
+            if key == METADATA_VERSION_KEY {
+                return read::metadata_version(state, rows, snapshot);
             }
             // No key is that long, so nothing is there and nothing can come to be.
             if key.len() > KEY_BYTES_MAX { Ok(None) } else { read::get(state, rows, key, snapshot) }
@@ -210,7 +216,7 @@ impl EngineTransaction for EmbeddedTransaction {
     fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
-        range_check(range.start, range.end)?;
+        conflict_check(kind, range.start, range.end)?;
         let (begin, end) = (bound_cut(range.start), bound_cut(range.end));
         if begin == end {
             return Ok(());
@@ -245,7 +251,7 @@ impl EngineTransaction for EmbeddedTransaction {
         if state.read_version.is_some() || state.read {
             return Err(ErrorCode::ReadVersionAlreadySet.into());
         }
-        state.read_version = Some(version);
+        (state.read_version, state.version_given) = (Some(version), true);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::state::State;
 use super::view::{Place, Resolved, View};
 use super::writes::WriteMap;
+use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{ErrorCode, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
 use crate::database::key_after;
 use crate::embedded::memory::Rows;
@@ -75,6 +76,20 @@ pub(super) fn get(state: &mut State, rows: &Rows, key: &[u8], snapshot: bool) ->
     Ok(value)
 }
 
+/// The metadata version. It comes with a read version that the database gave, so that is never too old for it.
+pub(super) fn metadata_version(state: &mut State, rows: &Rows, snapshot: bool) -> KvResult<Option<Bytes>> {
+    let own = !state.hides_own_writes(snapshot) && state.writes.key(METADATA_VERSION_KEY).is_some();
+    let version = state.read_version.filter(|_| !own && !state.version_given);
+    let Some(value) = version.and_then(|version| rows.metadata_version(version)) else {
+        return get(state, rows, METADATA_VERSION_KEY, snapshot);
+    };
+    (state.consulted, state.came_along) = (true, true);
+    if !snapshot {
+        state.read_conflicts.insert(Span::Point(Bytes::from_static(METADATA_VERSION_KEY)));
+    }
+    Ok(value)
+}
+
 /// The key of `selector`, with the conflict of everything between it and the selector's own key.
 pub(super) fn get_key(
     state: &mut State,
@@ -139,15 +154,15 @@ fn looks_at_nothing(begin: &Place, end: &Place, reverse: bool, max_key: &Bytes) 
 
 /// Notes that a read depends on `begin..end`: whether the database had a say in it, and its conflict.
 fn read_note(state: &mut State, begin: Bytes, end: Bytes, snapshot: bool) {
+    if !snapshot {
+        conflict_add(state, begin.clone(), end.clone());
+    }
     let end = end.min(state.max_key.clone());
     if begin >= end {
         return;
     }
     let plain = state.hides_own_writes(snapshot) || state.writes.is_invisible();
-    state.consulted = plain || !undecided(&state.writes, begin.clone(), end.clone()).is_empty();
-    if !snapshot {
-        conflict_add(state, begin, end);
-    }
+    state.consulted = plain || !undecided(&state.writes, begin, end).is_empty();
 }
 
 /// A selector as a bound: the plain form is its own key, unread, so that it adds no conflict of its own.
@@ -231,9 +246,9 @@ fn conflict_backward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, 
     (first, last)
 }
 
-/// Adds the parts of `begin..end` that this transaction has not decided by its own writes.
+/// Adds the parts of `begin..end` that this transaction has not decided by its own writes. What leaves the user's keys
+/// ends behind their end, as FoundationDB names it.
 pub(super) fn conflict_add(state: &mut State, begin: Bytes, end: Bytes) {
-    let end = end.min(state.max_key.clone());
     if begin >= end {
         return;
     }

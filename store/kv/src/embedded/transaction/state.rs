@@ -87,6 +87,10 @@ pub(crate) struct State {
     pub(crate) read: bool,
     /// Whether the last read needed the database, or own writes answered it alone.
     pub(crate) consulted: bool,
+    /// Whether what the last read needed came with the read version, so that its age does not matter.
+    pub(crate) came_along: bool,
+    /// Whether the read version was given by the caller.
+    pub(crate) version_given: bool,
     /// The first error of a read: the commit answers it too.
     pub(crate) failed_read: Option<KvError>,
     /// An error every later operation repeats, until a reset.
@@ -118,6 +122,8 @@ impl State {
             touched: false,
             read: false,
             consulted: false,
+            came_along: false,
+            version_given: false,
             failed_read: None,
             poison: None,
             watches: Vec::new(),
@@ -193,6 +199,7 @@ impl State {
         });
         self.phase = Phase::Open;
         self.read_version = None;
+        self.version_given = false;
         self.writes = WriteMap::default();
         self.read_conflicts.clear();
         self.touched = false;

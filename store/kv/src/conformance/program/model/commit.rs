@@ -66,11 +66,11 @@ impl Model {
     fn overwritten(&self, transaction: &Transaction, at: usize) -> Overwritten {
         let since: Vec<&Span> = self.written.iter().skip(at.saturating_add(1)).flatten().collect();
         let hit = |read: &&Span| since.iter().any(|written| meets(read, written));
-        let bounds = self.frame.bounds();
+        let bounds = self.frame.named();
         let least = transaction.reads.iter().filter(hit).cloned();
         let least = union(least, &bounds);
         // Reads that touch may be one range by the time of the commit, and named as one.
-        let everywhere = (Vec::new(), USER_KEYS_END.to_vec());
+        let everywhere = (Vec::new(), key_after(METADATA_VERSION_KEY));
         let all = transaction.reads.iter().chain(&transaction.may_read).cloned();
         let joined = union(all, &everywhere);
         let joined: Vec<Span> = joined.into_iter().map(|(begin, end)| (begin.0, end.0)).collect();

@@ -6,7 +6,10 @@ impl Model {
     pub(super) fn read(&mut self, slot: usize, action: &Action, outcome: &Outcome) -> Verdict {
         let (frame, newest) = (self.frame.clone(), self.newest());
         let legal = match action {
-            Action::Get(key, _) | Action::Watch(key) => frame.key(key).as_slice() < USER_KEYS_END,
+            Action::Get(key, _) | Action::Watch(key) => {
+                let key = frame.key(key);
+                key.as_slice() < USER_KEYS_END || key == METADATA_VERSION_KEY
+            }
             Action::GetKey(selector, _) => frame.key(&selector.key).as_slice() <= USER_KEYS_END,
             Action::GetRange(range) => {
                 [&range.begin, &range.end].iter().all(|one| frame.key(&one.key).as_slice() <= USER_KEYS_END)
@@ -19,7 +22,9 @@ impl Model {
         }
         let transaction = &mut self.slots[slot];
         if let Action::Watch(key) = action
-            && let Err(code) = key_check(&frame.key(key))
+            && let key = frame.key(key)
+            && key != METADATA_VERSION_KEY
+            && let Err(code) = key_check(&key)
         {
             return expect(outcome, &Outcome::Error(code));
         }
@@ -146,8 +151,7 @@ impl Model {
             Ok(found) => found,
         };
         let span = if offset <= 0 { (found.clone(), key) } else { (key, key_after(&found)) };
-        let span = (span.0, span.1.min(reads.view.max_key.clone()));
-        self.versioned(slot, reads, (&span.0, &span.1));
+        self.versioned(slot, reads, (&span.0, span.1.as_slice().min(&reads.view.max_key)));
         if !reads.snapshot {
             self.slots[slot].depend(span);
         }

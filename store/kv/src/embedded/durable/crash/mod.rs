@@ -5,7 +5,7 @@
 //! that was refused, and of the one batch whose fate was open all or nothing: a prefix of what was submitted, in the
 //! order of versions. Versions never go back. The power may be cut, and the disk may fail, while it opens, too.
 //!
-//! `BOROUGH_CRASH_SEEDS` says how many seeds are run; `BOROUGH_SEED` runs one.
+//! `BOROUGH_CRASH_SEEDS` says how many seeds are run, or which (`first..end`); `BOROUGH_SEED` runs one.
 
 mod client;
 mod damage;

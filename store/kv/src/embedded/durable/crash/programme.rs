@@ -261,10 +261,15 @@ impl Drop for Naming {
 }
 
 pub(super) fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match number("BOROUGH_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("BOROUGH_CRASH_SEEDS").unwrap_or(count),
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let given = |name: &str| std::env::var(name).ok();
+    match (given("BOROUGH_SEED"), given("BOROUGH_CRASH_SEEDS")) {
+        (Some(seed), _) => number(&seed)..number(&seed) + 1,
+        (None, Some(seeds)) => match seeds.split_once("..") {
+            Some((first, end)) => number(first)..number(end),
+            None => 0..number(&seeds),
+        },
+        (None, None) => 0..count,
     }
 }
 

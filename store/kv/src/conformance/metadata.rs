@@ -1,0 +1,239 @@
+//! The metadata version: one key beyond the user's, a stamp that everybody may read and nobody may set to anything else.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+
+use super::limits::expect;
+use super::{Check, Context, Wrong, ensure};
+use crate::contract::limits::{METADATA_VERSION_KEY as KEY, METADATA_VERSION_OPERAND as OPERAND};
+use crate::contract::{
+    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, RangeRequest, TransactionOption,
+    Version, Versionstamp,
+};
+use crate::database::key_after;
+
+const TOUCH: AtomicOp = AtomicOp::SetVersionstampedValue;
+
+pub(super) async fn check(context: Context) -> Check {
+    stamped(&context).await?;
+    refused(&context).await?;
+    unreadable(&context).await?;
+    conflicts(&context).await?;
+    watched(&context).await
+}
+
+/// Commits a touch.
+async fn touch(context: &Context) -> Result<Versionstamp, Wrong> {
+    let transaction = context.begin();
+    transaction.atomic(TOUCH, KEY, &OPERAND)?;
+    Ok(transaction.commit().await?.stamp.unwrap_or_default())
+}
+
+fn is_stamp(value: Option<&Bytes>, stamp: Versionstamp) -> bool {
+    value.is_some_and(|value| value.as_ref() == stamp.0)
+}
+
+/// Its value is the stamp of the last touch, as of each read version, with and without a conflict.
+async fn stamped(context: &Context) -> Check {
+    let mut touches: Vec<Versionstamp> = Vec::new();
+    for round in 0..5_u8 {
+        let before = context.begin();
+        let old = before.get(KEY, true).await?;
+        let stamp = touch(context).await?;
+        ensure!(before.get(KEY, false).await? == old, "a later touch is seen in round {round}");
+        ensure!(is_stamp(context.begin().get(KEY, false).await?.as_ref(), stamp), "a touch is not seen");
+        touches.push(stamp);
+    }
+    for stamp in touches {
+        let reader = context.begin();
+        reader.set_read_version(stamp.version())?;
+        let found = reader.get(KEY, true).await?;
+        ensure!(is_stamp(found.as_ref(), stamp), "{found:?} at {stamp}");
+    }
+    // It is no row of any range.
+    let end = KeySelector::first_greater_or_equal(b"\xff".as_slice());
+    let past = KeySelector { offset: 3, ..end };
+    let last = context.begin().get_key(&past, true).await?;
+    ensure!(last == b"\xff".as_slice(), "a selector comes to {last:?}");
+    let tail = RangeRequest::between(context.end(), b"\xff".as_slice());
+    let rows = context.begin().get_range(&RangeRequest { end: past, ..tail }.reverse().limit(1)).await?.rows;
+    ensure!(rows.iter().all(|(key, _)| *key < b"\xff".as_slice()), "a range holds {rows:?}");
+    Ok(())
+}
+
+/// Everything else about it is refused, and what is beside it too.
+async fn refused(context: &Context) -> Check {
+    let outside = Some(ErrorCode::KeyOutsideLegalRange);
+    let invalid = Some(ErrorCode::ClientInvalidOperation);
+    let transaction = context.begin();
+    expect("setting it", transaction.set(KEY, &OPERAND), invalid)?;
+    expect("clearing it", transaction.clear(KEY), outside)?;
+    expect("clearing over it", transaction.clear_range(b"\xfe\xff", b"\xff\xff"), outside)?;
+    for operation in AtomicOp::ALL {
+        let expected = if operation == TOUCH { None } else { invalid };
+        let what = format!("{operation:?} on it");
+        expect(&what, context.begin().atomic(operation, KEY, &OPERAND), expected)?;
+    }
+    let mut placed = [0; 15];
+    placed[11] = 1;
+    let mut filled = OPERAND;
+    filled[0] = 0xff;
+    for operand in [&b""[..], &OPERAND[1..], &[0; 15], &placed, &filled, &[0; 100_001]] {
+        let what = format!("an operand of {} bytes", operand.len());
+        expect(&what, transaction.atomic(TOUCH, KEY, operand), invalid)?;
+    }
+    let after = key_after(KEY);
+    let conflict = |kind, end: &[u8]| transaction.add_conflict_range(kind, KEY..end);
+    expect("a read conflict", conflict(ConflictKind::Read, &after), None)?;
+    expect("a write conflict", conflict(ConflictKind::Write, &after), outside)?;
+    expect("a wider read conflict", conflict(ConflictKind::Read, &key_after(&after)), outside)?;
+    let beside = &KEY[..KEY.len() - 1];
+    expect("reading before it", transaction.get(beside, true).await, outside)?;
+    expect("reading behind it", transaction.get(&after, true).await, outside)?;
+    expect("watching behind it", transaction.watch(&after).await.map(drop), outside)?;
+    expect("touching beside it", transaction.atomic(TOUCH, beside, &OPERAND), outside)?;
+    let selector = KeySelector::last_less_or_equal(KEY);
+    expect("selecting it", transaction.get_key(&selector, true).await, outside)?;
+    let range = RangeRequest::between(KEY, after);
+    expect("ranging over it", transaction.get_range(&range).await, outside)?;
+    Ok(())
+}
+
+/// Its own touch a transaction cannot read.
+async fn unreadable(context: &Context) -> Check {
+    let unreadable = Some(ErrorCode::AccessedUnreadable);
+    let stamp = touch(context).await?;
+    for snapshot in [false, true] {
+        let transaction = context.begin();
+        transaction.atomic(TOUCH, KEY, &OPERAND)?;
+        expect("an own touch", transaction.get(KEY, snapshot).await, unreadable)?;
+        expect("its commit", transaction.commit().await, unreadable)?;
+    }
+    let transaction = context.begin();
+    transaction.set_option(TransactionOption::BypassUnreadable)?;
+    transaction.atomic(TOUCH, KEY, &OPERAND)?;
+    let seen = transaction.get(KEY, false).await?;
+    ensure!(seen.as_deref() == Some(&OPERAND), "the placeholder: {seen:?}");
+    let hidden = context.begin();
+    hidden.set_option(TransactionOption::SnapshotRywDisable)?;
+    hidden.atomic(TOUCH, KEY, &OPERAND)?;
+    ensure!(is_stamp(hidden.get(KEY, true).await?.as_ref(), stamp), "a snapshot read without own writes");
+    expect("a read with them", hidden.get(KEY, false).await, unreadable)?;
+    let disabled = context.begin();
+    disabled.set_option(TransactionOption::ReadYourWritesDisable)?;
+    disabled.atomic(TOUCH, KEY, &OPERAND)?;
+    ensure!(is_stamp(disabled.get(KEY, false).await?.as_ref(), stamp), "a read without own writes");
+    disabled.commit().await?;
+    Ok(())
+}
+
+/// How one transaction depends on the key, and whether another one's touch refuses it.
+#[derive(Clone, Copy, Debug)]
+enum Depends {
+    Get,
+    Snapshot,
+    Conflict,
+    Touch,
+    Watch,
+}
+
+async fn depend(reader: &dyn EngineTransaction, how: Depends) -> Check {
+    match how {
+        Depends::Get => drop(reader.get(KEY, false).await?),
+        Depends::Snapshot => drop(reader.get(KEY, true).await?),
+        Depends::Conflict => reader.add_conflict_range(ConflictKind::Read, KEY..&key_after(KEY))?,
+        Depends::Touch => reader.atomic(TOUCH, KEY, &OPERAND)?,
+        // Registering and reading are one step of two futures: the read is waited for by the commit.
+        Depends::Watch => drop(reader.watch(KEY).await?),
+    }
+    Ok(())
+}
+
+async fn conflicts(context: &Context) -> Check {
+    for (how, hidden, expected) in [
+        (Depends::Get, false, true),
+        (Depends::Get, true, false),
+        (Depends::Snapshot, false, false),
+        (Depends::Conflict, false, true),
+        (Depends::Touch, false, false),
+        (Depends::Watch, false, true),
+    ] {
+        let reader = context.begin();
+        reader.set_option(TransactionOption::ReportConflictingKeys)?;
+        reader.read_version().await?;
+        let writer = context.begin();
+        if hidden {
+            writer.set_option(TransactionOption::NextWriteNoWriteConflictRange)?;
+        }
+        depend(reader.as_ref(), how).await?;
+        writer.atomic(TOUCH, KEY, &OPERAND)?;
+        writer.commit().await?;
+        reader.set(&context.key(b"reader"), b"")?;
+        let code = reader.commit().await.err().map(|error| error.code);
+        let wanted = expected.then_some(ErrorCode::NotCommitted);
+        ensure!(code == wanted, "{how:?}, hidden {hidden}: {code:?}, not {wanted:?}");
+        let ranges = reader.conflicting_ranges().await?;
+        let named = expected.then(|| Bytes::from_static(KEY)..Bytes::from(key_after(KEY)));
+        ensure!(ranges == named.into_iter().collect::<Vec<_>>(), "{how:?} names {ranges:?}");
+    }
+    Ok(())
+}
+
+/// A touch fires watches of it; its own touch cannot be watched.
+async fn watched(context: &Context) -> Check {
+    let transaction = context.begin();
+    let mut watch = transaction.watch(KEY).await?;
+    transaction.commit().await?;
+    ensure!((&mut watch).now_or_never().is_none(), "a watch fires before a touch");
+    touch(context).await?;
+    let fired = tokio::time::timeout(Duration::from_secs(20), watch).await;
+    ensure!(matches!(fired, Ok(Ok(()))), "a watch after a touch: {fired:?}");
+    let transaction = context.begin();
+    transaction.atomic(TOUCH, KEY, &OPERAND)?;
+    let code = match transaction.watch(KEY).await {
+        Ok(watch) => watch.await.err(),
+        Err(error) => Some(error),
+    };
+    let code = code.map(|error| error.code);
+    ensure!(code == Some(ErrorCode::AccessedUnreadable), "a watch of an own touch: {code:?}");
+    Ok(())
+}
+
+/// The metadata version came with the read version, so it is read however old that is; a read version that was set
+/// brought nothing. `older` lets more than the life of a transaction pass.
+pub async fn run_old(
+    begin: impl Fn() -> std::sync::Arc<dyn EngineTransaction>,
+    older: impl AsyncFnOnce(),
+) -> Result<(), String> {
+    let text = |error: crate::contract::KvError| error.to_string();
+    let touch = async || -> Result<Version, String> {
+        let writer = begin();
+        writer.atomic(TOUCH, KEY, &OPERAND).map_err(text)?;
+        Ok(writer.commit().await.map_err(text)?.version.unwrap_or_default())
+    };
+    let first = touch().await?;
+    let (reader, plain) = (begin(), begin());
+    for transaction in [&reader, &plain] {
+        transaction.read_version().await.map_err(text)?;
+    }
+    touch().await?;
+    older().await;
+    touch().await?;
+    let found = reader.get(KEY, false).await.map_err(text)?;
+    let version = found.as_deref().and_then(Versionstamp::from_slice).map(Versionstamp::version);
+    if version != Some(first) {
+        return Err(format!("{found:?}, not the stamp of {first}"));
+    }
+    let beside = plain.get(b"beside", true).await.err().map(|error| error.code);
+    if beside != Some(ErrorCode::TransactionTooOld) {
+        return Err(format!("another key in a transaction as old: {beside:?}"));
+    }
+    reader.set(b"beside", b"").map_err(text)?;
+    let commit = reader.commit().await.err().map(|error| error.code);
+    if commit != Some(ErrorCode::TransactionTooOld) {
+        return Err(format!("its commit: {commit:?}"));
+    }
+    Ok(())
+}
