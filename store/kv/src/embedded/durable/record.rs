@@ -160,7 +160,7 @@ fn length(bytes: &[u8]) -> u32 {
 
 /// The record at the start of `bytes` and its length, or `None` where there is no whole and sound one of a segment
 /// with this `salt`.
-pub(super) fn record_decode(bytes: &Bytes, salt: u64) -> Option<(Record, usize)> {
+pub(super) fn record_decode(bytes: &[u8], salt: u64) -> Option<(Record, usize)> {
     let header = bytes.get(..RECORD_HEADER_BYTES)?;
     let mut reader = Reader(header);
     let body = usize::try_from(reader.u32()?).ok().filter(|body| *body >= 8 && *body <= BODY_BYTES_MAX)?;
@@ -171,20 +171,18 @@ pub(super) fn record_decode(bytes: &Bytes, salt: u64) -> Option<(Record, usize)>
     if version <= previous || record_checksum(salt, header.get(..4)?, rest) != checksum {
         return None;
     }
-    let body = bytes.slice(RECORD_HEADER_BYTES..end);
-    let ceiling = Reader(&body).i64()?;
-    let mutations = mutations_decode(&body.slice(8..))?;
+    let mut body = Reader(bytes.get(RECORD_HEADER_BYTES..end)?);
+    let ceiling = body.i64()?;
+    let mutations = mutations_decode(body)?;
     let ceiling = (ceiling > 0).then_some(ceiling);
     Some((Record { previous, version, ceiling, mutations }, end))
 }
 
-fn mutations_decode(body: &Bytes) -> Option<Vec<Mutation>> {
+fn mutations_decode(mut reader: Reader<'_>) -> Option<Vec<Mutation>> {
     let mut mutations = Vec::new();
-    let mut reader = Reader(body);
     while !reader.0.is_empty() {
         let tag = reader.take(1)?.first().copied()?;
         let (first, second) = (usize::try_from(reader.u32()?).ok()?, usize::try_from(reader.u32()?).ok()?);
-        // Copies, so that a row in memory does not hold on to a whole segment.
         let (key, value) =
             (Bytes::copy_from_slice(reader.take(first)?), Bytes::copy_from_slice(reader.take(second)?));
         mutations.push(match tag {
@@ -268,21 +266,21 @@ mod tests {
         ) {
             let mut buffer = Vec::new();
             record_encode(&mut buffer, salt, previous, previous + step, ceiling, &mutations);
-            let whole = Bytes::from(buffer.clone());
+            let whole = buffer.clone();
             prop_assert_eq!(record_bytes(&mutations), u64::try_from(buffer.len()).unwrap());
             let record = Record { previous, version: previous + step, ceiling, mutations };
             prop_assert_eq!(record_decode(&whole, salt), Some((record, buffer.len())));
             let at = cut.index(buffer.len());
-            prop_assert_eq!(record_decode(&whole.slice(..at), salt), None);
+            prop_assert_eq!(record_decode(&whole[..at], salt), None);
             buffer[at] ^= flip;
-            prop_assert_eq!(record_decode(&Bytes::from(buffer), salt), None);
+            prop_assert_eq!(record_decode(&buffer, salt), None);
             prop_assert_eq!(record_decode(&whole, salt ^ (1 << (salt % 64))), None);
         }
 
         /// Any bytes are read without a panic.
         #[test]
         fn any_bytes_are_no_record(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert_eq!(record_decode(&Bytes::from(bytes.clone()), 7), None);
+            prop_assert_eq!(record_decode(&bytes, 7), None);
             prop_assert!(!is_sealed(&bytes, 1));
             prop_assert_eq!(SegmentHeader::decode(&bytes), None);
         }

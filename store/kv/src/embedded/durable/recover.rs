@@ -7,8 +7,6 @@
 
 use std::io;
 
-use bytes::Bytes;
-
 use super::disk::Disk;
 use super::log::{segment_name, segment_sequence};
 use super::record::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, is_sealed, record_decode};
@@ -66,10 +64,10 @@ pub(super) struct Tail {
 }
 
 /// One segment as read.
-struct Segment {
+struct Segment<'a> {
     sequence: u64,
     header: SegmentHeader,
-    bytes: Bytes,
+    bytes: &'a [u8],
 }
 
 /// Reads every record after `checkpoint` in order. Changes nothing.
@@ -85,9 +83,11 @@ pub(super) fn log_read(
     let mut end = LogEnd { version: checkpoint, obsolete, ..LogEnd::default() };
     end.segments.extend(sequences.drain(..obsolete));
     let (mut previous, mut sealed): (Option<Version>, bool) = (None, false);
+    // One for all segments: an allocator may keep several of this size for ever.
+    let mut buffer = Vec::new();
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
-        let Some(segment) = segment_read(disk, sequence, last)? else {
+        let Some(segment) = segment_read(disk, sequence, last, &mut buffer)? else {
             if sealed {
                 // Its creation had been completed.
                 return Err(LogError::Damaged(format!("{} has no sound header", segment_name(sequence))));
@@ -128,24 +128,29 @@ fn obsolete_count(disk: &dyn Disk, sequences: &[u64], checkpoint: Version) -> Re
 }
 
 /// A segment with a sound header; `None` for a last one whose creation was cut short.
-fn segment_read(disk: &dyn Disk, sequence: u64, last: bool) -> Result<Option<Segment>, LogError> {
+fn segment_read<'a>(
+    disk: &dyn Disk,
+    sequence: u64,
+    last: bool,
+    buffer: &'a mut Vec<u8>,
+) -> Result<Option<Segment<'a>>, LogError> {
     let name = segment_name(sequence);
     let file = disk.open(&name)?;
     let length =
         usize::try_from(file.length()?).map_err(|_| LogError::Damaged(format!("{name} is too long")))?;
-    let mut bytes = vec![0; length];
-    file.read_at(0, &mut bytes)?;
-    let bytes = Bytes::from(bytes);
-    match SegmentHeader::decode(&bytes) {
+    buffer.resize(length, 0);
+    file.read_at(0, buffer)?;
+    let bytes = buffer.as_slice();
+    match SegmentHeader::decode(bytes) {
         Some(header) if header.sequence == sequence => Ok(Some(Segment { sequence, header, bytes })),
         // A file that was another segment gets its name when its header is durable; a new one is empty until then.
-        None if last && used_length(&bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
+        None if last && used_length(bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
         _ => Err(LogError::Damaged(format!("{name} has no sound header"))),
     }
 }
 
 fn segment_follows(
-    segment: &Segment,
+    segment: &Segment<'_>,
     end: &LogEnd,
     previous: Option<Version>,
     checkpoint: Version,
@@ -169,16 +174,15 @@ fn segment_follows(
 
 /// Reads a segment's records. Gives where they end and the version of the last one.
 fn records_read(
-    segment: &Segment,
+    segment: &Segment<'_>,
     last: bool,
     each: &mut impl FnMut(Record),
     checkpoint: Version,
 ) -> Result<(Tail, Version), LogError> {
     let (mut at, mut last_record) = (SEGMENT_HEADER_BYTES, 0);
     let mut version = segment.header.previous;
-    while let Some((record, length)) = record_decode(&segment.bytes.slice(at..), segment.header.salt)
-        .filter(|(one, _)| one.previous == version)
-    {
+    let decode = |at: usize| record_decode(segment.bytes.get(at..)?, segment.header.salt);
+    while let Some((record, length)) = decode(at).filter(|(one, _)| one.previous == version) {
         version = record.version;
         last_record = at;
         at = at.saturating_add(length);
@@ -198,20 +202,20 @@ fn records_read(
         sequence: segment.sequence,
         last_record: offset(last_record),
         length: offset(at),
-        used: offset(used_length(&segment.bytes)),
+        used: offset(used_length(segment.bytes)),
         salt: segment.header.salt,
     };
     Ok((tail, version))
 }
 
 /// Whether any sound record later than `after` lies behind `from`.
-fn record_behind(Segment { bytes, header, .. }: &Segment, from: usize, after: Version) -> bool {
+fn record_behind(Segment { bytes, header, .. }: &Segment<'_>, from: usize, after: Version) -> bool {
     let plausible = after..after.saturating_add(BEHIND_VERSIONS);
     (from..used_length(bytes)).any(|at| {
         let previous = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
         // Of what fills a file that was another segment, next to nothing has to be looked at further.
         previous.is_some_and(|previous| plausible.contains(&Version::from_le_bytes(*previous)))
-            && record_decode(&bytes.slice(at..), header.salt).is_some()
+            && bytes.get(at..).is_some_and(|rest| record_decode(rest, header.salt).is_some())
     })
 }
 

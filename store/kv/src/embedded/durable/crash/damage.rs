@@ -2,7 +2,6 @@
 //! untouched, or opened with all it had. Only its last record may be missing, and only where that one was altered and
 //! nothing sound is behind it.
 
-use bytes::Bytes;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -60,10 +59,10 @@ impl Store {
 
     /// Where the last record of the log begins, and where it ends; the header where there is none.
     fn last_record(&self) -> std::ops::Range<usize> {
-        let bytes = Bytes::from(self.image[&self.last_segment()].clone());
-        let salt = SegmentHeader::decode(&bytes).expect("a sound header").salt;
+        let bytes = &self.image[&self.last_segment()];
+        let salt = SegmentHeader::decode(bytes).expect("a sound header").salt;
         let (mut begin, mut end) = (0, SEGMENT_HEADER_BYTES);
-        while let Some((_, length)) = record_decode(&bytes.slice(end..), salt) {
+        while let Some((_, length)) = record_decode(&bytes[end..], salt) {
             (begin, end) = (end, end + length);
         }
         begin..end
