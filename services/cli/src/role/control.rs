@@ -15,7 +15,7 @@ use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_read};
-use borough_store::federation::{federation_cell_set, store_generation_begin, store_generation_read};
+use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
@@ -225,8 +225,6 @@ async fn cell_prepare(
     enforced: bool,
     at_ms: i64,
 ) -> StoreResult<CellMeta> {
-    let store = db.info().location;
-    let store = &store;
     let prepare = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
         cell_create(&tx, space, meta, at_ms).await?;
         if enforced {
@@ -235,7 +233,7 @@ async fn cell_prepare(
             })
             .await?;
         }
-        federation_cell_set(&tx, cell, store, at_ms).await?;
+        federation_cell_enter(&tx, cell, at_ms).await?;
         cell_meta_read(&tx, space).await
     });
     prepare.await

@@ -14,7 +14,21 @@ use borough_model::Name;
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellSpace, FederationCellKey, Prefix, RangeOptions, StoreGenerationKey};
 
-/// Enters `cell` into the directory, or changes where it is. What is entered already is not written.
+/// Where a cell is that is in the store which holds the directory. Any name of that store would be one machine's: what
+/// one calls `/etc/a.cluster` another calls `/etc/b.cluster`.
+pub const STORE_HERE: &str = "";
+
+/// Enters `cell` into the directory as one of this store, where it is not entered yet. Where it is, nothing is
+/// written: only an explicit act moves a cell.
+pub async fn federation_cell_enter(tx: &Transaction, cell: &Name, at_ms: i64) -> StoreResult<FederationCell> {
+    let key = FederationCellKey { cell: cell.clone() };
+    match keys::read(tx, &CellSpace::federation(), &key).await? {
+        Some(row) => Ok(row),
+        None => federation_cell_set(tx, cell, STORE_HERE, at_ms).await,
+    }
+}
+
+/// Says where `cell` is, whatever the directory said before. What it says already is not written.
 pub async fn federation_cell_set(
     tx: &Transaction,
     cell: &Name,

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Where a cell is.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct FederationCell {
-    /// The store its keys are in, as `--store` takes it; empty: the one that holds the directory.
+    /// The store its keys are in, as `--store` takes it;
+    /// [`STORE_HERE`](super::STORE_HERE): the one that holds the directory.
     #[n(0)]
     pub store: String,
     /// Counts every change of this row.

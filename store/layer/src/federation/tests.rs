@@ -14,6 +14,12 @@ async fn the_directory_keeps_cells_by_name() {
     set("alpha", "fdb:/one").await;
     assert_eq!(set("alpha", "fdb:/one").await.revision, 1, "setting what is set writes nothing");
     assert_eq!(set("alpha", "fdb:/two").await.revision, 2);
+    let enter = async |text: &str| {
+        cell.run(async |tx| federation_cell_enter(&tx, &name(text), 9).await).await.unwrap()
+    };
+    assert_eq!((enter("gamma").await.store.as_str(), enter("gamma").await.revision), (STORE_HERE, 1));
+    assert_eq!(enter("alpha").await.store, "fdb:/two", "entering moves nothing");
+    cell.run(async |tx| federation_cell_remove(&tx, &name("gamma"))).await.unwrap();
     let list = cell.run(async |tx| federation_cell_list(&tx).await).await.unwrap();
     let list: Vec<_> = list.iter().map(|(name, row)| (name.as_str(), row.store.as_str())).collect();
     assert_eq!(list, [("alpha", "fdb:/two"), ("beta", "")]);

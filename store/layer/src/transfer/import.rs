@@ -9,7 +9,7 @@ use super::file::{Block, ExportHeader, ExportReader, FileRow};
 use super::{ExportFileError, ImportRow};
 use crate::cell::{CellGate, CellState};
 use crate::error::{StoreError, StoreResult};
-use crate::federation::federation_cell_set;
+use crate::federation::{STORE_HERE, federation_cell_set};
 use crate::keys::{self, CellGateKey, CellSpace, ImportKey, KeyKind, NameRevisionKey, StoredRow};
 
 /// How an import begins.
@@ -123,7 +123,7 @@ pub async fn cell_import_run<R: Read>(
     db: &Database,
     space: &CellSpace,
     reader: &mut ExportReader<R>,
-    (store, at_ms): (&str, i64),
+    at_ms: i64,
     mut progress: impl FnMut(u64),
 ) -> Result<Imported, ImportError> {
     let (mut number, mut stored) = (0_u64, 0_u64);
@@ -156,7 +156,7 @@ pub async fn cell_import_run<R: Read>(
     let state =
         if reader.header().state == CellState::Draining { CellState::Draining } else { CellState::Open };
     let open = db.run("cell_import_open", Idempotency::Natural, |tx, _| async move {
-        cell_open(&tx, space, (id, end.blocks), state, (store, at_ms)).await
+        cell_open(&tx, space, (id, end.blocks), state, at_ms).await
     });
     Ok(Imported { gate: open.await?, rows: end.rows, blocks_stored: stored })
 }
@@ -209,7 +209,7 @@ async fn cell_open(
     space: &CellSpace,
     (export, blocks): ([u8; 16], u64),
     state: CellState,
-    (store, at_ms): (&str, i64),
+    at_ms: i64,
 ) -> StoreResult<CellGate> {
     let gate = crate::journal::gate_read(tx, space).await?;
     if gate.state != CellState::Importing {
@@ -227,7 +227,7 @@ async fn cell_open(
     };
     keys::write(tx, space, &CellGateKey {}, &gate)?;
     if let Some(cell) = space.name() {
-        federation_cell_set(tx, cell, store, at_ms).await?;
+        federation_cell_set(tx, cell, STORE_HERE, at_ms).await?;
     }
     Ok(gate)
 }

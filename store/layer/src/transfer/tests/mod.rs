@@ -57,5 +57,5 @@ async fn begin(
 async fn import(db: &Database, space: &CellSpace, file: &[u8]) -> Result<Imported, ImportError> {
     let mut reader = ExportReader::begin(file)?;
     begin(db, space, &reader.header().clone(), false).await?;
-    cell_import_run(db, space, &mut reader, ("test", 9_500), |_| {}).await
+    cell_import_run(db, space, &mut reader, 9_500, |_| {}).await
 }

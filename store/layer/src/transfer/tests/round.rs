@@ -159,7 +159,7 @@ async fn an_import_that_is_interrupted_anywhere_goes_on_and_shows_nothing_before
                 "{begun:?}"
             ),
         }
-        let run = cell_import_run(&target, &space, &mut reader, ("test", 9_500), |_| stored += 1).await;
+        let run = cell_import_run(&target, &space, &mut reader, 9_500, |_| stored += 1).await;
         assert!(matches!(run, Err(ImportError::File(ExportFileError::Io(_)))), "{run:?}");
         let closed = run_change(&target, &space).await;
         assert!(matches!(closed, Err(StoreError::CellClosed { state: "importing", .. })), "{closed:?}");
@@ -175,7 +175,7 @@ async fn an_import_that_is_interrupted_anywhere_goes_on_and_shows_nothing_before
     let again = begin(&target, &space, &header(1, exported.at), false).await.unwrap();
     assert_eq!(again, ImportBegun::Done);
     let known = run(&target, async |tx| federation_cell_read(tx, &name("alpha")).await).await.unwrap();
-    assert_eq!(known.store, "test");
+    assert_eq!(known.store, crate::federation::STORE_HERE);
 }
 
 async fn run_change(db: &Database, space: &CellSpace) -> StoreResult<()> {
