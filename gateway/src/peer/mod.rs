@@ -3,12 +3,11 @@
 //! A call is handed on once: one that was handed on already and finds no session has met an agent on its way from one
 //! gateway to another, and is answered as such.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_proto::v1::task_service_client::TaskServiceClient;
-use parking_lot::Mutex;
+use moka::sync::Cache;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -24,6 +23,11 @@ const HANDED_ON: &str = "borough-handed-on";
 const CONNECT_WAIT: Duration = Duration::from_secs(3);
 /// How often an idle connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A connection that nothing was handed on over for so long is closed: gateways come and go, under ever new addresses.
+const IDLE_MOST: Duration = Duration::from_secs(600);
+/// Connections to other gateways at once; beyond it the one used longest ago is closed.
+const CHANNELS_MOST: u64 = 1_024;
 
 /// The tasks of another gateway.
 pub type PeerTasks = TaskServiceClient<InterceptedService<Channel, Credentials>>;
@@ -51,13 +55,14 @@ pub fn is_handed_on(metadata: &MetadataMap) -> bool {
 pub struct Peers {
     own: Arc<str>,
     token: Token,
-    channels: Arc<Mutex<BTreeMap<String, Channel>>>,
+    channels: Cache<String, Channel>,
 }
 
 impl Peers {
     /// No connections yet; `own` is how others reach this gateway, `token` what all of them share.
     pub fn new(own: String, token: Token) -> Self {
-        Self { own: own.into(), token, channels: Arc::default() }
+        let channels = Cache::builder().max_capacity(CHANNELS_MOST).time_to_idle(IDLE_MOST).build();
+        Self { own: own.into(), token, channels }
     }
 
     /// Whether `gateway` is this one.
@@ -72,17 +77,17 @@ impl Peers {
         };
         let bearer = MetadataValue::try_from(self.token.bearer());
         let bearer = bearer.map_err(|error| wrong(format!("cannot be told the token: {error}")))?;
-        let mut channels = self.channels.lock();
-        let channel = match channels.get(gateway) {
-            Some(channel) => channel.clone(),
+        let channel = match self.channels.get(gateway) {
+            Some(channel) => channel,
             None => {
                 let endpoint = Endpoint::from_shared(format!("http://{gateway}"));
                 let endpoint =
                     endpoint.map_err(|error| wrong(format!("has the address {gateway:?}: {error}")))?;
                 let endpoint = endpoint.connect_timeout(CONNECT_WAIT).tcp_nodelay(true);
                 let endpoint = endpoint.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(KEEP_ALIVE);
+                // Of two callers who both find none, the second one's connection stays.
                 let channel = endpoint.connect_lazy();
-                channels.insert(gateway.to_owned(), channel.clone());
+                self.channels.insert(gateway.to_owned(), channel.clone());
                 channel
             }
         };
@@ -106,5 +111,16 @@ mod tests {
         assert!(!is_handed_on(&MetadataMap::new()));
         assert!(peers.tasks("10.0.0.2:7400").is_ok());
         assert_eq!(peers.tasks("no such address").unwrap_err().code(), tonic::Code::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn gateways_that_come_and_go_leave_a_bounded_number_of_connections() {
+        let peers = Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"));
+        for number in 0..3 * CHANNELS_MOST {
+            peers.tasks(&format!("10.1.{}.{}:7400", number / 250, number % 250)).unwrap();
+        }
+        peers.channels.run_pending_tasks();
+        assert!(peers.channels.entry_count() <= CHANNELS_MOST);
+        assert_eq!(peers.channels.policy().time_to_idle(), Some(IDLE_MOST));
     }
 }
