@@ -20,6 +20,10 @@ use crate::contract::limits::METADATA_VERSION_KEY;
 /// batch.
 const APPLY_CHUNK: usize = 256;
 
+/// A row's key. Keys of the usual length lie in the map's nodes themselves: a search that compares keys elsewhere in
+/// memory waits for memory at nearly every step.
+pub(crate) type Key = SmallVec<[u8; 48]>;
+
 /// The values of one key by version, oldest first. `None` is an absence.
 #[derive(Debug, Default)]
 struct Chain {
@@ -112,15 +116,15 @@ impl MetadataVersions {
 /// The rows behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    chains: BTreeMap<Bytes, Chain>,
+    chains: BTreeMap<Key, Chain>,
     /// Reads below this version are no longer possible.
     oldest: Version,
     /// Keys with something to trim once the window has passed the version; each key at most once, so that one written
     /// thousands of times in the window is looked at once per trim. Nearly in the order of versions: one that is out
     /// of it keeps those behind it for another window at most.
-    trims: VecDeque<(Version, Bytes)>,
+    trims: VecDeque<(Version, Key)>,
     /// Keys changed since the last checkpoint took them, in no order; `None` where there are no checkpoints.
-    dirty: Option<Vec<Bytes>>,
+    dirty: Option<Vec<Key>>,
     /// Counts the takings of `dirty`. Chains begin at 0, which is never a round.
     dirty_round: u32,
     /// A checkpoint reads at this version: nothing it can see is trimmed.
@@ -162,24 +166,24 @@ impl Rows {
         begin: &[u8],
         end: &[u8],
         version: Version,
-    ) -> impl DoubleEndedIterator<Item = (&'a Bytes, &'a Bytes)> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a Bytes)> + use<'a> {
         // An inverted range would panic in the map; here it has no rows.
         let whole = (Bound::Included(begin), Bound::Excluded(end));
         let bounds = if begin < end { whole } else { (Bound::Excluded(begin), Bound::Included(begin)) };
         let rows = self.chains.range::<[u8], _>(bounds);
-        rows.filter_map(move |(key, chain)| chain.at(version).map(|value| (key, value)))
+        rows.filter_map(move |(key, chain)| chain.at(version).map(|value| (key.as_slice(), value)))
     }
 
-    fn put(&mut self, version: Version, key: &Bytes, value: Option<Bytes>) {
-        if let (METADATA_VERSION_KEY, Some(value)) = (key.as_ref(), &value) {
+    fn put(&mut self, version: Version, key: &[u8], value: Option<Bytes>) {
+        if let (METADATA_VERSION_KEY, Some(value)) = (key, &value) {
             self.metadata.note(version, value);
         }
-        let chain = match self.chains.entry(key.clone()) {
+        let chain = match self.chains.entry(Key::from_slice(key)) {
             Entry::Occupied(entry) => {
                 let chain = entry.into_mut();
                 chain.push(version, value);
                 if !std::mem::replace(&mut chain.queued, true) {
-                    self.trims.push_back((version, key.clone()));
+                    self.trims.push_back((version, Key::from_slice(key)));
                 }
                 chain
             }
@@ -192,7 +196,7 @@ impl Rows {
             && chain.dirty_round != self.dirty_round
         {
             chain.dirty_round = self.dirty_round;
-            dirty.push(key.clone());
+            dirty.push(Key::from_slice(key));
         }
     }
 
@@ -210,8 +214,8 @@ impl Rows {
                 }
             }
             Mutation::ClearRange(begin, end) => {
-                let live: Vec<Bytes> =
-                    self.range(begin, end, Version::MAX).map(|(key, _)| key.clone()).collect();
+                let live = self.range(begin, end, Version::MAX).map(|(key, _)| Key::from_slice(key));
+                let live: Vec<Key> = live.collect();
                 live.iter().for_each(|key| self.put(version, key, None));
             }
             Mutation::Atomic(operation, key, operand) => {
@@ -252,7 +256,8 @@ pub(crate) struct Memory {
 impl Memory {
     /// An image of `rows`, all as of `version`. `tracked` keeps the set of keys for checkpoints.
     pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
-        let chains: BTreeMap<_, _> = rows.map(|(key, value)| (key, Chain::new(version, value))).collect();
+        let chains = rows.map(|(key, value)| (Key::from_slice(&key), Chain::new(version, value)));
+        let chains: BTreeMap<_, _> = chains.collect();
         let mut metadata = MetadataVersions::default();
         if let Some(value) = chains.get(METADATA_VERSION_KEY).and_then(Chain::latest) {
             metadata.note(version, value);
@@ -293,7 +298,7 @@ impl Memory {
     }
 
     /// Takes the keys changed since the last call, in no order, some perhaps twice.
-    pub(crate) fn dirty_take(&self) -> Vec<Bytes> {
+    pub(crate) fn dirty_take(&self) -> Vec<Key> {
         let mut rows = self.rows.write();
         // Zero is what a new chain has, and is skipped.
         rows.dirty_round = rows.dirty_round.wrapping_add(1).max(1);
@@ -301,7 +306,7 @@ impl Memory {
     }
 
     /// Gives back keys whose checkpoint failed.
-    pub(crate) fn dirty_return(&self, keys: Vec<Bytes>) {
+    pub(crate) fn dirty_return(&self, keys: Vec<Key>) {
         if let Some(dirty) = &mut self.rows.write().dirty {
             dirty.extend(keys);
         }
@@ -381,7 +386,7 @@ mod tests {
                 forgotten = readable;
                 for (at, expected) in history.iter().filter(|(at, _)| *at >= readable) {
                     let found: BTreeMap<Bytes, Bytes> =
-                        memory.read().range(b"", b"\xff", *at).map(|(key, value)| (key.clone(), value.clone())).collect();
+                        memory.read().range(b"", b"\xff", *at).map(|(key, value)| (Bytes::copy_from_slice(key), value.clone())).collect();
                     prop_assert_eq!(&found, expected, "at {}", at);
                 }
             }

@@ -15,7 +15,7 @@ use super::disk::{Disk, DiskFile};
 use super::space::{Space, SpaceRow};
 use crate::contract::Version;
 use crate::database::key_after;
-use crate::embedded::memory::Memory;
+use crate::embedded::memory::{Key, Memory};
 
 /// The checkpoint's name.
 pub(super) const NAME: &str = "checkpoint";
@@ -111,7 +111,7 @@ pub(super) struct Order<'a> {
     pub(super) version: Version,
     pub(super) ceiling: Version,
     /// Keys changed since the checkpoint before.
-    pub(super) dirty: &'a [Bytes],
+    pub(super) dirty: &'a [Key],
     /// The rows; pinned at `version`.
     pub(super) memory: &'a Memory,
     /// Whether the file that is there must not be built upon: a flush of it failed, or may have.
@@ -259,19 +259,19 @@ fn rows_changed(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> R
 }
 
 fn rows_whole(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> Result<(), redb::Error> {
-    let mut from = Bytes::new();
+    let mut from = Vec::new();
     loop {
         // A part at a time: the sequencer waits for the lock.
-        let part: Vec<(Bytes, Bytes)> = {
+        let part: Vec<(Key, Bytes)> = {
             let rows = order.memory.read();
             let rows = rows.range(&from, ROWS_END, order.version).take(ROWS_PER_LOCK);
-            rows.map(|(key, value)| (key.clone(), value.clone())).collect()
+            rows.map(|(key, value)| (Key::from_slice(key), value.clone())).collect()
         };
         for (key, value) in &part {
             table.insert(key.as_ref(), value.as_ref())?;
             tally.enter(key, value);
         }
         let Some((last, _)) = part.last() else { return Ok(()) };
-        from = key_after(last).into();
+        from = key_after(last);
     }
 }

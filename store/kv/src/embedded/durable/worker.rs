@@ -4,13 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
-
 use super::checkpoint::{CheckpointError, Order, checkpoint_write};
 use super::disk::Disk;
 use super::log::{Log, segment_name, spare_name};
 use crate::contract::Version;
-use crate::embedded::memory::Memory;
+use crate::embedded::memory::{Key, Memory};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::{AppendError, Durable};
 
@@ -26,7 +24,7 @@ struct Job {
     version: Version,
     ceiling: Version,
     /// Keys changed since the last checkpoint, in no order.
-    dirty: Vec<Bytes>,
+    dirty: Vec<Key>,
     memory: Arc<Memory>,
     /// Segments that are not needed afterwards.
     segments: Vec<u64>,
@@ -43,7 +41,7 @@ pub(super) type Done = Result<Vec<u64>, Failed>;
 
 /// A job that failed.
 pub(super) struct Failed {
-    dirty: Vec<Bytes>,
+    dirty: Vec<Key>,
     /// Whether the file may not be what it seems, so that the next checkpoint has to be whole.
     unsure: bool,
 }

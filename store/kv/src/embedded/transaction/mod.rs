@@ -314,8 +314,8 @@ impl EngineTransaction for EmbeddedTransaction {
             let mut points = vec![Bytes::copy_from_slice(range.start)];
             let mut filled = 0u64;
             for (key, value) in view.rows.range(range.start, range.end, view.version) {
-                if filled >= chunk_bytes.max(1) && key.as_ref() > range.start {
-                    points.push(key.clone());
+                if filled >= chunk_bytes.max(1) && key > range.start {
+                    points.push(Bytes::copy_from_slice(key));
                     filled = 0;
                 }
                 let size = u64::try_from(key.len().saturating_add(value.len())).unwrap_or(0);

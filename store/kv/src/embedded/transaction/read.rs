@@ -50,7 +50,7 @@ impl Limits {
     }
 
     /// Counts one row; true where it is the last one that fits.
-    fn reached_with(&mut self, key: &Bytes, value: &Bytes) -> bool {
+    fn reached_with(&mut self, key: &[u8], value: &Bytes) -> bool {
         let size = key.len().saturating_add(value.len()).saturating_add(ROW_OVERHEAD_BYTES);
         let take = |left: &mut Option<usize>, by: usize| {
             *left = left.map(|left| left.saturating_sub(by));
@@ -187,7 +187,7 @@ fn batch_read(
         let mut rows = view.rows.range(from, to, view.version);
         while let Some((key, value)) = if reverse { rows.next_back() } else { rows.next() } {
             batch.more = limits.reached_with(key, value);
-            batch.rows.push((key.clone(), value.clone()));
+            batch.rows.push((Bytes::copy_from_slice(key), value.clone()));
             if batch.more {
                 break;
             }

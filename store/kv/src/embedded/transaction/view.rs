@@ -43,6 +43,10 @@ fn readable(unreadable: bool) -> KvResult<()> {
     if unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
 }
 
+fn owned((key, value): (&[u8], &Bytes)) -> (Bytes, Bytes) {
+    (Bytes::copy_from_slice(key), value.clone())
+}
+
 /// Rows at a version under a transaction's writes.
 pub(crate) struct View<'a> {
     pub(crate) rows: &'a Rows,
@@ -140,14 +144,11 @@ impl<'a> View<'a> {
     }
 
     fn base_first(&self, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(from, end, self.version).next().map(|(key, value)| (key.clone(), value.clone()))
+        self.rows.range(from, end, self.version).next().map(owned)
     }
 
     fn base_last(&self, begin: &[u8], before: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows
-            .range(begin, before, self.version)
-            .next_back()
-            .map(|(key, value)| (key.clone(), value.clone()))
+        self.rows.range(begin, before, self.version).next_back().map(owned)
     }
 
     fn uncleared_first(&self, writes: &WriteMap, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
