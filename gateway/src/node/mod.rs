@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use borough_kv::{Idempotency, Transaction};
-use borough_model::node::{NodeAlloc, NodeRow};
+use borough_model::node::{NodeAlloc, NodeRow, Taint, TaintMatch};
 use borough_model::{Name, NodeId};
-use borough_proto::convert::{name_from_text, node_to_message};
+use borough_proto::convert::{
+    name_from_text, node_to_message, taint_matches_from_message, taints_from_message,
+};
 use borough_proto::v1;
 use borough_proto::v1::node_service_server::NodeService;
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::mirror::MirrorState;
-use borough_store::node::{node_by_name, node_cordon, node_drain, node_uncordon};
+use borough_store::node::{node_by_name, node_cordon, node_drain, node_taints_set, node_uncordon};
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
@@ -40,7 +42,7 @@ impl NodeRoom {
         let caller = caller_of_mutation(context.as_ref())?;
         let door = self.cells.get(cell)?;
         let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
-        let steered = node_steer(door, &caller, &name, verb).await;
+        let steered = node_steer(door, &caller, &name, &verb).await;
         let (row, cursor) = door.settled(steered).await?;
         let message = door.state(|state| node_message(door, state, &row))?;
         Ok((Some(message), Some(cursor_to_message(cursor))))
@@ -48,27 +50,33 @@ impl NodeRoom {
 }
 
 /// What an operator does to a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Verb {
     Cordon,
     Uncordon,
     Drain,
+    Taint(Vec<Taint>),
+    Untaint(Vec<TaintMatch>),
 }
 
 impl Verb {
-    fn action(self) -> &'static str {
+    fn action(&self) -> &'static str {
         match self {
             Self::Cordon => "node_cordon",
             Self::Uncordon => "node_uncordon",
             Self::Drain => "node_drain",
+            Self::Taint(_) => "node_taint",
+            Self::Untaint(_) => "node_untaint",
         }
     }
 
-    async fn apply(self, tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
+    async fn apply(&self, tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
         match self {
             Self::Cordon => node_cordon(tx, changes, node).await,
             Self::Uncordon => node_uncordon(tx, changes, node).await,
             Self::Drain => node_drain(tx, changes, node).await,
+            Self::Taint(taints) => node_taints_set(tx, changes, node, taints, &[]).await,
+            Self::Untaint(gone) => node_taints_set(tx, changes, node, &[], gone).await,
         }
     }
 }
@@ -77,7 +85,7 @@ async fn node_steer(
     door: &CellDoor,
     caller: &Caller,
     name: &Name,
-    verb: Verb,
+    verb: &Verb,
 ) -> StoreResult<(NodeRow, Option<Cursor>)> {
     let change = door.change(caller, verb.action());
     let (change, space) = (&change, &door.space);
@@ -156,6 +164,29 @@ impl NodeService for NodeRoom {
         let request = request.into_inner();
         let (node, cursor) = self.steer(request.context, &request.cell, &request.name, Verb::Drain).await?;
         Ok(Response::new(v1::DrainNodeResponse { node, cursor }))
+    }
+
+    async fn taint_node(
+        &self,
+        request: Request<v1::TaintNodeRequest>,
+    ) -> Result<Response<v1::TaintNodeResponse>, Status> {
+        let request = request.into_inner();
+        let now_ms = self.cells.get(&request.cell)?.clock.wall_ms();
+        let taints = taints_from_message(&request.taints, now_ms);
+        let verb = Verb::Taint(taints.map_err(|refused| status_from_field(&refused))?);
+        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, verb).await?;
+        Ok(Response::new(v1::TaintNodeResponse { node, cursor }))
+    }
+
+    async fn untaint_node(
+        &self,
+        request: Request<v1::UntaintNodeRequest>,
+    ) -> Result<Response<v1::UntaintNodeResponse>, Status> {
+        let request = request.into_inner();
+        let gone = taint_matches_from_message(&request.taints);
+        let verb = Verb::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
+        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, verb).await?;
+        Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
     }
 }
 

@@ -106,6 +106,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
         Some(StopReason::Drained) => "its node is drained",
         Some(StopReason::Preempted) => "a task of higher priority takes its place",
         Some(StopReason::Updated) => "its spec changed",
+        Some(StopReason::Tainted) => "its node has a taint that it does not tolerate",
         None => "no reason given",
     }
 }

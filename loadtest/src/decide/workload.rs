@@ -84,6 +84,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
         agent_version: String::new(),
         revision: 1,
         changed_ms: 0,
+        taints: Vec::new(),
     }
 }
 

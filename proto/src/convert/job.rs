@@ -10,6 +10,7 @@ use super::placement::{
     affinity_from_message, affinity_to_message, constraint_from_message, constraint_to_message,
     spread_from_message, spread_to_message,
 };
+use super::taint::{toleration_from_message, toleration_to_message};
 use super::{
     FieldRefused, capacity_from_message, name_from_text, resources_to_message, task_spec_from_message,
 };
@@ -68,6 +69,7 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         lost_after_ms: spec.lost_after_ms,
         labels: spec.labels.clone(),
         affinity: spec.affinity.iter().map(affinity_to_message).collect(),
+        tolerations: spec.tolerations.iter().map(toleration_to_message).collect(),
     }
 }
 
@@ -106,6 +108,12 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
         lost_after_ms: message.lost_after_ms,
         labels: message.labels.clone(),
         affinity: message.affinity.iter().enumerate().map(affinity_from_message).collect::<Result<_, _>>()?,
+        tolerations: message
+            .tolerations
+            .iter()
+            .enumerate()
+            .map(toleration_from_message)
+            .collect::<Result<_, _>>()?,
     })
 }
 

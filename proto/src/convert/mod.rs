@@ -4,12 +4,14 @@
 mod job;
 mod node;
 mod placement;
+mod taint;
 mod task;
 
 pub use job::{
     job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
 };
 pub use node::{capacity_from_message, node_state_to_message, node_to_message, resources_to_message};
+pub use taint::{taint_matches_from_message, taints_from_message};
 pub use task::{
     TaskContext, end_reason_to_message, endpoint_to_message, exit_from_message, exit_to_message,
     health_from_message, health_to_message, ports_to_message, stop_reason_from_message,

@@ -116,6 +116,7 @@ pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
         StopReason::Drained => v1::StopReason::Drained,
         StopReason::Preempted => v1::StopReason::Preempted,
         StopReason::Updated => v1::StopReason::Updated,
+        StopReason::Tainted => v1::StopReason::Tainted,
     }
 }
 
@@ -130,6 +131,7 @@ pub fn stop_reason_from_message(reason: i32) -> Option<StopReason> {
         v1::StopReason::Drained => Some(StopReason::Drained),
         v1::StopReason::Preempted => Some(StopReason::Preempted),
         v1::StopReason::Updated => Some(StopReason::Updated),
+        v1::StopReason::Tainted => Some(StopReason::Tainted),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use borough_proto::v1::node_service_client::NodeServiceClient;
 use borough_proto::v1::{
-    CordonNodeRequest, DrainNodeRequest, GetNodeRequest, ListNodesRequest, Node, PageRequest,
-    UncordonNodeRequest,
+    CordonNodeRequest, DrainNodeRequest, GetNodeRequest, ListNodesRequest, Node, PageRequest, Taint,
+    TaintMatch, TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
 };
 
 use crate::call::{Client, present, rpc};
@@ -85,5 +85,36 @@ impl Client {
         };
         let answer = self.call("DrainNode", message, rpc!(NodeServiceClient.drain_node)).await?;
         present("DrainNode", "node", answer.node)
+    }
+
+    /// Sets taints of the node; one of the same key and effect gets the new value. Tasks that run there and do not
+    /// tolerate a new one of `NO_EXECUTE` are moved elsewhere. Answers when that is committed.
+    ///
+    /// # Errors
+    /// As for every call; `INVALID_ARGUMENT` names a taint that cannot be.
+    pub async fn node_taint(&self, name: &str, taints: Vec<Taint>) -> Result<Node, ClientError> {
+        let message = TaintNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+            taints,
+        };
+        let answer = self.call("TaintNode", message, rpc!(NodeServiceClient.taint_node)).await?;
+        present("TaintNode", "node", answer.node)
+    }
+
+    /// Takes taints of the node away; those that are not there are gone already.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_untaint(&self, name: &str, taints: Vec<TaintMatch>) -> Result<Node, ClientError> {
+        let message = UntaintNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+            taints,
+        };
+        let answer = self.call("UntaintNode", message, rpc!(NodeServiceClient.untaint_node)).await?;
+        present("UntaintNode", "node", answer.node)
     }
 }

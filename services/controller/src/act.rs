@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Transaction};
-use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_store::job::{job_dependencies_check, job_remove, job_tasks_gone};
 use borough_store::journal::{Change, ChangeSet};
@@ -61,9 +60,9 @@ impl Hands {
                 })
                 .await
             }
-            Action::TasksDrain(lives) => {
-                self.lives("task_drain", &lives, |tx, mut changes, lives| async move {
-                    task_stop_begin(&tx, &mut changes, &lives, StopReason::Drained).await?;
+            Action::TasksMove(reason, lives) => {
+                self.lives("task_move", &lives, |tx, mut changes, lives| async move {
+                    task_stop_begin(&tx, &mut changes, &lives, reason).await?;
                     Ok(((), changes))
                 })
                 .await

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::job::{AfterDecision, JobState, after_decide};
-use borough_model::node::NodeState;
-use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskState};
+use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
+use borough_model::node::{NodeRow, NodeState, TaintEffect};
+use borough_model::task::StopReason;
+use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// Something to be done, in transactions of its own.
@@ -22,8 +23,8 @@ pub enum Action {
     NodeTasksLost(NodeId),
     /// Give these lives up, to be placed elsewhere.
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
-    /// Move these lives off their drained node.
-    TasksDrain(Vec<(TaskId, Incarnation)>),
+    /// Move these lives off their node: it is drained, or has a taint that they do not tolerate.
+    TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
 }
 
 /// What is to be done about a job.
@@ -66,8 +67,15 @@ fn unasked(state: TaskState) -> bool {
 }
 
 /// What is to be done about a node that has been silent for `silent`. A lost node's tasks are given up after the
-/// cell's tolerance, or after their own job's where that is longer.
-pub fn node_actions(state: &MirrorState, node: NodeId, silent: Duration, tolerance: Duration) -> Vec<Action> {
+/// cell's tolerance, or after their own job's where that is longer. `now_ms` is wall time, since 1970: lives stay on a
+/// tainted node for as long as they tolerate it.
+pub fn node_actions(
+    state: &MirrorState,
+    node: NodeId,
+    silent: Duration,
+    tolerance: Duration,
+    now_ms: i64,
+) -> Vec<Action> {
     let Some(row) = state.nodes().get(&node) else { return Vec::new() };
     let mut actions = Vec::new();
     if row.state == NodeState::Lost {
@@ -86,21 +94,41 @@ pub fn node_actions(state: &MirrorState, node: NodeId, silent: Duration, toleran
             actions.push(Action::TasksReschedule(node, lives));
         }
     }
-    if row.draining && row.state == NodeState::Ready {
-        let lives = drained(state, node);
-        if !lives.is_empty() {
-            actions.push(Action::TasksDrain(lives));
+    if row.state == NodeState::Ready {
+        let moved = if row.draining {
+            (StopReason::Drained, moved(state, node, |_| true))
+        } else if drives_away(row) {
+            (StopReason::Tainted, moved(state, node, |task| outstays(state, row, task, now_ms)))
+        } else {
+            return actions;
+        };
+        if !moved.1.is_empty() {
+            actions.push(Action::TasksMove(moved.0, moved.1));
         }
     }
     actions
 }
 
-/// Lives to move off a drained node now. Of one job at most a quarter of its tasks (and at least one) are without a
-/// running life because of it at any time.
-fn drained(state: &MirrorState, node: NodeId) -> Vec<(TaskId, Incarnation)> {
+/// Whether a node has taints that drive lives away.
+pub fn drives_away(node: &NodeRow) -> bool {
+    node.taints.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
+}
+
+/// Whether a life is on a node for longer than it tolerates the node's taints.
+fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) -> bool {
+    let spec = state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
+    let begun_ms = task.started_ms.unwrap_or(task.changed_ms);
+    spec.and_then(|spec| eviction_due_ms(&node.taints, &spec.tolerations, begun_ms))
+        .is_some_and(|due_ms| due_ms <= now_ms)
+}
+
+/// Lives to move off a node now, of those that `wanted` names. Of one job at most a quarter of its tasks (and at least
+/// one) are without a running life because of such moves at any time.
+fn moved(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<(TaskId, Incarnation)> {
     let on_node = state
         .node_tasks(node)
-        .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running));
+        .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
+        .filter(|task| wanted(task));
     let mut by_job: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> = BTreeMap::new();
     for task in on_node {
         by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
@@ -115,10 +143,9 @@ fn drained(state: &MirrorState, node: NodeId) -> Vec<(TaskId, Incarnation)> {
     lives
 }
 
-/// Whether a task is on its way from a drained node: stopping for it, or waiting for another.
-fn is_moving(task: &borough_model::TaskRow) -> bool {
-    use borough_model::task::StopReason;
-    let drained = task.stop == Some(StopReason::Drained);
+/// Whether a task is on its way from a node that it had to leave: stopping for it, or waiting for another.
+fn is_moving(task: &TaskRow) -> bool {
+    let drained = matches!(task.stop, Some(StopReason::Drained | StopReason::Tainted));
     match task.state {
         TaskState::Stopping | TaskState::Releasing => drained,
         TaskState::Pending | TaskState::Assigned | TaskState::Starting => task.incarnation.0 > 0,
@@ -135,7 +162,7 @@ pub struct Dirty {
     pub nodes: BTreeSet<NodeId>,
     /// Users of whose jobs some changed: others of theirs may have waited for them.
     users: BTreeSet<Name>,
-    /// Whether a task has moved, which makes room for the next of its job on a drained node.
+    /// Whether a task has moved, which makes room for the next of its job on a node that is emptied.
     moved: bool,
 }
 
@@ -178,7 +205,8 @@ impl Dirty {
             self.jobs.extend(state.jobs().values().filter(waits).map(|job| job.id));
         }
         if std::mem::take(&mut self.moved) {
-            self.nodes.extend(state.nodes().values().filter(|node| node.draining).map(|node| node.id));
+            let emptied = |node: &&Arc<NodeRow>| node.draining || drives_away(node);
+            self.nodes.extend(state.nodes().values().filter(emptied).map(|node| node.id));
         }
     }
 }

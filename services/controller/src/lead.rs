@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
+use borough_model::node::{NodeRow, NodeState};
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::lease::{
     HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, lease_acquire, lease_read, lease_release,
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::act::Hands;
 use crate::config::ControllerConfig;
-use crate::decide::{Action, Dirty, job_actions, node_actions};
+use crate::decide::{Action, Dirty, drives_away, job_actions, node_actions};
 use crate::housekeeping::{jobs_old, tidy};
 use crate::liveness::Liveness;
 
@@ -204,13 +205,14 @@ impl Controller {
         }
         let mut dirty = std::mem::take(&mut term.dirty);
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
+        let now_ms = self.clock.wall_ms();
         let actions: Vec<Action> = self.mirror.read(|state| {
             dirty.spread(state);
             let jobs = dirty.jobs.iter().filter_map(|job| state.jobs().get(job));
             let jobs = jobs.flat_map(|job| job_actions(state, job));
             let nodes = dirty.nodes.iter();
-            let nodes =
-                nodes.flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance));
+            let nodes = nodes
+                .flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance, now_ms));
             jobs.chain(nodes).collect()
         });
         for action in actions {
@@ -257,11 +259,12 @@ impl Controller {
             term.hands.node_lost(&silent).await?;
             term.liveness.declared(now);
         }
-        let silent_nodes = self.mirror.read(|state| {
-            let lost = state.nodes().values().filter(|row| row.state == borough_model::node::NodeState::Lost);
-            lost.map(|row| row.id).collect::<Vec<_>>()
+        // What is due on these follows from time alone.
+        let timed_nodes = self.mirror.read(|state| {
+            let timed = |row: &&Arc<NodeRow>| row.state == NodeState::Lost || drives_away(row);
+            state.nodes().values().filter(timed).map(|row| row.id).collect::<Vec<_>>()
         });
-        term.dirty.nodes.extend(silent_nodes);
+        term.dirty.nodes.extend(timed_nodes);
         if now.saturating_sub(term.full_at) >= FULL_PASS {
             term.full_at = now;
             term.dirty = self.mirror.read(Dirty::all);

@@ -53,6 +53,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         constraints: Vec::new(),
         spread: Vec::new(),
         affinity: Vec::new(),
+        tolerations: Vec::new(),
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

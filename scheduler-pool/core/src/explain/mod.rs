@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use borough_model::job::{
     Affinity, After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
 };
+use borough_model::node::TaintEffect;
 use borough_model::resource::Dimension;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,15 @@ pub enum Filter {
     Cordoned,
     /// An operator empties the node.
     Draining,
+    /// The node has a taint that the job does not tolerate.
+    Taint {
+        /// Its key.
+        key: String,
+        /// Its value, often empty.
+        value: String,
+        /// What it does.
+        effect: TaintEffect,
+    },
     /// A hard constraint is not met.
     Constraint {
         /// It.
@@ -362,6 +372,11 @@ fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, snapshot: 
         Refusal::Lost => Filter::Lost,
         Refusal::Cordoned => Filter::Cordoned,
         Refusal::Draining => Filter::Draining,
+        Refusal::Taint(number) => nodes.taints.get(number).map_or(Filter::Lost, |taint| Filter::Taint {
+            key: taint.key.clone(),
+            value: taint.value.clone(),
+            effect: taint.effect,
+        }),
         Refusal::Constraint(number) => {
             let ready = requirement.hard.get(usize::from(number));
             let constraint = ready.and_then(|ready| shape.constraints.get(ready.position));

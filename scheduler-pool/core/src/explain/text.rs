@@ -3,6 +3,7 @@
 use std::fmt;
 
 use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
+use borough_model::node::Taint;
 use borough_model::resource::Dimension;
 
 use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
@@ -72,6 +73,7 @@ impl fmt::Display for Filter {
             Self::Cordoned => f.write_str("cordoned"),
             Self::Draining => f.write_str("draining"),
             Self::Constraint { constraint } => write!(f, "constraint {}", Said(constraint)),
+            Self::Taint { .. } => write!(f, "taint {} not tolerated", self.taint()),
             Self::Affinity { affinity } => affinity_written(f, affinity),
             Self::Kept { attribute } => write!(f, "kept apart by a task in the same {attribute}"),
             Self::Spread { attribute, max_skew: Some(most), .. } => {
@@ -89,6 +91,15 @@ impl fmt::Display for Filter {
                 write!(f, "less than {dimension} {} free", Amount(dimension, *asked))
             }
         }
+    }
+}
+
+impl Filter {
+    /// A taint as an operator writes it.
+    fn taint(&self) -> String {
+        let Self::Taint { key, value, effect } = self else { return String::new() };
+        let taint = Taint { key: key.clone(), value: value.clone(), effect: *effect, added_ms: 0 };
+        taint.to_string()
     }
 }
 
@@ -125,6 +136,9 @@ impl NearestFit {
                 filter: filter @ (Filter::Constraint { .. } | Filter::Affinity { .. } | Filter::Spread { .. }),
                 ..
             } => format!("without {filter}"),
+            Self::Without { filter: filter @ Filter::Taint { .. }, .. } => {
+                format!("tolerating {}", filter.taint())
+            }
             Self::Without { filter, .. } => format!("once not {filter}"),
             Self::Together { changes, .. } => {
                 let changes: Vec<String> = changes.iter().map(Self::change).collect();

@@ -5,6 +5,7 @@ mod constraint;
 mod port;
 mod requirement;
 mod rule;
+mod taint;
 
 use std::ops::ControlFlow;
 
@@ -22,6 +23,8 @@ pub(crate) enum Refusal {
     Lost,
     Cordoned,
     Draining,
+    /// A taint that is not tolerated, by its number.
+    Taint(u32),
     /// The n-th hard constraint.
     Constraint(u16),
     /// The n-th rule between tasks.
@@ -36,7 +39,7 @@ pub(crate) enum Refusal {
     Free(u16),
 }
 
-/// Filters that no placement changes: whether the node takes tasks at all, and its attributes.
+/// Filters that no placement changes: whether the node takes tasks at all, its taints and attributes.
 pub(crate) fn refusals_fixed<B>(
     nodes: &NodeTable,
     requirement: &Requirement,
@@ -49,6 +52,9 @@ pub(crate) fn refusals_fixed<B>(
         NodeGate::Lost => hear(Refusal::Lost)?,
         NodeGate::Cordoned => hear(Refusal::Cordoned)?,
         NodeGate::Draining => hear(Refusal::Draining)?,
+    }
+    for &taint in requirement.taints.refusing(nodes, node) {
+        hear(Refusal::Taint(taint))?;
     }
     for (constraint, number) in requirement.hard.iter().zip(0u16..) {
         if !constraint.met(nodes, node) {

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::constraint::ConstraintReady;
 use super::rule::Rules;
+use super::taint::TaintsMet;
 use crate::snapshot::{NodeTable, Shape, Snapshot, fixed_amounts};
 
 /// What a task asks of a node, in the numbers of one snapshot.
@@ -20,6 +21,7 @@ pub(crate) struct Requirement {
     pub soft: Vec<(ConstraintReady, u32)>,
     pub ports_fixed: SmallVec<[u16; 4]>,
     pub ports_dynamic: u16,
+    pub taints: TaintsMet,
     /// What is asked of the tasks around.
     pub rules: Rules,
 }
@@ -28,6 +30,7 @@ impl Requirement {
     pub fn of(shape: &Shape, snapshot: &Snapshot) -> Self {
         let nodes = &snapshot.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
+        requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, snapshot);
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
         requirement.ports_dynamic = shape.ports_dynamic;
@@ -60,6 +63,7 @@ impl Requirement {
             soft: Vec::new(),
             ports_fixed: SmallVec::new(),
             ports_dynamic: 0,
+            taints: TaintsMet::default(),
             rules: Rules::default(),
         }
     }

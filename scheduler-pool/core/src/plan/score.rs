@@ -13,7 +13,7 @@ use crate::settings::ScoringProfile;
 /// The larger, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    /// Weights of the soft constraints that are met; against it count the siblings in the node's failure domains.
+    /// Weights of the soft constraints that are met; against it count taints that would rather keep the task away and the siblings in the node's failure domains.
     pub preference: i64,
     /// What the profile says, in thousandths per dimension.
     pub fit: u32,
@@ -53,10 +53,14 @@ fn fit(work: &Work<'_>, requirement: &Requirement, node: u32, profile: ScoringPr
     }
 }
 
-/// The weights of the soft constraints that a node meets.
+/// What a taint counts against a node that it would rather keep the task away from: as much as the strongest wish.
+const DISLIKE: i64 = 100;
+
+/// The weights of the soft constraints that a node meets, less what its taints have against the task.
 pub(crate) fn preference(work: &Work<'_>, requirement: &Requirement, node: u32) -> i64 {
     let met = requirement.soft.iter().filter(|(constraint, _)| constraint.met(work.nodes, node));
-    met.map(|&(_, weight)| i64::from(weight)).sum()
+    let met: i64 = met.map(|&(_, weight)| i64::from(weight)).sum();
+    met - DISLIKE * i64::from(requirement.taints.disliking(work.nodes, node))
 }
 
 /// The whole score, siblings in failure domains left out.

@@ -8,6 +8,7 @@ use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
 use super::index::NodeIndex;
+use super::taint::Taints;
 use super::text::Texts;
 use crate::settings::Overcommit;
 
@@ -63,6 +64,9 @@ pub(crate) struct NodeTable {
     /// What of it is promised, where anything is.
     promised: BTreeMap<u32, Resources>,
     kinds: Vec<String>,
+    /// The number of each node's set of taints.
+    pub(super) taint_sets: Vec<u32>,
+    pub taints: Taints,
     pub texts: Texts,
     pub index: NodeIndex,
 }
@@ -260,6 +264,8 @@ impl NodeTable {
             self.index.attributes_moved(node, known, &attributes);
             *known = attributes;
         }
+        let taints = self.taints.set_interned(&row.taints);
+        self.taint_set_put(node, taints);
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
         self.room_moved(node, room);
         Some(node)
@@ -408,6 +414,7 @@ impl NodeTable {
             *entry = 0;
         }
         self.promised.remove(&node);
+        self.taint_set_put(node, 0);
         self.entry_cleared(index);
         self.vacant.push(node);
         true

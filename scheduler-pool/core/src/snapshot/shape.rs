@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_model::job::Constraint;
+use borough_model::job::{Constraint, Toleration};
 use borough_model::{JobId, JobSpec, Resources};
 
 /// The number of a shape.
@@ -20,6 +20,8 @@ pub(crate) struct Shape {
     pub ports_dynamic: u16,
     /// Hard and soft, as the owner wrote them.
     pub constraints: Vec<Constraint>,
+    /// Taints that do not keep it away.
+    pub tolerations: Vec<Toleration>,
     /// The job whose own the shape is, since its tasks are held against other tasks too.
     pub job: Option<JobId>,
 }
@@ -36,6 +38,7 @@ impl Shape {
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),
+            tolerations: spec.tolerations.clone(),
             job,
         }
     }

@@ -2,7 +2,9 @@
 
 use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride,
+    Toleration, TolerationOperator,
 };
+use borough_model::node::{Taint, TaintEffect};
 use borough_model::{JobSpec, NodeRow, Resources};
 use proptest::collection::vec;
 use proptest::option;
@@ -22,6 +24,7 @@ pub enum Event {
     NodeBack(usize),
     NodeRacked(usize, u8),
     NodeResized(usize, u64),
+    NodeTainted(usize, Option<Taint>),
     Submitted(Box<JobDraft>),
     JobStopped(usize),
     JobCounted(usize, u32),
@@ -43,6 +46,7 @@ pub struct NodeDraft {
     pub rack: Option<u8>,
     pub ports: u16,
     pub generation: Option<u8>,
+    pub taint: Option<Taint>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +68,7 @@ pub struct JobDraft {
     pub limits: (Option<u32>, Option<u32>, Option<u32>),
     pub app: Option<&'static str>,
     pub affinity: Vec<Affinity>,
+    pub tolerations: Vec<Toleration>,
 }
 
 impl NodeDraft {
@@ -79,6 +84,7 @@ impl NodeDraft {
         if let Some(generation) = self.generation {
             row.attributes.insert("generation".to_owned(), generation.to_string());
         }
+        row.taints.extend(self.taint.clone());
         row
     }
 }
@@ -115,20 +121,48 @@ impl JobDraft {
         spec.spread = self.spread.into_iter().map(spread).collect();
         spec.labels = self.app.iter().map(|app| ("app".to_owned(), (*app).to_owned())).collect();
         spec.affinity.clone_from(&self.affinity);
+        spec.tolerations.clone_from(&self.tolerations);
         spec
     }
 }
 
+fn taint() -> impl Strategy<Value = Taint> {
+    let effects = TaintEffect::NAMES.map(|(_, effect)| effect).to_vec();
+    (select(vec!["own", "old"]), select(vec!["", "x"]), select(effects), 0..9i64).prop_map(
+        |(key, value, effect, added_ms)| Taint {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            effect,
+            added_ms,
+        },
+    )
+}
+
+fn toleration() -> impl Strategy<Value = Toleration> {
+    (taint(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(taint, exists, of_effect, every)| {
+        let operator = if exists { TolerationOperator::Exists } else { TolerationOperator::Equal };
+        Toleration {
+            key: if exists && every { String::new() } else { taint.key },
+            operator,
+            value: if exists { String::new() } else { taint.value },
+            effect: of_effect.then_some(taint.effect),
+            evict_after_ms: None,
+        }
+    })
+}
+
 pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
     let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
-    (size, option::of(0..3u8), 0..6u16, option::of(1..12u8)).prop_map(
-        |((cores, gib, gpus), rack, ports, generation)| NodeDraft {
+    let taint = option::weighted(0.2, taint());
+    (size, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint).prop_map(
+        |((cores, gib, gpus), rack, ports, generation, taint)| NodeDraft {
             cores,
             gib,
             gpus,
             rack,
             ports,
             generation,
+            taint,
         },
     )
 }
@@ -196,6 +230,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
         ),
         option::weighted(0.6, select(vec!["a", "b", "c"])),
         prop_oneof![2 => Just(Vec::new()), 1 => vec(affinity(), 1..3)],
+        vec(toleration(), 0..3),
     );
     (owner, size, need, ports, own, where_).prop_map(
         |((user, priority), (count, min_member, service), (cpu, mib, gpu_millis), ports, own, where_)| {
@@ -216,6 +251,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 limits: where_.2,
                 app: where_.3,
                 affinity: where_.4,
+                tolerations: where_.5,
             }
         },
     )
@@ -231,6 +267,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         2 => at.clone().prop_map(Event::NodeBack),
         1 => (at.clone(), 0..3u8).prop_map(|(at, rack)| Event::NodeRacked(at, rack)),
         1 => (at.clone(), 1..=5u64).prop_map(|(at, cores)| Event::NodeResized(at, cores)),
+        1 => (at.clone(), option::of(taint())).prop_map(|(at, taint)| Event::NodeTainted(at, taint)),
         8 => job_draft().prop_map(|draft| Event::Submitted(Box::new(draft))),
         1 => at.clone().prop_map(Event::JobStopped),
         2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),

@@ -2,6 +2,7 @@
 
 use borough_model::job::{
     After, AfterCondition, Constraint, ConstraintOperator, JobOutcome, JobState, PortSpec, TaskOverride,
+    Toleration, TolerationOperator,
 };
 use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeRow, Resources, TaskId, TaskState};
@@ -62,6 +63,15 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
         NearestFit::Without { filter: Filter::Constraint { constraint }, .. } => {
             let position = changed.constraints.iter().position(|known| known == constraint);
             changed.constraints.remove(position.expect("a constraint of the spec"));
+        }
+        NearestFit::Without { filter: Filter::Taint { key, value, effect }, .. } => {
+            changed.tolerations.push(Toleration {
+                key: key.clone(),
+                operator: TolerationOperator::Equal,
+                value: value.clone(),
+                effect: Some(*effect),
+                evict_after_ms: None,
+            });
         }
         NearestFit::Without { filter: Filter::PortFixed { number }, .. } => {
             changed.task.ports.retain(|port| port.number != Some(*number));

@@ -94,6 +94,7 @@ impl History {
             | Event::NodeLost(at)
             | Event::NodeBack(at)
             | Event::NodeRacked(at, _)
+            | Event::NodeTainted(at, _)
             | Event::NodeResized(at, _) => {
                 if let Some(node) = self.node_at(*at) {
                     self.node_happens(node, event);
@@ -122,6 +123,7 @@ impl History {
             Event::NodeLost(_) => row.state = NodeState::Lost,
             Event::NodeBack(_) => (row.state, row.draining) = (NodeState::Ready, false),
             Event::NodeRacked(_, rack) => drop(row.labels.insert("rack".to_owned(), format!("r{rack}"))),
+            Event::NodeTainted(_, taint) => row.taints = taint.iter().cloned().collect(),
             Event::NodeResized(_, cores) => row.capacity.cpu_millis = cores * 1000,
             _ => {}
         });

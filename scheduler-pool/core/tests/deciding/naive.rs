@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread};
+use borough_model::job::{
+    Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, taint_tolerated,
+};
 use borough_model::node::{node_alloc_add, node_attribute, node_free, node_open, ports_pick};
 use borough_model::resource::shortfall;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow, TaskState};
@@ -101,17 +103,24 @@ fn limited(
         || most_of_percent.is_some_and(|most| of(here) as f64 >= most);
     let could = world.nodes.values().filter(|(row, _)| {
         let mut hard = spec.constraints.iter().filter(|constraint| constraint.preference.is_none());
-        node_open(row).is_ok() && hard.all(|hard| met(row, hard))
+        node_open(row).is_ok() && tolerated(spec, row) && hard.all(|hard| met(row, hard))
     });
     let least = could.filter_map(|(row, _)| node_attribute(row, &spread.attribute)).map(of).min();
     let skewed = spread.max_skew.is_some_and(|most| of(here) + 1 > least.unwrap_or(0) + most as usize);
     !capped && !skewed
 }
 
+/// Whether no taint keeps a job's tasks away.
+fn tolerated(spec: &JobSpec, row: &NodeRow) -> bool {
+    let mut refusing = row.taints.iter().filter(|taint| taint.effect.refuses());
+    refusing.all(|taint| taint_tolerated(&spec.tolerations, taint))
+}
+
 /// Whether a task of a job fits a node with that much committed.
 pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
     let free = node_free(&world.limits(row), alloc);
     node_open(row).is_ok()
+        && tolerated(spec, row)
         && spec
             .constraints
             .iter()

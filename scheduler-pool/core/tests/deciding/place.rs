@@ -126,6 +126,37 @@ fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
 }
 
 #[test]
+fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
+    use borough_model::job::{Toleration, TolerationOperator};
+    use borough_model::node::{Taint, TaintEffect};
+    let taint = |effect| Taint { key: "own".to_owned(), value: "db".to_owned(), effect, added_ms: 7 };
+    let toleration = Toleration {
+        key: "own".to_owned(),
+        operator: TolerationOperator::Equal,
+        value: "db".to_owned(),
+        effect: None,
+        evict_after_ms: None,
+    };
+    let placed = |effect, count: u32, tolerations: &[Toleration]| {
+        let mut world = world(ScoringProfile::WorstFit);
+        let mut tainted = node(0, 8, 8);
+        tainted.taints = vec![taint(effect)];
+        world.node_put(tainted);
+        world.node_put(node(1, 4, 8));
+        let mut job = spec("ann", "job", count, 1000, 64);
+        job.tolerations = tolerations.to_vec();
+        world.job_submit(JobId(1), &job);
+        per_node(&world, &planned(&world))
+    };
+    for effect in [TaintEffect::NoSchedule, TaintEffect::NoExecute] {
+        assert_eq!(placed(effect, 6, &[]), counts(&[("node-1", 4)]));
+        assert_eq!(placed(effect, 1, std::slice::from_ref(&toleration)), counts(&[("node-0", 1)]));
+    }
+    assert_eq!(placed(TaintEffect::PreferNoSchedule, 5, &[]), counts(&[("node-0", 1), ("node-1", 4)]));
+    assert_eq!(placed(TaintEffect::PreferNoSchedule, 1, &[toleration]), counts(&[("node-0", 1)]));
+}
+
+#[test]
 fn a_node_where_the_task_crashed_repeatedly_is_left_for_another_unless_it_is_the_only_one() {
     let mut world = world(ScoringProfile::BestFit);
     let full = racked(&mut world, 0, "a");

@@ -46,6 +46,7 @@ pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
         agent_version: String::new(),
         revision: 1,
         changed_ms: 0,
+        taints: Vec::new(),
     }
 }
 

@@ -24,6 +24,22 @@ pub enum NodeVerb {
         /// The node's name
         node: String,
     },
+    /// Keep tasks away that do not tolerate it
+    Taint {
+        /// The node's name
+        node: String,
+        /// KEY[=VALUE]:EFFECT, the effect being no_schedule, prefer_no_schedule or no_execute
+        #[arg(required = true, value_parser = super::taint::taint, value_name = "TAINT")]
+        taints: Vec<borough_proto::v1::Taint>,
+    },
+    /// Take taints away
+    Untaint {
+        /// The node's name
+        node: String,
+        /// KEY[=VALUE][:EFFECT]
+        #[arg(required = true, value_parser = super::taint::taint_match, value_name = "TAINT")]
+        taints: Vec<borough_proto::v1::TaintMatch>,
+    },
     /// Cordon, and move the tasks elsewhere; waits until none is left
     Drain {
         /// The node's name

@@ -3,6 +3,7 @@
 mod cluster;
 mod job;
 mod store;
+mod taint;
 mod target;
 mod task;
 

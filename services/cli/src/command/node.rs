@@ -23,6 +23,8 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
+        NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
+        NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
         NodeVerb::Drain { node, detach, timeout } => {
             let drained = client.node_drain(&node).await?;
             if !detach {

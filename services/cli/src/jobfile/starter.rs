@@ -49,6 +49,9 @@ spread: [rack, node.name]
 #   - {apart: node.name, jobs: ["team == web"]}
 #   - {near: rack, jobs: ["job.name == cache"], prefer: 50}
 
+# Taints of nodes that do not keep the tasks away.
+# tolerations: [maintenance, {taint: dedicated, value: db}, {taint: old, effect: no_execute, evict_after: 5m}]
+
 # restart: on_failure  # always, on_failure, never; or {mode: always, attempts: 5, backoff: 500ms, backoff_max: 1m}
 drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
 # lost_after: 30s      # how long a vanished node is waited for

@@ -11,6 +11,30 @@ use super::table::{Tabular, table};
 use super::task::TaskView;
 use super::text::{ResourcesView, bytes, facts, time, word};
 
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct TaintView {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) effect: String,
+    pub(crate) added_ms: i64,
+}
+
+impl From<v1::Taint> for TaintView {
+    fn from(taint: v1::Taint) -> Self {
+        let effect = word(taint.effect().as_str_name(), "TAINT_EFFECT_");
+        Self { key: taint.key, value: taint.value, effect, added_ms: taint.added_ms }
+    }
+}
+
+impl TaintView {
+    /// As it is written on the command line.
+    fn text(&self) -> String {
+        let equal = if self.value.is_empty() { "" } else { "=" };
+        format!("{}{equal}{}:{}", self.key, self.value, self.effect)
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeView {
@@ -31,6 +55,7 @@ pub(crate) struct NodeView {
     pub(crate) ports_used: u32,
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) taints: Vec<TaintView>,
     pub(crate) host: String,
     pub(crate) boot_id: String,
     pub(crate) agent_version: String,
@@ -56,6 +81,7 @@ impl From<v1::Node> for NodeView {
             ports_used: node.ports_used,
             attributes: node.attributes.into_iter().collect(),
             labels: node.labels.into_iter().collect(),
+            taints: node.taints.into_iter().map(TaintView::from).collect(),
             host: node.host,
             boot_id: node.boot_id,
             agent_version: node.agent_version,
@@ -73,8 +99,9 @@ impl NodeView {
             (false, false) => ", cordoned",
             (false, true) => "",
         };
+        let tainted = if self.taints.is_empty() { "" } else { ", tainted" };
         let silent = if self.connected { "" } else { ", not connected" };
-        format!("{}{steered}{silent}", self.state)
+        format!("{}{steered}{tainted}{silent}", self.state)
     }
 }
 
@@ -89,7 +116,7 @@ impl Tabular for NodeView {
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         let heads = vec!["NODE", "STATE", "TASKS", "CPU", "MEMORY"];
-        (heads, vec!["HOST", "PORTS", "ATTRIBUTES", "LABELS", "AGENT"])
+        (heads, vec!["HOST", "PORTS", "ATTRIBUTES", "LABELS", "TAINTS", "AGENT"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -108,6 +135,7 @@ impl Tabular for NodeView {
             format!("{}-{} ({} used)", self.port_first, self.port_last, self.ports_used),
             pairs(&self.attributes),
             pairs(&self.labels),
+            self.taints.iter().map(TaintView::text).collect::<Vec<_>>().join(","),
             self.agent_version.clone(),
         ];
         (cells, more)
@@ -140,6 +168,14 @@ impl NodeStatusView {
                 let lines = map.iter().map(|(key, value)| format!("  {key} = {value}\n"));
                 text.extend(lines);
             }
+        }
+        if !node.taints.is_empty() {
+            text.push_str("taints\n");
+            text.extend(
+                node.taints
+                    .iter()
+                    .map(|taint| format!("  {}, since {}\n", taint.text(), time(taint.added_ms))),
+            );
         }
         if !self.tasks.is_empty() {
             text.push('\n');

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, node_alloc_touch, node_facts_check,
-    node_labels_check, node_new, node_transition,
+    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, Taint, TaintMatch, node_alloc_touch,
+    node_facts_check, node_labels_check, node_new, node_taints_check, node_transition, taints_changed,
 };
 use borough_model::{Delta, Name, NodeId, TaskId};
 
@@ -136,6 +136,21 @@ pub async fn node_labels_set(
     }
     node_labels_check(&all).map_err(|errors| StoreError::InvalidSpec { errors })?;
     Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(all)).await?.row)
+}
+
+/// Sets the taints of `add` and takes away those that `remove` means. Tasks that run and do not tolerate a new
+/// `NoExecute` are moved by the cell's controller.
+pub async fn node_taints_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    add: &[Taint],
+    remove: &[TaintMatch],
+) -> StoreResult<NodeRow> {
+    let before = node_read(tx, changes.space(), node).await?;
+    let all = taints_changed(&before.taints, add, remove);
+    node_taints_check(&all).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    Ok(node_event(tx, changes, node, &NodeEvent::TaintsSet(all)).await?.row)
 }
 
 /// The agent's full report was applied: a recovering node with nothing old left takes tasks again.

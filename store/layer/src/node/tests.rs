@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use borough_kv::FaultPlan;
-use borough_model::node::{NodeFacts, NodeLive, NodeState};
+use borough_model::node::{NodeAlloc, NodeFacts, NodeLive, NodeState, Taint, TaintEffect};
 use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
 
 use super::*;
 use crate::error::StoreError;
 use crate::journal::{Cursor, journal_tail};
-use crate::keys::{self, NodeTaskKey};
+use crate::keys::{self, NodeAllocKey, NodeTaskKey};
 use crate::testing::{LATE, TestCell, change, name, seeds};
 
 fn facts() -> NodeFacts {
@@ -82,6 +82,43 @@ async fn every_change_of_the_row_moves_the_token_and_the_journal() {
     let last = &page.entries[2].1.deltas;
     assert!(matches!(&last[..], [Delta::Node { row }, Delta::NodeAlloc { alloc, .. }]
         if row.revision == 3 && alloc.epoch == 3));
+}
+
+#[tokio::test]
+async fn a_placement_decided_before_a_taint_conflicts_with_it() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let taint = Taint {
+        key: "own".to_owned(),
+        value: String::new(),
+        effect: TaintEffect::NoSchedule,
+        added_ms: 1_000,
+    };
+    let version = async || cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
+    // What a worker does: it guards the node's token as of the version it has planned at.
+    let placing = async |at| {
+        let alloc = NodeAlloc { epoch: 99, ..NodeAlloc::default() };
+        let placed = cell.db.commit_at("placement", at, |tx| {
+            keys::guard(tx, &cell.space, &NodeAllocKey { node })?;
+            keys::write(tx, &cell.space, &NodeAllocKey { node }, &alloc)
+        });
+        placed.await.is_ok()
+    };
+    let tainting = async |request, taints: &[Taint]| {
+        let set = cell.change(change(request, "node_taint"), async |tx, changes| {
+            node_taints_set(tx, changes, node, taints, &[]).await
+        });
+        set.await
+    };
+    let before = version().await;
+    assert_eq!(tainting(2, std::slice::from_ref(&taint)).await.unwrap().taints, [taint.clone()]);
+    assert!(!placing(before).await, "a placement was committed that the taint forbids");
+    let before = version().await;
+    tainting(3, &[taint]).await.unwrap();
+    assert!(placing(before).await, "the same taint again is no change");
+    let wrong =
+        Taint { key: "a b".to_owned(), value: String::new(), effect: TaintEffect::NoSchedule, added_ms: 0 };
+    assert!(matches!(tainting(4, &[wrong]).await, Err(StoreError::InvalidSpec { .. })));
 }
 
 #[tokio::test]

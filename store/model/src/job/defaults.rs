@@ -105,6 +105,7 @@ impl JobSpec {
             lost_after_ms: None,
             labels: Default::default(),
             affinity: Vec::new(),
+            tolerations: Vec::new(),
         }
     }
 }

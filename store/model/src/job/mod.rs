@@ -7,6 +7,7 @@ mod machine;
 mod row;
 mod select;
 mod spec;
+mod toleration;
 mod validate;
 
 pub use defaults::band;
@@ -20,5 +21,6 @@ pub use spec::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck,
     JobKind, JobSpec, LogSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
 };
+pub use toleration::{Toleration, TolerationOperator, eviction_due_ms, taint_tolerated};
 pub(crate) use validate::Fields;
 pub use validate::{COUNT_MAX, FieldError, Note, SPEC_BYTES_MAX, count_check, priority_check};

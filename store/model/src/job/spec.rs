@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use super::Toleration;
 use crate::id::Name;
 use crate::resource::Resources;
 
@@ -61,6 +62,11 @@ pub struct JobSpec {
     #[cbor(default)]
     #[serde(default)]
     pub affinity: Vec<Affinity>,
+    /// Taints of nodes that do not keep its tasks away.
+    #[n(16)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub tolerations: Vec<Toleration>,
 }
 
 /// Whether tasks run until stopped or until done.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{NodeRow, NodeState};
+use super::{NodeRow, NodeState, Taint};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
@@ -48,6 +48,8 @@ pub enum NodeEvent {
     Drain,
     /// An operator sets its labels.
     LabelsSet(BTreeMap<String, String>),
+    /// An operator sets its taints.
+    TaintsSet(Vec<Taint>),
 }
 
 /// What an event does to a node.
@@ -79,6 +81,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         agent_version: facts.agent_version,
         revision: 1,
         changed_ms: now_ms,
+        taints: Vec::new(),
     }
 }
 
@@ -101,6 +104,7 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
             next.draining = true;
         }
         NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
+        NodeEvent::TaintsSet(taints) => next.taints.clone_from(taints),
     }
     let changed = next != *row;
     if changed {

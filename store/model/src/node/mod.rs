@@ -13,6 +13,7 @@ mod facts;
 mod machine;
 mod port;
 mod promise;
+mod taint;
 
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
@@ -24,6 +25,7 @@ pub use machine::{
 };
 pub use port::{PortsShort, ports_pick};
 pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
+pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
 
 /// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -73,6 +75,11 @@ pub struct NodeRow {
     /// Wall time of the last change, milliseconds since 1970.
     #[n(14)]
     pub changed_ms: i64,
+    /// What keeps tasks away that do not tolerate it, as operators set it: in one order.
+    #[n(15)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub taints: Vec<Taint>,
 }
 
 /// Whether a node is there, and fit to be used.

@@ -269,7 +269,9 @@ pub enum Health {
 }
 
 /// Why a task is being stopped. It decides what follows its exit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -294,11 +296,14 @@ pub enum StopReason {
     /// Its spec changed: pending.
     #[n(6)]
     Updated,
+    /// Its node has a taint that it does not tolerate, or no longer: pending.
+    #[n(7)]
+    Tainted,
 }
 
 impl StopReason {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::JobStopped,
         Self::JobShrunk,
         Self::Restart,
@@ -306,13 +311,19 @@ impl StopReason {
         Self::Drained,
         Self::Preempted,
         Self::Updated,
+        Self::Tainted,
     ];
 
     /// Whether the task is dead after this stop; otherwise it is pending.
     pub fn is_final(self) -> bool {
         match self {
             Self::JobStopped | Self::JobShrunk => true,
-            Self::Restart | Self::Unhealthy | Self::Drained | Self::Preempted | Self::Updated => false,
+            Self::Restart
+            | Self::Unhealthy
+            | Self::Drained
+            | Self::Preempted
+            | Self::Updated
+            | Self::Tainted => false,
         }
     }
 
@@ -326,6 +337,7 @@ impl StopReason {
             Self::Drained => "its node was drained",
             Self::Preempted => "a task of higher priority took its place",
             Self::Updated => "its spec was changed",
+            Self::Tainted => "its node has a taint that it does not tolerate",
         }
     }
 }

@@ -8,9 +8,10 @@ use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck,
     JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, Probe, RestartMode, Spread, TaskOverride,
+    Toleration, TolerationOperator,
 };
 use borough_model::journal::{Delta, JournalEntry};
-use borough_model::node::{NodeAlloc, NodeLive, NodeRow, NodeState};
+use borough_model::node::{NodeAlloc, NodeLive, NodeRow, NodeState, Taint, TaintEffect};
 use borough_model::resource::Resources;
 use borough_model::task::machine::unit_gathering;
 use borough_model::task::{
@@ -96,6 +97,13 @@ fn spec_full() -> JobSpec {
         percent_max: Some(25),
         ..Spread::preferred("rack".to_owned(), 50)
     }];
+    full.tolerations = vec![Toleration {
+        key: "dedicated".to_owned(),
+        operator: TolerationOperator::Equal,
+        value: "db".to_owned(),
+        effect: Some(TaintEffect::NoExecute),
+        evict_after_ms: Some(5000),
+    }];
     full.affinity = vec![Affinity {
         kind: AffinityKind::Apart,
         attribute: "rack".to_owned(),
@@ -156,6 +164,12 @@ fn node_row() -> NodeRow {
         agent_version: "0.1.0".to_owned(),
         revision: 5,
         changed_ms: 1_700_000_000_000,
+        taints: vec![Taint {
+            key: "dedicated".to_owned(),
+            value: "db".to_owned(),
+            effect: TaintEffect::NoExecute,
+            added_ms: 1_700_000_000_001,
+        }],
     }
 }
 
@@ -264,6 +278,8 @@ fn samples() -> Vec<Sample> {
         sample("enum.unit_state", &vec![UnitState::Gathering, UnitState::Committed, UnitState::Released]),
         sample("enum.node_state", &vec![NodeState::Ready, NodeState::Recovering, NodeState::Lost]),
         sample("enum.constraint_operator", &OPERATORS.to_vec()),
+        sample("enum.taint_effect", &TaintEffect::NAMES.map(|(_, effect)| effect).to_vec()),
+        sample("enum.toleration_operator", &vec![TolerationOperator::Equal, TolerationOperator::Exists]),
         sample("enum.restart_mode", &vec![RestartMode::Always, RestartMode::OnFailure, RestartMode::Never]),
         sample("enum.job_kind", &vec![JobKind::Service, JobKind::Batch]),
         sample("enum.after_condition", &vec![AfterCondition::Finished, AfterCondition::Succeeded]),

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint,
     ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread,
-    TaskOverride, band, change_class, count_check, priority_check, spec_diff,
+    TaskOverride, Toleration, TolerationOperator, band, change_class, count_check, priority_check, spec_diff,
 };
+use borough_model::node::TaintEffect;
 use borough_model::resource::Resources;
 use expect_test::expect_file;
 use proptest::prelude::*;
@@ -123,6 +124,25 @@ const REFUSED: &[Change] = &[
             Affinity { attribute: String::new(), ..near(AffinityKind::Near, &jobs) },
         ];
     }),
+    (
+        "tolerations of nothing, of a value that is not compared, for a time nobody counts, for a month",
+        |spec| {
+            let exists = || Toleration {
+                key: "a".to_owned(),
+                operator: TolerationOperator::Exists,
+                value: String::new(),
+                effect: Some(TaintEffect::NoExecute),
+                evict_after_ms: None,
+            };
+            spec.tolerations = vec![
+                Toleration { key: String::new(), operator: TolerationOperator::Equal, ..exists() },
+                Toleration { value: "b".to_owned(), ..exists() },
+                Toleration { effect: None, evict_after_ms: Some(1), ..exists() },
+                Toleration { evict_after_ms: Some(2_592_000_000), ..exists() },
+                Toleration { operator: TolerationOperator::Equal, value: "a\nb".to_owned(), ..exists() },
+            ];
+        },
+    ),
     ("an override of a task that is not there", |spec| {
         spec.overrides.insert(3, TaskOverride { weight: Some(256), ..TaskOverride::default() });
     }),

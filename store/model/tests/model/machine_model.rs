@@ -56,6 +56,7 @@ fn node_row(node: u64) -> NodeRow {
         agent_version: String::new(),
         revision: 1,
         changed_ms: 0,
+        taints: Vec::new(),
     }
 }
 

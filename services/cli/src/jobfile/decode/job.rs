@@ -13,8 +13,9 @@ use super::affinity::affinity_decode;
 use super::constraint::constraints_decode;
 use super::spread::spread_decode;
 use super::task::{override_decode, task_decode};
+use super::toleration::tolerations_decode;
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "user",
     "name",
     "kind",
@@ -25,6 +26,7 @@ const FIELDS: [&str; 16] = [
     "constraints",
     "spread",
     "affinity",
+    "tolerations",
     "task",
     "overrides",
     "restart",
@@ -71,6 +73,9 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     }
     if let Some(item) = fields.get("affinity") {
         spec.affinity = affinity_decode(reader, &item);
+    }
+    if let Some(item) = fields.get("tolerations") {
+        spec.tolerations = tolerations_decode(reader, &item);
     }
     if let Some(item) = fields.get("overrides") {
         spec.overrides = overrides_decode(reader, &item, &spec.task);

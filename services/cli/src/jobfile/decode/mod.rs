@@ -7,6 +7,7 @@ mod health;
 mod job;
 mod spread;
 mod task;
+mod toleration;
 
 use borough_model::Name;
 use borough_model::job::{FieldError, JobSpec, Note};

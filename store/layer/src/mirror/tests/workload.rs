@@ -95,6 +95,7 @@ async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: 
         agent_version: "0".to_owned(),
         revision: before.map_or(1, |row| row.revision + 1),
         changed_ms: 0,
+        taints: Vec::new(),
     };
     keys::write(tx, changes.space(), &key, &row)?;
     changes.push(Delta::Node { row });

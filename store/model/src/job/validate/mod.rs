@@ -62,6 +62,7 @@ impl JobSpec {
         placement::constraints_check(&mut fields, &self.constraints);
         placement::spread_check(&mut fields, &self.spread);
         placement::affinity_check(&mut fields, &self.affinity);
+        placement::tolerations_check(&mut fields, &self.tolerations);
         task::task_check(&mut fields, &self.task);
         task::overrides_check(&mut fields, self);
         size_check(&mut fields, self);

@@ -4,13 +4,17 @@ use std::collections::BTreeSet;
 
 use super::AFTER_MAX;
 use super::field::Fields;
-use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Spread};
+use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Spread, Toleration, TolerationOperator};
+use crate::node::TaintEffect;
 
 const CONSTRAINTS_MAX: usize = 32;
 const VALUES_MAX: usize = 64;
 const SPREAD_MAX: usize = 8;
 const AFFINITY_MAX: usize = 16;
 const SELECTOR_MAX: usize = 16;
+const TOLERATIONS_MAX: usize = 32;
+/// Longest time that a task stays on a node that it has to leave: a week, in milliseconds.
+const EVICT_AFTER_MS_MAX: u64 = 604_800_000;
 
 pub(super) fn after_check(fields: &mut Fields, spec: &JobSpec) {
     fields.require(
@@ -36,6 +40,34 @@ pub(super) fn constraints_check(fields: &mut Fields, constraints: &[Constraint])
     );
     for (at, constraint) in constraints.iter().enumerate() {
         constraint_check(fields, &format!("constraints[{at}]"), constraint);
+    }
+}
+
+pub(super) fn tolerations_check(fields: &mut Fields, tolerations: &[Toleration]) {
+    let given = format!("{} tolerations", tolerations.len());
+    let accepted = format!("at most {TOLERATIONS_MAX}");
+    fields.require(tolerations.len() <= TOLERATIONS_MAX, "tolerations", given, accepted);
+    for (at, toleration) in tolerations.iter().enumerate() {
+        let path = |field: &str| format!("tolerations[{at}].{field}");
+        let exists = toleration.operator == TolerationOperator::Exists;
+        if !(exists && toleration.key.is_empty()) {
+            fields.key(&path("key"), &toleration.key);
+        }
+        let value = format!("{:?}", toleration.value);
+        let accepted = "no value with exists; equal compares one";
+        fields.require(!exists || toleration.value.is_empty(), &path("value"), value, accepted);
+        fields.line(&path("value"), &toleration.value);
+        let Some(evict_after_ms) = toleration.evict_after_ms else { continue };
+        let fine = toleration.effect == Some(TaintEffect::NoExecute);
+        let accepted = "none, or the effect no_execute: only such taints drive tasks away";
+        fields.require(fine, &path("evict_after_ms"), evict_after_ms, accepted);
+        let accepted = format!("0 to {EVICT_AFTER_MS_MAX} milliseconds, a week; none: for ever");
+        fields.require(
+            evict_after_ms <= EVICT_AFTER_MS_MAX,
+            &path("evict_after_ms"),
+            evict_after_ms,
+            accepted,
+        );
     }
 }
 

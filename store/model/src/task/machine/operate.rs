@@ -154,7 +154,8 @@ fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
         | StopReason::Unhealthy
         | StopReason::Drained
         | StopReason::Preempted
-        | StopReason::Updated => unchanged(row),
+        | StopReason::Updated
+        | StopReason::Tainted => unchanged(row),
     }
 }
 

@@ -33,9 +33,13 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
     }
     match row.stop {
         Some(StopReason::JobStopped | StopReason::JobShrunk) => decision_over(Verdict::Stopped, row),
-        Some(StopReason::Restart | StopReason::Drained | StopReason::Preempted | StopReason::Updated) => {
-            decision_again(row)
-        }
+        Some(
+            StopReason::Restart
+            | StopReason::Drained
+            | StopReason::Preempted
+            | StopReason::Updated
+            | StopReason::Tainted,
+        ) => decision_again(row),
         Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, false, now_ms),
         None => match exit.reason {
             EndReason::Stopped | EndReason::NodeLost | EndReason::NodeRebooted => decision_again(row),

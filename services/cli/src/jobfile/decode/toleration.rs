@@ -1,0 +1,47 @@
+//! Which taints of nodes a job's tasks tolerate.
+
+use borough_model::job::{Toleration, TolerationOperator};
+use borough_model::node::TaintEffect;
+
+use super::super::reader::{Item, Reader};
+use super::super::tree::Value;
+
+const ACCEPTED: &str = "a taint's key, or a map with taint, value, operator, effect and evict_after";
+
+/// A list of keys, or of maps such as `{taint: dedicated, value: db, effect: no_schedule}`.
+pub(super) fn tolerations_decode(reader: &mut Reader, list: &Item<'_>) -> Vec<Toleration> {
+    let items = reader.items(list, "a list such as [dedicated, {taint: dedicated, value: db}]");
+    items.iter().filter_map(|item| toleration_one(reader, item)).collect()
+}
+
+fn toleration_one(reader: &mut Reader, item: &Item<'_>) -> Option<Toleration> {
+    let exists = TolerationOperator::Exists;
+    let Value::Map(_) = item.node.value else {
+        let key = reader.text(item)?;
+        return Some(Toleration {
+            key,
+            operator: exists,
+            value: String::new(),
+            effect: None,
+            evict_after_ms: None,
+        });
+    };
+    let fields = reader.fields(item, &["taint", "value", "operator", "effect", "evict_after"])?;
+    let operators = [("equal", TolerationOperator::Equal), ("exists", exists)];
+    let operator = fields.get("operator").and_then(|item| reader.word(&item, &operators));
+    let value = fields.get("value").and_then(|item| reader.text(&item));
+    let effect = fields.get("effect").and_then(|item| reader.word(&item, &TaintEffect::NAMES));
+    let evict_after_ms = fields.get("evict_after").and_then(|item| reader.duration(&item));
+    let key = match fields.get("taint") {
+        Some(item) => reader.text(&item)?,
+        // Every taint is tolerated only where that is said.
+        None if operator == Some(exists) => String::new(),
+        None => {
+            reader.missing(item, "taint", ACCEPTED);
+            return None;
+        }
+    };
+    let implied = if value.is_some() { TolerationOperator::Equal } else { exists };
+    let operator = operator.unwrap_or(implied);
+    Some(Toleration { key, operator, value: value.unwrap_or_default(), effect, evict_after_ms })
+}

@@ -1,0 +1,121 @@
+//! Which taints of nodes a job's tasks tolerate, and for how long.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::node::{Taint, TaintEffect};
+
+/// Taints of nodes that do not keep a job's tasks away.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Toleration {
+    /// The key of the taints; empty, and only with `Exists`: of every key.
+    #[n(0)]
+    pub key: String,
+    /// How their value is compared.
+    #[n(1)]
+    pub operator: TolerationOperator,
+    /// With what. `Exists` takes none.
+    #[n(2)]
+    #[serde(default)]
+    pub value: String,
+    /// Only taints of this effect; absent: of every effect.
+    #[n(3)]
+    #[serde(default)]
+    pub effect: Option<TaintEffect>,
+    /// Milliseconds that a task stays on a node after a `NoExecute` taint was set; absent: for ever.
+    #[n(4)]
+    #[serde(default)]
+    pub evict_after_ms: Option<u64>,
+}
+
+/// How a taint's value is compared.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum TolerationOperator {
+    /// It is the value.
+    #[n(0)]
+    Equal,
+    /// Whatever it is.
+    #[n(1)]
+    Exists,
+}
+
+impl Toleration {
+    /// Whether it tolerates a taint, for however long.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        let of_value = match self.operator {
+            TolerationOperator::Equal => self.key == taint.key && self.value == taint.value,
+            TolerationOperator::Exists => self.key.is_empty() || self.key == taint.key,
+        };
+        of_value && self.effect.is_none_or(|effect| effect == taint.effect)
+    }
+}
+
+/// Whether any of `tolerations` tolerates a taint, for however long.
+pub fn taint_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| toleration.tolerates(taint))
+}
+
+/// From when on a life that began at `begun_ms` has to leave a node with these taints: wall time in milliseconds since
+/// 1970; `None`: never. A taint is tolerated as long as the most patient of the tolerations that mean it says, from the
+/// moment it was set, or the life began where that is later; the taint whose time is over first decides.
+pub fn eviction_due_ms(taints: &[Taint], tolerations: &[Toleration], begun_ms: i64) -> Option<i64> {
+    let leave_ms = |taint: &Taint| {
+        let meaning = tolerations.iter().filter(|toleration| toleration.tolerates(taint));
+        let patience = meaning.map(|toleration| toleration.evict_after_ms.unwrap_or(u64::MAX)).max();
+        let patience = patience.unwrap_or(0);
+        let from_ms = taint.added_ms.max(begun_ms);
+        (patience < u64::MAX).then(|| from_ms.saturating_add(i64::try_from(patience).unwrap_or(i64::MAX)))
+    };
+    taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute).filter_map(leave_ms).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, value: &str, effect: TaintEffect) -> Taint {
+        Taint { key: key.to_owned(), value: value.to_owned(), effect, added_ms: 1000 }
+    }
+
+    fn toleration(key: &str, value: Option<&str>, evict_after_ms: Option<u64>) -> Toleration {
+        let operator = value.map_or(TolerationOperator::Exists, |_| TolerationOperator::Equal);
+        let value = value.unwrap_or_default().to_owned();
+        Toleration { key: key.to_owned(), operator, value, effect: None, evict_after_ms }
+    }
+
+    #[test]
+    fn a_toleration_means_the_taints_of_its_key_value_and_effect() {
+        use TaintEffect::{NoExecute, NoSchedule};
+        let db = taint("dedicated", "db", NoSchedule);
+        assert!(toleration("dedicated", Some("db"), None).tolerates(&db));
+        assert!(!toleration("dedicated", Some("web"), None).tolerates(&db));
+        assert!(!toleration("dedicated", Some(""), None).tolerates(&db));
+        assert!(toleration("dedicated", None, None).tolerates(&db));
+        assert!(!toleration("gpu", None, None).tolerates(&db));
+        assert!(toleration("", None, None).tolerates(&db), "every key");
+        let executed = Toleration { effect: Some(NoExecute), ..toleration("dedicated", None, None) };
+        assert!(!executed.tolerates(&db) && executed.tolerates(&taint("dedicated", "db", NoExecute)));
+        assert!(taint_tolerated(&[executed, toleration("", None, None)], &db));
+        assert!(!taint_tolerated(&[], &db));
+    }
+
+    #[test]
+    fn the_first_taint_whose_patience_is_over_drives_a_life_away() {
+        use TaintEffect::{NoExecute, NoSchedule};
+        let taints = [taint("a", "", NoExecute), taint("b", "", NoExecute), taint("c", "", NoSchedule)];
+        let due = |tolerations: &[Toleration], begun_ms| eviction_due_ms(&taints, tolerations, begun_ms);
+        assert_eq!(due(&[], 0), Some(1000), "at once, and whatever does not execute drives nobody away");
+        assert_eq!(due(&[toleration("", None, None)], 0), None);
+        let patient = [toleration("a", None, Some(500)), toleration("b", None, Some(70))];
+        assert_eq!(due(&patient, 0), Some(1070));
+        assert_eq!(due(&patient, 2000), Some(2070), "from the begin of a life that came after the taint");
+        let more = [patient.as_slice(), &[toleration("b", None, None)]].concat();
+        assert_eq!(due(&more, 0), Some(1500), "the most patient toleration of a taint counts");
+        assert_eq!(eviction_due_ms(&[], &[], 0), None);
+    }
+}
