@@ -51,14 +51,29 @@ struct Attempt {
     /// An error every later operation repeats, until a reset.
     poison: Option<KvError>,
     /// Ends the watches of an attempt that was given up without a commit: the client would leave them waiting.
-    over: over::Sender<Option<KvError>>,
+    over: over::Sender<Option<Over>>,
+}
+
+/// How an attempt was given up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// Before a commit: its watches are ended, whatever the client does with them. It arms them with the next commit of
+    /// the same transaction.
+    Open,
+    /// After one that failed, which may have ended them already.
+    Failed,
 }
 
 impl Attempt {
     /// Ends what waits for a commit that will not come.
-    fn give_up(&self) {
+    fn give_up(&self, slot: &Slot) {
+        let over = match slot {
+            Slot::Committed(_) => return,
+            Slot::Failed(_) => Over::Failed,
+            _ => Over::Open,
+        };
         // Nobody need be watching.
-        let _ = self.over.send(Some(ErrorCode::TransactionCancelled.into()));
+        let _ = self.over.send(Some(over));
     }
 }
 
@@ -158,7 +173,10 @@ impl FdbTransaction {
 
     async fn error_handle(&self, error: &KvError) -> KvResult<()> {
         let slot = self.take();
-        let committed = matches!(slot, Slot::Committed(_));
+        let attempt = std::mem::take(&mut self.state.lock().attempt);
+        if matches!(slot, Slot::Open(_) | Slot::Failed(_)) {
+            attempt.give_up(&slot);
+        }
         let result = match slot {
             Slot::Open(transaction) => transaction.on_error(FdbError::from_code(error.code.code())).await,
             Slot::Failed(failed) if failed.code() == error.code.code() => failed.on_error().await,
@@ -171,15 +189,11 @@ impl FdbTransaction {
                     Slot::Broken(broken) => broken.clone(),
                     _ => ErrorCode::UsedDuringCommit.into(),
                 };
-                self.put(other);
+                *self.state.lock() = State { slot: other, attempt };
                 return Err(refused);
             }
         };
         let mut state = self.state.lock();
-        let attempt = std::mem::take(&mut state.attempt);
-        if !committed {
-            attempt.give_up();
-        }
         match result {
             Ok(transaction) => {
                 state.slot = Slot::Open(transaction);
@@ -217,17 +231,22 @@ where
 /// Waits for a watch of the client, or for the end of an attempt that never committed.
 async fn watch_wait(
     watch: impl Future<Output = Result<(), FdbError>>,
-    mut over: over::Receiver<Option<KvError>>,
+    mut over: over::Receiver<Option<Over>>,
 ) -> KvResult<()> {
+    let cancelled = || Err(ErrorCode::TransactionCancelled.into());
+    if *over.borrow() == Some(Over::Open) {
+        return cancelled();
+    }
     tokio::pin!(watch);
-    let given_up = async move { over.wait_for(Option::is_some).await.ok().and_then(|error| error.clone()) };
+    let given_up = async move { over.wait_for(Option::is_some).await.is_ok_and(|over| over.is_some()) };
     tokio::select! {
         biased;
         fired = &mut watch => fired.map_err(error_from),
-        error = given_up => match error {
-            Some(error) => Err(error),
+        given_up = given_up => if given_up {
+            cancelled()
+        } else {
             // The attempt ended well.
-            None => watch.await.map_err(error_from),
+            watch.await.map_err(error_from)
         },
     }
 }
@@ -286,14 +305,14 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn add_conflict_range(&self, kind: ConflictKind, range: Range<&[u8]>) -> KvResult<()> {
-        let written = kind == ConflictKind::Write;
         let client_kind = match kind {
             ConflictKind::Read => ConflictRangeType::Read,
             ConflictKind::Write => ConflictRangeType::Write,
         };
         self.with_attempt(|transaction, attempt| {
             conflict_check(kind, range.start, range.end)?;
-            attempt.touched |= written && range.start < range.end;
+            // The client would forget a read conflict when own writes are turned off after it.
+            attempt.touched |= range.start < range.end;
             transaction.add_conflict_range(range.start, range.end, client_kind).map_err(error_from)
         })?
     }
@@ -402,9 +421,7 @@ impl EngineTransaction for FdbTransaction {
 
     fn cancel(&self) {
         let mut state = self.state.lock();
-        if !matches!(state.slot, Slot::Committed(_)) {
-            state.attempt.give_up();
-        }
+        state.attempt.give_up(&state.slot);
         state.slot = match std::mem::replace(&mut state.slot, Slot::Busy) {
             Slot::Open(transaction) => Slot::Cancelled(transaction.cancel()),
             Slot::Failed(failed) => Slot::Cancelled(failed.reset().cancel()),
@@ -416,9 +433,7 @@ impl EngineTransaction for FdbTransaction {
 
     fn reset(&self) {
         let slot = self.take();
-        if !matches!(slot, Slot::Committed(_)) {
-            self.state.lock().attempt.give_up();
-        }
+        self.state.lock().attempt.give_up(&slot);
         let slot = match slot {
             Slot::Open(mut transaction) => {
                 transaction.reset();

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use borough_kv::conformance::{metadata_version_of_old_read, programs_compared, run_all, run_tolerant};
+use borough_kv::conformance::{
+    edges_checked, metadata_version_of_old_read, programs_compared, run_all, run_tolerant,
+};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::{
     Database, EmbeddedEngine, Engine, ErrorCode, FaultEngine, FaultPlan, Idempotency, KvError, Transaction,
@@ -34,6 +36,19 @@ async fn the_backend_keeps_the_contract() {
     };
     let result = run_tolerant(faulty, seed.wrapping_add(1)).await;
     result.unwrap_or_else(|failure| panic!("{failure} (BOROUGH_SEED={seed})"));
+}
+
+/// What each kind of read depends on, at its edges; those at the ends of the keyspace where the cluster is thrown away.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_every_edge_of_what_is_read() {
+    let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
+        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        return;
+    };
+    let _alone = CLUSTER.lock().await;
+    let engine = borough_fdb::open(&cluster).expect("the cluster opens");
+    let whole = std::env::var("BOROUGH_FDB_THROW_AWAY").is_ok();
+    edges_checked(&engine, whole).await.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Clusters beside each other in one process: one that nobody answers for holds up none of the others, and each says

@@ -32,7 +32,9 @@ use crate::contract::{Engine, EngineTransaction, KvError};
 use crate::database::{Database, Idempotency, Retryable, Transaction};
 use crate::env::{Rng, SeededRng};
 pub use metadata::run_old as metadata_version_of_old_read;
-pub use program::{run_compared as programs_compared, run_whole as programs_whole};
+pub use program::{
+    run_compared as programs_compared, run_edges as edges_checked, run_whole as programs_whole,
+};
 
 /// Why a check failed.
 #[derive(Debug, thiserror::Error)]

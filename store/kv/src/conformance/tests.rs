@@ -57,6 +57,11 @@ async fn in_parallel() {
     say(run_tolerant(|| ephemeral(seed), seed).await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn at_every_edge_of_what_is_read() {
+    say(super::edges_checked(&ephemeral(1), true).await);
+}
+
 /// How many whole-store programs a run tries; `BOROUGH_PROGRAMS` asks for more.
 fn programs() -> u64 {
     std::env::var("BOROUGH_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)

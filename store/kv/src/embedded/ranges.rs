@@ -154,6 +154,23 @@ impl Span {
     }
 }
 
+/// Appends a span that begins at or after the last one, or joins the two where they touch.
+fn span_join(spans: &mut Vec<Span>, next: Span) {
+    let touches = match (spans.last(), &next) {
+        (None, _) => false,
+        (Some(Span::Point(last)), Span::Point(key)) => is_key_after(last, key),
+        (Some(Span::Point(last)), Span::Range(begin, _)) => begin == last || is_key_after(last, begin),
+        (Some(Span::Range(_, end)), Span::Point(begin) | Span::Range(begin, _)) => begin <= end,
+    };
+    match spans.last_mut().filter(|_| touches) {
+        None => spans.push(next),
+        Some(last) => {
+            let (one, other) = (last.to_range(), next.to_range());
+            *last = Span::new(one.start, one.end.max(other.end));
+        }
+    }
+}
+
 /// Whether `end` is the first key after `begin`.
 pub(crate) fn is_key_after(begin: &[u8], end: &[u8]) -> bool {
     end.len() == begin.len().saturating_add(1) && end.last() == Some(&0) && end.starts_with(begin)
@@ -187,10 +204,19 @@ impl SpanSet {
         }
     }
 
-    /// Every span, points first.
+    /// Every span, in order, those that touch as one: as FoundationDB counts and names them.
     pub(crate) fn spans(&self) -> Vec<Span> {
-        let points = self.points.iter().filter(|key| !self.ranges.contains(key)).cloned().map(Span::Point);
-        points.chain(self.ranges.iter().map(|(begin, end)| Span::new(begin.clone(), end.clone()))).collect()
+        let mut spans: Vec<Span> =
+            Vec::with_capacity(self.points.len().saturating_add(self.ranges.ends.len()));
+        let mut ranges = self.ranges.ends.iter().peekable();
+        for point in &self.points {
+            while let Some((begin, end)) = ranges.next_if(|(begin, _)| *begin <= point) {
+                span_join(&mut spans, Span::new(begin.clone(), end.clone()));
+            }
+            span_join(&mut spans, Span::Point(point.clone()));
+        }
+        ranges.for_each(|(begin, end)| span_join(&mut spans, Span::new(begin.clone(), end.clone())));
+        spans
     }
 }
 
@@ -208,6 +234,24 @@ mod tests {
     }
 
     proptest! {
+        /// Points and ranges, put in one by one, against the set that knows no points.
+        #[test]
+        fn spans_that_touch_are_one(
+            spans in prop::collection::vec((0..21usize, 0..21usize, any::<bool>()), 0..12)
+        ) {
+            let mut keys = universe();
+            keys.sort();
+            let (mut set, mut plain) = (SpanSet::default(), RangeSet::default());
+            for (one, other, point) in spans {
+                let key = Bytes::from(keys[one.min(other)].clone());
+                let end = if point || one == other { key_after(&key).into() } else { Bytes::from(keys[one.max(other)].clone()) };
+                plain.insert(key.clone(), end.clone());
+                set.insert(Span::new(key, end));
+            }
+            let plain: Vec<Span> = plain.iter().map(|(begin, end)| Span::new(begin.clone(), end.clone())).collect();
+            prop_assert_eq!(set.spans(), plain);
+        }
+
         /// The set against one flag per key.
         #[test]
         fn it_holds_exactly_what_was_put_in_and_not_taken_out(

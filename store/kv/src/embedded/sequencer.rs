@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::figures::Figures;
 use super::memory::Memory;
 use super::mutation::Mutation;
-use super::ranges::Span;
+use super::ranges::{RangeSet, Span};
 use super::resolver::{Resolver, Verdict};
 use super::versions::Versions;
 use super::watch::Watches;
@@ -189,8 +189,7 @@ impl Sequencer {
             Verdict::Accepted => None,
             Verdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
             Verdict::Conflict(indices) => {
-                let ranges = indices.iter().filter_map(|index| reads.get(*index)).map(Span::to_range);
-                let conflicting = if report_conflicts { ranges.collect() } else { Vec::new() };
+                let conflicting = if report_conflicts { ranges_named(&reads, &indices) } else { Vec::new() };
                 Some(Refusal { error: KvError::new(ErrorCode::NotCommitted), conflicting })
             }
         };
@@ -287,6 +286,15 @@ impl Sequencer {
             answer(reply, Err(error.clone().into()));
         }
     }
+}
+
+/// The reads that were written since, as a refusal names them: in order, those that touch as one.
+fn ranges_named(reads: &[Span], indices: &[usize]) -> Vec<Range<Bytes>> {
+    let mut named = RangeSet::default();
+    for range in indices.iter().filter_map(|index| reads.get(*index)).map(Span::to_range) {
+        named.insert(range.start, range.end);
+    }
+    named.iter().map(|(begin, end)| begin.clone()..end.clone()).collect()
 }
 
 /// Sends an outcome. Whoever asked may have stopped waiting; the outcome stands all the same.

@@ -239,7 +239,9 @@ impl Machine {
             Err(error) if error.code == ErrorCode::NotCommitted => {
                 let ranges = transaction.conflicting_ranges().await.unwrap_or_default();
                 let named = ranges.iter().map(|range| (self.name(&range.start).0, self.name(&range.end).0));
-                Outcome::Refused(union(named, &self.frame.named()))
+                Outcome::Refused(
+                    cut(named, &self.frame.named()).map(|(begin, end)| (Name(begin), Name(end))).collect(),
+                )
             }
             Err(error) => code_of(&error),
         }
@@ -307,14 +309,22 @@ pub(super) fn bound_cut(mut key: Vec<u8>) -> Vec<u8> {
     key
 }
 
-/// Ranges joined where they touch, and cut to `bounds`: engines cut them differently.
+/// The parts of `ranges` within `bounds`.
+fn cut(
+    ranges: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    bounds: &(Vec<u8>, Vec<u8>),
+) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    let ranges = ranges.map(|(begin, end)| (bound_cut(begin), bound_cut(end)));
+    let cut = |(begin, end): (Vec<u8>, Vec<u8>)| (begin.max(bounds.0.clone()), end.min(bounds.1.clone()));
+    ranges.map(cut).filter(|(begin, end)| begin < end)
+}
+
+/// The parts of `ranges` within `bounds`, in order, joined where they touch.
 pub(super) fn union(
     ranges: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
     bounds: &(Vec<u8>, Vec<u8>),
 ) -> Vec<(Name, Name)> {
-    let cut = |(begin, end): (Vec<u8>, Vec<u8>)| (begin.max(bounds.0.clone()), end.min(bounds.1.clone()));
-    let ranges = ranges.map(|(begin, end)| (bound_cut(begin), bound_cut(end)));
-    let mut ranges: Vec<_> = ranges.map(cut).filter(|(begin, end)| begin < end).collect();
+    let mut ranges: Vec<_> = cut(ranges, bounds).collect();
     ranges.sort();
     let mut joined: Vec<(Name, Name)> = Vec::new();
     for (begin, end) in ranges {

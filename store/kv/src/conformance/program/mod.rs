@@ -4,6 +4,7 @@
 //! A program that fails is shrunk to the few instructions that make it fail. `BOROUGH_PROGRAMS` says how many seeds a
 //! run tries; a failure names its own.
 
+mod edges;
 mod generate;
 mod machine;
 mod model;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use super::{Check, Context, Failure, Wrong};
 use crate::contract::{Engine, KvResult, StreamingMode};
+pub use edges::run_edges;
 use machine::{Late, Machine, Outcome, PATIENCE};
 use model::Model;
 use shrink::Shrinker;
@@ -52,9 +54,10 @@ async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[Step]) -> 
         let outcome = answer.map_err(|_| wrong(format!("step {index}, {step:?}: no answer")))?;
         let idle = model.is_idle(step);
         model.step(step, &outcome).map_err(|why| wrong(format!("step {index}, {step:?}: {why}")))?;
-        // Which ranges a refusal names and when a watch fails, is the model's to judge: engines differ.
+        // When a watch fails, and which ranges a refusal names where one has read or a stamped key stands there, is the
+        // model's to judge: engines differ.
         trace.outcomes.push(match outcome {
-            Outcome::Refused(_) => Outcome::Refused(Vec::new()),
+            Outcome::Refused(_) if model.names_open => Outcome::Refused(Vec::new()),
             Outcome::Error(_) if matches!(step.action, Action::Watch(_)) => Outcome::Done,
             _ if idle => Outcome::Done,
             outcome => outcome,

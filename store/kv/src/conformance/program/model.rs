@@ -128,6 +128,8 @@ pub(super) struct Model {
     promises: Vec<Option<Late>>,
     /// Set by an answer after which the contract says no more: the program ends there.
     pub(super) open_ended: bool,
+    /// Whether the ranges that the last refusal may name were not quite settled.
+    pub(super) names_open: bool,
 }
 
 /// What the model has to say to an answer.
@@ -179,6 +181,7 @@ impl Model {
             watches: Vec::new(),
             promises: Vec::new(),
             open_ended: false,
+            names_open: false,
         }
     }
 
@@ -369,7 +372,10 @@ impl Model {
                 }
                 let (begin, end) = (bound_cut(begin), bound_cut(end));
                 match kind {
-                    ConflictKind::Read => transaction.depend((begin, end)),
+                    ConflictKind::Read => {
+                        transaction.touched |= begin < end;
+                        transaction.depend((begin, end));
+                    }
                     ConflictKind::Write if begin < end => {
                         transaction.touched = true;
                         transaction.conflicts.push((begin, end));

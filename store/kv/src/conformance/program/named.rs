@@ -108,6 +108,29 @@ fn selectors() -> Vec<(&'static str, Parts)> {
     ]
 }
 
+/// Which ranges a refusal names.
+fn names() -> Vec<(&'static str, Parts)> {
+    let refused = |reads: Vec<Action>, written: &str| {
+        let reads = reads.into_iter().map(|read| (0, read)).collect();
+        vec![reads, meanwhile(set(written)), steps([set("x"), Action::Commit])]
+    };
+    let off = || Action::Switch(Switch::OwnWritesDisable);
+    let conflict = |begin, end| Action::Conflict(ConflictKind::Read, name(begin), name(end));
+    vec![
+        ("reads that touch are named as one", {
+            refused(vec![get("b"), conflict("b\0", "d"), get("d"), get("d\0"), get("e")], "c")
+        }),
+        ("every read that was written is named, in order", {
+            let mut parts = refused(vec![get("m"), conflict("c", "d"), get("a"), get("k")], "m");
+            parts.insert(2, meanwhile(Action::ClearRange(name("a"), name("cc"))));
+            parts
+        }),
+        ("without own writes each read is named for itself", {
+            refused(vec![off(), get("b"), conflict("b\0", "d"), conflict("c", "e"), conflict("e", "f")], "c")
+        }),
+    ]
+}
+
 /// What hangs on a commit that fails or never comes.
 fn attempts() -> Vec<(&'static str, Parts)> {
     let conflict = || {
@@ -127,6 +150,11 @@ fn attempts() -> Vec<(&'static str, Parts)> {
         ("a final error answers everything", {
             let gone = Action::OnError(ErrorCode::ClientInvalidOperation);
             vec![steps([gone, set("a"), get("a"), Action::Commit, Action::Reset, set("a"), Action::Commit])]
+        }),
+        ("the watch of an attempt given up stays ended", {
+            let add = Action::Atomic(AtomicOp::BitAnd, name("k"), name("1"));
+            let again = Action::OnError(ErrorCode::NotCommitted);
+            vec![steps([add, Action::Watch(name("k")), again, set("x"), Action::Commit, Action::Reset])]
         }),
         ("a failed read fails the commit", {
             vec![steps([stamped("q"), rows("a", "z"), set("a"), Action::Commit])]
@@ -150,6 +178,10 @@ fn refusals() -> Vec<(&'static str, Parts)> {
             let conflict = Action::Conflict(ConflictKind::Write, name("a"), name("b"));
             vec![steps([conflict, off(), Action::Commit])]
         }),
+        ("own writes stay on after a read conflict", {
+            let conflict = Action::Conflict(ConflictKind::Read, name("a"), name("b"));
+            vec![steps([conflict, off(), Action::Commit])]
+        }),
         ("a refused write leaves the option for the next", {
             let hidden = steps([Action::Switch(Switch::NextWriteNoConflict), outside(), set("a")]);
             let reader = vec![(1, get("a")), (1, set("b"))];
@@ -165,7 +197,7 @@ fn refusals() -> Vec<(&'static str, Parts)> {
 
 /// All of them.
 pub(super) fn programs() -> Vec<(&'static str, Vec<Step>)> {
-    let all = [versions(), selectors(), attempts(), refusals()].into_iter().flatten();
+    let all = [versions(), selectors(), names(), attempts(), refusals()].into_iter().flatten();
     let whole =
         |parts: Parts| parts.into_iter().flatten().map(|(slot, action)| Step { slot, action }).collect();
     all.map(|(name, parts)| (name, whole(parts))).collect()

@@ -127,6 +127,12 @@ impl Frame {
         [self.prefix.as_slice(), middle, &name.0].concat()
     }
 
+    /// What a key is called in a program; `None` where no program can name it.
+    pub(super) fn name(&self, key: &[u8]) -> Option<Name> {
+        let begin = self.key(&Name(Vec::new()));
+        key.strip_prefix(begin.as_slice()).map(|name| Name(name.to_vec()))
+    }
+
     pub(super) fn selector(&self, selector: &Selector) -> KeySelector {
         let Selector { key, or_equal, offset } = selector;
         KeySelector { key: self.key(key).into(), or_equal: *or_equal, offset: *offset }

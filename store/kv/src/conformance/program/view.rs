@@ -287,6 +287,48 @@ pub(super) struct RangeRead<'a> {
 }
 
 impl RangeRead<'_> {
+    /// The ranges the read depends on where own writes are off: `NativeAPI.actor.cpp`, `getRangeFinished`. `sought` is
+    /// the key of an end of several steps, which a backward read looks up; `off_end` says that the end ran off the keys.
+    pub(super) fn dependence_apart(&self, sought: Option<Vec<u8>>, off_end: bool) -> Vec<Span> {
+        let (begin, begin_offset) = &self.begin;
+        let (mut end, mut end_offset) = self.end.clone();
+        let mut spans = Vec::new();
+        if let Some(sought) = sought {
+            spans.push((end, key_after(&sought)));
+            (end, end_offset) = (sought, 1);
+            if *begin_offset >= end_offset && *begin >= end {
+                return spans;
+            }
+        }
+        let (lowest, highest) = (self.keys.iter().min(), self.keys.iter().max());
+        let mut from = begin.clone();
+        if let Some(lowest) = lowest
+            && (*begin_offset <= 0 || (self.reverse && self.more && *begin_offset <= 1))
+        {
+            from = lowest.to_vec();
+        }
+        if begin.is_empty() && *begin_offset < 1 {
+            from.clear();
+        }
+        if end_offset > *begin_offset && end < from {
+            from.clone_from(&end);
+        }
+        let mut to = end.clone();
+        if let Some(highest) = highest {
+            if !(end_offset <= 1 && (self.reverse || !self.more || end_offset <= 0)) {
+                to = key_after(highest);
+            }
+            if off_end && !self.more {
+                to = key_after(&self.max_key);
+            }
+        }
+        if *begin_offset < end_offset && *begin > to {
+            to.clone_from(begin);
+        }
+        spans.push((from, to));
+        spans
+    }
+
     /// The range the read depends on, before own writes are taken out: `ReadYourWrites.actor.cpp`,
     /// `addConflictRange`.
     pub(super) fn dependence(&self) -> Span {

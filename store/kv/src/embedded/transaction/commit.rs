@@ -124,7 +124,7 @@ fn request_build(
     state: &State,
     read_version: Version,
 ) -> KvResult<(CommitRequest, oneshot::Receiver<Outcome>)> {
-    let (reads, writes) = (state.read_conflicts.spans(), state.writes.conflict_spans());
+    let (reads, writes) = (state.read_conflict_spans(), state.writes.conflict_spans());
     let mutations = state.writes.mutations();
     let mutation_bytes: usize = mutations.iter().map(Mutation::size).sum();
     let size = mutation_bytes.saturating_add(spans_size(&reads)).saturating_add(spans_size(&writes));
@@ -146,6 +146,6 @@ fn spans_size(spans: &[Span]) -> usize {
 /// Bytes a commit would count now.
 pub(super) fn size(state: &State) -> usize {
     let mutations: usize = state.writes.mutations().iter().map(Mutation::size).sum();
-    let reads = spans_size(&state.read_conflicts.spans());
+    let reads = spans_size(&state.read_conflict_spans());
     mutations.saturating_add(reads).saturating_add(spans_size(&state.writes.conflict_spans()))
 }

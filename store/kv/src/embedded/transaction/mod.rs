@@ -221,12 +221,10 @@ impl EngineTransaction for EmbeddedTransaction {
         if begin == end {
             return Ok(());
         }
+        state.touched = true;
         match kind {
             ConflictKind::Read => read::conflict_add(&mut state, begin, end),
-            ConflictKind::Write => {
-                state.touched = true;
-                state.writes.conflict_add(Span::new(begin, end));
-            }
+            ConflictKind::Write => state.writes.conflict_add(Span::new(begin, end)),
         }
         Ok(())
     }

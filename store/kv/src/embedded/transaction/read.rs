@@ -71,7 +71,7 @@ pub(super) fn get(state: &mut State, rows: &Rows, key: &[u8], snapshot: bool) ->
     };
     state.consulted = untouched || state.hides_own_writes(snapshot);
     if !snapshot && state.consulted {
-        state.read_conflicts.insert(Span::Point(Bytes::copy_from_slice(key)));
+        state.read_conflict_insert(Span::Point(Bytes::copy_from_slice(key)));
     }
     Ok(value)
 }
@@ -85,7 +85,7 @@ pub(super) fn metadata_version(state: &mut State, rows: &Rows, snapshot: bool) -
     };
     (state.consulted, state.came_along) = (true, true);
     if !snapshot {
-        state.read_conflicts.insert(Span::Point(Bytes::from_static(METADATA_VERSION_KEY)));
+        state.read_conflict_insert(Span::Point(Bytes::from_static(METADATA_VERSION_KEY)));
     }
     Ok(value)
 }
@@ -131,9 +131,60 @@ pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) 
     let through_end = off(|left| left > 1) && end.offset > 0 && !cut_end;
     let first = if to_begin { Bytes::new() } else { first };
     let last = if through_end { state.max_key.clone() } else { last };
-    read_note(state, first, last, request.snapshot);
+    if state.options.read_your_writes_disabled {
+        let sought = (request.reverse && end.offset > 1).then(|| view.key_resolve(&end)).transpose()?;
+        let off_end = to.left > 1 && !request.reverse;
+        read_note(state, first, last, true);
+        if !request.snapshot {
+            conflict_apart(state, &begin, end.clone(), &batch, request.reverse, sought, off_end);
+        }
+    } else {
+        read_note(state, first, last, request.snapshot);
+    }
     state.consulted &= !looks_at_nothing(&begin, &end, request.reverse, &state.max_key);
     Ok(batch)
+}
+
+/// Adds what a range read depends on where own writes are off, which is another part of FoundationDB's client: its
+/// `NativeAPI`, `getRangeFinished`. `sought` is the key of an end of several steps, which a backward read looks up.
+fn conflict_apart(
+    state: &mut State,
+    begin: &Place,
+    mut end: Place,
+    batch: &RangeBatch,
+    reverse: bool,
+    sought: Option<Bytes>,
+    off_end: bool,
+) {
+    if let Some(sought) = sought {
+        conflict_add(state, end.key, key_after(&sought).into());
+        end = Place { key: sought, offset: 1 };
+        if begin.offset >= end.offset && begin.key >= end.key {
+            return;
+        }
+    }
+    let keys = || batch.rows.iter().map(|(key, _)| key);
+    let (lowest, highest) = (keys().min(), keys().max());
+    let begin_known = begin.offset > 0 && (!reverse || !batch.more || begin.offset > 1);
+    let mut first = match lowest {
+        _ if begin.key.is_empty() && begin.offset < 1 => Bytes::new(),
+        Some(lowest) if !begin_known => lowest.clone(),
+        _ => begin.key.clone(),
+    };
+    if end.offset > begin.offset {
+        first = first.min(end.key.clone());
+    }
+    let end_known = end.offset <= 1 && (reverse || !batch.more || end.offset <= 0);
+    let mut last = match highest {
+        // It goes on into the system's keys.
+        Some(_) if off_end && !batch.more => key_after(&state.max_key).into(),
+        Some(highest) if !end_known => key_after(highest).into(),
+        _ => end.key,
+    };
+    if begin.offset < end.offset {
+        last = last.max(begin.key.clone());
+    }
+    conflict_add(state, first, last);
 }
 
 /// Whether a range is empty without a look: one that ends where the keys begin, or begins where they end. Where its
@@ -253,11 +304,11 @@ pub(super) fn conflict_add(state: &mut State, begin: Bytes, end: Bytes) {
         return;
     }
     if state.options.read_your_writes_disabled || state.writes.is_invisible() {
-        state.read_conflicts.insert(Span::new(begin, end));
+        state.read_conflict_insert(Span::new(begin, end));
         return;
     }
     for (from, to) in undecided(&state.writes, begin, end).iter() {
-        state.read_conflicts.insert(Span::new(from.clone(), to.clone()));
+        state.read_conflict_insert(Span::new(from.clone(), to.clone()));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::contract::check::size_limit_check;
 use crate::contract::limits::{TRANSACTION_BYTES_MAX, USER_KEYS_END};
 use crate::contract::{ErrorCode, KvError, KvResult, TransactionOption, Version, Versionstamp};
 use crate::embedded::memory::Rows;
-use crate::embedded::ranges::SpanSet;
+use crate::embedded::ranges::{Span, SpanSet};
 use crate::embedded::watch::Watcher;
 
 /// Where a transaction is in its life.
@@ -79,7 +79,9 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) read_version: Option<Version>,
     pub(crate) writes: WriteMap,
-    pub(crate) read_conflicts: SpanSet,
+    read_conflicts: SpanSet,
+    /// The same where own writes are off: each read for itself, as FoundationDB counts and names them then.
+    read_conflicts_apart: Vec<Span>,
     pub(crate) options: Options,
     /// Whether anything was read or written, after which read-your-writes cannot be turned off.
     pub(crate) touched: bool,
@@ -118,6 +120,7 @@ impl State {
             read_version: None,
             writes: WriteMap::default(),
             read_conflicts: SpanSet::default(),
+            read_conflicts_apart: Vec::new(),
             options: Options::default(),
             touched: false,
             read: false,
@@ -184,6 +187,23 @@ impl State {
         })
     }
 
+    pub(crate) fn read_conflict_insert(&mut self, span: Span) {
+        if self.options.read_your_writes_disabled {
+            self.read_conflicts_apart.push(span);
+        } else {
+            self.read_conflicts.insert(span);
+        }
+    }
+
+    /// What the commit depends on.
+    pub(crate) fn read_conflict_spans(&self) -> Vec<Span> {
+        if self.options.read_your_writes_disabled {
+            self.read_conflicts_apart.clone()
+        } else {
+            self.read_conflicts.spans()
+        }
+    }
+
     /// Whether the next write adds a write conflict. Asking uses up the option that says it does not.
     pub(crate) fn write_conflict_take(&mut self) -> bool {
         !std::mem::take(&mut self.options.next_write_no_conflict)
@@ -202,6 +222,7 @@ impl State {
         self.version_given = false;
         self.writes = WriteMap::default();
         self.read_conflicts.clear();
+        self.read_conflicts_apart.clear();
         self.touched = false;
         self.read = false;
         self.failed_read = None;

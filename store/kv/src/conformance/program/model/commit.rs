@@ -4,18 +4,28 @@ use super::*;
 
 /// Which reads of a refused commit were overwritten, in the program's keys.
 struct Overwritten {
-    /// Read by read.
+    /// What was read for certain.
     least: Vec<(Name, Name)>,
-    /// With the reads that touch them.
+    /// With what a watch may have read.
     most: Vec<(Name, Name)>,
+    /// Where the names count: without own writes, FoundationDB's go on into the system's keys.
+    end: Name,
 }
 
 impl Overwritten {
-    /// A refusal names at least one of them, and nothing else.
+    /// A refusal names all of them, and nothing else; where a watch may have read, at least one.
     fn check(&self, outcome: &Outcome) -> Verdict {
         let inside =
             |(begin, end): &(Name, Name)| self.most.iter().any(|(from, to)| from <= begin && end <= to);
-        match outcome {
+        let counted = match outcome {
+            Outcome::Refused(named) => {
+                let cut = named.iter().map(|(begin, end)| (begin.clone(), end.clone().min(self.end.clone())));
+                &Outcome::Refused(cut.filter(|(begin, end)| begin < end).collect())
+            }
+            other => other,
+        };
+        match counted {
+            _ if self.least == self.most => expect(counted, &Outcome::Refused(self.most.clone())),
             Outcome::Refused(named) if !named.is_empty() && named.iter().all(inside) => Ok(()),
             _ => expect(outcome, &Outcome::Refused(self.most.clone())),
         }
@@ -50,6 +60,8 @@ impl Model {
                     self.hang_end(&transaction, Err(ErrorCode::NotCommitted));
                     let stamped =
                         transaction.writes.iter().any(|write| matches!(write, Write::StampedKey(..)));
+                    self.names_open =
+                        stamped || !transaction.own_writes || overwritten.least != overwritten.most;
                     // Where a stamped key stands until its commit cuts the ranges, and is the engine's secret.
                     return if stamped && refused { Ok(()) } else { overwritten.check(outcome) };
                 }
@@ -65,17 +77,28 @@ impl Model {
     /// The reads of a transaction that a commit since state `at` has overwritten.
     fn overwritten(&self, transaction: &Transaction, at: usize) -> Overwritten {
         let since: Vec<&Span> = self.written.iter().skip(at.saturating_add(1)).flatten().collect();
-        let hit = |read: &&Span| since.iter().any(|written| meets(read, written));
-        let bounds = self.frame.named();
-        let least = transaction.reads.iter().filter(hit).cloned();
-        let least = union(least, &bounds);
-        // Reads that touch may be one range by the time of the commit, and named as one.
+        let hit = |read: &Span| since.iter().any(|written| meets(read, written));
         let everywhere = (Vec::new(), key_after(METADATA_VERSION_KEY));
-        let all = transaction.reads.iter().chain(&transaction.may_read).cloned();
-        let joined = union(all, &everywhere);
-        let joined: Vec<Span> = joined.into_iter().map(|(begin, end)| (begin.0, end.0)).collect();
-        let most = union(joined.iter().filter(hit).cloned(), &bounds);
-        Overwritten { least, most }
+        let overwritten = |reads: &[Span]| -> Vec<Span> {
+            if !transaction.own_writes {
+                return reads.iter().filter(|read| hit(read)).cloned().collect();
+            }
+            // Reads that touch are one range by the time of the commit, and named as one.
+            let joined = union(reads.iter().cloned(), &everywhere).into_iter();
+            joined.map(|(begin, end)| (begin.0, end.0)).filter(hit).collect()
+        };
+        let with_watches = [transaction.reads.as_slice(), &transaction.may_read].concat();
+        let bounds = if transaction.own_writes { self.frame.named() } else { self.frame.bounds() };
+        let least = union(overwritten(&transaction.reads).into_iter(), &bounds);
+        let most = union(overwritten(&with_watches).into_iter(), &bounds);
+        Overwritten { least, most, end: Name(bounds.1) }
+    }
+
+    /// What the transaction of a slot depends on by now, in the program's keys, joined where they touch.
+    pub(in super::super) fn dependence(&self, slot: usize) -> Vec<(Name, Name)> {
+        let spans = union(self.slots[slot].reads.iter().cloned(), &self.frame.named());
+        let name = |key: &Name| self.frame.name(&key.0);
+        spans.iter().filter_map(|(begin, end)| Some((name(begin)?, name(end)?))).collect()
     }
 
     fn apply(&mut self, transaction: &Transaction) {

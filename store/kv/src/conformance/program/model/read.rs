@@ -236,9 +236,19 @@ impl Model {
         if !empty {
             self.versioned(slot, reads, (&first, &last));
         }
-        if !range.snapshot {
-            self.slots[slot].depend((first, last));
+        if range.snapshot {
+            return;
         }
+        if self.slots[slot].own_writes {
+            self.slots[slot].depend((first, last));
+            return;
+        }
+        // How far one counts that leaves the user's keys hangs on how the cluster has cut the system's.
+        self.open_ended |= from.left < 1 || to.left > 1;
+        // A backward read without own writes looks up an end of several steps first.
+        let sought = (range.reverse && end.1 > 1).then(|| reads.view.get_key(&end.0, end.1));
+        let spans = read.dependence_apart(sought.and_then(Result::ok), to.left > 1 && !range.reverse);
+        spans.into_iter().filter(|(begin, end)| begin < end).for_each(|span| self.slots[slot].depend(span));
     }
 }
 

@@ -1,0 +1,324 @@
+//! What each kind of read depends on, at its edges: over every kind of own write, another transaction's write just
+//! inside each edge refuses the reader's commit and names exactly the range, one just outside does not.
+//!
+//! The cases are a table of own writes by a table of reads. The model says what a read depends on; the other
+//! transaction only adds write conflicts, so that nothing but the conflict is tested.
+
+use std::sync::Arc;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use super::super::{Check, Failure, Wrong};
+use super::machine::{Machine, Outcome};
+use super::model::Model;
+use super::step::{Action, Frame, Name, Range, Selector, Step, Switch};
+use crate::contract::{AtomicOp, ConflictKind, Engine, StreamingMode};
+use crate::database::key_after;
+
+/// Rows of every case; the letters between are gaps.
+const ROWS: [&str; 7] = ["b", "d", "f", "h", "j", "l", "n"];
+/// Above any row there is.
+const ALL: usize = 1000;
+/// Cases that run side by side where they have parts of the store of their own.
+const ABREAST: usize = 16;
+
+/// The reader, whoever puts the rows there, and the other transaction.
+const READER: usize = 0;
+const FILLER: usize = 1;
+const OTHER: usize = 2;
+
+fn name(text: &str) -> Name {
+    Name(text.as_bytes().to_vec())
+}
+
+fn after(name: &Name) -> Name {
+    Name(key_after(&name.0))
+}
+
+fn at(key: &str, or_equal: bool, offset: i32) -> Selector {
+    Selector { key: name(key), or_equal, offset }
+}
+
+fn first_at(key: &str) -> Selector {
+    at(key, false, 1)
+}
+
+fn first_after(key: &str) -> Selector {
+    at(key, true, 1)
+}
+
+fn last_at(key: &str) -> Selector {
+    at(key, true, 0)
+}
+
+fn last_before(key: &str) -> Selector {
+    at(key, false, 0)
+}
+
+fn range((begin, end): (&Selector, &Selector), limit: usize, mode: StreamingMode, reverse: bool) -> Range {
+    Range { begin: begin.clone(), end: end.clone(), limit, mode, reverse, snapshot: false }
+}
+
+/// Every pair of `begins` and `ends`, with each limit, both ways.
+fn ranges(begins: &[Selector], ends: &[Selector], limits: &[usize]) -> Vec<Action> {
+    let mut reads = Vec::new();
+    for begin in begins {
+        for end in ends {
+            for limit in limits {
+                let one =
+                    |reverse| Action::GetRange(range((begin, end), *limit, StreamingMode::Exact, reverse));
+                reads.extend([one(false), one(true)]);
+            }
+        }
+    }
+    reads
+}
+
+/// What the reader does before it reads.
+fn own_writes() -> Vec<Vec<Action>> {
+    let set = |key| Action::Set(name(key), name("1"));
+    let clear = |key| Action::Clear(name(key));
+    let add = |key| Action::Atomic(AtomicOp::Add, name(key), name("1"));
+    let clear_range = || Action::ClearRange(name("e"), name("i"));
+    let empty = |key| Action::Atomic(AtomicOp::CompareAndClear, name(key), name("1"));
+    vec![
+        vec![set("f")],
+        vec![set("g")],
+        vec![clear("f")],
+        vec![clear("g")],
+        vec![clear_range()],
+        vec![clear_range(), set("g")],
+        vec![add("f")],
+        vec![add("g")],
+        vec![set("f"), add("f")],
+        vec![clear("f"), add("f")],
+        vec![empty("f")],
+        vec![Action::StampedValue(name("f"), name(""), name(""))],
+        vec![Action::Conflict(ConflictKind::Write, name("f"), name("g"))],
+        vec![Action::Switch(Switch::NextWriteNoConflict), set("f")],
+        vec![Action::Switch(Switch::SnapshotOwnWritesDisable), set("f")],
+        vec![Action::Switch(Switch::BypassUnreadable), Action::StampedValue(name("f"), name(""), name(""))],
+        vec![Action::Switch(Switch::OwnWritesDisable)],
+        vec![Action::Switch(Switch::OwnWritesDisable), set("f"), clear("h")],
+    ]
+}
+
+/// Reads that every own write is put under.
+fn reads_of_each() -> Vec<Action> {
+    let mut reads = Vec::new();
+    for key in ["f", "g"] {
+        reads.extend([false, true].map(|snapshot| Action::Get(name(key), snapshot)));
+        let selectors = [first_at(key), first_after(key), last_at(key), last_before(key), at(key, false, 2)];
+        reads.extend(selectors.map(|selector| Action::GetKey(selector, false)));
+    }
+    reads.push(Action::GetKey(at("h", true, -1), false));
+    reads.push(Action::GetKey(last_at("g"), true));
+    let begins = [first_at("e"), first_after("f"), last_at("g")];
+    reads.extend(ranges(&begins, &[first_at("h"), first_after("j")], &[ALL, 1, 2]));
+    let snapshot = range((&first_at("d"), &first_at("l")), ALL, StreamingMode::Exact, false);
+    reads.push(Action::GetRange(Range { snapshot: true, ..snapshot }));
+    reads.push(Action::Conflict(ConflictKind::Read, name("f"), name("j")));
+    reads.push(Action::Conflict(ConflictKind::Read, name("f"), after(&name("f"))));
+    reads
+}
+
+/// Reads in every shape, without own writes.
+fn reads_in_every_shape() -> Vec<Action> {
+    let mut reads = reads_of_each();
+    for key in ["h", "i"] {
+        for offset in -1..=2 {
+            reads.extend([false, true].map(|or_equal| Action::GetKey(at(key, or_equal, offset), false)));
+        }
+    }
+    let begins =
+        [first_at("f"), first_at("g"), first_after("f"), last_at("f"), last_before("f"), at("f", false, 2)];
+    let ends =
+        [first_at("j"), first_at("k"), first_after("j"), last_at("j"), last_before("j"), at("j", false, 2)];
+    reads.extend(ranges(&begins, &ends, &[ALL, 1, 2]));
+    // Crossed, and empty.
+    reads.extend(ranges(
+        &[first_at("j"), first_after("h"), last_at("j")],
+        &[first_at("h"), last_before("h")],
+        &[ALL],
+    ));
+    reads.extend(ranges(&[first_at("g"), first_after("f")], &[first_at("h"), first_at("g\0")], &[ALL, 1]));
+    for mode in [StreamingMode::WantAll, StreamingMode::Iterator, StreamingMode::Small, StreamingMode::Serial]
+    {
+        for (limit, reverse) in [(0, false), (0, true), (2, false), (2, true)] {
+            reads.push(Action::GetRange(range((&first_at("e"), &first_at("k")), limit, mode, reverse)));
+        }
+    }
+    reads
+}
+
+/// Reads that run off the ends of the keyspace.
+fn reads_at_the_ends() -> Vec<Action> {
+    let (begins, ends) = (["", "b"], ["n", "o"]);
+    let mut reads = Vec::new();
+    for offset in -2..=3 {
+        let selectors = begins.iter().chain(&ends).map(|key| at(key, false, offset));
+        reads.extend(selectors.map(|selector| Action::GetKey(selector, false)));
+    }
+    let far = Selector { key: Name(vec![0xff]), or_equal: false, offset: 1 };
+    reads.push(Action::GetKey(far.clone(), false));
+    let low = [first_at(""), last_before("b"), at("b", false, -1), first_at("b")];
+    let high = [far, first_after("n"), at("n", false, 2), at("n", false, 3), first_at("n")];
+    reads.extend(ranges(&low, &high, &[ALL, 2]));
+    reads.extend(ranges(&high[1..], &high[..3], &[ALL, 1]));
+    reads
+}
+
+/// One read under one transaction's own writes.
+struct Case {
+    own: Vec<Action>,
+    read: Action,
+}
+
+fn cases() -> Vec<Case> {
+    let case = |own: &Vec<Action>, read| Case { own: own.clone(), read };
+    let plain = reads_in_every_shape().into_iter().map(|read| case(&Vec::new(), read));
+    let own = own_writes();
+    let each = own.iter().flat_map(|own| reads_of_each().into_iter().map(move |read| case(own, read)));
+    plain.chain(each).collect()
+}
+
+fn cases_at_the_ends() -> Vec<Case> {
+    let own = [Vec::new(), vec![Action::Clear(name("n"))], vec![Action::Switch(Switch::OwnWritesDisable)]];
+    let case = |own: &Vec<Action>, read| Case { own: own.clone(), read };
+    own.iter().flat_map(|own| reads_at_the_ends().into_iter().map(move |read| case(own, read))).collect()
+}
+
+/// The engine beside the model.
+struct Pair {
+    machine: Machine,
+    model: Model,
+}
+
+impl Pair {
+    async fn step(&mut self, slot: usize, action: &Action) -> Result<Outcome, Wrong> {
+        let step = Step { slot, action: action.clone() };
+        let outcome = self.machine.step(&step).await;
+        let verdict = self.model.step(&step, &outcome);
+        verdict.map_err(|why| Wrong::Differs(format!("{step:?}: {why}")))?;
+        Ok(outcome)
+    }
+
+    /// Puts the rows there, and lets the reader read.
+    async fn read(&mut self, case: &Case) -> Check {
+        self.step(FILLER, &Action::ClearRange(name(""), Name(vec![0xff]))).await?;
+        for row in ROWS {
+            self.step(FILLER, &Action::Set(name(row), name("1"))).await?;
+        }
+        for action in [Action::Commit, Action::Reset] {
+            self.step(FILLER, &action).await?;
+        }
+        for action in &case.own {
+            self.step(READER, action).await?;
+        }
+        self.step(READER, &Action::ReadVersion).await?;
+        self.step(READER, &case.read).await?;
+        Ok(())
+    }
+
+    /// Lets the other transaction write `keys`, and the reader commit: whether it was refused. Whether it had to be,
+    /// and with which names, the model has said.
+    async fn probe(&mut self, keys: &[Name]) -> Result<bool, Wrong> {
+        for key in keys {
+            self.step(OTHER, &Action::Conflict(ConflictKind::Write, key.clone(), after(key))).await?;
+        }
+        for action in [Action::Commit, Action::Reset] {
+            self.step(OTHER, &action).await?;
+        }
+        self.step(READER, &Action::Conflict(ConflictKind::Write, name("w"), name("x"))).await?;
+        let outcome = self.step(READER, &Action::Commit).await?;
+        self.step(READER, &Action::Reset).await?;
+        Ok(matches!(outcome, Outcome::Refused(_)))
+    }
+}
+
+/// The last key before `key`, or one that nothing of a case lies behind.
+fn before(key: &Name) -> Option<Name> {
+    let (last, front) = key.0.split_last()?;
+    let mut before = front.to_vec();
+    if let Some(less) = last.checked_sub(1) {
+        before.push(less);
+        before.extend([0xff; 6]);
+    }
+    Some(Name(before))
+}
+
+/// What happened over all cases, so that tables that try nothing are noticed.
+#[derive(Debug, Default)]
+struct Tried {
+    inside: usize,
+    outside: usize,
+    /// Cases where the contract says no more.
+    open_ended: usize,
+}
+
+async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<Tried, Wrong> {
+    let machine = Machine::new(engine, frame.clone()).await?;
+    let mut pair = Pair { machine, model: Model::new(frame.clone()) };
+    let mut tried = Tried::default();
+    pair.read(case).await?;
+    if pair.model.open_ended {
+        return Ok(Tried { open_ended: 1, ..tried });
+    }
+    let spans = pair.model.dependence(READER);
+    pair.step(READER, &Action::Reset).await?;
+    let covered = |key: &Name| spans.iter().any(|(begin, end)| begin <= key && key < end);
+    let writable = |key: &Name| frame.key(key) < frame.bounds().1;
+    let edges = spans.iter().flat_map(|(begin, end)| [Some(begin.clone()), before(end)]).flatten();
+    let mut edges: Vec<Name> = edges.filter(|key| covered(key) && writable(key)).collect();
+    edges.dedup();
+    for edge in edges {
+        pair.read(case).await?;
+        let refused = pair.probe(std::slice::from_ref(&edge)).await?;
+        super::super::ensure!(refused, "a write of {edge:?} is not seen, of {spans:?}");
+        tried.inside += 1;
+    }
+    let sides = spans.iter().flat_map(|(begin, end)| [before(begin), Some(end.clone())]).flatten();
+    let mut outside: Vec<Name> = sides.filter(|key| !covered(key) && writable(key)).collect();
+    if spans.is_empty() {
+        outside = ROWS.map(name).into_iter().chain([name("g"), name("i")]).collect();
+    }
+    pair.read(case).await?;
+    let refused = pair.probe(&outside).await?;
+    super::super::ensure!(!refused, "writes of {outside:?} are seen, of {spans:?}");
+    tried.outside += outside.len();
+    Ok(tried)
+}
+
+async fn cases_run(engine: &Arc<dyn Engine>, cases: Vec<Case>, prefix: Option<&str>) -> Result<Tried, Wrong> {
+    let abreast = if prefix.is_some() { ABREAST } else { 1 };
+    let runs = cases.into_iter().enumerate().map(|(index, case)| {
+        let engine = Arc::clone(engine);
+        let frame =
+            prefix.map_or_else(Frame::whole, |prefix| Frame::under(format!("{prefix}/{index}/").as_bytes()));
+        async move {
+            let run = case_run(engine, &frame, &case).await;
+            run.map_err(|wrong| Wrong::Differs(format!("{:?} over {:?}: {wrong}", case.read, case.own)))
+        }
+    });
+    let all: Vec<Tried> = futures::stream::iter(runs).buffer_unordered(abreast).try_collect().await?;
+    Ok(all.into_iter().fold(Tried::default(), |sum, one| Tried {
+        inside: sum.inside + one.inside,
+        outside: sum.outside + one.outside,
+        open_ended: sum.open_ended + one.open_ended,
+    }))
+}
+
+/// Runs every case on `engine`. With `whole` also those at the ends of the keyspace, which **clear the store**.
+pub async fn run_edges(engine: &Arc<dyn Engine>, whole: bool) -> Result<(), Failure> {
+    let run = async {
+        let count = cases().len();
+        let tried = cases_run(engine, cases(), Some("conformance/edges")).await?;
+        super::super::ensure!(tried.inside > count && tried.outside > count, "{count} cases tried {tried:?}");
+        super::super::ensure!(tried.open_ended < count / 10, "{count} cases tried {tried:?}");
+        if whole {
+            cases_run(engine, cases_at_the_ends(), None).await?;
+        }
+        Ok::<_, Wrong>(())
+    };
+    run.await.map_err(|wrong| Failure { check: "edges", seed: 0, detail: wrong.to_string() })
+}
