@@ -2,7 +2,9 @@
 
 use borough_model::task::task_transition;
 use borough_model::{Delta, TaskRow};
-use borough_scheduler_core::{PLAN_SEED, Plan, PlanCounters, Snapshot, pending, plan};
+use borough_scheduler_core::{
+    PLAN_SEED, Plan, PlanCache, PlanCounters, Snapshot, Vantage, pending, plan_from,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::workload::Workload;
@@ -61,6 +63,7 @@ pub fn drive(workload: &Workload, batch: usize) -> anyhow::Result<Driven> {
             snapshot.apply(delta);
         }
     });
+    let (mut cache, vantage) = (PlanCache::default(), Vantage::whole(PLAN_SEED));
     loop {
         let queue = timed(&mut driven.queue_s, || pending(&mut snapshot, &|_| true, NOW_MS, batch));
         if queue.tasks.is_empty() {
@@ -69,7 +72,7 @@ pub fn drive(workload: &Workload, batch: usize) -> anyhow::Result<Driven> {
             }
             break;
         }
-        let planned = timed(&mut driven.plan_s, || plan(&snapshot, &queue, NOW_MS, PLAN_SEED));
+        let planned = timed(&mut driven.plan_s, || plan_from(&snapshot, &queue, NOW_MS, vantage, &mut cache));
         timed(&mut driven.remember_s, || snapshot.remember(&planned, NOW_MS));
         let deltas = committed(&snapshot, &planned)?;
         timed(&mut driven.follow_s, || {

@@ -125,4 +125,6 @@ fn counters_added(total: &mut PlanCounters, more: &PlanCounters) {
     total.nodes_examined += more.nodes_examined;
     total.nodes_scored += more.nodes_scored;
     total.classes += more.classes;
+    total.bases_kept += more.bases_kept;
+    total.bases_made += more.bases_made;
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::node::NodeRow;
 use borough_model::{Delta, JobId, JobRow, JournalEntry, NodeAlloc, NodeId, TaskId, TaskRow};
-use borough_scheduler_core::{CellSettings, Snapshot};
+use borough_scheduler_core::{CellSettings, PlanCache, Snapshot};
 use borough_store::placement::PlacementView;
 
 /// The cell as of one position of its journal.
@@ -12,6 +12,8 @@ use borough_store::placement::PlacementView;
 pub struct CellView {
     /// What is planned over.
     pub snapshot: Snapshot,
+    /// What plans over it have found.
+    pub cache: PlanCache,
     /// Nodes' rows, for their revisions.
     pub nodes: BTreeMap<NodeId, NodeRow>,
     /// Rows of tasks a batch in question speaks of, as they came since it was planned.
@@ -21,7 +23,8 @@ pub struct CellView {
 impl CellView {
     /// An empty cell.
     pub fn new(settings: CellSettings) -> Self {
-        Self { snapshot: Snapshot::new(settings), nodes: BTreeMap::new(), followed: BTreeMap::new() }
+        let snapshot = Snapshot::new(settings);
+        Self { snapshot, cache: PlanCache::default(), nodes: BTreeMap::new(), followed: BTreeMap::new() }
     }
 
     /// Applies one entry.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{Delta, JobId, JobRow, RequestId, TaskId};
-use borough_scheduler_core::{CellSettings, PLAN_SEED, pending, plan, shard_of};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Vantage, pending, plan_from, shard_of};
 use borough_store::cell::{CellState, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, Listed, cell_list_chunked};
 use borough_store::keys::LeaseKey;
@@ -186,7 +186,9 @@ impl Worker {
             return Ok(Round::Idle(queue.later_ms));
         }
         let started = self.clock.monotonic();
-        let planned = plan(&self.view.snapshot, &queue, now_ms, PLAN_SEED.wrapping_add(self.collisions));
+        let seed = PLAN_SEED.wrapping_add(self.collisions);
+        let vantage = Vantage { seed, part: self.config.place, parts: shards };
+        let planned = plan_from(&self.view.snapshot, &queue, now_ms, vantage, &mut self.view.cache);
         self.view.snapshot.remember(&planned, now_ms);
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };

@@ -1,29 +1,26 @@
-//! A class under a plan: its candidates, found once, in an order that follows what the plan takes.
+//! A class under a plan: its candidates, drawn from the base of its shape, in an order that follows what the plan takes.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use smallvec::SmallVec;
-
-use super::score::{Score, preference, score};
+use super::base::{Base, Clear, Entry};
+use super::score::{Score, score};
 use super::spread::{Domains, JobPlan};
 use super::{PlanCounters, Work};
 use crate::filter::{Requirement, fits_in_time, fits_moving, rule_held};
 use crate::settings::ScoringProfile;
-use crate::snapshot::{NodeTable, Room, Rule, STRETCH};
+use crate::snapshot::Rule;
 
 /// In a cell of up to so many nodes every node is scored.
 const NODES_ALL_MAX: usize = 200;
 
 /// In a larger one, scoring stops at as many nodes that fit as there are tasks of the class, and so many more (Gödel's
 /// reduced scan: members + 50), found from a place chosen by the job's seed (relaxed randomization). When most of them are
-/// full, the search goes on where it stopped.
+/// full, the search goes on where it stopped. Beyond the worker's own part of the cell it goes only where that has
+/// no node that fits, or is too small for a choice.
 const NODES_BEYOND: usize = 50;
 
 /// The same for a job that spreads, which wants to see more failure domains.
 const NODES_BEYOND_SPREAD: usize = 250;
-
-/// A list of nodes is searched instead of the cell where it holds at most this part of it.
-const LISTED_PART: usize = 8;
 
 /// In a larger cell a class follows at most so many of the latest changes that other classes made; what it misses is
 /// found when a node comes to be chosen.
@@ -60,8 +57,11 @@ struct Group {
 }
 
 /// What a class is held against.
-pub(crate) struct Ground<'w, 'a> {
+pub(super) struct Ground<'w, 'a> {
     pub work: &'w Work<'a>,
+    /// The snapshot, without what the plan has taken.
+    pub clear: &'w Work<'a>,
+    pub base: &'w mut Base,
     pub now_ms: i64,
     pub profile: ScoringProfile,
     pub counters: &'w mut PlanCounters,
@@ -69,12 +69,10 @@ pub(crate) struct Ground<'w, 'a> {
 
 /// The search of one class.
 #[derive(Clone, Debug)]
-pub(crate) struct ClassPlan {
+pub(super) struct ClassPlan {
     pub requirement: Requirement,
-    start: usize,
-    /// The only nodes that can fit, by rank, where a constraint lists few: the cell is not searched.
-    listed: Option<Vec<(u32, u32)>>,
-    scanned: usize,
+    /// Entries of the base that were drawn.
+    drawn: usize,
     /// Tasks of the class when its search began.
     members: usize,
     candidates: Vec<Candidate>,
@@ -87,52 +85,11 @@ pub(crate) struct ClassPlan {
     choice: u64,
 }
 
-/// How far from the start of the search a node stands.
-fn rank(nodes: &NodeTable, start: usize, node: u32) -> Option<u32> {
-    let position = *nodes.positions().get(node as usize)? as usize;
-    let count = nodes.count();
-    (position < count).then(|| u32::try_from((position + count - start) % count).ok())?
-}
-
-/// The nodes near what a rule wants to be near, one list per domain; `None` where any node will do.
-fn near_listed<'w>(work: &Work<'w>, rule: Rule) -> Option<SmallVec<[&'w [u32]; 4]>> {
-    let Rule::Near { term: id, own, .. } = rule else { return None };
-    if own && work.term_total(id) == 0 {
-        return None;
-    }
-    let term = work.snapshot.terms.get(id)?;
-    let bearing = |value| work.snapshot.nodes.index.bearing(term.attribute, value);
-    Some(work.term_domains(id).into_iter().map(bearing).collect())
-}
-
-/// The nodes of the hard constraint or rule that lists fewest, if that is a small part of the cell.
-fn listed(requirement: &Requirement, work: &Work<'_>, start: usize) -> Option<Vec<(u32, u32)>> {
-    let nodes = work.nodes;
-    let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(work, rule));
-    let of_constraints = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
-    let lists = of_constraints.chain(of_rules);
-    let total = |lists: &SmallVec<[&[u32]; 4]>| lists.iter().map(|nodes| nodes.len()).sum::<usize>();
-    let fewest = lists.min_by_key(total)?;
-    if total(&fewest) * LISTED_PART > nodes.count() {
-        return None;
-    }
-    let bearing = fewest.into_iter().flatten();
-    let mut listed: Vec<(u32, u32)> =
-        bearing.filter_map(|&node| Some((rank(nodes, start, node)?, node))).collect();
-    listed.sort_unstable();
-    listed.dedup();
-    Some(listed)
-}
-
 impl ClassPlan {
-    pub fn new(requirement: Requirement, members: usize, seed: u64, work: &Work<'_>) -> Self {
-        let nodes = work.nodes.count().max(1) as u64;
-        let start = usize::try_from(seed % nodes).unwrap_or(0);
+    pub fn new(requirement: Requirement, members: usize, work: &Work<'_>) -> Self {
         Self {
-            listed: listed(&requirement, work, start),
             requirement,
-            start,
-            scanned: 0,
+            drawn: 0,
             members,
             candidates: Vec::new(),
             groups: Vec::new(),
@@ -151,7 +108,7 @@ impl ClassPlan {
         job: &mut JobPlan,
         avoid: Option<u32>,
     ) -> Option<u32> {
-        self.changes_follow(ground, job.seed);
+        self.changes_follow(ground);
         self.candidates_refill(ground, job, false);
         let mut aside = None;
         let chosen = loop {
@@ -161,13 +118,15 @@ impl ClassPlan {
                     aside = Some(best);
                 }
                 Some(best) => break Some(best),
-                None if self.scanned < self.end(ground.work) => self.candidates_refill(ground, job, true),
+                None if ground.base.more(self.drawn, ground.work.nodes) => {
+                    self.candidates_refill(ground, job, true);
+                }
                 None => break None,
             }
         };
         if let Some(aside) = aside {
             self.alive_set(aside, true);
-            self.rank(ground, aside, job.seed);
+            self.rank(ground, aside);
         }
         chosen.or(aside).map(|candidate| self.node(candidate))
     }
@@ -185,9 +144,9 @@ impl ClassPlan {
     }
 
     /// Scores anew the candidates that have changed since the last choice.
-    fn changes_follow(&mut self, ground: &mut Ground<'_, '_>, seed: u64) {
+    fn changes_follow(&mut self, ground: &mut Ground<'_, '_>) {
         if self.generation != ground.work.generation {
-            *self = Self::new(self.requirement.clone(), self.members, seed, ground.work);
+            *self = Self::new(self.requirement.clone(), self.members, ground.work);
             return;
         }
         let log = &ground.work.log;
@@ -198,99 +157,82 @@ impl ClassPlan {
         self.log_at = log.len();
         for position in from..log.len() {
             let Some(&node) = ground.work.log.get(position) else { break };
-            let Some(candidate) = self.candidate_of(ground.work, node) else { continue };
-            self.candidate_renewed(ground, candidate, seed);
+            let Some(candidate) = self.candidate_of(ground, node) else { continue };
+            self.candidate_renewed(ground, candidate);
         }
     }
 
-    fn candidate_of(&self, work: &Work<'_>, node: u32) -> Option<u32> {
-        let rank = rank(work.nodes, self.start, node)?;
+    fn candidate_of(&self, ground: &Ground<'_, '_>, node: u32) -> Option<u32> {
+        let rank = ground.base.search.rank_of(ground.work.nodes, node)?;
         let found = self.candidates.binary_search_by_key(&rank, |candidate| candidate.rank).ok()?;
         u32::try_from(found).ok()
     }
 
     /// Looks at a candidate again if its node has changed.
-    fn candidate_renewed(&mut self, ground: &mut Ground<'_, '_>, candidate: u32, seed: u64) {
+    fn candidate_renewed(&mut self, ground: &mut Ground<'_, '_>, candidate: u32) {
         let Some(known) = self.candidates.get(candidate as usize) else { return };
         if !known.alive || known.version == ground.work.version(known.node) {
             return;
         }
         if fits_moving(ground.work, &self.requirement, known.node, ground.now_ms) {
-            self.rank(ground, candidate, seed);
+            self.rank(ground, candidate);
         } else {
             self.alive_set(candidate, false);
         }
     }
 
     /// Scores a candidate and puts it in its group's order.
-    fn rank(&mut self, ground: &mut Ground<'_, '_>, candidate: u32, seed: u64) {
-        let Some(known) = self.candidates.get_mut(candidate as usize) else { return };
-        known.version = ground.work.version(known.node);
+    fn rank(&mut self, ground: &mut Ground<'_, '_>, candidate: u32) {
+        let Some(known) = self.candidates.get(candidate as usize) else { return };
+        let (node, preference) = (known.node, known.preference);
         ground.counters.nodes_scored += 1;
-        let chance = (known.preference, seed);
-        let score = score(ground.work, &self.requirement, known.node, ground.profile, chance);
+        let chance = (preference, ground.base.seed);
+        let score = score(ground.work, &self.requirement, node, ground.profile, chance);
+        self.ranked(candidate, score, ground.work.version(node));
+    }
+
+    /// Puts a candidate in its group's order.
+    fn ranked(&mut self, candidate: u32, score: Score, version: u32) {
+        let Some(known) = self.candidates.get_mut(candidate as usize) else { return };
+        known.version = version;
         if let Some(group) = self.groups.get_mut(known.group as usize) {
-            group.heap.push(Ranked { score, candidate, version: known.version });
+            group.heap.push(Ranked { score, candidate, version });
         }
     }
 
-    /// Where the search ends.
-    fn end(&self, work: &Work<'_>) -> usize {
-        self.listed.as_ref().map_or_else(|| work.nodes.count(), Vec::len)
-    }
-
-    /// The next node of the search, with its rank.
-    fn next(&mut self, work: &Work<'_>) -> Option<(u32, u32)> {
-        if let Some(listed) = &self.listed {
-            let next = listed.get(self.scanned).copied();
-            self.scanned += 1;
-            return next;
-        }
-        let count = work.nodes.count();
-        loop {
-            let rank = self.scanned;
-            let position = (self.start + rank) % count.max(1);
-            if rank >= count {
-                return None;
-            }
-            if position.is_multiple_of(STRETCH) && rank + STRETCH <= count && position + STRETCH <= count {
-                let most = work.nodes.rooms().get(position / STRETCH).copied().unwrap_or_default();
-                if !self.room_enough(most) {
-                    self.scanned += STRETCH;
-                    continue;
-                }
-            }
-            self.scanned += 1;
-            return Some((u32::try_from(rank).ok()?, *work.nodes.order.get(position)?));
-        }
-    }
-
-    fn room_enough(&self, most: Room) -> bool {
-        self.requirement.amount(0) <= most.cpu_millis && self.requirement.amount(1) <= most.memory_bytes
-    }
-
-    /// Goes on searching for nodes that fit, while there are too few candidates, or rules refuse all there are.
+    /// Goes on drawing nodes that fit, while there are too few candidates, or rules refuse all there are.
     fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, refused: bool) {
         let all = ground.work.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
         let mut enough = self.members + beyond;
-        if self.scanned >= self.end(ground.work) || (!all && !refused && self.alive > enough / 4) {
+        if !all && !refused && self.alive > enough / 4 {
             return;
         }
         if refused {
             enough = enough.max(self.alive + beyond);
         }
+        let own = ground.base.search.own();
         while all || self.alive < enough {
-            let Some((rank, node)) = self.next(ground.work) else { break };
-            ground.counters.nodes_examined += 1;
-            if fits_in_time(ground.work, &self.requirement, node, ground.now_ms) {
-                self.candidate_add(ground, job, node, rank);
-            }
+            let outside = all || refused || self.alive == 0 || own < NODES_BEYOND;
+            let until = if outside { usize::MAX } else { own };
+            let mut clear = Clear {
+                work: ground.clear,
+                requirement: &self.requirement,
+                now_ms: ground.now_ms,
+                profile: ground.profile,
+                counters: ground.counters,
+            };
+            let Some(entry) = ground.base.draw(&mut clear, &mut self.drawn, until) else { break };
+            self.candidate_add(ground, job, &entry);
         }
     }
 
-    fn candidate_add(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, node: u32, rank: u32) {
-        let domains = job.domains(ground.work.nodes, node);
+    fn candidate_add(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, entry: &Entry) {
+        let version = ground.work.version(entry.node);
+        if version > 0 && !fits_in_time(ground.work, &self.requirement, entry.node, ground.now_ms) {
+            return;
+        }
+        let domains = job.domains(ground.work.nodes, entry.node);
         let groups = &mut self.groups;
         let group = match self.group_of.get(&domains) {
             Some(&group) => group,
@@ -303,15 +245,19 @@ impl ClassPlan {
         };
         let candidate = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
         self.candidates.push(Candidate {
-            node,
-            rank,
-            version: 0,
+            node: entry.node,
+            rank: entry.rank,
+            version,
             alive: true,
             group,
-            preference: preference(ground.work, &self.requirement, node),
+            preference: entry.preference,
         });
         self.alive += 1;
-        self.rank(ground, candidate, job.seed);
+        if version == 0 {
+            self.ranked(candidate, entry.score, version);
+        } else {
+            self.rank(ground, candidate);
+        }
     }
 
     /// The best candidate that no rule refuses.
@@ -348,7 +294,7 @@ impl ClassPlan {
             if self.groups.get(number).is_some_and(|group| group.refused_at == self.choice) {
                 continue;
             }
-            let Some(mut ranked) = self.group_best(ground, number, job.seed) else { continue };
+            let Some(mut ranked) = self.group_best(ground, number) else { continue };
             if let Some(group) = self.groups.get(number) {
                 ranked.score.preference -= job.crowding(ground.work, &group.domains);
             }
@@ -359,7 +305,7 @@ impl ClassPlan {
         best.map(|(_, found)| found)
     }
 
-    fn group_best(&mut self, ground: &mut Ground<'_, '_>, group: usize, seed: u64) -> Option<Ranked> {
+    fn group_best(&mut self, ground: &mut Ground<'_, '_>, group: usize) -> Option<Ranked> {
         loop {
             let ranked = *self.groups.get(group)?.heap.peek()?;
             let known = self.candidates.get(ranked.candidate as usize)?;
@@ -369,7 +315,7 @@ impl ClassPlan {
             }
             self.groups.get_mut(group)?.heap.pop();
             if !outdated {
-                self.candidate_renewed(ground, ranked.candidate, seed);
+                self.candidate_renewed(ground, ranked.candidate);
             }
         }
     }

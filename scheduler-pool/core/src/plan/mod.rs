@@ -3,15 +3,18 @@
 //! The plan takes from the snapshot as it goes, so that its placements never promise more of a node than it has, and
 //! leaves the snapshot itself as it is: what became of the plan is told by the journal.
 
+mod base;
 mod class;
 mod places;
 mod recheck;
 mod score;
+mod search;
 mod spread;
 mod token;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, UnitId};
@@ -19,13 +22,20 @@ use smallvec::SmallVec;
 
 use crate::explain::{Explanation, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
-use crate::pending::{PendingGang, PendingQueue, PendingTask};
-use crate::snapshot::{ShapeId, Snapshot};
+use crate::pending::{PendingClass, PendingGang, PendingQueue, PendingTask};
+use crate::seed::{job_seed, mixed};
+use crate::settings::ScoringProfile;
+use crate::snapshot::{Shape, ShapeId, Snapshot};
+pub use base::PlanCache;
+use base::{Base, Clear};
 use class::{ClassPlan, Ground};
 pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
+use search::Search;
+pub use search::Vantage;
 use spread::JobPlan;
 pub use token::TermToken;
+pub(crate) use token::operator_number;
 use token::tokens;
 pub(crate) use work::Work;
 
@@ -97,8 +107,12 @@ pub struct PlanCounters {
     pub nodes_examined: u64,
     /// Nodes scored; divided by the placements, the nodes scored per decision.
     pub nodes_scored: u64,
-    /// Classes planned.
+    /// Classes planned: jobs whose tasks ask the same, and are not held against their siblings, are one.
     pub classes: u64,
+    /// Searches that went on where an earlier plan's had ended.
+    pub bases_kept: u64,
+    /// Searches that were begun anew.
+    pub bases_made: u64,
 }
 
 /// Who goes where, and who nowhere.
@@ -117,44 +131,89 @@ pub struct Plan {
 /// Plans a queue on a snapshot. Tasks that are no longer wanted (the snapshot has moved on since the queue was made) are
 /// left out. The same snapshot, queue, time and seed give the same plan, whatever order the snapshot was filled in.
 pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
+    plan_from(snapshot, queue, now_ms, Vantage::whole(seed), &mut PlanCache::default())
+}
+
+/// The same from a place of one's own in the cell, and with what earlier plans of this snapshot have found, which changes
+/// nothing but the cost.
+pub fn plan_from(
+    snapshot: &Snapshot,
+    queue: &PendingQueue,
+    now_ms: i64,
+    vantage: Vantage,
+    cache: &mut PlanCache,
+) -> Plan {
+    let (plan_of, members) = plans_of(snapshot, queue);
     let mut planner = Planner {
         snapshot,
         queue,
         now_ms,
-        seed,
+        vantage,
+        cache,
+        clear: Work::new(snapshot),
         work: Work::new(snapshot),
+        plain: JobPlan::plain(),
         jobs: BTreeMap::new(),
-        classes: queue.classes.iter().map(|_| None).collect(),
-        members: members(queue),
+        bases: BTreeMap::new(),
+        plans: members.iter().map(|_| None).collect(),
+        plan_of,
+        members,
         exhausted: BTreeMap::new(),
         unplaced_of: BTreeMap::new(),
         out: Plan::default(),
     };
     planner.items();
-    let mut out = planner.out;
+    let Planner { mut out, bases, cache, .. } = planner;
+    cache.kept(bases.into_iter());
     out.changes = changes_of(&snapshot.nodes, &out.placements, now_ms);
     out
 }
 
-fn members(queue: &PendingQueue) -> Vec<usize> {
-    let mut members = vec![0; queue.classes.len()];
+/// Which search serves a class of the queue.
+#[derive(Clone, Copy, Debug)]
+struct PlanOf {
+    number: usize,
+    /// Whether all domains are alike to its tasks, so that other jobs of the same shape share the search.
+    plain: bool,
+}
+
+/// The search of each class of a queue, and how many tasks each search serves.
+fn plans_of(snapshot: &Snapshot, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
+    let mut by_shape: BTreeMap<ShapeId, usize> = BTreeMap::new();
+    let mut plans = 0;
+    let mut plan_of = Vec::with_capacity(queue.classes.len());
+    for class in &queue.classes {
+        let plain = snapshot.jobs.get(&class.job).is_some_and(crate::snapshot::JobEntry::plain);
+        let number = if plain { *by_shape.entry(class.shape).or_insert(plans) } else { plans };
+        plans = plans.max(number + 1);
+        plan_of.push(PlanOf { number, plain });
+    }
+    let mut members = vec![0; plans];
     for pending in &queue.tasks {
-        if let Some(count) = members.get_mut(pending.class as usize) {
+        let plan = plan_of.get(pending.class as usize);
+        if let Some(count) = plan.and_then(|plan| members.get_mut(plan.number)) {
             *count += 1;
         }
     }
-    members
+    (plan_of, members)
 }
 
-struct Planner<'a> {
+struct Planner<'a, 'c> {
     snapshot: &'a Snapshot,
     queue: &'a PendingQueue,
     now_ms: i64,
-    seed: u64,
+    vantage: Vantage,
+    cache: &'c mut PlanCache,
+    /// The snapshot as it is.
+    clear: Work<'a>,
     work: Work<'a>,
+    plain: JobPlan,
     jobs: BTreeMap<JobId, JobPlan>,
-    classes: Vec<Option<ClassPlan>>,
-    /// Tasks per class.
+    /// What was found for each shape.
+    bases: BTreeMap<ShapeId, Base>,
+    plans: Vec<Option<ClassPlan>>,
+    plan_of: Vec<PlanOf>,
+    /// Tasks per search.
     members: Vec<usize>,
     /// Shapes that fit nowhere any more, with the reason.
     exhausted: BTreeMap<ShapeId, Explanation>,
@@ -163,7 +222,7 @@ struct Planner<'a> {
     out: Plan,
 }
 
-impl Planner<'_> {
+impl Planner<'_, '_> {
     /// Goes through the queue item by item, an item being a task or a gang. Where one fits nowhere, its user's next one
     /// takes the turn: whether something unplaceable is known as such, and left out of the queue, changes nothing.
     fn items(&mut self) {
@@ -275,6 +334,7 @@ impl Planner<'_> {
         if fitted > 0 {
             self.work.generation += 1;
             self.exhausted.clear();
+            self.bases.retain(|_, base| !base.ruled());
         }
         false
     }
@@ -334,7 +394,8 @@ impl Planner<'_> {
         let slot = entry.task(pending.task.index);
         let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| self.snapshot.nodes.ordinal(node));
         let node = self.chosen(pending.class, avoid)?;
-        let plan = self.classes.get(pending.class as usize)?.as_ref()?;
+        let plan_of = *self.plan_of.get(pending.class as usize)?;
+        let plan = self.plans.get(plan_of.number)?.as_ref()?;
         let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
         let mut dynamic = ports_given(&self.work, &plan.requirement, node, self.now_ms).into_iter();
         let ports: Option<Vec<PortAssignment>> = spec
@@ -351,9 +412,11 @@ impl Planner<'_> {
         let terms = tokens(&self.work, &plan.requirement, node);
         self.work.taken(node, &plan.requirement.demand, &numbers);
         self.work.counted(class.job, node, true);
-        let job = self.jobs.get_mut(&class.job)?;
-        let domains = job.domains(&self.snapshot.nodes, node);
-        job.counted(&domains, |count| count.saturating_add(1));
+        if !plan_of.plain {
+            let job = self.jobs.get_mut(&class.job)?;
+            let domains = job.domains(&self.snapshot.nodes, node);
+            job.counted(&domains, |count| count.saturating_add(1));
+        }
         Some(Placement {
             task: pending.task,
             node: self.snapshot.nodes.id(node),
@@ -369,32 +432,48 @@ impl Planner<'_> {
 
     /// The best node of a class, whose search begins here when it is met first.
     fn chosen(&mut self, class: u32, avoid: Option<u32>) -> Option<u32> {
-        let pending = self.queue.classes.get(class as usize)?;
-        let slot = self.classes.get_mut(class as usize)?;
-        if !self.jobs.contains_key(&pending.job) {
-            self.jobs.insert(pending.job, JobPlan::new(self.snapshot, pending.job, self.seed)?);
+        let pending = *self.queue.classes.get(class as usize)?;
+        let PlanOf { number, plain } = *self.plan_of.get(class as usize)?;
+        if !plain && !self.jobs.contains_key(&pending.job) {
+            self.jobs.insert(pending.job, JobPlan::new(self.snapshot, pending.job)?);
         }
-        let job = self.jobs.get_mut(&pending.job)?;
+        let slot = self.plans.get_mut(number)?;
         if slot.is_none() {
             let shape = self.snapshot.shapes.get(pending.shape)?;
             let requirement = Requirement::of(shape, self.snapshot);
             self.out.counters.classes += 1;
-            let members = self.members.get(class as usize).copied().unwrap_or(1);
-            *slot = Some(ClassPlan::new(requirement, members, job.seed, &self.work));
+            let members = self.members.get(number).copied().unwrap_or(1);
+            *slot = Some(ClassPlan::new(requirement, members, &self.work));
         }
+        let requirement = &slot.as_ref()?.requirement;
+        if !self.bases.contains_key(&pending.shape) {
+            let mut clear = Clear {
+                work: &self.clear,
+                requirement,
+                now_ms: self.now_ms,
+                profile: self.snapshot.settings.profile,
+                counters: &mut self.out.counters,
+            };
+            let base = base_begun(&mut clear, &self.work, &pending, self.vantage, self.cache)?;
+            self.bases.insert(pending.shape, base);
+        }
+        let job = if plain { &mut self.plain } else { self.jobs.get_mut(&pending.job)? };
         let mut ground = Ground {
             work: &self.work,
+            clear: &self.clear,
+            base: self.bases.get_mut(&pending.shape)?,
             now_ms: self.now_ms,
             profile: self.snapshot.settings.profile,
             counters: &mut self.out.counters,
         };
-        slot.as_mut()?.chosen(&mut ground, job, avoid)
+        self.plans.get_mut(number)?.as_mut()?.chosen(&mut ground, job, avoid)
     }
 
     fn returned(&mut self, pending: PendingTask, placement: &Placement) {
         let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
-        if let Some(Some(plan)) = self.classes.get(pending.class as usize) {
+        let plan_of = self.plan_of.get(pending.class as usize);
+        if let Some(Some(plan)) = plan_of.and_then(|plan_of| self.plans.get(plan_of.number)) {
             self.work.returned(node, &plan.requirement.demand, &numbers);
             self.work.counted(placement.task.job, node, false);
         }
@@ -403,4 +482,35 @@ impl Planner<'_> {
             job.counted(&domains, |count| count.saturating_sub(1));
         }
     }
+}
+
+/// Tasks placed between two places at which the search for an even load begins.
+const TURN_TASKS: u64 = 512;
+
+/// The base of a class: of an earlier plan, or with nothing found yet.
+fn base_begun(
+    clear: &mut Clear<'_, '_>,
+    work: &Work<'_>,
+    class: &PendingClass,
+    vantage: Vantage,
+    cache: &mut PlanCache,
+) -> Option<Base> {
+    let snapshot = work.snapshot;
+    let shape: &Arc<Shape> = snapshot.shapes.get(class.shape)?;
+    let seed = match shape.job {
+        None => mixed(vantage.seed ^ snapshot.shapes.seed(class.shape)?),
+        Some(job) => {
+            let row = snapshot.jobs.get(&job)?.row.as_ref()?;
+            job_seed(vantage.seed, &row.user, &row.name)
+        }
+    };
+    // The fullest nodes are filled one after the other; where the emptiest are sought, the whole cell takes its turns.
+    let turn = match snapshot.settings.profile {
+        ScoringProfile::BestFit => 0,
+        ScoringProfile::WorstFit | ScoringProfile::Spread => snapshot.closed_total / TURN_TASKS,
+    };
+    let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));
+    let known = cache.taken((class.shape, shape), search, seed, clear);
+    clear.counters.bases_made += u64::from(known.is_none());
+    Some(known.unwrap_or_else(|| Base::new(Arc::clone(shape), clear.requirement, work, search, seed)))
 }

@@ -7,7 +7,6 @@ use borough_model::JobId;
 use smallvec::SmallVec;
 
 use super::Work;
-use crate::seed::job_seed;
 use crate::snapshot::{JobEntry, NodeTable, Snapshot, TermId};
 
 /// The domains of a node, one place per attribute that the job spreads over.
@@ -34,20 +33,23 @@ type Wish = (usize, TermId, i64);
 /// A job under a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct JobPlan {
-    pub seed: u64,
     attributes: Vec<Attribute>,
     wishes: Vec<Wish>,
 }
 
 impl JobPlan {
-    pub fn new(snapshot: &Snapshot, job: JobId, seed: u64) -> Option<Self> {
+    /// Of a job for whose tasks all domains are alike.
+    pub fn plain() -> Self {
+        Self { attributes: Vec::new(), wishes: Vec::new() }
+    }
+
+    pub fn new(snapshot: &Snapshot, job: JobId) -> Option<Self> {
         let entry = snapshot.jobs.get(&job)?;
-        let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
+        let spec = entry.spec_current()?;
         let spread = JobEntry::spread_of(spec, &snapshot.settings.failure_domains);
         let attributes =
             spread.into_iter().map(|(key, weight)| Attribute::of(snapshot.nodes.texts.known(&key), weight));
-        let seed = job_seed(seed, &row.user, &row.name);
-        let mut plan = Self { seed, attributes: attributes.collect(), wishes: Vec::new() };
+        let mut plan = Self { attributes: attributes.collect(), wishes: Vec::new() };
         for rule in entry.terms.rules() {
             plan.position_of(snapshot, rule.term());
         }

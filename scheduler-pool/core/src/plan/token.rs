@@ -34,7 +34,8 @@ fn term_name(key: &TermKey) -> String {
     format!("{:016x}", bytes_mixed(SEED_OF_TERMS, said.bytes()))
 }
 
-fn operator_number(operator: ConstraintOperator) -> u8 {
+/// A number for an operator, the same in every release.
+pub(crate) fn operator_number(operator: ConstraintOperator) -> u8 {
     match operator {
         ConstraintOperator::In => 0,
         ConstraintOperator::NotIn => 1,

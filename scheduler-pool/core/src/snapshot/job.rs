@@ -241,6 +241,12 @@ impl JobEntry {
         }
     }
 
+    /// Whether all failure domains are alike to its tasks: nothing of it depends on other tasks. (One task alone has no
+    /// siblings to keep away from.)
+    pub fn plain(&self) -> bool {
+        (!self.spreads || self.count() <= 1) && !self.terms.ruled() && self.terms.wishes.is_empty()
+    }
+
     /// The shape of a task.
     pub fn shape_of(&self, index: u32) -> Option<ShapeId> {
         self.shapes_own.get(&index).copied().or(self.shape)

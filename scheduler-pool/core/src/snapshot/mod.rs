@@ -3,6 +3,7 @@
 
 mod assume;
 mod blocked;
+mod change;
 mod index;
 mod job;
 mod node;

@@ -7,6 +7,7 @@ use borough_model::node::NodeState;
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
+use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::taint::Taints;
 use super::text::Texts;
@@ -69,6 +70,7 @@ pub(crate) struct NodeTable {
     pub taints: Taints,
     pub texts: Texts,
     pub index: NodeIndex,
+    pub(super) changes: NodeChanges,
 }
 
 /// An amount of a dimension per node; devices that most nodes lack have short columns.
@@ -230,6 +232,7 @@ impl NodeTable {
             self.tasks.push(0);
             self.attributes.push(Box::default());
             self.ports.push(NodePorts::default());
+            self.changes.node_made();
             node
         });
         if let Some(entry) = self.ids.get_mut(node as usize) {
@@ -250,6 +253,7 @@ impl NodeTable {
         if let Err(position) = self.order_position(row.id) {
             self.order.insert(position, node);
             self.index.order_changed();
+            self.changes.facts_changed();
         }
         *self.revisions.get_mut(index)? = row.revision;
         *self.gates.get_mut(index)? = gate(row);
@@ -263,11 +267,13 @@ impl NodeTable {
         if *known != attributes {
             self.index.attributes_moved(node, known, &attributes);
             *known = attributes;
+            self.changes.facts_changed();
         }
         let taints = self.taints.set_interned(&row.taints);
         self.taint_set_put(node, taints);
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
         self.room_moved(node, room);
+        self.changes.moved(node, true);
         Some(node)
     }
 
@@ -336,6 +342,7 @@ impl NodeTable {
         ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
         self.amounts_set(node, fixed_amounts(&taken), &taken, false);
         self.room_moved(node, room);
+        self.changes.moved(node, freed);
         Some((node, freed))
     }
 
@@ -365,6 +372,7 @@ impl NodeTable {
             amount_set(&mut self.used, dimension, node, used);
         }
         self.room_moved(node, room);
+        self.changes.moved(node, !taken);
         if let Some(tasks) = self.tasks.get_mut(index) {
             *tasks = if taken { tasks.saturating_add(1) } else { tasks.saturating_sub(1) };
         }
@@ -404,6 +412,7 @@ impl NodeTable {
         if let Ok(position) = self.order_position(id) {
             self.order.remove(position);
             self.index.order_changed();
+            self.changes.facts_changed();
         }
         let index = node as usize;
         if let Some(known) = self.attributes.get(index) {

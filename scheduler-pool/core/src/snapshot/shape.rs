@@ -7,6 +7,12 @@ use std::sync::Arc;
 use borough_model::job::{Constraint, Toleration};
 use borough_model::{JobId, JobSpec, Resources};
 
+use super::node::fixed_amounts;
+use crate::plan::operator_number;
+use crate::seed::{bytes_mixed, mixed};
+
+const SEED_OF_SHAPES: u64 = 0x7368_6170_6573;
+
 /// The number of a shape.
 pub(crate) type ShapeId = u32;
 
@@ -43,6 +49,24 @@ impl Shape {
         }
     }
 
+    /// What chance follows from: what is asked, and not who asks. The same on every machine and in every release, so that a
+    /// dry run of a job that does not exist yet draws as the job will.
+    fn seed(&self) -> u64 {
+        let Resources { device_millis, .. } = &self.resources;
+        let fixed = fixed_amounts(&self.resources).into_iter().chain([u64::from(self.ports_dynamic)]);
+        let numbers = fixed.chain(self.ports_fixed.iter().map(|&port| u64::from(port)));
+        let seed = numbers.fold(SEED_OF_SHAPES, |seed, number| mixed(seed ^ number));
+        let devices = device_millis
+            .iter()
+            .fold(seed, |seed, (kind, &amount)| bytes_mixed(mixed(seed ^ amount), kind.bytes()));
+        self.constraints.iter().fold(devices, |seed, constraint| {
+            let Constraint { attribute, operator, values, preference } = constraint;
+            let seed = bytes_mixed(seed ^ u64::from(operator_number(*operator)), attribute.bytes());
+            let seed = values.iter().fold(seed, |seed, value| bytes_mixed(seed, value.bytes()));
+            mixed(seed ^ u64::from(preference.unwrap_or(0)))
+        })
+    }
+
     /// Whether it needs any port, so that a port that has cooled down could help it.
     pub fn ports_any(&self) -> bool {
         self.ports_dynamic > 0 || !self.ports_fixed.is_empty()
@@ -52,6 +76,7 @@ impl Shape {
 #[derive(Clone, Debug)]
 struct Entry {
     shape: Arc<Shape>,
+    seed: u64,
     jobs: u32,
 }
 
@@ -68,6 +93,11 @@ impl Shapes {
         self.entries.get(id as usize)?.as_ref().map(|entry| &entry.shape)
     }
 
+    /// The seed of a shape: see [`Shape::seed`].
+    pub fn seed(&self, id: ShapeId) -> Option<u64> {
+        self.entries.get(id as usize)?.as_ref().map(|entry| entry.seed)
+    }
+
     /// The number of a shape, with one more user.
     pub fn acquired(&mut self, shape: Shape) -> ShapeId {
         if let Some(&id) = self.numbers.get(&shape) {
@@ -77,7 +107,7 @@ impl Shapes {
             return id;
         }
         let shape = Arc::new(shape);
-        let entry = Some(Entry { shape: Arc::clone(&shape), jobs: 1 });
+        let entry = Some(Entry { shape: Arc::clone(&shape), seed: shape.seed(), jobs: 1 });
         let id = match self.vacant.pop() {
             Some(id) => {
                 if let Some(slot) = self.entries.get_mut(id as usize) {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
+mod cache;
 mod draft;
 mod explain;
 mod history;

@@ -1,0 +1,144 @@
+//! In which order the nodes of a cell are looked at: from a place of the worker's own part of the cell on, round that
+//! part, and then round the rest.
+//!
+//! The parts are a contiguous cut of the one order of all nodes. A cut is a pure function of how many nodes and parts
+//! there are; a node that comes or goes moves each border by at most one node, and a part is only a preference.
+
+use crate::snapshot::NodeTable;
+
+/// From where a plan looks at a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vantage {
+    /// What ties are broken by, and where a search begins.
+    pub seed: u64,
+    /// The part of the nodes that is preferred, from 0.
+    pub part: u32,
+    /// Into how many parts the nodes are divided; 1: no part is preferred.
+    pub parts: u32,
+}
+
+impl Vantage {
+    /// The whole cell.
+    pub fn whole(seed: u64) -> Self {
+        Self { seed, part: 0, parts: 1 }
+    }
+
+    /// The positions of the nodes of its part among `count` nodes: those from the first to before the second.
+    pub fn cut(self, count: usize) -> (usize, usize) {
+        let parts = self.parts.max(1);
+        let part = u128::from(self.part % parts);
+        let border = |number: u128| {
+            let at = count as u128 * number / u128::from(parts);
+            usize::try_from(at).unwrap_or(count)
+        };
+        (border(part), border(part + 1))
+    }
+}
+
+/// An order of looking at nodes. Positions are those in the order of all nodes, ranks those in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Search {
+    first: usize,
+    last: usize,
+    start: usize,
+    count: usize,
+}
+
+impl Search {
+    /// Round the part of a vantage, from a place chosen by `seed`.
+    pub fn new(count: usize, vantage: Vantage, seed: u64) -> Self {
+        let (mut first, mut last) = vantage.cut(count);
+        if first == last {
+            (first, last) = (0, count);
+        }
+        let length = (last - first).max(1) as u64;
+        let start = first + usize::try_from(seed % length).unwrap_or(0);
+        Self { first, last, start, count }
+    }
+
+    /// How many nodes of the own part come first.
+    pub fn own(&self) -> usize {
+        self.last - self.first
+    }
+
+    /// Where a position comes.
+    pub fn rank(&self, position: usize) -> usize {
+        if (self.first..self.last).contains(&position) {
+            return match position.checked_sub(self.start) {
+                Some(rank) => rank,
+                None => self.last - self.start + position - self.first,
+            };
+        }
+        match position.checked_sub(self.last) {
+            Some(rank) => self.own() + rank,
+            None => self.own() + self.count - self.last + position,
+        }
+    }
+
+    /// The position at a rank, and the first position after it that does not follow it in this order.
+    pub fn position(&self, rank: usize) -> Option<(usize, usize)> {
+        let (head, after) = (self.last - self.start, self.count - self.last);
+        if rank >= self.count {
+            None
+        } else if rank < head {
+            Some((self.start + rank, self.last))
+        } else if rank < self.own() {
+            Some((self.first + rank - head, self.start))
+        } else if rank < self.own() + after {
+            Some((self.last + rank - self.own(), self.count))
+        } else {
+            Some((rank - self.own() - after, self.first))
+        }
+    }
+
+    /// Where a node comes.
+    pub fn rank_of(&self, nodes: &NodeTable, node: u32) -> Option<u32> {
+        let position = *nodes.positions().get(node as usize)? as usize;
+        (position < self.count).then(|| u32::try_from(self.rank(position)).ok())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranks_and_positions_are_each_others_inverse(
+            count in 0..300usize, parts in 1..14u32, part in 0..14u32, seed in any::<u64>(),
+        ) {
+            let vantage = Vantage { seed, part: part % parts, parts };
+            let search = Search::new(count, vantage, seed);
+            let mut seen = vec![false; count];
+            for rank in 0..count {
+                let (position, end) = search.position(rank).unwrap();
+                prop_assert_eq!(search.rank(position), rank);
+                prop_assert!(position < end);
+                if position + 1 < end {
+                    prop_assert_eq!(search.position(rank + 1).unwrap().0, position + 1);
+                }
+                prop_assert!(!std::mem::replace(&mut seen[position], true));
+                let (first, last) = vantage.cut(count);
+                prop_assert_eq!(rank < search.own(), first == last || (first..last).contains(&position));
+            }
+            prop_assert_eq!(search.position(count), None);
+        }
+
+        #[test]
+        fn the_cut_divides_the_nodes_evenly_and_moves_little(count in 0..500usize, parts in 1..14u32) {
+            let cut = |part, count| Vantage { seed: 0, part, parts }.cut(count);
+            let mut before = 0;
+            for part in 0..parts {
+                let (first, last) = cut(part, count);
+                prop_assert_eq!(first, before);
+                prop_assert!((last - first).abs_diff(count / parts as usize) <= 1);
+                let (first_grown, last_grown) = cut(part, count + 1);
+                prop_assert!(first_grown - first <= 1 && last_grown - last <= 1);
+                before = last;
+            }
+            prop_assert_eq!(before, count);
+        }
+    }
+}
