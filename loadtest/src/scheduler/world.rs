@@ -16,7 +16,9 @@ use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::job::job_submit;
-use borough_store::journal::{Change, ChangeSet, Cursor, journal_head, journal_tail, journal_watch};
+use borough_store::journal::{
+    Change, ChangeSet, Cursor, JournalShare, journal_head, journal_tail, journal_watch,
+};
 use borough_store::node::{node_register, node_reported};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use parking_lot::Mutex;
@@ -165,6 +167,7 @@ impl World {
 
     /// Starts the workers and waits until each has listed the cell.
     pub async fn workers_start(&mut self, workers: u32) -> anyhow::Result<()> {
+        let share = JournalShare::default();
         for place in 0..workers {
             let config = WorkerConfig {
                 space: self.space.clone(),
@@ -174,6 +177,7 @@ impl World {
                 lease_ms: LEASE_MS,
                 generation: 0,
                 batch_tasks_max: BATCH_TASKS_MAX,
+                share: share.clone(),
             };
             let (db, clock, rng) = (self.db.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
             let worker = Worker::start(config, db, clock, rng, self.metrics.clone()).await?;

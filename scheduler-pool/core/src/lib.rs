@@ -15,11 +15,11 @@ mod snapshot;
 
 pub use dry_run::{DryRun, DryRunTask, dry_run};
 pub use explain::{Explanation, Filter, FilterLoss, NearestFit, Wait, explain, explain_job};
-pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending};
+pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending, pending_in};
 pub use plan::{
     NodeChange, Placement, Plan, PlanCache, PlanCounters, Recheck, TermToken, Unplaced, Vantage, plan,
     plan_from, recheck,
 };
 pub use seed::{PLAN_SEED, shard_of};
 pub use settings::{CellSettings, Overcommit, ScoringProfile};
-pub use snapshot::{Applied, NodeView, Snapshot, TaskView};
+pub use snapshot::{Applied, NodeView, Queue, Snapshot, TaskView};

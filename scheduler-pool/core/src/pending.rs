@@ -8,7 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use borough_model::{JobId, TaskId};
 
 use crate::seed::user_turn;
-use crate::snapshot::{JobEntry, OpenKey, ShapeId, Snapshot};
+use crate::snapshot::{JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
 
 /// A task that wants a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,28 +56,58 @@ pub struct PendingQueue {
     pub more: bool,
 }
 
-/// What wants placing among the jobs that are `wanted` (a worker's shard; all jobs for a dry run): tasks of running jobs
-/// that have no row, or whose row is pending and past its back-off. At most `limit` tasks, except that a gang is never
-/// cut. Shapes and gangs that were remembered to fit nowhere are left out until something happens that could help them.
+/// What wants placing of a queue ([`Snapshot::queue_of`]): tasks of running jobs that have no row, or whose row is pending
+/// and past its back-off. At most `limit` tasks, except that a gang is never cut. Shapes and gangs that were remembered to
+/// fit nowhere are left out until something happens that could help them.
+///
+/// Nothing starves: where more waits than the limit takes, a sixteenth of it goes to the jobs that have waited longest,
+/// whatever their priority, after the others. So a task is planned at the latest in the batch whose number, counted from
+/// its submission, is that of the tasks that waited before it, divided by a sixteenth of the limit, and one; a gang
+/// that waited before it counts as a batch of its own. A gang that has waited longest of all is taken even past the limit.
+pub fn pending_in(snapshot: &mut Snapshot, queue: &Queue, now_ms: i64, limit: usize) -> PendingQueue {
+    pending_of(snapshot, queue, &|_| true, now_ms, limit)
+}
+
+/// The same of the first queue, for jobs that are `wanted` only.
 pub fn pending(
     snapshot: &mut Snapshot,
     wanted: &dyn Fn(JobId) -> bool,
     now_ms: i64,
     limit: usize,
 ) -> PendingQueue {
+    pending_of(snapshot, &Queue::default(), wanted, now_ms, limit)
+}
+
+/// The part of a batch that goes to those who have waited longest.
+const AGED_PART: usize = 16;
+
+fn pending_of(
+    snapshot: &mut Snapshot,
+    queue: &Queue,
+    wanted: &dyn Fn(JobId) -> bool,
+    now_ms: i64,
+    limit: usize,
+) -> PendingQueue {
     snapshot.wake(now_ms);
-    let mut collector = Collector::new(snapshot, now_ms, limit, false);
+    let none = OpenJobs::default();
+    let open = snapshot.open.get(queue).unwrap_or(&none);
+    let aged = if limit == usize::MAX { 0 } else { limit / AGED_PART };
+    let mut collector = Collector::new(snapshot, now_ms, limit - aged, false);
     collector.queue.later_ms = snapshot.blocked.retry_next();
-    let mut first = collector.snapshot.open.first();
+    let mut first = open.ordered.first();
     let mut lanes_before = 0;
     while let Some(of_priority) = first {
-        let (lanes, next) = lanes_of(collector.snapshot, of_priority, wanted, lanes_before);
+        let (lanes, next) = lanes_of(collector.snapshot, open, of_priority, wanted, lanes_before);
         lanes_before += lanes.len();
         if !collector.round_robin(lanes) {
             collector.queue.more = true;
             break;
         }
         first = next;
+    }
+    if collector.queue.more && aged > 0 {
+        collector.limit = limit;
+        collector.aged(open, wanted, lanes_before);
     }
     let Collector { queue, asleep, .. } = collector;
     for (job, shapes) in asleep {
@@ -99,6 +129,7 @@ pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option
 /// Users are leapt over: what a user has waiting is looked at only as far as it is taken.
 fn lanes_of<'a>(
     snapshot: &'a Snapshot,
+    open: &'a OpenJobs,
     first: &'a OpenKey,
     wanted: &'a dyn Fn(JobId) -> bool,
     before: usize,
@@ -107,10 +138,10 @@ fn lanes_of<'a>(
     let mut key = Some(first);
     while let Some(of_user) = key.filter(|key| key.priority == first.priority) {
         let number = u32::try_from(before + lanes.len() + 1).unwrap_or(u32::MAX);
-        let keys = snapshot.open.range(of_user..);
+        let keys = open.ordered.range(of_user..);
         lanes.push(Lane { snapshot, first: of_user, keys, wanted, number, cursor: None });
         let last = OpenKey { submitted_ms: i64::MAX, job: JobId(u64::MAX), ..of_user.clone() };
-        key = snapshot.open.range((Excluded(last), Unbounded)).next();
+        key = open.ordered.range((Excluded(last), Unbounded)).next();
     }
     (lanes, key)
 }
@@ -223,6 +254,37 @@ impl<'a> Collector<'a> {
             lane.cursor = None;
         }
         Item::None
+    }
+
+    /// Fills what is left of the limit with those who have waited longest and have nothing in the queue yet.
+    fn aged(&mut self, open: &OpenJobs, wanted: &dyn Fn(JobId) -> bool, lanes_before: usize) {
+        let queued: BTreeSet<JobId> = self.queue.classes.iter().map(|class| class.job).collect();
+        let waiting = open.aged.iter().map(|&(_, job)| job);
+        let waiting = waiting.filter(|job| wanted(*job) && !queued.contains(job));
+        for (number, job) in waiting.enumerate() {
+            if self.queue.tasks.len() >= self.limit {
+                return;
+            }
+            let Some(entry) = self.snapshot.jobs.get(&job) else { continue };
+            let lane = u32::try_from(lanes_before + number + 1).unwrap_or(u32::MAX);
+            let mut cursor = Cursor::new(job, entry, lane);
+            if number == 0 && cursor.gang_need > 0 {
+                let limit = std::mem::replace(&mut self.limit, usize::MAX);
+                self.gang_item(&mut cursor);
+                self.limit = limit;
+                continue;
+            }
+            while self.queue.tasks.len() < self.limit {
+                let item = if cursor.gang_need > 0 {
+                    self.gang_item(&mut cursor)
+                } else {
+                    self.single_item(&mut cursor)
+                };
+                if !matches!(item, Item::Taken) {
+                    break;
+                }
+            }
+        }
     }
 
     /// The next task of a job that may be placed now.

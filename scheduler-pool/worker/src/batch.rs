@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::node::NodeRow;
 use borough_model::task::{TransitionRefused, UnitRow, UnitState, task_transition};
-use borough_model::{JobId, NodeId, RequestId, TaskId, TaskRow, UnitId};
+use borough_model::{JobId, RequestId, TaskId, TaskRow, UnitId};
 use borough_scheduler_core::{Plan, Snapshot, TermToken};
 use borough_store::keys::{ConstraintKey, LeaseKey};
-use borough_store::placement::{Placement, PlacementBatch, PlacementNode};
+use borough_store::placement::{Placement, PlacementBatch};
+
+use crate::view::CellView;
 
 /// The epoch of units that are placed whole in one commit: they never hold, so nothing ever fences them.
 const UNIT_EPOCH: u64 = 1;
@@ -23,15 +24,15 @@ pub struct BatchStamp {
     pub at_ms: i64,
 }
 
-/// The batch of a plan over `snapshot`, whose nodes' rows are `nodes`. A placement whose task or node the snapshot does
+/// The batch of a plan over `view`. A placement whose task or node the snapshot does
 /// not let it have is left out and named: the planner and the state machine disagree, which is a defect worth a log line
 /// and no reason to hold up the others.
 pub fn batch_of_plan(
     plan: &Plan,
-    snapshot: &Snapshot,
-    nodes: &BTreeMap<NodeId, NodeRow>,
+    view: &CellView,
     stamp: BatchStamp,
 ) -> (PlacementBatch, Vec<(TaskId, TransitionRefused)>) {
+    let snapshot = &view.snapshot;
     let mut refused = Vec::new();
     let mut batch = PlacementBatch {
         id: stamp.id,
@@ -61,10 +62,8 @@ pub fn batch_of_plan(
     batch.units = units_of(plan, snapshot, stamp.id);
     let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
     for node in touched.collect::<std::collections::BTreeSet<_>>() {
-        if let (Some(row), Some(seen)) = (nodes.get(&node), snapshot.node(node)) {
-            // What may be promised of it, overcommit included: what the plan was made against.
-            let (revision, capacity, alloc) = (row.revision, seen.limits, seen.alloc);
-            batch.nodes.insert(node, PlacementNode { revision, capacity, alloc });
+        if let Some(known) = view.placement_node(node) {
+            batch.nodes.insert(node, known);
         }
     }
     (batch, refused)

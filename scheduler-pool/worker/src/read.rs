@@ -1,11 +1,12 @@
 //! Everything a batch is decided on, read at one version: the journal up to it, the gate, the leases.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::JournalEntry;
 use borough_store::cell::CellGate;
-use borough_store::journal::{Cursor, journal_head, journal_tail, journal_watch};
+use borough_store::journal::{Cursor, JournalShare, journal_head, journal_tail_shared, journal_watch};
 use borough_store::keys::{self, LeaseKey};
 use borough_store::lease::LeaseRow;
 use borough_store::{CellSpace, StoreError, StoreResult};
@@ -19,7 +20,7 @@ pub struct Read {
     /// The version; placements decided on this are committed at it.
     pub version: Version,
     /// Entries after the cursor, in order.
-    pub entries: Vec<JournalEntry>,
+    pub entries: Vec<Arc<JournalEntry>>,
     /// Where to go on.
     pub next: Cursor,
     /// The cell's gate.
@@ -35,6 +36,7 @@ pub async fn cell_read(
     space: &CellSpace,
     cursor: Cursor,
     leases: &[LeaseKey],
+    share: &JournalShare,
 ) -> StoreResult<Read> {
     db.run("scheduler_read", Idempotency::ReadOnly, |tx, _| async move {
         let version = tx.read_version().await?;
@@ -45,7 +47,7 @@ pub async fn cell_read(
         let mut entries = Vec::new();
         let mut after = cursor;
         loop {
-            let page = journal_tail(&tx, space, after, PAGE_ENTRIES).await?;
+            let page = journal_tail_shared(&tx, space, after, PAGE_ENTRIES, share).await?;
             entries.extend(page.entries.into_iter().map(|(_, entry)| entry));
             after = page.next;
             if !page.more {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{Delta, JobId, JobRow, RequestId, TaskId};
-use borough_scheduler_core::{CellSettings, PLAN_SEED, Vantage, pending, plan_from, shard_of};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Queue, Vantage, pending_in, plan_from};
 use borough_store::cell::{CellState, cell_meta_read};
-use borough_store::journal::{CHUNK_ROWS, Cursor, Listed, cell_list_chunked};
+use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
@@ -20,7 +20,7 @@ use crate::commit::{Committed, batch_commit};
 use crate::metrics::WorkerMetrics;
 use crate::read::{Read, cell_read, cell_watch};
 use crate::shard::{SchedulerShards, ShardHeld};
-use crate::view::{BatchView, CellView};
+use crate::view::CellView;
 
 /// How often what is left of a conflicting batch is tried again before everything is planned anew.
 const SURVIVOR_ATTEMPTS: u32 = 3;
@@ -46,6 +46,8 @@ pub struct WorkerConfig {
     pub generation: u64,
     /// Tasks in a batch at most.
     pub batch_tasks_max: usize,
+    /// What workers of this process and cell have decoded of the journal.
+    pub share: JournalShare,
 }
 
 impl std::fmt::Debug for WorkerConfig {
@@ -90,7 +92,7 @@ impl Worker {
         let shards = SchedulerShards::new(&config);
         let settings = CellSettings::default();
         let cursor = Cursor::start(0);
-        let view = CellView::new(settings);
+        let view = CellView::new(settings, config.shards);
         let mut worker =
             Self { config, db, clock, rng, metrics, shards, view, cursor, store_epoch: 0, collisions: 0 };
         worker.list().await?;
@@ -129,7 +131,7 @@ impl Worker {
         });
         let meta = meta.await?;
         let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile);
-        let mut view = CellView::new(settings);
+        let mut view = CellView::new(settings, self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();
         self.cursor = cell_list_chunked(&self.db, space, CHUNK_ROWS, |listed| match listed {
@@ -171,7 +173,8 @@ impl Worker {
 
     async fn read(&mut self) -> StoreResult<Read> {
         let leases = self.shards.keys();
-        let read = cell_read(&self.db, &self.config.space, self.cursor, &leases).await?;
+        let config = &self.config;
+        let read = cell_read(&self.db, &config.space, self.cursor, &leases, &config.share).await?;
         read.entries.iter().for_each(|entry| self.view.apply(entry));
         self.cursor = read.next;
         Ok(read)
@@ -180,8 +183,8 @@ impl Worker {
     async fn shard_round(&mut self, held: &ShardHeld, version: Version) -> StoreResult<Round> {
         let now_ms = self.clock.wall_ms();
         let shards = self.config.shards;
-        let wanted = |job: JobId| shard_of(job, shards) == held.shard;
-        let queue = pending(&mut self.view.snapshot, &wanted, now_ms, self.config.batch_tasks_max);
+        let shard = Queue { shard: held.shard };
+        let queue = pending_in(&mut self.view.snapshot, &shard, now_ms, self.config.batch_tasks_max);
         if queue.tasks.is_empty() {
             return Ok(Round::Idle(queue.later_ms));
         }
@@ -192,7 +195,7 @@ impl Worker {
         self.view.snapshot.remember(&planned, now_ms);
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
-        let (batch, refused) = batch_of_plan(&planned, &self.view.snapshot, &self.view.nodes, stamp);
+        let (batch, refused) = batch_of_plan(&planned, &self.view, stamp);
         for (task, error) in refused {
             tracing::error!(%task, %error, "the planner placed what the state machine refuses");
         }
@@ -235,8 +238,8 @@ impl Worker {
                 return Ok(());
             }
             version = read.version;
-            let view = BatchView::new(&self.view, batch.nodes.keys().copied());
-            batch = placement_survivors(&batch, &losers, &view, self.request_id(), self.clock.wall_ms());
+            let (id, at_ms) = (self.request_id(), self.clock.wall_ms());
+            batch = placement_survivors(&batch, &losers, &self.view, id, at_ms);
             if batch.placements.is_empty() {
                 return Ok(());
             }

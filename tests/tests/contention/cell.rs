@@ -10,7 +10,7 @@ use borough_model::{Delta, JournalEntry, Name, RequestId};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::federation::store_generation_begin;
-use borough_store::journal::{Change, ChangeSet, Cursor, journal_head, journal_tail};
+use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_head, journal_tail};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use prometheus_client::registry::Registry;
@@ -56,6 +56,7 @@ pub struct Cell {
     engine: Arc<EmbeddedEngine>,
     ids: Arc<dyn Rng>,
     generation: u64,
+    share: JournalShare,
     metrics: WorkerMetrics,
     /// What the workers count.
     pub registry: Registry,
@@ -108,7 +109,21 @@ impl Cell {
         let (metrics, mut registry) = (WorkerMetrics::default(), Registry::default());
         metrics.register(&mut registry);
         let ids = rng_of(seed, 4);
-        Arc::new(Self { space, clock, db, quiet, mirror, seed, engine, ids, generation, metrics, registry })
+        let share = JournalShare::default();
+        Arc::new(Self {
+            space,
+            clock,
+            db,
+            quiet,
+            mirror,
+            seed,
+            engine,
+            ids,
+            generation,
+            share,
+            metrics,
+            registry,
+        })
     }
 
     /// A new number.
@@ -133,6 +148,7 @@ impl Cell {
             lease_ms: LEASE_MS,
             generation: self.generation,
             batch_tasks_max: 16,
+            share: self.share.clone(),
         };
         let db = if slow { self.slow(Duration::from_millis(2 * LEASE_MS)) } else { self.db.clone() };
         let (cell, cancelled) = (Arc::clone(self), CancellationToken::new());

@@ -1,16 +1,17 @@
 //! Work that fits nowhere: remembered per shape (and per gang), so that it costs next to nothing while it waits, and woken
 //! by the events that could help it: a node that came, opened, changed or gave something back, or a port that cooled down.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::JobId;
+use borough_model::{JobId, Resources};
 
 use super::{NodeTable, Rule, Shape, ShapeId, Snapshot, TermId};
 use crate::filter::{Requirement, copies, fits};
 use crate::plan::{Plan, Work};
 
-/// Above so many checks of a woken node against a blocked shape everything is woken instead.
+/// After so many checks of helped nodes against blocked shapes, what they have room for is woken unchecked.
 const CHECKS_MAX: usize = 100_000;
 
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,8 @@ pub(crate) struct Blocked {
     domains_changed: bool,
     /// Terms whose counts have changed since the last look.
     terms_touched: BTreeSet<TermId>,
+    /// Nodes that were held against what fits nowhere, in all.
+    checks: u64,
 }
 
 impl Blocked {
@@ -115,15 +118,6 @@ impl Blocked {
         self.parked_under.remove(&shape);
     }
 
-    fn wake_all(&mut self) -> BTreeSet<JobId> {
-        self.shapes.clear();
-        self.gangs.clear();
-        self.helped.clear();
-        self.terms_touched.clear();
-        self.parked_under.clear();
-        std::mem::take(&mut self.parked)
-    }
-
     pub fn shape_woken(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
         self.shapes.remove(&shape);
         let jobs = self.parked_under.remove(&shape).unwrap_or_default();
@@ -178,10 +172,18 @@ impl Snapshot {
         copies.fold(0, u64::saturating_add)
     }
 
-    fn shape_fits_none(&self, shape: &Shape, now_ms: i64) -> bool {
+    fn shape_fits_none(&mut self, shape: &Shape, now_ms: i64) -> bool {
         let work = Work::new(self);
         let requirement = Requirement::of(shape, self);
-        !self.nodes.order.iter().any(|&node| fits(&work, &requirement, node, now_ms))
+        let found = self.nodes.order.iter().position(|&node| fits(&work, &requirement, node, now_ms));
+        let checks = found.map_or(self.nodes.order.len(), |found| found + 1);
+        self.blocked.checks += checks as u64;
+        found.is_none()
+    }
+
+    /// Nodes that were held, in all, against work that fits nowhere: what its waiting costs.
+    pub fn waiting_checks(&self) -> u64 {
+        self.blocked.checks
     }
 
     /// Takes a job out of the open ones, since all it wants is blocked under these shapes.
@@ -199,17 +201,15 @@ impl Snapshot {
         let changed = std::mem::take(&mut self.blocked.changed);
         let domains_changed = std::mem::take(&mut self.blocked.domains_changed);
         let touched = std::mem::take(&mut self.blocked.terms_touched);
-        let blocks = self.blocked.count();
-        if blocks == 0 {
+        if self.blocked.count() == 0 {
             return;
         }
-        let woken = if helped.len().saturating_mul(blocks) > CHECKS_MAX {
-            self.blocked.wake_all()
-        } else {
-            let mut woken = self.ruled_woken_by(&touched, domains_changed);
-            woken.extend(self.woken_by(&helped, changed, now_ms));
-            woken
-        };
+        let due = self.blocked.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
+        if !changed && !domains_changed && !due && helped.is_empty() && touched.is_empty() {
+            return;
+        }
+        let mut woken = self.ruled_woken_by(&touched, domains_changed);
+        woken.extend(self.woken_by(&helped, changed, now_ms));
         for job in woken {
             self.open_update(job);
         }
@@ -230,10 +230,21 @@ impl Snapshot {
 
     fn woken_by(&mut self, helped: &BTreeSet<u32>, changed: bool, now_ms: i64) -> BTreeSet<JobId> {
         let work = Work::new(self);
+        let checks = Cell::new(0);
+        let most = self.nodes.room_most(helped.iter().copied());
         let helps = |shape: Option<&Arc<Shape>>| {
-            let requirement = shape.map(|shape| Requirement::of(shape, self));
-            requirement
-                .is_some_and(|requirement| helped.iter().any(|&node| fits(&work, &requirement, node, now_ms)))
+            let roomy = |shape: &&Arc<Shape>| {
+                let Resources { cpu_millis, memory_bytes, .. } = &shape.resources;
+                !helped.is_empty() && *cpu_millis <= most.cpu_millis && *memory_bytes <= most.memory_bytes
+            };
+            let Some(shape) = shape.filter(roomy) else { return false };
+            if checks.get() > CHECKS_MAX {
+                return true;
+            }
+            let requirement = Requirement::of(shape, self);
+            let found = helped.iter().position(|&node| fits(&work, &requirement, node, now_ms));
+            checks.set(checks.get() + found.map_or(helped.len(), |found| found + 1));
+            found.is_some()
         };
         let due = |block: &Block| block.retry_at_ms.is_some_and(|at| at <= now_ms);
         let shapes = self.blocked.shapes.iter();
@@ -253,6 +264,7 @@ impl Snapshot {
             .map(|(&job, _)| job)
             .collect();
         let cooled_ms = cooled_next(&self.nodes, helped.iter().copied(), now_ms);
+        self.blocked.checks += checks.get() as u64;
         let blocks = self.blocked.shapes.values_mut().chain(self.blocked.gangs.values_mut());
         blocks.for_each(|block| block.cools(cooled_ms));
         let mut woken = BTreeSet::new();

@@ -97,13 +97,15 @@ impl NodeTable {
     pub fn rooms(&self) -> &[Room] {
         // Without positions a change could not be followed.
         self.positions();
-        self.index
-            .rooms
-            .get_or_init(|| self.order.chunks(STRETCH).map(|nodes| self.room_most(nodes)).collect())
+        self.index.rooms.get_or_init(|| {
+            let stretches = self.order.chunks(STRETCH);
+            stretches.map(|nodes| self.room_most(nodes.iter().copied())).collect()
+        })
     }
 
-    fn room_most(&self, nodes: &[u32]) -> Room {
-        nodes.iter().fold(Room::default(), |most, &node| most.both_most(self.room(node)))
+    /// The most that any of these nodes has free, by dimension.
+    pub fn room_most(&self, nodes: impl Iterator<Item = u32>) -> Room {
+        nodes.fold(Room::default(), |most, node| most.both_most(self.room(node)))
     }
 
     /// What a node has free for new tasks.
@@ -129,7 +131,9 @@ impl NodeTable {
         let most = if before.was_most(after, most) {
             let first = stretch * STRETCH;
             let last = (first + STRETCH).min(self.order.len());
-            self.order.get(first..last).map_or_else(Room::default, |nodes| self.room_most(nodes))
+            self.order
+                .get(first..last)
+                .map_or_else(Room::default, |nodes| self.room_most(nodes.iter().copied()))
         } else {
             most.both_most(after)
         };

@@ -1,13 +1,13 @@
 //! A job as deciding sees it: its row and spec, a slot per task, and which tasks want a node.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState};
 use borough_model::task::machine::node_avoided;
-use borough_model::{Incarnation, JobId, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
+use borough_model::{Incarnation, JobRow, JobSpec, NodeId, TaskRow, TaskState};
 
+use super::open::{OpenKey, Queue};
 use super::rule::JobTerms;
 use super::shape::ShapeId;
 
@@ -65,33 +65,6 @@ impl TaskSlot {
     }
 }
 
-/// Where a job with open tasks stands among the others: high to low priority, then by user, then as submitted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct OpenKey {
-    pub priority: Reverse<u32>,
-    pub user: Name,
-    pub submitted_ms: i64,
-    pub name: Name,
-    pub job: JobId,
-}
-
-impl OpenKey {
-    pub fn of(row: &JobRow) -> Self {
-        Self {
-            priority: Reverse(row.priority),
-            user: row.user.clone(),
-            submitted_ms: row.submitted_ms,
-            name: row.name.clone(),
-            job: row.id,
-        }
-    }
-
-    /// Whether it is still the place of that row; a job keeps its user, name and time of submission.
-    pub fn current(&self, row: &JobRow) -> bool {
-        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms
-    }
-}
-
 /// One job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobEntry {
@@ -111,8 +84,8 @@ pub(crate) struct JobEntry {
     pub shapes_own: BTreeMap<u32, ShapeId>,
     /// What its tasks ask of others, and where they are counted.
     pub terms: JobTerms,
-    /// Its place among jobs with open tasks, while it has one.
-    pub open_key: Option<OpenKey>,
+    /// Its queue and its place there, while it has open tasks and is not asleep.
+    pub open_key: Option<(Queue, OpenKey)>,
 }
 
 impl JobEntry {

@@ -7,6 +7,7 @@ mod change;
 mod index;
 mod job;
 mod node;
+mod open;
 mod rule;
 mod shape;
 mod taint;
@@ -14,15 +15,17 @@ mod term;
 mod text;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use blocked::Blocked;
 pub(crate) use index::{Room, STRETCH};
-pub(crate) use job::{JobEntry, OpenKey, TASKS_MAX, TaskSlot};
+pub(crate) use job::{JobEntry, TASKS_MAX, TaskSlot};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
+pub use open::Queue;
+pub(crate) use open::{OpenJobs, OpenKey};
 pub(crate) use rule::Rule;
 pub(crate) use shape::{Shape, ShapeId, Shapes};
 pub(crate) use taint::Taints;
@@ -51,7 +54,10 @@ pub struct Snapshot {
     pub(crate) jobs: BTreeMap<JobId, JobEntry>,
     pub(crate) shapes: Shapes,
     pub(crate) terms: Terms,
-    pub(crate) open: BTreeSet<OpenKey>,
+    /// Jobs with open tasks, by queue.
+    pub(crate) open: BTreeMap<Queue, OpenJobs>,
+    /// Into how many queues the jobs of a scheduler are divided.
+    shards: u32,
     pub(crate) blocked: Blocked,
     assumed: assume::Assumed,
     /// Tasks that do not want a node: turns the round-robin on from batch to batch.
@@ -63,13 +69,19 @@ pub struct Snapshot {
 impl Snapshot {
     /// An empty cell.
     pub fn new(settings: CellSettings) -> Self {
+        Self::divided(settings, 1)
+    }
+
+    /// An empty cell whose jobs are shared out, those of each scheduler among so many queues.
+    pub fn divided(settings: CellSettings, shards: u32) -> Self {
         Self {
+            shards: shards.max(1),
             settings,
             nodes: NodeTable::new(),
             jobs: BTreeMap::new(),
             shapes: Shapes::default(),
             terms: Terms::default(),
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             blocked: Blocked::default(),
             assumed: assume::Assumed::default(),
             closed_total: 0,
@@ -230,8 +242,8 @@ impl Snapshot {
     pub fn job_remove(&mut self, job: JobId) -> Applied {
         self.terms_leave(job);
         let Some(entry) = self.jobs.remove(&job) else { return Applied::Ignored };
-        if let Some(key) = &entry.open_key {
-            self.open.remove(key);
+        if let Some((queue, key)) = &entry.open_key {
+            self.open_removed(queue, key);
         }
         self.closed_total -= entry.closed_total();
         for index in (0..).zip(&entry.tasks).filter(|(_, slot)| slot.assumed).map(|(index, _)| index) {
@@ -280,27 +292,5 @@ impl Snapshot {
         }
         self.open_update(task.job);
         Some(before)
-    }
-
-    /// Brings a job's place among the open ones up to date.
-    pub(crate) fn open_update(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let wants = entry.runs() && entry.open_count() > 0;
-        let parked = self.blocked.parked(job);
-        let in_place = match (&entry.open_key, &entry.row) {
-            (Some(key), Some(row)) => wants && !parked && key.current(row),
-            _ => !wants || parked,
-        };
-        if in_place {
-            return;
-        }
-        if let Some(key) = entry.open_key.take() {
-            self.open.remove(&key);
-        }
-        if let (true, false, Some(row)) = (wants, parked, &entry.row) {
-            let key = OpenKey::of(row);
-            entry.open_key = Some(key.clone());
-            self.open.insert(key);
-        }
     }
 }

@@ -165,6 +165,11 @@ impl NodeTable {
         self.ports.get(node as usize)
     }
 
+    /// The revision of a node's row.
+    pub fn revision(&self, node: u32) -> u64 {
+        self.revisions.get(node as usize).copied().unwrap_or(0)
+    }
+
     /// The epoch of what is committed on a node.
     pub fn epoch(&self, node: u32) -> u64 {
         self.epochs.get(node as usize).copied().unwrap_or(0)

@@ -13,6 +13,8 @@ use super::{NodeGate, Snapshot, TaskSlot};
 pub struct NodeView {
     /// The node.
     pub id: NodeId,
+    /// The revision of its row.
+    pub revision: u64,
     /// Its name.
     pub name: Name,
     /// Whether new tasks may be placed on it.
@@ -81,6 +83,7 @@ impl Snapshot {
     fn node_view(&self, node: u32) -> Option<NodeView> {
         Some(NodeView {
             id: self.nodes.id(node),
+            revision: self.nodes.revision(node),
             name: self.nodes.name(node)?.clone(),
             open: self.nodes.gate(node) == NodeGate::Open,
             limits: self.nodes.limits(node),

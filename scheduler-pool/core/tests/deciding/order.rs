@@ -1,7 +1,9 @@
 //! Who is placed first, by example: priority, users in turn, submission, back-off, limits, shards.
 
 use borough_model::{JobId, TaskId, TaskState};
-use borough_scheduler_core::{PLAN_SEED, ScoringProfile, pending, plan, shard_of};
+use borough_scheduler_core::{
+    PLAN_SEED, Queue, ScoringProfile, Snapshot, pending, pending_in, plan, shard_of,
+};
 
 use crate::place::{planned, world};
 use crate::world::{World, node, spec};
@@ -64,6 +66,55 @@ fn a_gang_is_not_cut_by_a_limit() {
     urgent.priority = 250;
     world.job_submit(JobId(2), &urgent);
     assert_eq!(queued(&world, 3), [2], "it waits for a batch that it leads");
+    assert_eq!(queued(&world, 16).len(), 7);
+    let mut many = spec("bob", "many", 100, 100, 64);
+    many.priority = 250;
+    world.now_ms += 1;
+    world.job_submit(JobId(3), &many);
+    let order = queued(&world, 16);
+    assert_eq!((order.len(), order.get(15..)), (21, Some(&[1; 6][..])), "it has waited longest of all");
+}
+
+/// Beside a stream of urgent work that alone is more than each batch takes, everything is planned within the bound that
+/// [`borough_scheduler_core::pending_in`] states.
+#[test]
+fn nothing_starves_beside_a_stream_of_more_urgent_work() {
+    const LIMIT: usize = 64;
+    for (jobs, tasks, gang) in [(1, 1, 1), (40, 1, 1), (3, 20, 1), (5, 9, 4), (2, 90, 80)] {
+        let mut world = world(ScoringProfile::BestFit);
+        for number in 0..300 {
+            world.node_put(node(number, 1000, 1000));
+        }
+        for job in 0..jobs {
+            let mut late = spec("ann", &format!("patient-{job}"), tasks, 100, 64);
+            (late.priority, late.min_member) = (50, gang);
+            world.job_submit(JobId(job), &late);
+        }
+        let mut snapshot = Snapshot::new(world.settings.clone());
+        let of_gang = |tasks: u32| if gang > 1 { 1 + (tasks - gang).div_ceil(4) } else { 0 };
+        let bound = match gang {
+            1 => (jobs as usize * tasks as usize).div_ceil(LIMIT / 16) + 1,
+            _ => jobs as usize * of_gang(tasks) as usize + 1,
+        };
+        let mut batches = 0;
+        loop {
+            batches += 1;
+            world.now_ms += 10;
+            let mut urgent = spec("bob", &format!("urgent-{batches}"), 200, 10, 1);
+            urgent.priority = 250;
+            world.job_submit(JobId(1000 + batches as u64), &urgent);
+            world.journal_apply(&mut snapshot);
+            let queue = pending(&mut snapshot, &|_| true, world.now_ms, LIMIT);
+            let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+            world.commit(&outcome);
+            world.journal_apply(&mut snapshot);
+            snapshot.remember(&outcome, world.now_ms);
+            if (0..jobs).all(|job| world.standing(JobId(job)).count() == tasks as usize) {
+                break;
+            }
+            assert!(batches < bound, "{jobs} jobs of {tasks} tasks wait after {batches} batches");
+        }
+    }
 }
 
 #[test]
@@ -97,11 +148,13 @@ fn shards_divide_the_jobs() {
     for job in 0..40 {
         world.job_submit(JobId(job), &spec("ann", &format!("job-{job}"), 1, 100, 64));
     }
-    let mut snapshot = world.snapshot(0);
+    let mut snapshot = Snapshot::divided(world.settings.clone(), 3);
+    world.journal_apply(&mut snapshot);
     let mut seen = 0;
     for shard in 0..3 {
-        let queue = pending(&mut snapshot, &|job| shard_of(job, 3) == shard, world.now_ms, usize::MAX);
+        let queue = pending_in(&mut snapshot, &Queue { shard }, world.now_ms, usize::MAX);
         assert!(queue.tasks.iter().all(|pending| shard_of(pending.task.job, 3) == shard));
+        assert_eq!(snapshot.queue_jobs(&Queue { shard }), queue.tasks.len());
         seen += queue.tasks.len();
     }
     assert_eq!(seen, 40);

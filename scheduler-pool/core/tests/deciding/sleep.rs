@@ -130,3 +130,37 @@ fn a_lost_commit_puts_nobody_to_sleep() {
     snapshot.remember(&lost, world.now_ms);
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 2);
 }
+
+/// What waits is looked at when something happens that could help it, and otherwise costs nothing.
+#[test]
+fn waiting_costs_next_to_nothing() {
+    let mut world = world(ScoringProfile::BestFit);
+    for number in 0..500 {
+        world.node_put(node(number, 4, 8));
+    }
+    for job in 0..200 {
+        // Each asks for something of its own, and more than any node has.
+        world.job_submit(JobId(job), &spec("ann", &format!("large-{job}"), 10, 5000 + job, 64));
+    }
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    assert_eq!(round(&mut world, &mut snapshot).unplaced.len(), 200);
+    let found_out = snapshot.waiting_checks();
+    assert_eq!(found_out, 200 * 500, "each shape is held against each node once");
+    for job in 0..50 {
+        let job = world.job_submit(JobId(1000 + job), &spec("bob", &format!("small-{job}"), 20, 100, 64));
+        assert_eq!(round(&mut world, &mut snapshot).placements.len(), 20);
+        let ended: Vec<TaskId> = world.standing(job).map(|row| row.id).take(10).collect();
+        for task in ended {
+            world.task_end(task, None, |row| row.state = TaskState::Dead);
+        }
+        let outcome = round(&mut world, &mut snapshot);
+        assert_eq!((outcome.placements.len(), outcome.unplaced.len()), (0, 0));
+        assert_eq!(outcome.counters.nodes_examined, 0);
+    }
+    assert_eq!(snapshot.waiting_checks(), found_out, "what is given back is not room enough for any of them");
+    // A node that has room for a part of them is held against that part, once each.
+    world.node_put(node(900, 5, 8));
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+    let checks = snapshot.waiting_checks() - found_out;
+    assert!(checks <= 3 * 501, "{checks} checks");
+}

@@ -16,6 +16,7 @@ use borough_model::Name;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
+use borough_store::journal::JournalShare;
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
@@ -123,6 +124,7 @@ impl Control {
                 db: &config.db,
                 space: &space,
                 generation,
+                share: JournalShare::default(),
                 clock: &config.clock,
                 rng: &config.rng,
                 cancelled: &cancelled,
@@ -244,6 +246,8 @@ struct CellRoles<'a> {
     db: &'a Database,
     space: &'a CellSpace,
     generation: u64,
+    /// What this process's workers have decoded of the cell's journal.
+    share: JournalShare,
     clock: &'a Arc<dyn Clock>,
     rng: &'a Arc<dyn Rng>,
     cancelled: &'a CancellationToken,
@@ -272,6 +276,7 @@ impl CellRoles<'_> {
             lease_ms: LEASE_MS,
             generation: self.generation,
             batch_tasks_max: BATCH_TASKS_MAX,
+            share: self.share.clone(),
         };
         let (db, cancelled) = (self.db.clone(), self.cancelled.clone());
         let (clock, rng) = (Arc::clone(self.clock), Arc::clone(self.rng));

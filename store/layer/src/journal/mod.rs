@@ -8,6 +8,7 @@ mod change;
 mod cursor;
 mod list;
 mod row;
+mod shared;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -18,5 +19,6 @@ pub use change::{Change, ChangeSet};
 pub use cursor::{Cursor, CursorParseError};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};
-pub use tail::{Page, journal_head, journal_tail, journal_watch};
+pub use shared::JournalShare;
+pub use tail::{Page, journal_head, journal_tail, journal_tail_shared, journal_watch};
 pub use trim::{journal_cutoff, journal_floor, journal_trim, trim_cutoff};

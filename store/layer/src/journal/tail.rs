@@ -1,8 +1,11 @@
 //! Reading the journal: whole entries after a cursor, in order, with the floor and the epoch checked.
 
+use std::sync::Arc;
+
 use borough_kv::{RangeRequest, Transaction, Watch};
 use borough_model::JournalEntry;
 
+use super::shared::{JournalShare, Stored};
 use super::{Cursor, JournalFloor, JournalPart};
 use crate::cell::CellGate;
 use crate::error::{StoreError, StoreResult};
@@ -15,9 +18,9 @@ const PAGE_BYTES_MAX: usize = 2_000_000;
 
 /// Some entries of the journal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct Page<E = JournalEntry> {
     /// Whole entries, each with its position, in the order of commits.
-    pub entries: Vec<(Cursor, JournalEntry)>,
+    pub entries: Vec<(Cursor, E)>,
     /// Where to go on: the last entry's position, or what was asked where there is none.
     pub next: Cursor,
     /// Whether there are more at this read version.
@@ -36,17 +39,43 @@ pub async fn journal_tail(
     after: Cursor,
     limit: usize,
 ) -> StoreResult<Page> {
+    let page = tail(tx, space, after, limit, None).await?;
+    let entries = page.entries.into_iter().map(|(at, entry)| (at, Arc::unwrap_or_clone(entry)));
+    Ok(Page { entries: entries.collect(), next: page.next, more: page.more, gate: page.gate })
+}
+
+/// The same for one of several readers in this process: an entry that any of them has decoded is not decoded again.
+pub async fn journal_tail_shared(
+    tx: &Transaction,
+    space: &CellSpace,
+    after: Cursor,
+    limit: usize,
+    share: &JournalShare,
+) -> StoreResult<Page<Arc<JournalEntry>>> {
+    tail(tx, space, after, limit, Some(share)).await
+}
+
+async fn tail(
+    tx: &Transaction,
+    space: &CellSpace,
+    after: Cursor,
+    limit: usize,
+    share: Option<&JournalShare>,
+) -> StoreResult<Page<Arc<JournalEntry>>> {
     let gate = gate_for(tx, space, after).await?;
     let key = JournalKey { store_epoch: after.store_epoch, stamp: after.stamp, part: u32::MAX };
     let begin = key.encode(space);
     let end = Prefix::<JournalKey>::of(&after.store_epoch).range(space).end;
     let mut request = RangeRequest::between(borough_kv::database::key_after(&begin), end).snapshot();
-    let mut assembly = Assembly::new(after, limit.max(1));
+    let mut assembly = Assembly::new(after, limit.max(1), share);
     let more = loop {
         let batch = tx.get_range(&request).await?;
         let last = batch.rows.last().map(|(key, _)| key.clone());
         for (bytes, value) in &batch.rows {
             let key = JournalKey::decode(space, bytes)?;
+            if assembly.known(&key) {
+                continue;
+            }
             let part = value_decode::<JournalPart>(JournalKey::KIND, bytes, value)?;
             if !assembly.push(space, &key, part)? {
                 break;
@@ -98,27 +127,55 @@ fn cursor_check(store_epoch: u64, floor: Option<JournalFloor>, after: Cursor) ->
 }
 
 /// Puts the parts of entries together again.
-struct Assembly {
+struct Assembly<'s> {
     next: Cursor,
     limit: usize,
-    entries: Vec<(Cursor, JournalEntry)>,
+    share: Option<&'s JournalShare>,
+    entries: Vec<(Cursor, Arc<JournalEntry>)>,
+    /// Parts of the last entry that are still to come and are known already.
+    parts_known: u32,
     pending: Vec<u8>,
     parts_seen: u32,
     bytes: usize,
     full: bool,
 }
 
-impl Assembly {
-    fn new(after: Cursor, limit: usize) -> Self {
+impl<'s> Assembly<'s> {
+    fn new(after: Cursor, limit: usize, share: Option<&'s JournalShare>) -> Self {
         Self {
             next: after,
             limit,
+            share,
             entries: Vec::new(),
+            parts_known: 0,
             pending: Vec::new(),
             parts_seen: 0,
             bytes: 0,
             full: false,
         }
+    }
+
+    /// Whether a part is of an entry that another reader has decoded; it is taken whole with its first part.
+    fn known(&mut self, key: &JournalKey) -> bool {
+        let at = Cursor { store_epoch: key.store_epoch, stamp: key.stamp };
+        if self.parts_known > 0 && at == self.next {
+            self.parts_known -= 1;
+            return true;
+        }
+        if key.part != 0 || self.full || self.parts_seen != 0 {
+            return false;
+        }
+        let Some(stored) = self.share.and_then(|share| share.get(at)) else { return false };
+        self.parts_known = stored.parts.saturating_sub(1);
+        self.taken(at, stored);
+        true
+    }
+
+    fn taken(&mut self, at: Cursor, stored: Stored) {
+        self.bytes = self.bytes.saturating_add(stored.bytes);
+        self.entries.push((at, stored.entry));
+        self.next = at;
+        self.full = self.entries.len() >= self.limit || self.bytes >= PAGE_BYTES_MAX;
     }
 
     /// Takes the next part; `false` where the page is full.
@@ -138,16 +195,17 @@ impl Assembly {
         }
         let entry =
             minicbor::decode(&self.pending).map_err(|error| damaged(space, key, error.to_string()))?;
-        self.bytes = self.bytes.saturating_add(self.pending.len());
+        let stored = Stored { entry: Arc::new(entry), parts: part.parts, bytes: self.pending.len() };
         self.pending.clear();
         self.parts_seen = 0;
-        self.entries.push((at, entry));
-        self.next = at;
-        self.full = self.entries.len() >= self.limit || self.bytes >= PAGE_BYTES_MAX;
+        if let Some(share) = self.share {
+            share.put(at, stored.clone());
+        }
+        self.taken(at, stored);
         Ok(true)
     }
 
-    fn page(self, space: &CellSpace, more: bool, gate: CellGate) -> StoreResult<Page> {
+    fn page(self, space: &CellSpace, more: bool, gate: CellGate) -> StoreResult<Page<Arc<JournalEntry>>> {
         if !self.pending.is_empty() {
             let key = JournalKey { store_epoch: self.next.store_epoch, stamp: self.next.stamp, part: 0 };
             return Err(damaged(space, &key, "an entry after this one lacks its last parts".to_owned()));
@@ -202,29 +260,38 @@ mod tests {
                     rows.push((JournalKey { store_epoch: 1, stamp: stamp(*at), part }, value));
                 }
             }
-            let mut seen = Vec::new();
-            let mut after = Cursor::start(1);
-            loop {
-                let mut assembly = Assembly::new(after, limit);
-                let left = rows.iter().filter(|(key, _)| key.stamp > after.stamp);
-                for (key, part) in left {
-                    if !assembly.push(&space(), key, part.clone()).unwrap() {
+            let share = JournalShare::default();
+            // The first two decode, the third finds everything decoded.
+            for (reader, share) in [None, Some(&share), Some(&share)].into_iter().enumerate() {
+                let mut seen = Vec::new();
+                let mut after = Cursor::start(1);
+                loop {
+                    let mut assembly = Assembly::new(after, limit, share);
+                    let left = rows.iter().filter(|(key, _)| key.stamp > after.stamp);
+                    for (key, part) in left {
+                        if assembly.known(key) {
+                            continue;
+                        }
+                        prop_assert!(reader < 2 || assembly.full, "all is decoded already");
+                        if !assembly.push(&space(), key, part.clone()).unwrap() {
+                            break;
+                        }
+                    }
+                    let full = assembly.full;
+                    prop_assert!(assembly.entries.len() <= limit);
+                    after = assembly.next;
+                    seen.extend(assembly.entries);
+                    if !full {
                         break;
                     }
                 }
-                let full = assembly.full;
-                prop_assert!(assembly.entries.len() <= limit);
-                after = assembly.next;
-                seen.extend(assembly.entries);
-                if !full {
-                    break;
-                }
+                let seen: Vec<_> = seen.into_iter().map(|(at, entry)| (at, (*entry).clone())).collect();
+                let expected: Vec<_> = entries
+                    .iter()
+                    .map(|(at, entry)| (Cursor { store_epoch: 1, stamp: stamp(*at) }, entry.clone()))
+                    .collect();
+                prop_assert_eq!(seen, expected);
             }
-            let expected: Vec<_> = entries
-                .into_iter()
-                .map(|(at, entry)| (Cursor { store_epoch: 1, stamp: stamp(at) }, entry))
-                .collect();
-            prop_assert_eq!(seen, expected);
         }
     }
 
@@ -233,7 +300,7 @@ mod tests {
         let parts = entry_split(&entry(1, 30), 20).unwrap();
         assert!(parts.len() > 2);
         let key = |part| JournalKey { store_epoch: 1, stamp: stamp(1), part };
-        let mut assembly = Assembly::new(Cursor::start(1), 10);
+        let mut assembly = Assembly::new(Cursor::start(1), 10, None);
         assembly.push(&space(), &key(0), parts[0].clone()).unwrap();
         let error = assembly.push(&space(), &key(2), parts[2].clone()).unwrap_err();
         assert!(matches!(error, StoreError::DamagedValue { .. }), "{error}");

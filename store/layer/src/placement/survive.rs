@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use borough_model::job::{JobRow, JobState};
-use borough_model::node::{NodeAlloc, NodeRow};
 use borough_model::task::TaskRow;
 use borough_model::{JobId, NodeId, RequestId, TaskId};
 
@@ -12,8 +11,8 @@ use super::{Eviction, Placement, PlacementBatch, PlacementNode};
 
 /// What a worker knows after a fresh tail.
 pub trait PlacementView {
-    /// A node's row and what is committed on it.
-    fn node(&self, node: NodeId) -> Option<(&NodeRow, &NodeAlloc)>;
+    /// A node: the revision of its row, what may be promised of it, and what is committed on it.
+    fn node(&self, node: NodeId) -> Option<PlacementNode>;
     /// A task's row; `None` where there is none.
     fn task(&self, task: TaskId) -> Option<&TaskRow>;
     /// A job's row.
@@ -66,7 +65,7 @@ fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl PlacementVi
 
 fn is_node_same(batch: &PlacementBatch, node: NodeId, view: &impl PlacementView) -> bool {
     let known = batch.nodes.get(&node).map(|known| known.revision);
-    known.is_some() && known == view.node(node).map(|(row, _)| row.revision)
+    known.is_some() && known == view.node(node).map(|node| node.revision)
 }
 
 fn revision_of(row: Option<&TaskRow>) -> u64 {
@@ -87,11 +86,7 @@ fn without(
         batch.evictions.iter().filter(|eviction| !losers.contains(&eviction.preemptor)).cloned().collect();
     let touched = placements.iter().filter_map(|placement| placement.row.node);
     let touched: BTreeSet<NodeId> = touched.chain(evictions.iter().filter_map(Eviction::node)).collect();
-    let fresh = |node: NodeId| {
-        let (row, alloc) = view.node(node)?;
-        let capacity = row.capacity.clone();
-        Some((node, PlacementNode { revision: row.revision, capacity, alloc: alloc.clone() }))
-    };
+    let fresh = |node: NodeId| Some((node, view.node(node)?));
     let units = batch
         .units
         .iter()

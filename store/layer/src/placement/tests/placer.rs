@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::{ErrorCode, Retryable, Version};
 use borough_model::job::{JobRow, JobState};
-use borough_model::node::{NodeAlloc, NodeRow, node_alloc_add, node_alloc_promise, node_open, ports_pick};
+use borough_model::node::{NodeAlloc, node_alloc_add, node_alloc_promise, node_open, ports_pick};
 use borough_model::task::{self, StopReason, TaskEvent, TaskRow, TaskState, task_transition};
 use borough_model::{JobId, NodeId, TaskId};
 
@@ -14,8 +14,9 @@ use crate::check::{CellRows, cell_rows_read};
 use crate::keys::LeaseKey;
 
 impl PlacementView for CellRows {
-    fn node(&self, node: NodeId) -> Option<(&NodeRow, &NodeAlloc)> {
-        Some((self.nodes.get(&node)?, self.allocs.get(&node)?))
+    fn node(&self, node: NodeId) -> Option<PlacementNode> {
+        let (row, alloc) = (self.nodes.get(&node)?, self.allocs.get(&node)?);
+        Some(PlacementNode { revision: row.revision, capacity: row.capacity.clone(), alloc: alloc.clone() })
     }
 
     fn task(&self, task: TaskId) -> Option<&TaskRow> {

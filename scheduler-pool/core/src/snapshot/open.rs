@@ -1,0 +1,107 @@
+//! Jobs with open tasks: in which queue each is, and in which order they stand there.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use borough_model::{JobId, JobRow, Name};
+
+use super::Snapshot;
+use crate::seed::shard_of;
+
+/// A queue of jobs that one worker decides over at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Queue {
+    /// The share of the jobs, from 0.
+    pub shard: u32,
+}
+
+/// Where a job with open tasks stands among the others: high to low priority, then by user, then as submitted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenKey {
+    pub priority: Reverse<u32>,
+    pub user: Name,
+    pub submitted_ms: i64,
+    pub name: Name,
+    pub job: JobId,
+}
+
+impl OpenKey {
+    pub fn of(row: &JobRow) -> Self {
+        Self {
+            priority: Reverse(row.priority),
+            user: row.user.clone(),
+            submitted_ms: row.submitted_ms,
+            name: row.name.clone(),
+            job: row.id,
+        }
+    }
+
+    /// Whether it is still the place of that row; a job keeps its user, name and time of submission.
+    pub fn current(&self, row: &JobRow) -> bool {
+        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms
+    }
+}
+
+/// The jobs of a queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenJobs {
+    /// In the order in which they are planned.
+    pub ordered: BTreeSet<OpenKey>,
+    /// By the time of submission.
+    pub aged: BTreeSet<(i64, JobId)>,
+}
+
+impl Snapshot {
+    /// The queue of a job.
+    pub fn queue_of(&self, job: JobId) -> Queue {
+        Queue { shard: shard_of(job, self.shards) }
+    }
+
+    /// How many jobs of a queue have tasks that want a node and are not known to fit nowhere.
+    pub fn queue_jobs(&self, queue: &Queue) -> usize {
+        self.open.get(queue).map_or(0, |jobs| jobs.ordered.len())
+    }
+
+    /// Brings a job's place among the open ones up to date.
+    pub(crate) fn open_update(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let wants = entry.runs() && entry.open_count() > 0;
+        let parked = self.blocked.parked(job);
+        let in_place = match (&entry.open_key, &entry.row) {
+            (Some((_, key)), Some(row)) => wants && !parked && key.current(row),
+            _ => !wants || parked,
+        };
+        if in_place {
+            return;
+        }
+        let queue = self.queue_of(job);
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let before = entry.open_key.take();
+        if let (true, false, Some(row)) = (wants, parked, &entry.row) {
+            let key = OpenKey::of(row);
+            entry.open_key = Some((queue, key.clone()));
+            self.open_inserted(queue, key, before);
+        } else if let Some((queue, key)) = before {
+            self.open_removed(&queue, &key);
+        }
+    }
+
+    fn open_inserted(&mut self, queue: Queue, key: OpenKey, before: Option<(Queue, OpenKey)>) {
+        if let Some((queue, key)) = before {
+            self.open_removed(&queue, &key);
+        }
+        let jobs = self.open.entry(queue).or_default();
+        jobs.aged.insert((key.submitted_ms, key.job));
+        jobs.ordered.insert(key);
+    }
+
+    /// A job has no place in its queue any more.
+    pub(super) fn open_removed(&mut self, queue: &Queue, key: &OpenKey) {
+        let Some(jobs) = self.open.get_mut(queue) else { return };
+        jobs.ordered.remove(key);
+        jobs.aged.remove(&(key.submitted_ms, key.job));
+        if jobs.ordered.is_empty() {
+            self.open.remove(queue);
+        }
+    }
+}
