@@ -11,7 +11,7 @@ use borough_proto::convert::{resources_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_proto::v1::cell_service_server::CellService;
 use borough_store::cell::CellState;
-use borough_store::keys::{self, LeaseKey, Prefix, RangeOptions};
+use borough_store::lease::{SchedulerShard, WorkerStatus, scheduler_shards};
 use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
@@ -119,20 +119,44 @@ fn never_placed(state: &MirrorState) -> u32 {
     absent.fold(0, u32::saturating_add)
 }
 
-async fn schedulers(door: &CellDoor) -> Result<Vec<v1::SchedulerWorker>, Status> {
+/// Every shard of the cell's schedulers.
+pub(crate) async fn scheduler_shards_read(door: &CellDoor) -> Result<Vec<SchedulerShard>, Status> {
     let space = &door.space;
     let rows = door.db.run("cell_schedulers", Idempotency::ReadOnly, |tx, _| async move {
-        let prefix = Prefix::of(&ROLE.to_owned());
-        keys::range::<LeaseKey>(&tx, space, &prefix, RangeOptions::snapshot()).await
+        scheduler_shards(&tx, space).await
     });
-    let rows = rows.await.map_err(|error| status_from_store(&error))?;
-    let worker = |(key, row): (LeaseKey, borough_store::lease::LeaseRow)| v1::SchedulerWorker {
-        shard: key.shard,
-        owner: row.holder,
-        epoch: row.epoch,
-    };
-    Ok(rows.into_iter().map(worker).collect())
+    rows.await.map_err(|error| status_from_store(&error))
 }
 
-/// The role of scheduler workers' leases.
-const ROLE: &str = "scheduler";
+async fn schedulers(door: &CellDoor) -> Result<Vec<v1::SchedulerWorker>, Status> {
+    let shards = scheduler_shards_read(door).await?;
+    Ok(shards.into_iter().map(scheduler_message).collect())
+}
+
+fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
+    let age_versions = shard.age_versions;
+    let figures = |status: WorkerStatus| v1::WorkerFigures {
+        at_ms: status.at_ms,
+        waiting: status.waiting,
+        blocked: status.blocked,
+        rate_per_s: status.rate_per_ks as f64 / 1000.0,
+        placed: status.placed,
+        commits: status.commits,
+        conflicts: status.conflicts,
+        scored_per_task: status.scored_per_mille as f64 / 1000.0,
+        cached_share: f64::from(status.cached_per_mille) / 1000.0,
+        age_versions,
+        age_ms: status.age_ms,
+        part_first: status.part_first,
+        part_nodes: status.part_nodes,
+        batch_tasks: status.batch_tasks,
+        shards: status.shards,
+    };
+    v1::SchedulerWorker {
+        shard: shard.shard,
+        owner: shard.lease.holder,
+        epoch: shard.lease.epoch,
+        scheduler: shard.scheduler,
+        figures: shard.status.map(figures),
+    }
+}

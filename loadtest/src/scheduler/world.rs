@@ -173,6 +173,7 @@ impl World {
                 space: self.space.clone(),
                 shards: workers,
                 place,
+                schedulers: vec![Name::new("default")?],
                 holder: format!("scheduler-{place}-{:016x}", self.rng.next_u64()),
                 lease_ms: LEASE_MS,
                 generation: 0,

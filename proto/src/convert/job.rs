@@ -70,6 +70,7 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         labels: spec.labels.clone(),
         affinity: spec.affinity.iter().map(affinity_to_message).collect(),
         tolerations: spec.tolerations.iter().map(toleration_to_message).collect(),
+        scheduler: spec.scheduler.as_ref().map(ToString::to_string).unwrap_or_default(),
     }
 }
 
@@ -114,6 +115,10 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
             .enumerate()
             .map(toleration_from_message)
             .collect::<Result<_, _>>()?,
+        scheduler: match message.scheduler.as_str() {
+            "" => None,
+            named => Some(name_from_text("scheduler", named)?),
+        },
     })
 }
 

@@ -8,7 +8,7 @@ use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
 use crate::explain::{Explanation, after_unmet, explain_job};
-use crate::pending::pending;
+use crate::pending::pending_in;
 use crate::plan::{Placement, Plan, PlanCounters, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
@@ -109,7 +109,8 @@ fn row_supposed(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> (JobId, Job
 /// Plans batch after batch until the job wants no more, or nothing more can be placed.
 fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMut(&Plan)) {
     while overlay.jobs.get(&job).is_some_and(|entry| entry.runs() && entry.open_count() > 0) {
-        let queue = pending(overlay, &|_| true, now_ms, BATCH_TASKS);
+        let queue = overlay.queue_of(job);
+        let queue = pending_in(overlay, &queue, now_ms, BATCH_TASKS);
         let outcome = plan(overlay, &queue, now_ms, PLAN_SEED);
         heard(&outcome);
         overlay.assume(&outcome);

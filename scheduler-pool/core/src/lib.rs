@@ -7,6 +7,7 @@
 mod dry_run;
 mod explain;
 mod filter;
+mod pace;
 mod pending;
 mod plan;
 mod seed;
@@ -15,6 +16,7 @@ mod snapshot;
 
 pub use dry_run::{DryRun, DryRunTask, dry_run};
 pub use explain::{Explanation, Filter, FilterLoss, NearestFit, Wait, explain, explain_job};
+pub use pace::Pace;
 pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending, pending_in};
 pub use plan::{
     NodeChange, Placement, Plan, PlanCache, PlanCounters, Recheck, TermToken, Unplaced, Vantage, plan,

@@ -6,6 +6,7 @@
 
 mod batch;
 mod commit;
+mod figures;
 mod metrics;
 mod read;
 mod shard;
@@ -13,4 +14,4 @@ mod view;
 mod worker;
 
 pub use metrics::WorkerMetrics;
-pub use worker::{Worker, WorkerConfig, shard_lease};
+pub use worker::{Worker, WorkerConfig};

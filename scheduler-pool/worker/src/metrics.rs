@@ -2,15 +2,45 @@
 
 use std::time::Duration;
 
-use borough_scheduler_core::Plan;
+use borough_scheduler_core::{Plan, Queue};
+use borough_store::lease::{SCHEDULER_DEFAULT, WorkerStatus};
 use borough_store::placement::PlacementBatch;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::commit::Committed;
 
-/// The figures of one worker. Clones count together.
+/// Which worker's shard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShardLabels {
+    cell: String,
+    worker: String,
+    scheduler: String,
+    shard: u32,
+}
+
+type Live = Family<ShardLabels, Gauge>;
+
+/// What workers say of themselves with each beat, by shard.
+#[derive(Clone, Debug, Default)]
+struct LiveMetrics {
+    waiting: Live,
+    blocked: Live,
+    rate: Live,
+    conflicts: Live,
+    scored: Live,
+    cached: Live,
+    age_ms: Live,
+    part_nodes: Live,
+    batch_tasks: Live,
+    shards: Live,
+}
+
+/// The figures of the workers of a process: counts of all together, and what each says of itself. Clones count together.
 #[derive(Clone, Debug)]
 pub struct WorkerMetrics {
     placements: Counter,
@@ -20,6 +50,7 @@ pub struct WorkerMetrics {
     nodes_scored: Counter,
     plan_seconds: Histogram,
     commit_seconds: Histogram,
+    live: LiveMetrics,
 }
 
 impl Default for WorkerMetrics {
@@ -33,6 +64,7 @@ impl Default for WorkerMetrics {
             nodes_scored: Counter::default(),
             plan_seconds: buckets(),
             commit_seconds: buckets(),
+            live: LiveMetrics::default(),
         }
     }
 }
@@ -48,6 +80,47 @@ impl WorkerMetrics {
         registry.register("nodes_scored", "nodes scored", self.nodes_scored.clone());
         registry.register("plan_seconds", "time to plan a batch", self.plan_seconds.clone());
         registry.register("commit_seconds", "time to commit a batch", self.commit_seconds.clone());
+        let live = &self.live;
+        let shards = [
+            ("worker_waiting", "tasks of the shard that may be tried", &live.waiting),
+            ("worker_blocked", "tasks of the shard known to fit nowhere", &live.blocked),
+            ("worker_rate_per_ks", "tasks placed per thousand seconds, lately", &live.rate),
+            ("worker_conflicts", "batches of the worker that lost a guard", &live.conflicts),
+            ("worker_scored_per_mille", "thousandths of a node scored per task", &live.scored),
+            ("worker_cached_per_mille", "searches in a thousand that went on", &live.cached),
+            ("worker_age_ms", "age of what the worker knows", &live.age_ms),
+            ("worker_part_nodes", "nodes that the worker prefers", &live.part_nodes),
+            ("worker_batch_tasks", "tasks decided at once at most", &live.batch_tasks),
+            ("worker_shards", "shards that the worker holds", &live.shards),
+        ];
+        for (name, help, family) in shards {
+            registry.register(name, help, family.clone());
+        }
+    }
+
+    /// What a worker says of itself for a shard.
+    pub(crate) fn told(&self, cell: &str, queue: &Queue, status: &WorkerStatus) {
+        let scheduler = queue.scheduler.as_ref().map_or(SCHEDULER_DEFAULT, |name| name.as_str());
+        let labels = ShardLabels {
+            cell: cell.to_owned(),
+            worker: status.holder.clone(),
+            scheduler: scheduler.to_owned(),
+            shard: queue.shard,
+        };
+        let live = &self.live;
+        let set = |family: &Live, value: u64| {
+            family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        set(&live.waiting, status.waiting);
+        set(&live.blocked, status.blocked);
+        set(&live.rate, status.rate_per_ks);
+        set(&live.conflicts, status.conflicts);
+        set(&live.scored, status.scored_per_mille);
+        set(&live.cached, u64::from(status.cached_per_mille));
+        set(&live.age_ms, status.age_ms);
+        set(&live.part_nodes, u64::from(status.part_nodes));
+        set(&live.batch_tasks, u64::from(status.batch_tasks));
+        set(&live.shards, u64::from(status.shards));
     }
 
     pub(crate) fn planned(&self, plan: &Plan, took: Duration) {

@@ -1,29 +1,32 @@
-//! Which shards of a cell's jobs a worker holds: its own, and those of workers that have fallen silent.
+//! Which shards of a cell's jobs a worker holds: its own, and those of workers that have fallen silent; and with them
+//! which part of the nodes it prefers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use borough_kv::env::Clock;
 use borough_kv::{Database, Idempotency};
+use borough_scheduler_core::Queue;
 use borough_store::keys::LeaseKey;
 use borough_store::lease::{
-    HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, lease_acquire, lease_list, lease_release,
-    lease_renew,
+    HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, WorkerStatus, lease_acquire, lease_release,
+    lease_renew, scheduler_leases, scheduler_role, worker_status_write,
 };
 use borough_store::{CellSpace, StoreError, StoreResult};
 
 use crate::read::Read;
-use crate::worker::{WorkerConfig, shard_lease};
+use crate::worker::WorkerConfig;
 
-/// The role of workers' leases.
-pub const ROLE: &str = "scheduler";
+/// The longest time between two looks at the leases. What a holder that died leaves is found expired at most two looks
+/// late, of which one is the look at its last beat: within its lease and a second, with time left to take it.
+const LOOK_MAX: Duration = Duration::from_millis(250);
 
 /// A shard that is held at a read version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardHeld {
-    /// Which.
-    pub shard: u32,
+    /// Its jobs.
+    pub queue: Queue,
     /// Its lease, for the guard of a batch.
     pub key: LeaseKey,
 }
@@ -64,6 +67,20 @@ fn shard_move(
     }
 }
 
+/// Which part of the nodes a worker prefers, and into how many they are cut: a part for each worker that holds a shard,
+/// in the order of their first shards. It is cut anew when a worker comes or goes. A worker that holds none prefers none.
+fn part_of<'a>(held: impl Iterator<Item = (&'a LeaseKey, &'a str)>, holder: &str) -> (u32, u32) {
+    let mut shards: Vec<((u32, &str), &str)> =
+        held.map(|(key, holder)| ((key.shard, key.role.as_str()), holder)).collect();
+    shards.sort_unstable();
+    let mut seen = BTreeSet::new();
+    let holders: Vec<&str> =
+        shards.into_iter().map(|(_, holder)| holder).filter(|holder| seen.insert(*holder)).collect();
+    let place = holders.iter().position(|known| *known == holder);
+    let count = u32::try_from(holders.len()).unwrap_or(u32::MAX);
+    place.and_then(|place| u32::try_from(place).ok()).map_or((0, 1), |place| (place, count))
+}
+
 /// The shards of one worker.
 #[derive(Debug)]
 pub struct SchedulerShards {
@@ -71,78 +88,115 @@ pub struct SchedulerShards {
     holder: String,
     generation: u64,
     place: u32,
-    shards: u32,
     lease: Duration,
-    held: BTreeMap<u32, HeldLease>,
-    silences: BTreeMap<u32, Silence<LeaseState>>,
+    /// Every shard of the schedulers that the worker serves.
+    queues: BTreeMap<LeaseKey, Queue>,
+    held: BTreeMap<LeaseKey, HeldLease>,
+    silences: BTreeMap<LeaseKey, Silence<LeaseState>>,
     beats: AtomicU64,
-    tended_at: Option<Duration>,
+    looked_at: Option<Duration>,
+    renewed_at: Option<Duration>,
+    part: (u32, u32),
 }
 
 impl SchedulerShards {
     /// No shards yet.
     pub fn new(config: &WorkerConfig) -> Self {
+        let shards = config.shards.max(1);
+        let of_scheduler = |scheduler| {
+            let role = scheduler_role(scheduler);
+            (0..shards)
+                .map(move |shard| (LeaseKey { role: role.clone(), shard }, Queue::of(scheduler, shard)))
+        };
         Self {
             space: config.space.clone(),
             holder: config.holder.clone(),
             generation: config.generation,
-            place: config.place,
-            shards: config.shards.max(1),
+            place: config.place % shards,
             lease: Duration::from_millis(config.lease_ms),
+            queues: config.schedulers.iter().flat_map(of_scheduler).collect(),
             held: BTreeMap::new(),
             silences: BTreeMap::new(),
             beats: AtomicU64::new(0),
-            tended_at: None,
+            looked_at: None,
+            renewed_at: None,
+            part: (0, 1),
         }
     }
 
     /// How long the worker may sleep before leases want it.
     pub fn tend_after(&self) -> Duration {
-        self.lease / 3
+        (self.lease / 3).min(LOOK_MAX)
     }
 
-    /// Renews what is held and takes what is free, where that is due.
-    pub async fn tend(&mut self, db: &Database, clock: &dyn Clock) -> StoreResult<()> {
+    /// The part of the nodes that is preferred now, and into how many they are cut.
+    pub fn part(&self) -> (u32, u32) {
+        self.part
+    }
+
+    /// How many shards are held.
+    pub fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Renews what is held and takes what is free, where that is due; `status` is what the worker says of itself with its
+    /// beat.
+    pub async fn tend(
+        &mut self,
+        db: &Database,
+        clock: &dyn Clock,
+        status: &mut (dyn FnMut(&Queue) -> WorkerStatus + Send),
+    ) -> StoreResult<()> {
         let now = clock.monotonic();
-        let due = self.tended_at.is_none_or(|at| now.saturating_sub(at) >= self.tend_after());
-        if !due {
+        let due = |at: Option<Duration>, after| at.is_none_or(|at| now.saturating_sub(at) >= after);
+        if !due(self.looked_at, self.tend_after()) {
             return Ok(());
         }
+        let renew = due(self.renewed_at, self.lease / 3);
         let space = &self.space;
         let states =
             db.run(
                 "lease_list",
                 Idempotency::ReadOnly,
-                |tx, _| async move { lease_list(&tx, space, ROLE).await },
+                |tx, _| async move { scheduler_leases(&tx, space).await },
             );
-        let states: BTreeMap<u32, LeaseState> = states.await?.into_iter().collect();
-        for shard in 0..self.shards {
-            let state = states.get(&shard).cloned().unwrap_or_default();
-            let silence = self.silences.entry(shard).or_default();
+        let states = states.await?;
+        for (key, queue) in self.queues.clone() {
+            let state = states.get(&key).cloned().unwrap_or_default();
+            let silence = self.silences.entry(key.clone()).or_default();
             let silent = silence.observe(now, state.clone(), self.lease);
-            let own = shard == self.place % self.shards;
-            let mine = self.held.contains_key(&shard);
+            let (own, mine) = (key.shard == self.place, self.held.contains_key(&key));
             match shard_move(own, mine, &state, self.generation, silent, self.lease) {
-                Move::Renew => self.renew(db, shard).await?,
-                Move::Claim => self.claim(db, shard, state, silent).await?,
-                Move::Leave => {}
+                Move::Renew if renew => self.renew(db, &key, &status(&queue)).await?,
+                Move::Renew | Move::Leave => {}
+                Move::Claim => self.claim(db, &key, state, silent).await?,
             }
         }
-        self.tended_at = Some(now);
+        let live = states
+            .iter()
+            .filter(|(key, state)| state.is_held(self.generation) && !self.held.contains_key(key));
+        let live = live.map(|(key, state)| (key, state.row.holder.as_str()));
+        let mine = self.held.keys().map(|key| (key, self.holder.as_str()));
+        self.part = part_of(live.chain(mine), &self.holder);
+        self.looked_at = Some(now);
+        if renew {
+            self.renewed_at = Some(now);
+        }
         Ok(())
     }
 
-    async fn renew(&mut self, db: &Database, shard: u32) -> StoreResult<()> {
-        let Some(held) = self.held.get(&shard) else { return Ok(()) };
+    async fn renew(&mut self, db: &Database, key: &LeaseKey, status: &WorkerStatus) -> StoreResult<()> {
+        let Some(held) = self.held.get(key) else { return Ok(()) };
         let beat = self.beats.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let space = &self.space;
         let renewed = db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
-            lease_renew(&tx, space, held, beat).await
+            lease_renew(&tx, space, held, beat).await?;
+            worker_status_write(&tx, space, held, status).await
         });
         match renewed.await {
             Err(StoreError::LeaseLost { holder, epoch, .. }) => {
-                tracing::warn!(shard, holder, epoch, "a shard was taken over");
-                self.held.remove(&shard);
+                tracing::warn!(role = key.role, shard = key.shard, holder, epoch, "a shard was taken over");
+                self.held.remove(key);
                 Ok(())
             }
             other => other,
@@ -152,14 +206,14 @@ impl SchedulerShards {
     async fn claim(
         &mut self,
         db: &Database,
-        shard: u32,
+        key: &LeaseKey,
         state: LeaseState,
         silent: Duration,
     ) -> StoreResult<()> {
         let silent_enough = silent >= Duration::from_millis(state.row.duration_ms);
         let claim = LeaseClaim {
-            role: ROLE.to_owned(),
-            shard,
+            role: key.role.clone(),
+            shard: key.shard,
             holder: self.holder.clone(),
             duration_ms: u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX),
             generation: self.generation,
@@ -170,39 +224,45 @@ impl SchedulerShards {
             lease_acquire(&tx, space, claim).await
         });
         if let LeaseAcquired::Held(held) = acquired.await? {
-            tracing::info!(cell = %self.space, shard, epoch = held.epoch, holder = self.holder, "holds a shard");
-            self.held.insert(shard, held);
+            let (role, shard, epoch) = (&key.role, key.shard, held.epoch);
+            tracing::info!(cell = %self.space, role, shard, epoch, holder = self.holder, "holds a shard");
+            self.held.insert(key.clone(), held);
+            // It says of itself what it is with the next look.
+            self.renewed_at = None;
         }
         Ok(())
     }
 
     /// The leases whose rows a read must bring.
     pub fn keys(&self) -> Vec<LeaseKey> {
-        self.held.keys().map(|&shard| shard_lease(shard)).collect()
+        self.held.keys().cloned().collect()
     }
 
     /// The shards that are still held at the version of `read`.
     pub fn held_at(&self, read: &Read) -> Vec<ShardHeld> {
-        let shards = self.held.keys().map(|&shard| ShardHeld { shard, key: shard_lease(shard) });
-        shards.filter(|held| self.holds(&held.key, read)).collect()
+        let held = self.held.keys().filter(|key| self.holds(key, read));
+        let queue =
+            |key: &LeaseKey| Some(ShardHeld { queue: self.queues.get(key)?.clone(), key: key.clone() });
+        held.filter_map(queue).collect()
     }
 
     /// Whether the shard of `key` is still held at the version of `read`.
     pub fn holds(&self, key: &LeaseKey, read: &Read) -> bool {
         let row = read.leases.get(key).and_then(Option::as_ref);
-        let held = self.held.get(&key.shard);
+        let held = self.held.get(key);
         held.zip(row).is_some_and(|(held, row)| held.epoch == row.epoch && held.holder == row.holder)
     }
 
     /// Gives everything back, so that others need not wait.
     pub async fn release(&mut self, db: &Database) {
-        for (shard, held) in std::mem::take(&mut self.held) {
+        for (key, held) in std::mem::take(&mut self.held) {
             let (space, held) = (&self.space, &held);
             let released = db.run("lease_release", Idempotency::Natural, |tx, _| async move {
                 lease_release(&tx, space, held).await
             });
             if let Err(error) = released.await {
-                tracing::warn!(shard, %error, "a shard was not given back; it will expire");
+                let (role, shard) = (&key.role, key.shard);
+                tracing::warn!(role, shard, %error, "a shard was not given back; it will expire");
             }
         }
     }
@@ -245,5 +305,19 @@ mod tests {
     #[test]
     fn what_is_held_is_renewed() {
         assert_eq!(decide(true, true, &held(1), 9_000), Move::Renew);
+    }
+
+    #[test]
+    fn each_live_worker_has_a_part_of_the_nodes() {
+        let key = |role: &str, shard| LeaseKey { role: role.to_owned(), shard };
+        let (zero, one, two) = (key("scheduler", 0), key("scheduler", 1), key("scheduler", 2));
+        let gpu = key("scheduler/gpu", 1);
+        let all = [(&two, "c"), (&gpu, "d"), (&zero, "a"), (&one, "b")];
+        let part = |held: &[(&LeaseKey, &'static str)], holder| part_of(held.iter().copied(), holder);
+        let parts = ["a", "b", "d", "c"].map(|holder| part(&all, holder));
+        assert_eq!(parts, [(0, 4), (1, 4), (2, 4), (3, 4)]);
+        // b has died, a has taken its shard.
+        let left = [(&two, "c"), (&zero, "a"), (&one, "a")];
+        assert_eq!((part(&left, "a"), part(&left, "c"), part(&left, "b")), ((0, 2), (1, 2), (0, 1)));
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
-use borough_model::{Delta, JobId, JobRow, RequestId, TaskId};
-use borough_scheduler_core::{CellSettings, PLAN_SEED, Queue, Vantage, pending_in, plan_from};
+use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from};
 use borough_store::cell::{CellState, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
-use borough_store::keys::LeaseKey;
+use borough_store::lease::WorkerStatus;
 use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{BatchStamp, batch_of_plan};
 use crate::commit::{Committed, batch_commit};
+use crate::figures::Figures;
 use crate::metrics::WorkerMetrics;
 use crate::read::{Read, cell_read, cell_watch};
 use crate::shard::{SchedulerShards, ShardHeld};
@@ -38,6 +39,8 @@ pub struct WorkerConfig {
     pub shards: u32,
     /// This worker's place among them, from 0: the shard it prefers.
     pub place: u32,
+    /// The schedulers whose jobs it places.
+    pub schedulers: Vec<Name>,
     /// Its name in leases, unique to this process and worker.
     pub holder: String,
     /// Milliseconds without a heartbeat after which another may take a shard.
@@ -76,6 +79,10 @@ pub struct Worker {
     view: CellView,
     cursor: Cursor,
     store_epoch: u64,
+    pace: Pace,
+    figures: Figures,
+    /// The last read: its version, and when it was, by the monotonic clock.
+    read_last: (Version, Duration),
     /// Conflicts in a row: turns the seed, so that workers that collided look elsewhere.
     collisions: u64,
 }
@@ -93,8 +100,23 @@ impl Worker {
         let settings = CellSettings::default();
         let cursor = Cursor::start(0);
         let view = CellView::new(settings, config.shards);
-        let mut worker =
-            Self { config, db, clock, rng, metrics, shards, view, cursor, store_epoch: 0, collisions: 0 };
+        let (pace, read_last) = (Pace::new(config.batch_tasks_max), (0, clock.monotonic()));
+        let figures = Figures::default();
+        let mut worker = Self {
+            config,
+            db,
+            clock,
+            rng,
+            metrics,
+            shards,
+            view,
+            cursor,
+            store_epoch: 0,
+            pace,
+            figures,
+            read_last,
+            collisions: 0,
+        };
         worker.list().await?;
         Ok(worker)
     }
@@ -153,7 +175,7 @@ impl Worker {
     }
 
     async fn round(&mut self) -> StoreResult<Round> {
-        self.shards.tend(&self.db, &*self.clock).await?;
+        self.tend().await?;
         let read = self.read().await?;
         let mut round = Round::Idle(None);
         // A cell that is being drained or has moved takes nothing new; its gate wakes nobody, the next look does.
@@ -171,28 +193,58 @@ impl Worker {
         Ok(round)
     }
 
+    async fn tend(&mut self) -> StoreResult<()> {
+        let Self { config, shards, figures, view, clock, metrics, pace, .. } = self;
+        let (version, read_at) = self.read_last;
+        let (now, at_ms) = (clock.monotonic(), clock.wall_ms());
+        let (held, (part, parts)) = (shards.count(), shards.part());
+        let mut status = |queue: &Queue| {
+            let (waiting, blocked) = view.snapshot.queue_tasks(queue);
+            let (first, last) = Vantage { part, parts, ..Vantage::whole(0) }.cut(view.snapshot.node_count());
+            let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            let age = now.saturating_sub(read_at);
+            let status = WorkerStatus {
+                holder: config.holder.clone(),
+                at_ms,
+                waiting,
+                blocked,
+                read_version: u64::try_from(version).unwrap_or_default(),
+                age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+                part_first: small(first),
+                part_nodes: small(last - first),
+                batch_tasks: small(pace.batch()),
+                shards: small(held),
+                ..figures.status(now)
+            };
+            metrics.told(&config.space.to_string(), queue, &status);
+            status
+        };
+        shards.tend(&self.db, &**clock, &mut status).await
+    }
+
     async fn read(&mut self) -> StoreResult<Read> {
         let leases = self.shards.keys();
         let config = &self.config;
         let read = cell_read(&self.db, &config.space, self.cursor, &leases, &config.share).await?;
         read.entries.iter().for_each(|entry| self.view.apply(entry));
         self.cursor = read.next;
+        self.read_last = (read.version, self.clock.monotonic());
         Ok(read)
     }
 
     async fn shard_round(&mut self, held: &ShardHeld, version: Version) -> StoreResult<Round> {
         let now_ms = self.clock.wall_ms();
-        let shards = self.config.shards;
-        let shard = Queue { shard: held.shard };
-        let queue = pending_in(&mut self.view.snapshot, &shard, now_ms, self.config.batch_tasks_max);
+        let queue = pending_in(&mut self.view.snapshot, &held.queue, now_ms, self.pace.batch());
         if queue.tasks.is_empty() {
             return Ok(Round::Idle(queue.later_ms));
         }
         let started = self.clock.monotonic();
         let seed = PLAN_SEED.wrapping_add(self.collisions);
-        let vantage = Vantage { seed, part: self.config.place, parts: shards };
+        let (part, parts) = self.shards.part();
+        let vantage = Vantage { seed, part, parts, beyond: self.pace.beyond() };
         let planned = plan_from(&self.view.snapshot, &queue, now_ms, vantage, &mut self.view.cache);
         self.view.snapshot.remember(&planned, now_ms);
+        self.figures.planned(&planned);
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
         let (batch, refused) = batch_of_plan(&planned, &self.view, stamp);
@@ -202,12 +254,14 @@ impl Worker {
         if batch.placements.is_empty() {
             return Ok(if queue.more { Round::Again } else { Round::Idle(queue.later_ms) });
         }
-        self.commit(batch, version).await?;
+        let tasks = batch.placements.len();
+        let placed = self.commit(batch, version).await?;
+        self.pace.committed(tasks, tasks - placed, queue.more);
         Ok(Round::Again)
     }
 
-    /// Commits a batch, and what is left of it after each conflict, over fresh values.
-    async fn commit(&mut self, batch: PlacementBatch, version: Version) -> StoreResult<()> {
+    /// Commits a batch, and what is left of it after each conflict, over fresh values. Answers how many tasks it placed.
+    async fn commit(&mut self, batch: PlacementBatch, version: Version) -> StoreResult<usize> {
         let mut batch = batch;
         let mut version = version;
         let terms_known = self.view.snapshot.terms_revision();
@@ -219,15 +273,17 @@ impl Worker {
             let ranges = match outcome {
                 Committed::Yes => {
                     self.collisions = 0;
-                    return Ok(());
+                    self.figures.committed(batch.placements.len());
+                    return Ok(batch.placements.len());
                 }
-                Committed::No => return Ok(()),
+                Committed::No => return Ok(0),
                 Committed::Conflict(ranges) => ranges,
             };
+            self.figures.conflicted();
             self.collisions = self.collisions.saturating_add(1);
             let conflicts = placement_conflicts(&self.config.space, &ranges, &batch);
             if conflicts.cell || conflicts.lease {
-                return Ok(());
+                return Ok(0);
             }
             let losers = placement_losers(&conflicts, &batch);
             let tasks: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
@@ -235,16 +291,16 @@ impl Worker {
             let read = self.read().await?;
             // What is left was never held against a term that is new.
             if !self.shards.holds(&batch.lease, &read) || self.view.snapshot.terms_revision() != terms_known {
-                return Ok(());
+                return Ok(0);
             }
             version = read.version;
             let (id, at_ms) = (self.request_id(), self.clock.wall_ms());
             batch = placement_survivors(&batch, &losers, &self.view, id, at_ms);
             if batch.placements.is_empty() {
-                return Ok(());
+                return Ok(0);
             }
         }
-        Ok(())
+        Ok(0)
     }
 
     /// Sleeps until the journal moves, `until_ms`, the next turn of a lease, or the longest time without a look.
@@ -277,9 +333,4 @@ fn earlier(left: Round, right: Round) -> Round {
             (left, right) => left.or(right),
         }),
     }
-}
-
-/// The key of a shard's lease.
-pub fn shard_lease(shard: u32) -> LeaseKey {
-    LeaseKey { role: "scheduler".to_owned(), shard }
 }

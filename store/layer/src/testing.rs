@@ -54,6 +54,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         spread: Vec::new(),
         affinity: Vec::new(),
         tolerations: Vec::new(),
+        scheduler: None,
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

@@ -144,6 +144,7 @@ impl Cell {
             space: self.space.clone(),
             shards: WORKERS,
             place,
+            schedulers: vec![borough_model::Name::new("default").unwrap()],
             holder: format!("scheduler-{place}-{:016x}", self.id()),
             lease_ms: LEASE_MS,
             generation: self.generation,

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::score::{Score, preference, score};
-use super::search::Search;
+use super::search::{Search, Vantage};
 use super::{PlanCounters, Work};
 use crate::filter::{Requirement, fits_in_time};
+use crate::pending::PendingClass;
+use crate::seed::{job_seed, mixed};
 use crate::settings::ScoringProfile;
 use crate::snapshot::{NodeTable, Room, Rule, STRETCH, Shape, ShapeId};
 
@@ -285,6 +287,37 @@ fn entry_renew(entry: &mut Entry, clear: &mut Clear<'_, '_>, seed: u64) {
     if entry.fits {
         entry.score = entry_scored(clear, entry.node, (entry.preference, seed));
     }
+}
+
+/// Tasks placed between two places at which the search for an even load begins.
+const TURN_TASKS: u64 = 512;
+
+/// The base of a class: of an earlier plan, or with nothing found yet.
+pub(super) fn base_begun(
+    clear: &mut Clear<'_, '_>,
+    work: &Work<'_>,
+    class: &PendingClass,
+    vantage: Vantage,
+    cache: &mut PlanCache,
+) -> Option<Base> {
+    let snapshot = work.snapshot;
+    let shape: &Arc<Shape> = snapshot.shapes.get(class.shape)?;
+    let seed = match shape.job {
+        None => mixed(vantage.seed ^ snapshot.shapes.seed(class.shape)?),
+        Some(job) => {
+            let row = snapshot.jobs.get(&job)?.row.as_ref()?;
+            job_seed(vantage.seed, &row.user, &row.name)
+        }
+    };
+    // The fullest nodes are filled one after the other; where the emptiest are sought, the whole cell takes its turns.
+    let turn = match snapshot.settings.profile {
+        ScoringProfile::BestFit => 0,
+        ScoringProfile::WorstFit | ScoringProfile::Spread => snapshot.closed_total / TURN_TASKS,
+    };
+    let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));
+    let known = cache.taken((class.shape, shape), search, seed, clear);
+    clear.counters.bases_made += u64::from(known.is_none());
+    Some(known.unwrap_or_else(|| Base::new(Arc::clone(shape), clear.requirement, work, search, seed)))
 }
 
 /// What plans have found and later plans of the same snapshot may draw on. It changes what deciding costs and never what

@@ -62,6 +62,8 @@ pub(super) struct Ground<'w, 'a> {
     /// The snapshot, without what the plan has taken.
     pub clear: &'w Work<'a>,
     pub base: &'w mut Base,
+    /// Candidates that are wanted beyond the number of tasks.
+    pub beyond: usize,
     pub now_ms: i64,
     pub profile: ScoringProfile,
     pub counters: &'w mut PlanCounters,
@@ -204,6 +206,7 @@ impl ClassPlan {
     fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, refused: bool) {
         let all = ground.work.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
+        let beyond = beyond.max(ground.beyond);
         let mut enough = self.members + beyond;
         if !all && !refused && self.alive > enough / 4 {
             return;

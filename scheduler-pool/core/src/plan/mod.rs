@@ -14,7 +14,6 @@ mod token;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, UnitId};
@@ -22,16 +21,13 @@ use smallvec::SmallVec;
 
 use crate::explain::{Explanation, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
-use crate::pending::{PendingClass, PendingGang, PendingQueue, PendingTask};
-use crate::seed::{job_seed, mixed};
-use crate::settings::ScoringProfile;
-use crate::snapshot::{Shape, ShapeId, Snapshot};
+use crate::pending::{PendingGang, PendingQueue, PendingTask};
+use crate::snapshot::{ShapeId, Snapshot};
 pub use base::PlanCache;
-use base::{Base, Clear};
+use base::{Base, Clear, base_begun};
 use class::{ClassPlan, Ground};
 pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
-use search::Search;
 pub use search::Vantage;
 use spread::JobPlan;
 pub use token::TermToken;
@@ -462,6 +458,7 @@ impl Planner<'_, '_> {
             work: &self.work,
             clear: &self.clear,
             base: self.bases.get_mut(&pending.shape)?,
+            beyond: self.vantage.beyond,
             now_ms: self.now_ms,
             profile: self.snapshot.settings.profile,
             counters: &mut self.out.counters,
@@ -482,35 +479,4 @@ impl Planner<'_, '_> {
             job.counted(&domains, |count| count.saturating_sub(1));
         }
     }
-}
-
-/// Tasks placed between two places at which the search for an even load begins.
-const TURN_TASKS: u64 = 512;
-
-/// The base of a class: of an earlier plan, or with nothing found yet.
-fn base_begun(
-    clear: &mut Clear<'_, '_>,
-    work: &Work<'_>,
-    class: &PendingClass,
-    vantage: Vantage,
-    cache: &mut PlanCache,
-) -> Option<Base> {
-    let snapshot = work.snapshot;
-    let shape: &Arc<Shape> = snapshot.shapes.get(class.shape)?;
-    let seed = match shape.job {
-        None => mixed(vantage.seed ^ snapshot.shapes.seed(class.shape)?),
-        Some(job) => {
-            let row = snapshot.jobs.get(&job)?.row.as_ref()?;
-            job_seed(vantage.seed, &row.user, &row.name)
-        }
-    };
-    // The fullest nodes are filled one after the other; where the emptiest are sought, the whole cell takes its turns.
-    let turn = match snapshot.settings.profile {
-        ScoringProfile::BestFit => 0,
-        ScoringProfile::WorstFit | ScoringProfile::Spread => snapshot.closed_total / TURN_TASKS,
-    };
-    let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));
-    let known = cache.taken((class.shape, shape), search, seed, clear);
-    clear.counters.bases_made += u64::from(known.is_none());
-    Some(known.unwrap_or_else(|| Base::new(Arc::clone(shape), clear.requirement, work, search, seed)))
 }

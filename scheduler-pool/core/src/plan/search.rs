@@ -15,12 +15,14 @@ pub struct Vantage {
     pub part: u32,
     /// Into how many parts the nodes are divided; 1: no part is preferred.
     pub parts: u32,
+    /// Nodes drawn as candidates beyond the number of tasks; 0: as many as suffice alone.
+    pub beyond: usize,
 }
 
 impl Vantage {
     /// The whole cell.
     pub fn whole(seed: u64) -> Self {
-        Self { seed, part: 0, parts: 1 }
+        Self { seed, part: 0, parts: 1, beyond: 0 }
     }
 
     /// The positions of the nodes of its part among `count` nodes: those from the first to before the second.
@@ -109,7 +111,7 @@ mod tests {
         fn ranks_and_positions_are_each_others_inverse(
             count in 0..300usize, parts in 1..14u32, part in 0..14u32, seed in any::<u64>(),
         ) {
-            let vantage = Vantage { seed, part: part % parts, parts };
+            let vantage = Vantage { part: part % parts, parts, ..Vantage::whole(seed) };
             let search = Search::new(count, vantage, seed);
             let mut seen = vec![false; count];
             for rank in 0..count {
@@ -128,7 +130,7 @@ mod tests {
 
         #[test]
         fn the_cut_divides_the_nodes_evenly_and_moves_little(count in 0..500usize, parts in 1..14u32) {
-            let cut = |part, count| Vantage { seed: 0, part, parts }.cut(count);
+            let cut = |part, count| Vantage { part, parts, ..Vantage::whole(0) }.cut(count);
             let mut before = 0;
             for part in 0..parts {
                 let (first, last) = cut(part, count);

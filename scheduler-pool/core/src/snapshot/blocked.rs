@@ -98,6 +98,11 @@ impl Blocked {
         self.gangs.contains_key(&job)
     }
 
+    /// Jobs of which nothing that they want can be placed.
+    pub fn parked_jobs(&self) -> impl Iterator<Item = JobId> {
+        self.parked.iter().copied()
+    }
+
     pub fn parked(&self, job: JobId) -> bool {
         self.parked.contains(&job)
     }

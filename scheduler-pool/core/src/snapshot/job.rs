@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState};
 use borough_model::task::machine::node_avoided;
-use borough_model::{Incarnation, JobRow, JobSpec, NodeId, TaskRow, TaskState};
+use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
 
-use super::open::{OpenKey, Queue};
+use super::open::{OpenKey, Queue, named};
 use super::rule::JobTerms;
 use super::shape::ShapeId;
 
@@ -218,6 +218,11 @@ impl JobEntry {
     /// siblings to keep away from.)
     pub fn plain(&self) -> bool {
         (!self.spreads || self.count() <= 1) && !self.terms.ruled() && self.terms.wishes.is_empty()
+    }
+
+    /// The scheduler that decides over it; none: the default one.
+    pub fn scheduler(&self) -> Option<&Name> {
+        named(self.spec_current()?.scheduler.as_ref())
     }
 
     /// The shape of a task.

@@ -9,10 +9,26 @@ use super::Snapshot;
 use crate::seed::shard_of;
 
 /// A queue of jobs that one worker decides over at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Queue {
-    /// The share of the jobs, from 0.
+    /// The scheduler that its jobs name; none: they name none, or `default`.
+    pub scheduler: Option<Name>,
+    /// The share of those jobs, from 0.
     pub shard: u32,
+}
+
+/// What jobs call the scheduler of those that name none.
+const SCHEDULER_DEFAULT: &str = "default";
+
+impl Queue {
+    /// A share of the jobs of a scheduler.
+    pub fn of(scheduler: &Name, shard: u32) -> Self {
+        Self { scheduler: named(Some(scheduler)).cloned(), shard }
+    }
+}
+
+pub(super) fn named(scheduler: Option<&Name>) -> Option<&Name> {
+    scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT)
 }
 
 /// Where a job with open tasks stands among the others: high to low priority, then by user, then as submitted.
@@ -54,7 +70,16 @@ pub(crate) struct OpenJobs {
 impl Snapshot {
     /// The queue of a job.
     pub fn queue_of(&self, job: JobId) -> Queue {
-        Queue { shard: shard_of(job, self.shards) }
+        let scheduler = self.jobs.get(&job).and_then(|entry| entry.scheduler().cloned());
+        Queue { scheduler, shard: shard_of(job, self.shards) }
+    }
+
+    /// Tasks of a queue that want a node and may be tried, and tasks of it that are known to fit nowhere.
+    pub fn queue_tasks(&self, queue: &Queue) -> (u64, u64) {
+        let open = |job: &JobId| self.jobs.get(job).map_or(0, |entry| u64::from(entry.open_count()));
+        let waiting = self.open.get(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
+        let blocked = self.blocked.parked_jobs().filter(|&job| self.queue_of(job) == *queue);
+        (waiting.map(|(_, job)| open(job)).sum(), blocked.map(|job| open(&job)).sum())
     }
 
     /// How many jobs of a queue have tasks that want a node and are not known to fit nowhere.
@@ -68,7 +93,9 @@ impl Snapshot {
         let wants = entry.runs() && entry.open_count() > 0;
         let parked = self.blocked.parked(job);
         let in_place = match (&entry.open_key, &entry.row) {
-            (Some((_, key)), Some(row)) => wants && !parked && key.current(row),
+            (Some((queue, key)), Some(row)) => {
+                wants && !parked && key.current(row) && queue.scheduler.as_ref() == entry.scheduler()
+            }
             _ => !wants || parked,
         };
         if in_place {
@@ -79,7 +106,7 @@ impl Snapshot {
         let before = entry.open_key.take();
         if let (true, false, Some(row)) = (wants, parked, &entry.row) {
             let key = OpenKey::of(row);
-            entry.open_key = Some((queue, key.clone()));
+            entry.open_key = Some((queue.clone(), key.clone()));
             self.open_inserted(queue, key, before);
         } else if let Some((queue, key)) = before {
             self.open_removed(&queue, &key);

@@ -84,7 +84,7 @@ impl Cell {
             world.node_put(row);
         }
         let snapshot = Snapshot::new(CellSettings { profile, ..world.settings.clone() });
-        let vantage = Vantage { seed: PLAN_SEED, part, parts };
+        let vantage = Vantage { part, parts, ..Vantage::whole(PLAN_SEED) };
         Self { world, snapshot, cache: PlanCache::default(), vantage, jobs: 0, lost: false }
     }
 

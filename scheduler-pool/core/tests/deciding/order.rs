@@ -152,10 +152,40 @@ fn shards_divide_the_jobs() {
     world.journal_apply(&mut snapshot);
     let mut seen = 0;
     for shard in 0..3 {
-        let queue = pending_in(&mut snapshot, &Queue { shard }, world.now_ms, usize::MAX);
+        let queue = pending_in(&mut snapshot, &Queue { shard, ..Queue::default() }, world.now_ms, usize::MAX);
         assert!(queue.tasks.iter().all(|pending| shard_of(pending.task.job, 3) == shard));
-        assert_eq!(snapshot.queue_jobs(&Queue { shard }), queue.tasks.len());
+        assert_eq!(snapshot.queue_jobs(&Queue { shard, ..Queue::default() }), queue.tasks.len());
         seen += queue.tasks.len();
     }
     assert_eq!(seen, 40);
+}
+
+#[test]
+fn each_scheduler_has_its_own_queue() {
+    let mut world = world(ScoringProfile::BestFit);
+    let mut named = spec("ann", "gpu-job", 2, 100, 64);
+    named.scheduler = Some(crate::world::name("gpu"));
+    let mut default = spec("ann", "plain", 1, 100, 64);
+    default.scheduler = Some(crate::world::name("default"));
+    world.job_submit(JobId(1), &named);
+    world.job_submit(JobId(2), &default);
+    world.job_submit(JobId(3), &spec("ann", "silent", 1, 100, 64));
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    world.journal_apply(&mut snapshot);
+    let jobs = |snapshot: &mut Snapshot, queue: &Queue| -> Vec<u64> {
+        let queue = pending_in(snapshot, queue, 1_000_000, 10);
+        queue.tasks.iter().map(|pending| pending.task.job.0).collect()
+    };
+    let gpu = Queue::of(&crate::world::name("gpu"), 0);
+    assert_eq!(jobs(&mut snapshot, &gpu), [1, 1]);
+    assert_eq!(jobs(&mut snapshot, &Queue::of(&crate::world::name("default"), 0)), [2, 3]);
+    // The next version of the spec names another.
+    let mut moved = named.clone();
+    moved.scheduler = None;
+    let mut row = snapshot.job(JobId(1)).expect("the job").clone();
+    (row.spec_version, row.revision) = (row.spec_version + 1, row.revision + 1);
+    snapshot.job_upsert(&row, Some(crate::world::shared(&moved)));
+    assert_eq!(jobs(&mut snapshot, &gpu), [0u64; 0]);
+    assert_eq!(jobs(&mut snapshot, &Queue::default()).len(), 4);
+    assert_eq!((snapshot.queue_tasks(&Queue::default()), snapshot.queue_tasks(&gpu)), ((4, 0), (0, 0)));
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Style;
 use super::job::CountsView;
-use super::table::Tabular;
+use super::table::{Tabular, table};
 use super::text::{ResourcesView, facts, word};
 
 /// A cell.
@@ -29,17 +29,114 @@ pub(crate) struct CellView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SchedulerView {
     pub(crate) shard: u32,
+    pub(crate) scheduler: String,
     pub(crate) owner: String,
     pub(crate) epoch: u64,
+    pub(crate) figures: Option<FiguresView>,
+}
+
+/// What a scheduler worker says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct FiguresView {
+    pub(crate) at_ms: i64,
+    pub(crate) waiting: u64,
+    pub(crate) blocked: u64,
+    pub(crate) rate_per_s: f64,
+    pub(crate) placed: u64,
+    pub(crate) commits: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) scored_per_task: f64,
+    pub(crate) cached_share: f64,
+    pub(crate) age_versions: u64,
+    pub(crate) age_ms: u64,
+    pub(crate) part_first: u32,
+    pub(crate) part_nodes: u32,
+    pub(crate) batch_tasks: u32,
+    pub(crate) shards: u32,
+}
+
+impl From<v1::SchedulerWorker> for SchedulerView {
+    fn from(worker: v1::SchedulerWorker) -> Self {
+        let figures = |told: v1::WorkerFigures| FiguresView {
+            at_ms: told.at_ms,
+            waiting: told.waiting,
+            blocked: told.blocked,
+            rate_per_s: told.rate_per_s,
+            placed: told.placed,
+            commits: told.commits,
+            conflicts: told.conflicts,
+            scored_per_task: told.scored_per_task,
+            cached_share: told.cached_share,
+            age_versions: told.age_versions,
+            age_ms: told.age_ms,
+            part_first: told.part_first,
+            part_nodes: told.part_nodes,
+            batch_tasks: told.batch_tasks,
+            shards: told.shards,
+        };
+        Self {
+            shard: worker.shard,
+            scheduler: worker.scheduler,
+            owner: worker.owner,
+            epoch: worker.epoch,
+            figures: worker.figures.map(figures),
+        }
+    }
+}
+
+impl Tabular for SchedulerView {
+    const PLURAL: &'static str = "schedulers";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        let heads = vec![
+            "SCHEDULER",
+            "SHARD",
+            "WORKER",
+            "WAITING",
+            "BLOCKED",
+            "PER SECOND",
+            "CONFLICTS",
+            "SCORED",
+            "CACHED",
+            "AGE",
+            "NODES",
+            "BATCH",
+        ];
+        (heads, vec!["EPOCH", "PLACED", "COMMITS", "AGE VERSIONS", "SHARDS HELD"])
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let owner = if self.owner.is_empty() { "nobody".to_owned() } else { self.owner.clone() };
+        let mut cells = vec![self.scheduler.clone(), self.shard.to_string(), owner];
+        let mut more = vec![self.epoch.to_string()];
+        let Some(told) = &self.figures else {
+            cells.resize(12, String::new());
+            more.resize(5, String::new());
+            return (cells, more);
+        };
+        cells.extend([
+            told.waiting.to_string(),
+            told.blocked.to_string(),
+            format!("{:.0}", told.rate_per_s),
+            told.conflicts.to_string(),
+            format!("{:.1}", told.scored_per_task),
+            format!("{:.0}%", told.cached_share * 100.0),
+            format!("{}ms", told.age_ms),
+            format!("{}+{}", told.part_first, told.part_nodes),
+            told.batch_tasks.to_string(),
+        ]);
+        more.extend([
+            told.placed.to_string(),
+            told.commits.to_string(),
+            told.age_versions.to_string(),
+            told.shards.to_string(),
+        ]);
+        (cells, more)
+    }
 }
 
 impl From<v1::Cell> for CellView {
     fn from(cell: v1::Cell) -> Self {
-        let scheduler = |worker: v1::SchedulerWorker| SchedulerView {
-            shard: worker.shard,
-            owner: worker.owner,
-            epoch: worker.epoch,
-        };
         Self {
             state: word(cell.state().as_str_name(), "CELL_STATE_"),
             name: cell.name,
@@ -51,7 +148,7 @@ impl From<v1::Cell> for CellView {
             used: cell.used.unwrap_or_default().into(),
             jobs: cell.jobs,
             tasks: cell.tasks.unwrap_or_default().into(),
-            schedulers: cell.schedulers.into_iter().map(scheduler).collect(),
+            schedulers: cell.schedulers.into_iter().map(SchedulerView::from).collect(),
             staleness_ms: cell.staleness_ms,
         }
     }
@@ -78,11 +175,8 @@ impl Tabular for CellView {
 }
 
 impl CellView {
-    pub(crate) fn text(&self, _: &Style) -> String {
-        let worker = |worker: &SchedulerView| {
-            format!("shard {} by {} (epoch {})", worker.shard, worker.owner, worker.epoch)
-        };
-        facts(&[
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let mut text = facts(&[
             ("cell", self.name.clone()),
             ("state", self.state.clone()),
             (
@@ -94,7 +188,11 @@ impl CellView {
             ("used", self.used.text()),
             ("jobs", self.jobs.to_string()),
             ("tasks", self.tasks.text()),
-            ("schedulers", self.schedulers.iter().map(worker).collect::<Vec<_>>().join("; ")),
-        ])
+        ]);
+        if !self.schedulers.is_empty() {
+            text.push('\n');
+            text.push_str(&table(&self.schedulers, style.wide, style.color));
+        }
+        text
     }
 }

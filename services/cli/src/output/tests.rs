@@ -277,6 +277,23 @@ fn endpoints_and_their_changes() {
     check(&withdrawn.text(), &expect!["- 1.web.alice (incarnation 3)"]);
 }
 
+fn worker() -> v1::SchedulerWorker {
+    let figures = v1::WorkerFigures {
+        waiting: 12,
+        rate_per_s: 1234.5,
+        conflicts: 3,
+        scored_per_task: 1.25,
+        cached_share: 0.9,
+        age_ms: 7,
+        part_first: 0,
+        part_nodes: 3,
+        batch_tasks: 256,
+        ..Default::default()
+    };
+    let (owner, scheduler) = ("w1".to_owned(), "default".to_owned());
+    v1::SchedulerWorker { shard: 0, owner, epoch: 5, scheduler, figures: Some(figures) }
+}
+
 #[test]
 fn nodes_and_cells() {
     let capacity = v1::Resources { cpu_millis: 4000, memory_bytes: 8 << 30, ..Default::default() };
@@ -326,22 +343,28 @@ fn nodes_and_cells() {
         used: Some(used),
         jobs: 1,
         tasks: Some(v1::TaskCounts { running: 2, healthy: 2, ..Default::default() }),
-        schedulers: vec![v1::SchedulerWorker { shard: 0, owner: "w1".to_owned(), epoch: 5 }],
+        schedulers: vec![
+            worker(),
+            v1::SchedulerWorker { shard: 1, scheduler: "default".to_owned(), ..Default::default() },
+        ],
         ..Default::default()
     };
     check(
         &CellView::from(cell).text(&Style::default()),
         &expect![[r#"
-        cell        alpha
-        state       open
-        store       embedded (epoch 0), read 0 ms ago
-        nodes       2 of 3 ready
-        capacity    cpu 4, memory 8GiB
-        used        cpu 500m, memory 64MiB
-        jobs        1
-        tasks       2 running, 2 healthy
-        schedulers  shard 0 by w1 (epoch 5)
-    "#]],
+            cell      alpha
+            state     open
+            store     embedded (epoch 0), read 0 ms ago
+            nodes     2 of 3 ready
+            capacity  cpu 4, memory 8GiB
+            used      cpu 500m, memory 64MiB
+            jobs      1
+            tasks     2 running, 2 healthy
+
+            SCHEDULER  SHARD  WORKER  WAITING  BLOCKED  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH
+            default    0      w1      12       0        1234        3          1.2     90%     7ms  0+3    256
+            default    1      nobody  -        -        -           -          -       -       -    -      -
+        "#]],
     );
 }
 

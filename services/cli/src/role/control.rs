@@ -25,9 +25,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
-const LEASE_MS: u64 = 5_000;
-/// Tasks a worker decides at once.
-const BATCH_TASKS_MAX: usize = 256;
+pub(crate) const LEASE_MS: u64 = 5_000;
+/// Tasks a worker decides at once at most.
+const BATCH_TASKS_MAX: usize = 1_024;
 /// Parts of the tolerance of silence between two beats, and between two looks at them.
 const BEATS_PER_TOLERANCE: u32 = 8;
 
@@ -71,6 +71,10 @@ pub(crate) struct Roles {
     pub schedulers: Range<u32>,
     /// Workers the cell has in all processes: its jobs are shared out among so many.
     pub shards: u32,
+    /// The schedulers whose jobs the workers place.
+    pub served: Vec<Name>,
+    /// Milliseconds without a heartbeat after which a worker's shard or the lead of the controllers passes on.
+    pub lease_ms: u64,
     /// Whether this process may lead the controllers.
     pub controller: bool,
 }
@@ -124,6 +128,7 @@ impl Control {
                 db: &config.db,
                 space: &space,
                 generation,
+                played,
                 share: JournalShare::default(),
                 clock: &config.clock,
                 rng: &config.rng,
@@ -246,6 +251,7 @@ struct CellRoles<'a> {
     db: &'a Database,
     space: &'a CellSpace,
     generation: u64,
+    played: &'a Roles,
     /// What this process's workers have decoded of the cell's journal.
     share: JournalShare,
     clock: &'a Arc<dyn Clock>,
@@ -258,7 +264,7 @@ impl CellRoles<'_> {
         let config = ControllerConfig {
             space: self.space.clone(),
             holder: format!("controller-{:016x}", self.rng.next_u64()),
-            lease_ms: LEASE_MS,
+            lease_ms: self.played.lease_ms,
             generation: self.generation,
             tick: beat_of(lost_after_ms).min(Duration::from_secs(1)),
         };
@@ -272,8 +278,9 @@ impl CellRoles<'_> {
             space: self.space.clone(),
             shards,
             place,
+            schedulers: self.played.served.clone(),
             holder: format!("scheduler-{place}-{:016x}", self.rng.next_u64()),
-            lease_ms: LEASE_MS,
+            lease_ms: self.played.lease_ms,
             generation: self.generation,
             batch_tasks_max: BATCH_TASKS_MAX,
             share: self.share.clone(),

@@ -13,7 +13,7 @@ use borough_store::cell::CellMeta;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
-use super::control::{Control, ControlConfig, Roles};
+use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::log::log_begin;
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::{failed, terminated};
@@ -70,6 +70,12 @@ pub struct SchedulerArguments {
     /// Workers of the cell in all processes, the same in each [default: those of this process]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub shards: Option<u32>,
+    /// Schedulers of the cell whose jobs they place; each has as many shards
+    #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
+    pub scheduler: Vec<Name>,
+    /// Milliseconds without a heartbeat after which another worker takes over a shard
+    #[arg(long, default_value_t = LEASE_MS, value_name = "MS", value_parser = clap::value_parser!(u64).range(1_000..=60_000))]
+    pub lease_ms: u64,
     /// Where metrics are shown
     #[arg(long, default_value = "127.0.0.1:7402", value_name = "ADDR")]
     pub http_listen: SocketAddr,
@@ -98,6 +104,8 @@ pub(crate) fn gateway(
         advertise: arguments.advertise,
         schedulers: 0..0,
         shards: 1,
+        served: Vec::new(),
+        lease_ms: LEASE_MS,
         controller: false,
     };
     run("gateway", global, &arguments.store, roles, printer)
@@ -125,6 +133,8 @@ pub(crate) fn scheduler(
         advertise: None,
         schedulers: arguments.place..end,
         shards,
+        served: arguments.scheduler,
+        lease_ms: arguments.lease_ms,
         controller: false,
     };
     run("scheduler", global, &arguments.store, roles, printer)
@@ -137,7 +147,16 @@ pub(crate) fn controller(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let http = arguments.http_listen;
-    let roles = Roles { grpc: None, http, advertise: None, schedulers: 0..0, shards: 1, controller: true };
+    let roles = Roles {
+        grpc: None,
+        http,
+        advertise: None,
+        schedulers: 0..0,
+        shards: 1,
+        served: Vec::new(),
+        lease_ms: LEASE_MS,
+        controller: true,
+    };
     run("controller", global, &arguments.store, roles, printer)
 }
 

@@ -88,6 +88,8 @@ kinds! {
     Lease = 70, "lease";
     /// The holder's heartbeat: never read by protected transactions.
     LeaseBeat = 71, "lease_beat";
+    /// What the holder says of itself.
+    LeaseStatus = 72, "lease_status";
 
     /// The result of a keyed request.
     Request = 80, "request";

@@ -12,7 +12,7 @@ use crate::cell::{CellGate, CellMeta};
 use crate::federation::{FederationCell, StoreGeneration};
 use crate::job::JobGate;
 use crate::journal::{JournalFloor, JournalPart};
-use crate::lease::{LeaseBeat, LeaseRow};
+use crate::lease::{LeaseBeat, LeaseRow, WorkerStatus};
 use crate::name::EndpointRow;
 use crate::quota::{QuotaRow, QuotaUsed};
 use crate::request::RequestRow;
@@ -189,6 +189,13 @@ keys! {
         /// Which share of it, from 0.
         shard: u32,
     } = LeaseBeat => LeaseBeat;
+    /// `lease_status/<role>/<shard>`: what the holder, a scheduler worker, says of itself.
+    LeaseStatusKey {
+        /// What for.
+        role: String,
+        /// Which share of it, from 0.
+        shard: u32,
+    } = LeaseStatus => WorkerStatus;
 
     /// `request/<id>`: the result of a keyed request.
     RequestKey {

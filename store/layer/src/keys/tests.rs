@@ -197,6 +197,7 @@ fn bytes_are_golden() {
         JournalFloorKey {};
         LeaseKey { role: "scheduler".to_owned(), shard: 4 };
         LeaseBeatKey { role: "scheduler".to_owned(), shard: 4 };
+        LeaseStatusKey { role: "scheduler".to_owned(), shard: 4 };
         RequestKey { id: RequestId(u128::MAX) };
         RequestExpiryKey { expires_ms: -1, id: RequestId(1) };
         FederationCellKey { cell: name("alpha") };

@@ -8,6 +8,7 @@
 
 mod decide;
 mod row;
+mod scheduler;
 mod silence;
 mod step;
 #[cfg(test)]
@@ -15,6 +16,10 @@ mod tests;
 
 pub use decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
 pub use row::{LeaseBeat, LeaseRow};
+pub use scheduler::{
+    SCHEDULER_DEFAULT, SchedulerShard, WorkerStatus, scheduler_leases, scheduler_of_role, scheduler_role,
+    scheduler_shards, worker_status_write,
+};
 pub use silence::{LeaseObserver, Silence};
 pub use step::{
     HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_guard, lease_list, lease_read, lease_release,

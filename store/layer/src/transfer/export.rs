@@ -100,6 +100,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::JournalFloor
         | KeyKind::Lease
         | KeyKind::LeaseBeat
+        | KeyKind::LeaseStatus
         | KeyKind::FederationCell
         | KeyKind::StoreGeneration => false,
     }

@@ -106,6 +106,7 @@ impl JobSpec {
             labels: Default::default(),
             affinity: Vec::new(),
             tolerations: Vec::new(),
+            scheduler: None,
         }
     }
 }

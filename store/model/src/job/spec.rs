@@ -67,6 +67,10 @@ pub struct JobSpec {
     #[cbor(default)]
     #[serde(default)]
     pub tolerations: Vec<Toleration>,
+    /// Which of the cell's schedulers decides over it; none: `default`.
+    #[n(20)]
+    #[serde(default)]
+    pub scheduler: Option<Name>,
 }
 
 /// Whether tasks run until stopped or until done.

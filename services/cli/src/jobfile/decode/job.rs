@@ -33,6 +33,7 @@ const FIELDS: [&str; 17] = [
     "drain_delay",
     "lost_after",
     "labels",
+    "scheduler",
 ];
 
 /// A band stands for the lowest priority in it.
@@ -85,6 +86,9 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     }
     if let Some(item) = fields.get("labels") {
         spec.labels = reader.text_map(&item);
+    }
+    if let Some(item) = fields.get("scheduler") {
+        spec.scheduler = reader.name(&item);
     }
     Some(spec)
 }

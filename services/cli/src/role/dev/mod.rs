@@ -14,6 +14,7 @@ use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_model::Name;
 use borough_store::cell::CellMeta;
+use borough_store::lease::SCHEDULER_DEFAULT;
 use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::layout::Layout;
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
 use super::agent::ports;
-use super::control::{Control, ControlConfig, Roles};
+use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::log::log_begin;
 use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::{failed, terminated};
@@ -194,6 +195,8 @@ async fn control_start(
             advertise: None,
             schedulers: 0..arguments.schedulers,
             shards: arguments.schedulers,
+            served: vec![Name::new(SCHEDULER_DEFAULT).map_err(|error| failed("cannot start", &error))?],
+            lease_ms: LEASE_MS,
             controller: true,
         },
         token: Token::new(&token),

@@ -15,7 +15,7 @@ use crate::federation::{FederationCell, StoreGeneration};
 use crate::job::JobGate;
 use crate::journal::{Cursor, JournalFloor, JournalPart};
 use crate::keys::*;
-use crate::lease::{LeaseBeat, LeaseRow};
+use crate::lease::{LeaseBeat, LeaseRow, WorkerStatus};
 use crate::name::EndpointRow;
 use crate::quota::{QuotaRow, QuotaUsed};
 use crate::request::RequestRow;
@@ -100,6 +100,7 @@ fn the_others() -> Vec<StoredRow> {
     let lease = LeaseRow { epoch: 1, holder: "w1".to_owned(), generation: 2, duration_ms: 10_000 };
     let (role, id) = ("scheduler".to_owned(), RequestId(9));
     let request = RequestRow { digest: vec![1, 2], result: vec![3], expires_ms: 5 };
+    let status = WorkerStatus { epoch: 1, holder: "w1".to_owned(), placed: 7, ..WorkerStatus::default() };
     let cell = FederationCell { store: "fdb:/one".to_owned(), revision: 1, changed_ms: 5 };
     rows! {
         Quota: QuotaKey { user: user.clone(), band } => quota;
@@ -109,7 +110,8 @@ fn the_others() -> Vec<StoredRow> {
         JournalHead: JournalHeadKey {} => StampValue(stamp);
         JournalFloor: JournalFloorKey {} => floor;
         Lease: LeaseKey { role: role.clone(), shard: 4 } => lease;
-        LeaseBeat: LeaseBeatKey { role, shard: 4 } => LeaseBeat { epoch: 1, beat: 7 };
+        LeaseBeat: LeaseBeatKey { role: role.clone(), shard: 4 } => LeaseBeat { epoch: 1, beat: 7 };
+        LeaseStatus: LeaseStatusKey { role, shard: 4 } => status;
         Request: RequestKey { id } => request;
         RequestExpiry: RequestExpiryKey { expires_ms: 5, id } => ();
         FederationCell: FederationCellKey { cell: name("alpha") } => cell;

@@ -1,0 +1,163 @@
+//! The leases of scheduler workers: one role per scheduler of a cell, and beside each lease what its holder says of
+//! itself.
+
+use std::collections::BTreeMap;
+
+use borough_kv::Transaction;
+use borough_model::Name;
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::step::HeldLease;
+use super::{LeaseBeat, LeaseRow, LeaseState, lease_check};
+use crate::error::StoreResult;
+use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey, LeaseStatusKey, Prefix, RangeOptions};
+
+/// The scheduler of jobs that name none.
+pub const SCHEDULER_DEFAULT: &str = "default";
+
+const ROLE: &str = "scheduler";
+
+/// The role of a scheduler's leases.
+pub fn scheduler_role(scheduler: &Name) -> String {
+    match scheduler.as_str() {
+        SCHEDULER_DEFAULT => ROLE.to_owned(),
+        other => format!("{ROLE}/{other}"),
+    }
+}
+
+/// The scheduler whose leases have that role; `None` where it is the role of something else.
+pub fn scheduler_of_role(role: &str) -> Option<&str> {
+    match role.strip_prefix(ROLE)? {
+        "" => Some(SCHEDULER_DEFAULT),
+        rest => rest.strip_prefix('/'),
+    }
+}
+
+/// What a worker says of itself, with its heartbeat. It holds as long as the lease does.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// The epoch of the lease it was written under.
+    #[n(0)]
+    pub epoch: u64,
+    /// The worker.
+    #[n(1)]
+    pub holder: String,
+    /// Wall time, milliseconds since 1970.
+    #[n(2)]
+    pub at_ms: i64,
+    /// Tasks of the shard that want a node and may be tried.
+    #[n(3)]
+    pub waiting: u64,
+    /// Tasks of the shard that are known to fit nowhere.
+    #[n(4)]
+    pub blocked: u64,
+    /// Tasks placed per thousand seconds, lately.
+    #[n(5)]
+    pub rate_per_ks: u64,
+    /// Tasks placed since the worker began.
+    #[n(6)]
+    pub placed: u64,
+    /// Batches committed since.
+    #[n(7)]
+    pub commits: u64,
+    /// Batches that lost a guard since.
+    #[n(8)]
+    pub conflicts: u64,
+    /// Thousandths of a node scored per task placed, since.
+    #[n(9)]
+    pub scored_per_mille: u64,
+    /// Searches in a thousand that went on where an earlier one had ended, since.
+    #[n(10)]
+    pub cached_per_mille: u32,
+    /// The version of the store as of which it knows the cell.
+    #[n(11)]
+    pub read_version: u64,
+    /// Milliseconds since it read that.
+    #[n(12)]
+    pub age_ms: u64,
+    /// The first of the nodes it prefers, by their order.
+    #[n(13)]
+    pub part_first: u32,
+    /// How many nodes it prefers.
+    #[n(14)]
+    pub part_nodes: u32,
+    /// Tasks it decides at once at most, now.
+    #[n(15)]
+    pub batch_tasks: u32,
+    /// Shards that it holds.
+    #[n(16)]
+    pub shards: u32,
+}
+
+/// Says something of the holder of a lease. Refused where the lease was taken over.
+pub async fn worker_status_write(
+    tx: &Transaction,
+    space: &CellSpace,
+    held: &HeldLease,
+    status: &WorkerStatus,
+) -> StoreResult<()> {
+    lease_check(tx, space, held).await?;
+    let status = WorkerStatus { epoch: held.epoch, holder: held.holder.clone(), ..status.clone() };
+    keys::write(tx, space, &LeaseStatusKey { role: held.role.clone(), shard: held.shard }, &status)
+}
+
+/// The leases of all shards of all schedulers, without conflicts.
+pub async fn scheduler_leases(
+    tx: &Transaction,
+    space: &CellSpace,
+) -> StoreResult<BTreeMap<LeaseKey, LeaseState>> {
+    let all = RangeOptions::snapshot();
+    let leases = keys::range::<LeaseKey>(tx, space, &Prefix::all(), all).await?;
+    let beats = keys::range::<LeaseBeatKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    let beats: BTreeMap<(String, u32), LeaseBeat> =
+        beats.into_iter().map(|(key, beat)| ((key.role, key.shard), beat)).collect();
+    let state = |(key, row): (LeaseKey, LeaseRow)| {
+        let beat = beats.get(&(key.role.clone(), key.shard)).copied().unwrap_or_default();
+        (key, LeaseState { row, beat })
+    };
+    let of_schedulers = leases.into_iter().filter(|(key, _)| scheduler_of_role(&key.role).is_some());
+    Ok(of_schedulers.map(state).collect())
+}
+
+/// A shard of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerShard {
+    /// Which scheduler.
+    pub scheduler: String,
+    /// Which shard of it.
+    pub shard: u32,
+    /// Its lease.
+    pub lease: LeaseRow,
+    /// What its holder says of itself; `None` where it has said nothing yet.
+    pub status: Option<WorkerStatus>,
+    /// How many versions of the store have passed since what the holder knows of the cell.
+    pub age_versions: u64,
+    /// What was last said of it, by whoever held it.
+    pub status_last_ms: Option<i64>,
+}
+
+/// Every shard of every scheduler, without conflicts.
+pub async fn scheduler_shards(tx: &Transaction, space: &CellSpace) -> StoreResult<Vec<SchedulerShard>> {
+    let leases = keys::range::<LeaseKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    let now = u64::try_from(tx.read_version().await?).unwrap_or_default();
+    let mut shards = Vec::new();
+    for (key, lease) in leases {
+        let Some(scheduler) = scheduler_of_role(&key.role).map(str::to_owned) else { continue };
+        let said = LeaseStatusKey { role: key.role, shard: key.shard };
+        let said = keys::read_snapshot(tx, space, &said).await?;
+        let status_last_ms = said.as_ref().map(|status| status.at_ms);
+        let status = said.filter(|status| status.epoch == lease.epoch && status.holder == lease.holder);
+        let known = status.as_ref().map_or(now, |status| status.read_version);
+        let age_versions = now.saturating_sub(known);
+        shards.push(SchedulerShard {
+            scheduler,
+            shard: key.shard,
+            lease,
+            status,
+            age_versions,
+            status_last_ms,
+        });
+    }
+    Ok(shards)
+}
