@@ -285,6 +285,8 @@ fn entry_renew(entry: &mut Entry, clear: &mut Clear<'_, '_>, seed: u64) {
     clear.counters.nodes_examined += 1;
     entry.fits = fits_in_time(clear.work, clear.requirement, entry.node, clear.now_ms);
     if entry.fits {
+        // Taints may be preferences too, and come without another attribute.
+        entry.preference = preference(clear.work, clear.requirement, entry.node);
         entry.score = entry_scored(clear, entry.node, (entry.preference, seed));
     }
 }

@@ -15,7 +15,7 @@ use super::spread::spread_decode;
 use super::task::{override_decode, task_decode};
 use super::toleration::tolerations_decode;
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "user",
     "name",
     "kind",
