@@ -8,3 +8,4 @@ pub use door::{
     cursor_to_message,
 };
 pub use service::CellRoom;
+pub(crate) use service::{scheduler_shards_read, scheduler_unserved};

@@ -160,3 +160,56 @@ fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
         figures: shard.status.map(figures),
     }
 }
+
+/// Leases of silence after which a worker that has said nothing more is not counted on.
+const SILENT_LEASES: u64 = 3;
+
+/// What is to be told of a scheduler that no worker serves; `None` where one does.
+pub(crate) fn scheduler_unserved(shards: &[SchedulerShard], scheduler: &str, now_ms: i64) -> Option<String> {
+    let of_it = || shards.iter().filter(|shard| shard.scheduler == scheduler);
+    let silent_ms = |at_ms: i64| u64::try_from(now_ms.saturating_sub(at_ms)).unwrap_or(0);
+    let serves = |shard: &SchedulerShard| {
+        let patience_ms = shard.lease.duration_ms.saturating_mul(SILENT_LEASES);
+        let silent = shard.status.as_ref().is_some_and(|status| silent_ms(status.at_ms) > patience_ms);
+        !shard.lease.holder.is_empty() && !silent
+    };
+    if of_it().any(serves) {
+        return None;
+    }
+    let heard_ms = of_it().filter_map(|shard| shard.status_last_ms).max();
+    Some(match heard_ms {
+        Some(at_ms) => {
+            format!("no worker serves scheduler {scheduler} since {}s ago", silent_ms(at_ms) / 1000)
+        }
+        None => format!("no worker serves scheduler {scheduler}, and none ever has"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_store::lease::LeaseRow;
+
+    use super::*;
+
+    #[test]
+    fn a_scheduler_without_a_worker_is_told() {
+        let shard = |scheduler: &str, holder: &str, said_ms: Option<i64>| SchedulerShard {
+            scheduler: scheduler.to_owned(),
+            shard: 0,
+            lease: LeaseRow { holder: holder.to_owned(), duration_ms: 5_000, ..LeaseRow::default() },
+            status: said_ms
+                .filter(|_| !holder.is_empty())
+                .map(|at_ms| WorkerStatus { at_ms, ..WorkerStatus::default() }),
+            age_versions: 0,
+            status_last_ms: said_ms,
+        };
+        let told = |shards: &[SchedulerShard]| scheduler_unserved(shards, "gpu", 100_000);
+        assert_eq!(told(&[shard("gpu", "w1", Some(99_000))]), None);
+        assert_eq!(told(&[shard("gpu", "w1", None)]), None, "it has only just begun");
+        assert_eq!(told(&[shard("gpu", "", Some(9_000)), shard("gpu", "w2", Some(99_000))]), None);
+        let never = told(&[shard("default", "w1", Some(99_000))]).unwrap();
+        assert_eq!(never, "no worker serves scheduler gpu, and none ever has");
+        let dead = told(&[shard("gpu", "w1", Some(60_000)), shard("gpu", "", Some(70_000))]).unwrap();
+        assert_eq!(dead, "no worker serves scheduler gpu since 30s ago");
+    }
+}

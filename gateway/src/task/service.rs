@@ -10,6 +10,7 @@ use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
 use borough_scheduler_core::{explain, explain_job};
+use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
 use tonic::{Request, Response, Status, Streaming};
@@ -18,7 +19,10 @@ use super::exec::{ExecStream, exec_again, exec_start};
 use super::log::{LogStream, log_read};
 use super::message::{job_found, job_task_messages, task_found, task_message};
 use super::session::{Found, Reached, Wanted, life_found};
-use crate::cell::{CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use crate::cell::{
+    CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, scheduler_shards_read,
+    scheduler_unserved,
+};
 use crate::job::{Admission, explanation_message, keyed_run};
 use crate::page::{page_of, page_request};
 use crate::peer::{Peers, is_handed_on};
@@ -86,11 +90,22 @@ impl TaskService for TaskRoom {
             Ok::<_, Status>((job.id, state.cursor()))
         })??;
         let now_ms = door.clock.wall_ms();
+        let scheduler = door.ask(|snapshot| {
+            snapshot.job_spec(job).and_then(|spec| spec.scheduler.as_ref().map(ToString::to_string))
+        });
+        let scheduler = scheduler.as_deref().unwrap_or(SCHEDULER_DEFAULT);
+        let unserved = scheduler_unserved(&scheduler_shards_read(door).await?, scheduler, now_ms);
         let explained = door.ask(|snapshot| match request.index {
             Some(index) => vec![(vec![index], explain(snapshot, job, index, now_ms))],
             None => explain_job(snapshot, job, now_ms),
         });
-        let message = |(indexes, explanation)| explanation_message(indexes, &explanation);
+        let message = |(indexes, explanation)| {
+            let mut message = explanation_message(indexes, &explanation);
+            if let Some(unserved) = &unserved {
+                message.summary = format!("{unserved}; {}", message.summary);
+            }
+            message
+        };
         let explanations = explained.into_iter().map(message).collect();
         Ok(Response::new(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) }))
     }

@@ -1,0 +1,219 @@
+//! A cell on a store in memory, with workers as tasks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng, SeededRng};
+use borough_kv::{Database, EmbeddedEngine, Idempotency};
+use borough_model::job::{JobKind, JobSpec};
+use borough_model::node::NodeFacts;
+use borough_model::{JobId, Name, NodeId, RequestId, Resources};
+use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_store::cell::{CellMeta, cell_create};
+use borough_store::job::job_submit;
+use borough_store::journal::{Change, ChangeSet, JournalShare};
+use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
+use borough_store::lease::{WorkerStatus, scheduler_shards};
+use borough_store::node::{node_register, node_reported};
+use borough_store::{CellSpace, StoreError};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Milliseconds without a heartbeat after which a shard may be taken.
+pub const LEASE_MS: u64 = 5_000;
+/// Longer than anything waited for takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+struct VirtualClock(tokio::time::Instant);
+
+impl Clock for VirtualClock {
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall_ms(&self) -> i64 {
+        1_000_000 + i64::try_from(self.0.elapsed().as_millis()).unwrap()
+    }
+}
+
+/// Runs a test in time that passes only while everybody waits.
+pub fn in_simulated_time(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(test);
+}
+
+/// A worker at work.
+pub struct Role {
+    task: JoinHandle<()>,
+    cancelled: CancellationToken,
+}
+
+impl Role {
+    /// It dies: nothing is given back.
+    pub fn abort(self) {
+        self.task.abort();
+    }
+
+    /// It ends as it should.
+    pub async fn end(self) {
+        self.cancelled.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+/// The cell.
+pub struct Cell {
+    db: Database,
+    space: CellSpace,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    share: JournalShare,
+    metrics: WorkerMetrics,
+}
+
+impl Cell {
+    /// An open cell without nodes.
+    pub async fn new(seed: u64) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the runtime's clock is the test's")]
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
+        let rng = SeededRng::shared(seed);
+        let db = Database::new(Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng))));
+        let space = CellSpace::new(Name::new("alpha").unwrap());
+        let made = &space;
+        let create = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
+            cell_create(&tx, made, &CellMeta::default(), 1_000).await
+        });
+        create.await.unwrap();
+        Self { db, space, clock, rng, share: JournalShare::default(), metrics: WorkerMetrics::default() }
+    }
+
+    /// A number below `bound`.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound
+    }
+
+    /// The time since the beginning.
+    pub fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Waits until a condition holds.
+    pub async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let from = self.now();
+        while !holds().await {
+            assert!(self.now() - from < PATIENCE, "never: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Starts a worker.
+    pub fn worker(&self, place: u32, shards: u32, schedulers: &[&str]) -> Role {
+        let config = WorkerConfig {
+            space: self.space.clone(),
+            shards,
+            place,
+            schedulers: schedulers.iter().map(|name| Name::new(*name).unwrap()).collect(),
+            holder: format!("worker-{place}-{:016x}", self.rng.next_u64()),
+            lease_ms: LEASE_MS,
+            generation: 0,
+            batch_tasks_max: 64,
+            share: self.share.clone(),
+        };
+        let (db, clock, rng) = (self.db.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
+        let (metrics, cancelled) = (self.metrics.clone(), CancellationToken::new());
+        let token = cancelled.clone();
+        let task = tokio::spawn(async move {
+            let worker = Worker::start(config, db, clock, rng, metrics).await.unwrap();
+            worker.run(token).await;
+        });
+        Role { task, cancelled }
+    }
+
+    /// Who holds each shard of a scheduler.
+    pub async fn holders(&self, scheduler: &str) -> BTreeMap<u32, String> {
+        let shards = self.shards().await.into_iter().filter(|shard| shard.scheduler == scheduler);
+        let held = shards.filter(|shard| !shard.lease.holder.is_empty());
+        held.map(|shard| (shard.shard, shard.lease.holder)).collect()
+    }
+
+    /// What the holders of shards say of themselves.
+    pub async fn statuses(&self) -> Vec<WorkerStatus> {
+        self.shards().await.into_iter().filter_map(|shard| shard.status).collect()
+    }
+
+    async fn shards(&self) -> Vec<borough_store::lease::SchedulerShard> {
+        let space = &self.space;
+        let read = self
+            .db
+            .run("shards", Idempotency::ReadOnly, |tx, _| async move { scheduler_shards(&tx, space).await });
+        read.await.unwrap()
+    }
+
+    /// How many tasks have a node.
+    pub async fn placed(&self) -> usize {
+        let space = &self.space;
+        let rows = self.db.run("tasks", Idempotency::ReadOnly, |tx, _| async move {
+            keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
+        });
+        rows.await.unwrap().into_iter().filter(|(_, row)| row.node.is_some()).count()
+    }
+
+    fn change(&self, action: &'static str) -> Change {
+        let request = RequestId(u128::from(self.rng.next_u64()));
+        Change { request, actor: "user/test".to_owned(), action, at_ms: self.clock.wall_ms() }
+    }
+
+    /// Adds a node.
+    pub async fn node_add(&self) {
+        let id = NodeId(self.rng.next_u64().max(1));
+        let facts = NodeFacts {
+            capacity: Resources {
+                cpu_millis: 64_000,
+                memory_bytes: 256 << 30,
+                disk_bytes: 1 << 40,
+                ..Resources::default()
+            },
+            port_first: 20_000,
+            port_last: 20_999,
+            attributes: BTreeMap::new(),
+            host: "127.0.0.1".to_owned(),
+            boot_id: "boot".to_owned(),
+            agent_version: "test".to_owned(),
+        };
+        let name = Name::new(format!("node-{:x}", id.0)).unwrap();
+        let (change, space, name, facts) = (&self.change("node"), &self.space, &name, &facts);
+        let register = self.db.run("node", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let registered = node_register(&tx, &mut changes, name, facts, id).await?;
+            node_reported(&tx, &mut changes, registered.row.id, 0, 0).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(())
+        });
+        register.await.unwrap();
+    }
+
+    /// Admits a job of one small task.
+    pub async fn job_submit(&self, job: &str, scheduler: Option<&str>) {
+        self.job_submit_sized(job, scheduler, 100).await;
+    }
+
+    /// The same of a task of so many thousandths of a core.
+    pub async fn job_submit_sized(&self, job: &str, scheduler: Option<&str>, cpu_millis: u64) {
+        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
+        let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
+        spec.scheduler = scheduler.map(|name| Name::new(name).unwrap());
+        spec.task.resources.cpu_millis = cpu_millis;
+        let (change, space, spec) = (&self.change("job"), &self.space, &spec);
+        let candidate = JobId(self.rng.next_u64().max(1));
+        let submit = self.db.run("job", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
+            job_submit(&tx, &mut changes, spec, candidate).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(())
+        });
+        submit.await.unwrap();
+    }
+}

@@ -1,0 +1,144 @@
+//! Several production workers on one store in memory, in simulated time: who holds which shard when a worker dies, which
+//! scheduler places which job, and what workers say of themselves.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
+mod cell;
+
+use std::time::Duration;
+
+use cell::{Cell, LEASE_MS, in_simulated_time};
+
+/// More than the lease, as it is promised.
+const BEYOND: Duration = Duration::from_secs(1);
+
+/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-scheduler --test pool`.
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("BOROUGH_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..count).collect(),
+    }
+}
+
+#[test]
+fn a_dead_workers_shard_is_taken_over_within_its_lease_and_a_second() {
+    for seed in seeds(25) {
+        in_simulated_time(async {
+            let cell = Cell::new(seed).await;
+            let workers: Vec<_> = (0..3).map(|place| cell.worker(place, 3, &["default"])).collect();
+            cell.until("every worker has its shard", async || cell.holders("default").await.len() == 3).await;
+            // It dies at whatever moment of its beat.
+            tokio::time::sleep(Duration::from_millis(3_000 + cell.below(4_000))).await;
+            let before = cell.holders("default").await;
+            let mut workers = workers;
+            workers.remove(1).abort();
+            let died = cell.now();
+            let lost = before.get(&1).unwrap().clone();
+            cell.until("the shard has passed on", async || {
+                cell.holders("default").await.get(&1).is_some_and(|holder| *holder != lost)
+            })
+            .await;
+            let took = cell.now() - died;
+            assert!(took <= Duration::from_millis(LEASE_MS) + BEYOND, "seed {seed}: after {took:?}");
+            // Its work goes on: jobs of every shard are placed.
+            cell.node_add().await;
+            for number in 0..12 {
+                cell.job_submit(&format!("job-{number}"), None).await;
+            }
+            cell.until("all is placed", async || cell.placed().await == 12).await;
+            // The nodes are cut among those that live.
+            cell.until("two parts", async || {
+                let told = cell.statuses().await;
+                told.iter().all(|status| status.part_nodes <= 1)
+                    && told.iter().any(|status| status.shards == 2)
+            })
+            .await;
+            assert!(
+                took > Duration::from_millis(LEASE_MS / 2),
+                "seed {seed}: a live lease was taken: {took:?}"
+            );
+            workers.into_iter().for_each(|worker| worker.abort());
+        });
+    }
+}
+
+#[test]
+fn a_worker_that_ends_gives_its_shard_back_at_once() {
+    in_simulated_time(async {
+        let cell = Cell::new(1).await;
+        let stays = cell.worker(0, 2, &["default"]);
+        let goes = cell.worker(1, 2, &["default"]);
+        cell.until("both work", async || cell.holders("default").await.len() == 2).await;
+        goes.end().await;
+        let ended = cell.now();
+        cell.until("one holds both", async || {
+            let holders = cell.holders("default").await;
+            holders.len() == 2 && holders.get(&0) == holders.get(&1)
+        })
+        .await;
+        // Nobody is waited for, but the place is its owner's first.
+        assert!(cell.now() - ended <= Duration::from_millis(LEASE_MS) + BEYOND);
+        stays.abort();
+    });
+}
+
+#[test]
+fn a_job_is_placed_by_the_scheduler_that_it_names_and_by_no_other() {
+    in_simulated_time(async {
+        let cell = Cell::new(2).await;
+        cell.node_add().await;
+        let default = cell.worker(0, 1, &["default"]);
+        cell.job_submit("plain", None).await;
+        cell.job_submit("special", Some("gpu")).await;
+        cell.until("the plain job is placed", async || cell.placed().await == 1).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(cell.placed().await, 1, "nobody serves the other");
+        assert!(cell.holders("gpu").await.is_empty());
+        let both = cell.worker(0, 1, &["gpu", "batch"]);
+        cell.until("the other is placed too", async || cell.placed().await == 2).await;
+        assert_eq!((cell.holders("gpu").await.len(), cell.holders("batch").await.len()), (1, 1));
+        assert_ne!(cell.holders("gpu").await, cell.holders("default").await);
+        default.abort();
+        both.abort();
+    });
+}
+
+#[test]
+fn workers_say_what_they_do() {
+    in_simulated_time(async {
+        let cell = Cell::new(3).await;
+        for _ in 0..4 {
+            cell.node_add().await;
+        }
+        let workers = [cell.worker(0, 2, &["default"]), cell.worker(1, 2, &["default"])];
+        for number in 0..40 {
+            cell.job_submit(&format!("job-{number}"), None).await;
+        }
+        cell.job_submit_sized("vast", None, 1_000_000).await;
+        cell.until("all that fits is placed", async || cell.placed().await == 40).await;
+        cell.until("it is told", async || {
+            let told = cell.statuses().await;
+            told.len() == 2 && told.iter().map(|status| status.placed).sum::<u64>() == 40
+        })
+        .await;
+        let told = cell.statuses().await;
+        assert_eq!(
+            told.iter().map(|status| (status.part_first, status.part_nodes)).collect::<Vec<_>>(),
+            [(0, 2), (2, 2)]
+        );
+        assert_eq!(told.iter().map(|status| status.blocked).sum::<u64>(), 1);
+        assert!(
+            told.iter().all(|status| status.waiting == 0 && status.age_ms < 2_000 && status.shards == 1),
+            "{told:?}"
+        );
+        assert!(told.iter().all(|status| status.commits > 0 && status.scored_per_mille > 0), "{told:?}");
+        workers.into_iter().for_each(|worker| worker.abort());
+        // What it said expires with its lease.
+        let third = cell.worker(0, 2, &["default"]);
+        cell.until("its successor says nothing of its work", async || {
+            cell.statuses().await.iter().all(|status| status.placed == 0)
+        })
+        .await;
+        third.abort();
+    });
+}
