@@ -3,6 +3,7 @@
 //! | folder | what lives there |
 //! |---|---|
 //! | `decide/` | every choice, as pure functions: what to start, stop, drop, report; health; environment; which logs go |
+//! | `hollow/` | the same choices over simulated tasks, for load tests |
 //! | `disk/` | the state directory, the directories of lives, the embedded shim |
 //! | `runtime/` | one task that owns the state, and the IO it orders |
 //! | `session/` | the stream to a gateway |
@@ -24,6 +25,7 @@ mod decide;
 mod disk;
 mod error;
 mod facts;
+pub mod hollow;
 mod life;
 mod probe;
 mod ready;
@@ -34,4 +36,5 @@ mod session;
 pub use config::{AgentConfig, Pace, Retention};
 pub use disk::{TestGuard, shim_install};
 pub use error::AgentError;
+pub use life::{LifeError, LifeId};
 pub use runtime::run;

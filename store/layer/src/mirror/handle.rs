@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::MirrorState;
 use super::ring::Ring;
+use super::wait::Waiters;
 use crate::cell::CellGate;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{Cursor, Page};
@@ -83,6 +84,7 @@ pub(super) struct Shared {
     inner: RwLock<Inner>,
     events: broadcast::Sender<MirrorEvent>,
     applied: watch::Sender<Option<Cursor>>,
+    waiters: Waiters,
     read_at_us: AtomicU64,
     deltas_max: usize,
 }
@@ -102,6 +104,7 @@ impl Shared {
             inner: RwLock::new(inner),
             events: broadcast::Sender::new(events_max),
             applied: watch::Sender::new(None),
+            waiters: Waiters::default(),
             read_at_us: AtomicU64::new(now),
             deltas_max,
         }
@@ -122,6 +125,7 @@ impl Shared {
         let _ = self.events.send(MirrorEvent::Resync);
         drop(inner);
         self.applied.send_replace(Some(cursor));
+        self.waiters.reached(cursor);
     }
 
     /// Applies a page and tells it. Events are sent under the lock, so that a subscription and the state it was
@@ -141,6 +145,7 @@ impl Shared {
         drop(inner);
         if changed {
             self.applied.send_replace(Some(page.next));
+            self.waiters.reached(page.next);
         }
     }
 }
@@ -208,12 +213,7 @@ impl MirrorHandle {
     /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older life of the store. Does not end
     /// while the store is away: bound it with a time-out.
     pub async fn wait_for(&self, cursor: Cursor) -> StoreResult<()> {
-        let mut applied = self.shared.applied.subscribe();
-        let at = match applied.wait_for(|at| at.is_some_and(|at| at >= cursor)).await {
-            Ok(at) => *at,
-            Err(_) => None,
-        };
-        match at {
+        match self.shared.waiters.wait(cursor).await {
             Some(at) if at.store_epoch != cursor.store_epoch => {
                 Err(StoreError::ForeignEpoch { asked: cursor, current: at.store_epoch })
             }

@@ -10,6 +10,7 @@ mod ring;
 mod state;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 pub use follow::{MirrorFollower, MirrorOptions};
 pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};

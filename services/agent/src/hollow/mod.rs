@@ -1,0 +1,189 @@
+//! An agent without a machine: the production decisions ([`crate::decide`]) over tasks that only seem to run. What
+//! starts a real agent's shims and waits for processes is replaced by times; everything the control plane sees is
+//! decided by the code it always sees.
+//!
+//! Pure: time, seeds and messages come in, reports and what happened come out.
+
+mod simulate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_proto::v1::gateway_message::Message;
+
+use crate::config::{Pace, Retention};
+use crate::decide::{Desired, Life, Sent, State, reconcile, report_changes, report_full};
+use crate::life::LifeId;
+use simulate::Due;
+
+/// Reports go out so often before the gateway has said how often.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two looks at what is due to be reported while a life is being started, as a real agent's.
+const REPORT_LOOK: Duration = Duration::from_millis(500);
+/// Lives that are remembered as over after they were forgotten.
+const ENDED_MAX: usize = 1_024;
+
+/// How long what is simulated takes, in milliseconds; each life draws its own from the range.
+#[derive(Clone, Debug)]
+pub struct HollowTimes {
+    /// From the order to the process.
+    pub start_ms: RangeInclusive<u64>,
+    /// From the process to its own end; absent: it runs until it is stopped.
+    pub run_ms: Option<RangeInclusive<u64>>,
+    /// From SIGTERM to the end.
+    pub stop_ms: RangeInclusive<u64>,
+    /// Of a hundred lives that end by themselves, so many exit with 1.
+    pub failed_percent: u64,
+}
+
+/// What happened on the node, in order.
+#[derive(Clone, Debug)]
+pub enum HollowEvent {
+    /// A life was begun; until its end it takes its resources and ports.
+    Begun(LifeId, Arc<v1::Assignment>),
+    /// Its process runs.
+    Running(LifeId),
+    /// Nothing of it is left.
+    Released(LifeId),
+    /// It was asked for again after its end: whoever asked was behind, and is told that it is over.
+    Late(LifeId),
+    /// A message named what is no life.
+    Refused(String),
+}
+
+/// What a step came to.
+#[derive(Debug, Default)]
+pub struct HollowStep {
+    /// To be sent, where a session is open.
+    pub report: Option<v1::Report>,
+    /// What happened.
+    pub events: Vec<HollowEvent>,
+}
+
+/// A simulated agent.
+#[derive(Debug)]
+pub struct Hollow {
+    state: State,
+    desired: Desired,
+    sent: Sent,
+    times: HollowTimes,
+    /// State of the generator of latencies.
+    random: u64,
+    due: BTreeMap<(Duration, u64), (LifeId, Due)>,
+    sequence: u64,
+    ended: BTreeSet<LifeId>,
+    ended_order: VecDeque<LifeId>,
+    interval: Duration,
+    told: bool,
+    changed: bool,
+}
+
+impl Hollow {
+    /// An agent of `node` in `boot_id`, whose latencies follow from `seed`.
+    pub fn new(node: &str, boot_id: &str, times: HollowTimes, seed: u64) -> Self {
+        let state = State { node: node.to_owned(), boot_id: boot_id.to_owned(), ..State::default() };
+        Self {
+            state,
+            desired: Desired::default(),
+            sent: Sent::default(),
+            times,
+            random: seed,
+            due: BTreeMap::new(),
+            sequence: 0,
+            ended: BTreeSet::new(),
+            ended_order: VecDeque::new(),
+            interval: REPORT_INTERVAL,
+            told: false,
+            changed: true,
+        }
+    }
+
+    /// A session was opened: the next step reports everything.
+    pub fn opened(&mut self) {
+        self.told = false;
+        self.changed = true;
+    }
+
+    /// Takes a message of the gateway in; [`Self::step`] does what follows from it.
+    pub fn message(&mut self, message: v1::GatewayMessage) -> HollowStep {
+        let mut step = HollowStep::default();
+        match message.message {
+            Some(Message::Welcome(welcome)) if welcome.report_interval_ms > 0 => {
+                self.interval = Duration::from_millis(welcome.report_interval_ms);
+            }
+            Some(Message::Desired(desired)) => {
+                step.events.extend(self.desired.apply(desired).into_iter().map(HollowEvent::Refused));
+                self.changed = true;
+            }
+            Some(Message::ReportApplied(applied)) => self.sent.applied(applied.revision),
+            // Logs, commands and signals are of real processes.
+            _ => {}
+        }
+        step
+    }
+
+    /// Does what is due at `now` (monotonic) and what follows from what is known, and tells it where `connected`.
+    pub fn step(&mut self, now: Duration, wall_ms: i64, connected: bool) -> HollowStep {
+        let mut step = HollowStep::default();
+        while let Some(entry) = self.due.first_entry()
+            && entry.key().0 <= now
+        {
+            let (id, due) = entry.remove();
+            self.due_done(&id, due, now, wall_ms, &mut step.events);
+            self.changed = true;
+        }
+        if self.changed {
+            let kept_ms = Retention::default().age_ms;
+            // An effect may ask for another one: an order to stop what was just begun.
+            for effect in reconcile(&self.state, &self.desired, wall_ms, kept_ms) {
+                self.perform(effect, now, wall_ms, &mut step.events);
+            }
+        }
+        self.changed = false;
+        if connected {
+            self.sample(now, wall_ms);
+            step.report = self.report(now);
+        }
+        step
+    }
+
+    /// Lives seem to use something, and it changes: a real agent measures about as often as it reports.
+    fn sample(&mut self, now: Duration, at_ms: i64) {
+        if now.saturating_sub(self.sent.at) < self.interval {
+            return;
+        }
+        let cpu_millis = self.random() % 100;
+        let memory_bytes = (64 << 20) + self.random() % (64 << 20);
+        let usage = v1::Usage { at_ms, cpu_millis, memory_bytes, memory_peak_bytes: 128 << 20, processes: 1 };
+        let running = |life: &&mut Life| life.record.started_ms.is_some() && life.record.exit.is_none();
+        self.state.lives.values_mut().filter(running).for_each(|life| life.usage = Some(usage));
+    }
+
+    fn report(&mut self, now: Duration) -> Option<v1::Report> {
+        if self.told {
+            let repeat = Pace::default().repeat;
+            return report_changes(&self.state, &mut self.sent, now, self.interval, repeat);
+        }
+        self.told = true;
+        Some(report_full(&self.state, &mut self.sent, now))
+    }
+
+    /// How long after `now` the next step is due at the latest, where no message comes before.
+    pub fn wait(&self, now: Duration) -> Duration {
+        let report = (self.sent.at + self.interval).saturating_sub(now);
+        let due = self.due.first_key_value().map(|((at, _), _)| at.saturating_sub(now));
+        let starting = self.state.lives.values().any(|life| life.record.started_ms.is_none());
+        let look = if starting { REPORT_LOOK } else { report };
+        report.min(look).min(due.unwrap_or(report))
+    }
+
+    /// Lives that are not over.
+    pub fn live(&self) -> usize {
+        self.state.lives.values().filter(|life| life.record.released_ms.is_none()).count()
+    }
+}

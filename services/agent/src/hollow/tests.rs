@@ -1,0 +1,89 @@
+//! A simulated agent says what a real one would.
+
+use borough_proto::v1::task_status::Phase;
+
+use super::*;
+
+const TIMES: HollowTimes =
+    HollowTimes { start_ms: 10..=10, run_ms: None, stop_ms: 20..=20, failed_percent: 0 };
+
+fn life(incarnation: u64) -> v1::TaskLife {
+    v1::TaskLife { job_id: "j0000000000000001".to_owned(), index: 0, incarnation }
+}
+
+fn assign(incarnation: u64) -> v1::Desired {
+    let assignment = v1::Assignment { life: Some(life(incarnation)), ..v1::Assignment::default() };
+    v1::Desired { assignments: vec![assignment], ..v1::Desired::default() }
+}
+
+fn tell(hollow: &mut Hollow, desired: v1::Desired) {
+    hollow.message(v1::GatewayMessage { message: Some(Message::Desired(desired)) });
+}
+
+fn at(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn phases(step: &HollowStep) -> Vec<Phase> {
+    step.report.iter().flat_map(|report| &report.tasks).map(|status| status.phase()).collect()
+}
+
+/// A started agent whose first report is out.
+fn hollow(times: HollowTimes) -> Hollow {
+    let mut hollow = Hollow::new("n1", "boot", times, 7);
+    hollow.opened();
+    let first = hollow.step(at(0), 0, true).report.unwrap();
+    assert!(first.full && first.tasks.is_empty());
+    hollow
+}
+
+#[test]
+fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
+    let mut hollow = hollow(TIMES);
+    tell(&mut hollow, assign(1));
+    let begun = hollow.step(at(1), 1, true);
+    assert!(matches!(begun.events[..], [HollowEvent::Begun(..)]));
+    assert!(phases(&begun).is_empty(), "a quick start is one report");
+    assert_eq!(hollow.wait(at(1)), at(10));
+    assert_eq!(phases(&hollow.step(at(11), 11, true)), [Phase::Running]);
+    let stop = v1::StopCommand { life: Some(life(1)), drain_delay_ms: 5, ..v1::StopCommand::default() };
+    tell(&mut hollow, v1::Desired { stops: vec![stop], ..v1::Desired::default() });
+    assert_eq!(phases(&hollow.step(at(12), 12, true)), [Phase::Stopping]);
+    assert_eq!(phases(&hollow.step(at(36), 36, true)), []);
+    let ended = hollow.step(at(37), 37, true);
+    assert_eq!(phases(&ended), [Phase::Released]);
+    assert!(matches!(ended.events[..], [HollowEvent::Released(_)]));
+    assert_eq!(hollow.live(), 0);
+    tell(&mut hollow, v1::Desired { forget: vec![life(1)], ..v1::Desired::default() });
+    hollow.step(at(38), 38, true);
+    // A start that comes late finds it over.
+    tell(&mut hollow, assign(1));
+    let late = hollow.step(at(39), 39, true);
+    assert!(matches!(late.events[..], [HollowEvent::Late(_)]));
+    assert_eq!(phases(&late), [Phase::Released]);
+}
+
+#[test]
+fn a_life_that_ends_by_itself_exits_as_it_was_drawn() {
+    let mut hollow = hollow(HollowTimes { run_ms: Some(5..=5), failed_percent: 100, ..TIMES });
+    tell(&mut hollow, assign(1));
+    hollow.step(at(1), 1, true);
+    hollow.step(at(11), 11, true);
+    let report = hollow.step(at(16), 16, true).report.unwrap();
+    assert_eq!(report.tasks[0].exit.as_ref().unwrap().code, Some(1));
+}
+
+#[test]
+fn a_new_session_is_told_everything_and_an_idle_one_at_intervals() {
+    let mut hollow = hollow(TIMES);
+    assert_eq!(hollow.wait(at(0)), REPORT_INTERVAL);
+    tell(&mut hollow, assign(1));
+    hollow.step(at(1), 1, false);
+    assert!(hollow.step(at(11), 11, false).report.is_none(), "there is no session");
+    hollow.opened();
+    let full = hollow.step(at(12), 12, true).report.unwrap();
+    assert!(full.full && full.tasks[0].phase() == Phase::Running);
+    assert!(hollow.step(at(13), 13, true).report.is_none());
+    let beat = hollow.step(at(12) + REPORT_INTERVAL, 0, true).report.unwrap();
+    assert!(!beat.full && beat.tasks.len() == 1 && beat.tasks[0].usage.is_some(), "a sample of what it uses");
+}
