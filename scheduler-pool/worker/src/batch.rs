@@ -54,6 +54,7 @@ pub fn batch_of_plan(
                 revision_before: before.revision,
                 row: transition.row,
                 terms: placement.terms.iter().map(term_key).collect(),
+                witnesses: placement.witnesses.clone(),
                 ruled: placement.ruled,
             }),
             Err(error) => refused.push((placement.task, error)),

@@ -67,7 +67,7 @@ fn shard_move(
     }
 }
 
-/// Which part of the nodes a worker prefers, and into how many they are cut: a part for each worker that holds a shard,
+/// Which part of the nodes a worker prefers, and into how many they are cut: a part for each worker that has a shard,
 /// in the order of their first shards. It is cut anew when a worker comes or goes. A worker that holds none prefers none.
 fn part_of<'a>(held: impl Iterator<Item = (&'a LeaseKey, &'a str)>, holder: &str) -> (u32, u32) {
     let mut shards: Vec<((u32, &str), &str)> =
@@ -172,17 +172,23 @@ impl SchedulerShards {
                 Move::Claim => self.claim(db, &key, state, silent).await?,
             }
         }
-        let live = states
-            .iter()
-            .filter(|(key, state)| state.is_held(self.generation) && !self.held.contains_key(key));
-        let live = live.map(|(key, state)| (key, state.row.holder.as_str()));
-        let mine = self.held.keys().map(|key| (key, self.holder.as_str()));
-        self.part = part_of(live.chain(mine), &self.holder);
+        self.part = self.part_now(&states);
         self.looked_at = Some(now);
         if renew {
             self.renewed_at = Some(now);
         }
         Ok(())
+    }
+
+    /// The part to prefer after a look. A free shard counts as that of a worker that is about to take it: those that start
+    /// together do not begin with the same nodes.
+    fn part_now(&self, states: &BTreeMap<LeaseKey, LeaseState>) -> (u32, u32) {
+        let live = states.iter().filter(|(_, state)| state.is_held(self.generation));
+        let mut holders: BTreeMap<&LeaseKey, String> =
+            self.queues.keys().map(|key| (key, format!("{}/{}", key.role, key.shard))).collect();
+        holders.extend(live.map(|(key, state)| (key, state.row.holder.clone())));
+        holders.extend(self.held.keys().map(|key| (key, self.holder.clone())));
+        part_of(holders.iter().map(|(key, holder)| (*key, holder.as_str())), &self.holder)
     }
 
     async fn renew(&mut self, db: &Database, key: &LeaseKey, status: &WorkerStatus) -> StoreResult<()> {

@@ -32,7 +32,7 @@ pub use search::Vantage;
 use spread::JobPlan;
 pub use token::TermToken;
 pub(crate) use token::operator_number;
-use token::tokens;
+use token::{Witnesses, tokens, witnesses};
 pub(crate) use work::Work;
 
 /// A task given a node.
@@ -55,6 +55,8 @@ pub struct Placement {
     /// What it depends on besides its node: another placement that reads and writes the same cannot be committed with it
     /// on the same view of the cell.
     pub terms: Vec<TermToken>,
+    /// Standing tasks that it was placed near to, one for each such rule: it holds only as long as they have not changed.
+    pub witnesses: Vec<TaskId>,
     /// Whether it was held against other tasks: with those it falls, and only a plan can hold it against them again.
     pub ruled: bool,
 }
@@ -156,6 +158,7 @@ pub fn plan_from(
         members,
         exhausted: BTreeMap::new(),
         unplaced_of: BTreeMap::new(),
+        witnesses: Witnesses::new(),
         out: Plan::default(),
     };
     planner.items();
@@ -215,6 +218,7 @@ struct Planner<'a, 'c> {
     exhausted: BTreeMap<ShapeId, Explanation>,
     /// Where in the plan a class's unplaced tasks are.
     unplaced_of: BTreeMap<u32, usize>,
+    witnesses: Witnesses,
     out: Plan,
 }
 
@@ -406,6 +410,7 @@ impl Planner<'_, '_> {
         let ports = ports?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let terms = tokens(&self.work, &plan.requirement, node);
+        let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses);
         self.work.taken(node, &plan.requirement.demand, &numbers);
         self.work.counted(class.job, node, true);
         if !plan_of.plain {
@@ -422,6 +427,7 @@ impl Planner<'_, '_> {
             spec_version: row.spec_version,
             gang: pending.gang,
             terms,
+            witnesses,
             ruled: !plan.requirement.rules.rules.is_empty(),
         })
     }

@@ -1,12 +1,15 @@
 //! What a placement depends on besides its node. Two workers that place at the same moment see neither the other's task:
 //! each reads and writes a token per term and domain, so that the store lets only one of them commit.
 
+use std::collections::BTreeMap;
+
+use borough_model::TaskId;
 use borough_model::job::{Constraint, ConstraintOperator};
 
 use super::Work;
 use crate::filter::Requirement;
 use crate::seed::bytes_mixed;
-use crate::snapshot::{NODE_NAME, Rule, TermKey};
+use crate::snapshot::{NODE_NAME, Rule, TermId, TermKey};
 
 /// A term in one domain, as it is named in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +50,7 @@ pub(crate) fn operator_number(operator: ConstraintOperator) -> u8 {
 }
 
 /// The tokens of a task that is about to be placed on a node. A domain of one node needs none: the node's own commitment
-/// is its token. Nor does nearness to what stands already: what ends later would have ended after the placement too.
+/// is its token. Nor does nearness to what stands already: its [`witnesses`] do that.
 pub(super) fn tokens(work: &Work<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
     let token = |rule: &Rule| {
         let term = work.snapshot.terms.get(rule.term())?;
@@ -68,4 +71,32 @@ pub(super) fn tokens(work: &Work<'_>, requirement: &Requirement, node: u32) -> V
     tokens.sort_unstable();
     tokens.dedup();
     tokens
+}
+
+/// The tasks that stand for a term in a domain, as far as they were asked for.
+pub(super) type Witnesses = BTreeMap<(TermId, u32), Option<TaskId>>;
+
+/// Tasks near which a task is about to be placed, one for each rule that wants it near others. What they stood for must
+/// not have ended by the time of the commit: another worker that no longer sees them may have begun a group elsewhere,
+/// and the group would be torn. Their rows are written by whatever ends them, so no removal has to know of any term. Where
+/// only this plan has placed anything there, none is needed: all of it is committed together.
+pub(super) fn witnesses(
+    work: &Work<'_>,
+    requirement: &Requirement,
+    node: u32,
+    known: &mut Witnesses,
+) -> Vec<TaskId> {
+    let witness = |rule: &Rule| {
+        let Rule::Near { term: id, .. } = *rule else { return None };
+        let term = work.snapshot.terms.get(id)?;
+        let value = work.nodes.attribute(node, term.attribute)?;
+        if term.count(value) == 0 {
+            return None;
+        }
+        *known.entry((id, value)).or_insert_with(|| work.snapshot.term_witness(term, value))
+    };
+    let mut tasks: Vec<TaskId> = requirement.rules.rules.iter().filter_map(witness).collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    tasks
 }

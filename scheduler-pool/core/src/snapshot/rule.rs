@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use borough_model::job::{AffinityKind, JobIdentity};
-use borough_model::{JobId, JobRow, JobSpec, NodeId};
+use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskState};
 
-use super::Snapshot;
-use super::term::{TermId, TermKey};
+use super::term::{Term, TermId, TermKey};
+use super::{Snapshot, TaskSlot};
 
 /// One hard rule, in the terms of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,6 +225,25 @@ impl Snapshot {
             }
             self.shapes_set(job);
         }
+    }
+
+    /// A task that a term counts in the domain of a value: one that runs, where there is any, since its row changes least.
+    pub(crate) fn term_witness(&self, term: &Term, value: u32) -> Option<TaskId> {
+        let mut found = None;
+        for &job in &term.members {
+            let slots = self.jobs.get(&job).into_iter().flat_map(|entry| (0u32..).zip(&entry.tasks));
+            let there = |slot: &TaskSlot| {
+                let node = slot.stands_on().and_then(|node| self.nodes.ordinal(node));
+                node.and_then(|node| self.nodes.attribute(node, term.attribute)) == Some(value)
+            };
+            for (index, slot) in slots.filter(|(_, slot)| there(slot)) {
+                if slot.state == Some(TaskState::Running) {
+                    return Some(TaskId { job, index });
+                }
+                found = found.or(Some(TaskId { job, index }));
+            }
+        }
+        found
     }
 
     /// A task of a job stands on another node than before.

@@ -167,3 +167,81 @@ fn a_wish_gives_way_and_a_node_without_the_attribute_is_near_nothing() {
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 0);
     assert!(!explain(&snapshot, JobId(2), 0, world.now_ms).lost.is_empty());
 }
+
+/// Without more than tokens, two workers tear a group: one places near a task that ends meanwhile, the other, which no
+/// longer sees that task and not yet the first one's, begins the group elsewhere. The tokens of the two do not meet; the
+/// standing task that the first one names is what fails its commit.
+#[test]
+fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
+    let (mut world, mut first) = (world(), Snapshot::new(Default::default()));
+    let group =
+        || vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["db"])])];
+    let mut stands = labelled("ann", "stands", 1, "db");
+    (stands.affinity, stands.constraints) = (group(), vec![label("rack", ConstraintOperator::In, &["r0"])]);
+    world.job_submit(JobId(1), &stands);
+    let begun = round(&mut world, &mut first);
+    let began = begun.placements.first().expect("placed");
+    assert!(began.witnesses.is_empty(), "the first of a group is near nobody");
+    assert_eq!(began.terms.len(), 1, "and writes that it begins the group");
+
+    let mut joins = labelled("ann", "joins", 3, "db");
+    joins.affinity = group();
+    world.job_submit(JobId(2), &joins);
+    world.journal_apply(&mut first);
+    let queue = pending(&mut first, &|_| true, world.now_ms, usize::MAX);
+    let near = plan(&first, &queue, world.now_ms, PLAN_SEED);
+    let ended = TaskId { job: JobId(1), index: 0 };
+    for placement in &near.placements {
+        assert_eq!((placement.witnesses.as_slice(), placement.terms.as_slice()), (&[ended][..], &[][..]));
+    }
+
+    world.task_end(ended, None, |row| row.state = TaskState::Dead);
+    let mut elsewhere = labelled("ann", "elsewhere", 1, "db");
+    (elsewhere.affinity, elsewhere.constraints) =
+        (group(), vec![label("rack", ConstraintOperator::In, &["r2"])]);
+    world.job_submit(JobId(3), &elsewhere);
+    let mut second = world.snapshot(3);
+    let queue = pending(&mut second, &|job| job == JobId(3), world.now_ms, usize::MAX);
+    let begins = plan(&second, &queue, world.now_ms, PLAN_SEED);
+    let begins = begins.placements.first().expect("it begins the group anew");
+    let nodes_met = near.placements.iter().any(|placement| placement.node == begins.node);
+    let terms_met = near
+        .placements
+        .iter()
+        .any(|placement| placement.terms.iter().any(|term| begins.terms.contains(term)));
+    assert!(!nodes_met && !terms_met, "nothing else would tell the two of each other");
+}
+
+/// What ends may leave a domain with less than others: what was placed by the limit before stands by a limit that held
+/// then, and needs no token of a removal.
+#[test]
+fn what_ends_breaks_no_limit_of_a_placement_in_flight() {
+    let (mut world, mut first) = (world(), Snapshot::new(Default::default()));
+    let mut even = labelled("ann", "even", 6, "web");
+    even.spread = vec![Spread { max_skew: Some(1), ..Spread::preferred("rack".to_owned(), 1) }];
+    world.job_submit(JobId(1), &even);
+    assert_eq!(round(&mut world, &mut first).placements.len(), 6);
+    world.job_change(JobId(1), |row| row.count = 7);
+    world.journal_apply(&mut first);
+    let queue = pending(&mut first, &|_| true, world.now_ms, usize::MAX);
+    let flight = plan(&first, &queue, world.now_ms, PLAN_SEED);
+    let placed = flight.placements.first().expect("placed");
+    let taken = world.nodes.get(&placed.node).and_then(|(row, _)| row.labels.get("rack").cloned());
+    // Committed in whichever order, the counts are those of placing first and ending then.
+    let other = world.standing(JobId(1)).find(|row| {
+        row.node.and_then(|node| world.nodes.get(&node)).and_then(|(row, _)| row.labels.get("rack").cloned())
+            != taken
+    });
+    let other = other.expect("a task elsewhere").id;
+    world.task_end(other, None, |row| row.state = TaskState::Dead);
+    world.commit(&Plan { placements: flight.placements.clone(), ..Plan::default() });
+    let counts =
+        ["r0", "r1", "r2"].map(|rack| racks(&world, JobId(1)).iter().filter(|one| *one == rack).count());
+    assert_eq!(
+        (counts.iter().sum::<usize>(), counts.iter().max(), counts.iter().min()),
+        (6, Some(&3), Some(&1))
+    );
+    // The next one goes where fewest stand: the limit is kept by every placement from here on.
+    let next = round(&mut world, &mut first);
+    assert!(next.placements.iter().all(|placement| placement.task != placed.task));
+}

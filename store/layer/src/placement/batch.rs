@@ -48,6 +48,8 @@ pub struct Placement {
     pub row: TaskRow,
     /// The terms over several nodes that apply to it: guarded and written.
     pub terms: Vec<ConstraintKey>,
+    /// Standing tasks that it was placed near to: guarded, so that it falls where one of them has changed.
+    pub witnesses: Vec<TaskId>,
     /// Whether it was held against other tasks. Only the planner can do that again, so it does not survive a conflict.
     pub ruled: bool,
 }
@@ -162,6 +164,11 @@ impl PlacementBatch {
     pub fn tasks(&self) -> BTreeSet<TaskId> {
         let placed = self.placements.iter().map(|placement| placement.row.id);
         placed.chain(self.evictions.iter().map(|eviction| eviction.row.id)).collect()
+    }
+
+    /// The tasks near which others are placed: their rows guard the batch too.
+    pub fn witnesses(&self) -> BTreeSet<TaskId> {
+        self.placements.iter().flat_map(|placement| placement.witnesses.iter().copied()).collect()
     }
 
     /// The terms that guard the batch.

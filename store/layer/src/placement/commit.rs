@@ -64,7 +64,7 @@ fn guards_add(tx: &Transaction, space: &CellSpace, batch: &PlacementBatch) -> St
     for &node in batch.nodes.keys() {
         keys::guard(tx, space, &NodeAllocKey { node })?;
     }
-    for task in batch.tasks() {
+    for task in batch.tasks().into_iter().chain(batch.witnesses()) {
         keys::guard(tx, space, &TaskKey::of(task))?;
     }
     for unit in &batch.units {

@@ -45,7 +45,9 @@ pub fn placement_conflicts(
         lease: hit(batch.lease.encode(space)),
         jobs: batch.jobs().into_iter().filter(|&job| hit(JobGateKey { job }.encode(space))).collect(),
         nodes: batch.nodes.keys().copied().filter(|&node| hit(NodeAllocKey { node }.encode(space))).collect(),
-        tasks: batch.tasks().into_iter().filter(|&task| hit(TaskKey::of(task).encode(space))).collect(),
+        tasks: (batch.tasks().into_iter().chain(batch.witnesses()))
+            .filter(|&task| hit(TaskKey::of(task).encode(space)))
+            .collect(),
         terms: batch.terms().into_iter().filter(|term| hit(term.encode(space))).cloned().collect(),
         units: batch
             .units
@@ -66,6 +68,7 @@ pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) 
             || row.node.is_some_and(|node| conflicts.nodes.contains(&node))
             || row.unit.is_some_and(|unit| conflicts.units.contains(&unit))
             || placement.terms.iter().any(|term| conflicts.terms.contains(term))
+            || placement.witnesses.iter().any(|task| conflicts.tasks.contains(task))
     });
     let mut losers: BTreeSet<TaskId> = direct.map(|placement| placement.row.id).collect();
     let evictions = batch.evictions.iter();

@@ -3,6 +3,7 @@
 
 mod agent;
 mod placer;
+mod witness;
 pub(crate) mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

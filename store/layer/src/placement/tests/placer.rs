@@ -125,6 +125,7 @@ impl World {
             revision_before: before.revision,
             row: placed.row,
             terms: Vec::new(),
+            witnesses: Vec::new(),
             ruled: false,
         });
         allocs.insert(node, after);
