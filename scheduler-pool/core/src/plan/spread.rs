@@ -53,7 +53,7 @@ impl JobPlan {
         for rule in entry.terms.rules() {
             plan.position_of(snapshot, rule.term());
         }
-        for &(term, weight) in &entry.terms.wishes {
+        for &(term, weight) in entry.terms.wishes.iter().chain(&entry.terms.wished) {
             let Some(position) = plan.position_of(snapshot, term) else { continue };
             plan.wishes.push((position, term, weight));
         }

@@ -32,6 +32,7 @@ fn term_name(key: &TermKey) -> String {
                 values.iter().for_each(|value| said.push_str(&format!("\u{3}{value}")));
             }
         }
+        TermKey::Wished { .. } => {}
         TermKey::Own { job, .. } => said.push_str(&format!("\u{4}{}", job.0)),
     }
     format!("{:016x}", bytes_mixed(SEED_OF_TERMS, said.bytes()))

@@ -217,7 +217,10 @@ impl JobEntry {
     /// Whether all failure domains are alike to its tasks: nothing of it depends on other tasks. (One task alone has no
     /// siblings to keep away from.)
     pub fn plain(&self) -> bool {
-        (!self.spreads || self.count() <= 1) && !self.terms.ruled() && self.terms.wishes.is_empty()
+        (!self.spreads || self.count() <= 1)
+            && !self.terms.ruled()
+            && self.terms.wishes.is_empty()
+            && self.terms.wished.is_empty()
     }
 
     /// The scheduler that decides over it; none: the default one.

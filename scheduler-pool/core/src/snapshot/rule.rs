@@ -58,6 +58,8 @@ pub(crate) struct JobTerms {
     kept: Vec<TermId>,
     /// Soft affinities with their weights; less than nothing: apart.
     pub wishes: Vec<Wish>,
+    /// Terms whose tasks would rather be near this job's, or apart, with their weights: both ways it is one wish.
+    pub wished: Vec<Wish>,
     /// Terms that count its tasks.
     pub counted: Vec<TermId>,
 }
@@ -109,8 +111,14 @@ impl Snapshot {
             let term = self.term_acquired(meant, row.id);
             match (affinity.kind, affinity.preference) {
                 (AffinityKind::Near, None) => rules.push(Rule::Near { term, position, own }),
-                (AffinityKind::Near, Some(weight)) => wishes.push((term, i64::from(weight))),
-                (AffinityKind::Apart, Some(weight)) => wishes.push((term, -i64::from(weight))),
+                (kind, Some(weight)) => {
+                    let weight = match kind {
+                        AffinityKind::Near => i64::from(weight),
+                        AffinityKind::Apart => -i64::from(weight),
+                    };
+                    wishes.push((term, weight));
+                    self.term_acquired(TermKey::wished(affinity, &row.user, weight), row.id);
+                }
                 (AffinityKind::Apart, None) => {
                     rules.push(Rule::Apart { term, position });
                     self.terms_revision += 1;
@@ -160,11 +168,21 @@ impl Snapshot {
 
     /// A term means a job: it counts its tasks, or its tasks keep away from them.
     fn meant(&mut self, id: TermId, job: JobId) {
-        if matches!(self.terms.get(id).map(|term| &term.key), Some(TermKey::Meant { .. })) {
-            self.term_joined(id, job);
+        let weight = match self.terms.get(id).map(|term| &term.key) {
+            Some(TermKey::Meant { .. }) => return self.term_joined(id, job),
+            Some(TermKey::Wished { weight, .. }) => Some(*weight),
+            _ => None,
+        };
+        let Some(term) = self.terms.get_mut(id) else { return };
+        if let Some(weight) = weight {
+            // One who wishes it of his own knows it already.
+            let other = !term.members.contains(&job) && term.kept.insert(job);
+            if let Some(entry) = self.jobs.get_mut(&job).filter(|_| other) {
+                entry.terms.wished.push((id, weight));
+                entry.terms.wished.sort_unstable();
+            }
             return;
         }
-        let Some(term) = self.terms.get_mut(id) else { return };
         let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.kept.insert(job)) else { return };
         entry.terms.kept.push(id);
         entry.terms.kept.sort_unstable();
@@ -196,7 +214,7 @@ impl Snapshot {
             }
             self.blocked.term_touched(id);
         }
-        for &id in &left.kept {
+        for &id in left.kept.iter().chain(left.wished.iter().map(|(id, _)| id)) {
             if let Some(term) = self.terms.get_mut(id) {
                 term.kept.remove(&job);
             }
@@ -222,6 +240,7 @@ impl Snapshot {
         for &job in &term.kept {
             if let Some(entry) = self.jobs.get_mut(&job) {
                 entry.terms.kept.retain(|&known| known != id);
+                entry.terms.wished.retain(|&(known, _)| known != id);
             }
             self.shapes_set(job);
         }

@@ -20,6 +20,8 @@ pub(crate) enum TermKey {
     Meant { attribute: String, selector: Vec<Constraint> },
     /// Those of the jobs that keep apart from what a selector means.
     Apart { attribute: String, selector: Vec<Constraint> },
+    /// Those of the jobs that would rather be near what a selector means, or (less than nothing) apart from it.
+    Wished { attribute: String, selector: Vec<Constraint>, weight: i64 },
     /// Those of one job.
     Own { attribute: String, job: JobId },
 }
@@ -33,26 +35,38 @@ impl TermKey {
         Self::Apart { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
     }
 
+    pub fn wished(affinity: &Affinity, owner: &Name, weight: i64) -> Self {
+        Self::Wished { attribute: affinity.attribute.clone(), selector: affinity.selector(owner), weight }
+    }
+
     /// The attribute that names the domains.
     pub fn attribute(&self) -> &str {
         match self {
-            Self::Meant { attribute, .. } | Self::Apart { attribute, .. } | Self::Own { attribute, .. } => {
-                attribute
-            }
+            Self::Meant { attribute, .. }
+            | Self::Apart { attribute, .. }
+            | Self::Wished { attribute, .. }
+            | Self::Own { attribute, .. } => attribute,
         }
     }
 
     /// Whether it means a job by its labels.
     pub fn selects(&self, job: JobIdentity<'_>) -> bool {
         match self {
-            Self::Meant { selector, .. } | Self::Apart { selector, .. } => job_selected(selector, job),
+            Self::Meant { selector, .. } | Self::Apart { selector, .. } | Self::Wished { selector, .. } => {
+                job_selected(selector, job)
+            }
             Self::Own { .. } => false,
         }
     }
 
     /// The users whose jobs alone it can mean; `None`: any user's.
     fn users(&self) -> Option<&[String]> {
-        let (Self::Meant { selector, .. } | Self::Apart { selector, .. }) = self else { return Some(&[]) };
+        let selector = match self {
+            Self::Meant { selector, .. } | Self::Apart { selector, .. } | Self::Wished { selector, .. } => {
+                selector
+            }
+            Self::Own { .. } => return Some(&[]),
+        };
         let named =
             |one: &&Constraint| one.attribute == LABEL_JOB_USER && one.operator == ConstraintOperator::In;
         selector.iter().find(named).map(|one| one.values.as_slice())
@@ -69,7 +83,7 @@ pub(crate) struct Term {
     pub(super) users: BTreeSet<JobId>,
     /// Jobs whose tasks are counted.
     pub(super) members: BTreeSet<JobId>,
-    /// Jobs that are kept away where its tasks stand.
+    /// Jobs that are kept away where its tasks stand, or wished there.
     pub(super) kept: BTreeSet<JobId>,
     by_node: BTreeMap<NodeId, u32>,
     by_domain: BTreeMap<u32, u32>,

@@ -245,3 +245,33 @@ fn what_ends_breaks_no_limit_of_a_placement_in_flight() {
     let next = round(&mut world, &mut first);
     assert!(next.placements.iter().all(|placement| placement.task != placed.task));
 }
+
+/// What others wish of a job counts for it as if it wished so itself.
+#[test]
+fn a_wish_holds_both_ways() {
+    for (kind, near) in [(AffinityKind::Near, true), (AffinityKind::Apart, false)] {
+        let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+        let mut wishes = labelled("ann", "wishes", 1, "web");
+        let db = label("app", ConstraintOperator::In, &["db"]);
+        wishes.affinity = vec![Affinity { preference: Some(50), ..affinity(kind, "rack", vec![db]) }];
+        wishes.constraints = vec![label("rack", ConstraintOperator::In, &["r1"])];
+        world.job_submit(JobId(1), &wishes);
+        round(&mut world, &mut snapshot);
+        // Both before and after it is known whom the wish means.
+        for (job, name) in [(2, "early"), (3, "late")] {
+            world.job_submit(JobId(job), &labelled("ann", name, 2, "db"));
+            round(&mut world, &mut snapshot);
+            let racks = racks(&world, JobId(job));
+            assert_eq!(racks.iter().all(|rack| rack == "r1"), near, "{kind:?}: {racks:?}");
+            assert_eq!(racks.iter().any(|rack| rack == "r1"), near, "{kind:?}: {racks:?}");
+        }
+        world.job_submit(JobId(4), &labelled("ann", "other", 6, "cache"));
+        round(&mut world, &mut snapshot);
+        // Once nobody wishes it any more, all racks are alike.
+        world.job_change(JobId(1), |row| row.state = borough_model::job::JobState::Stopping);
+        world.journal_apply(&mut snapshot);
+        snapshot.apply(&borough_model::Delta::JobRemoved { job: JobId(1) });
+        world.job_submit(JobId(5), &labelled("ann", "free", 60, "db"));
+        assert_eq!(round(&mut world, &mut snapshot).placements.len(), 60);
+    }
+}
