@@ -13,13 +13,66 @@ use serde::Deserialize;
 /// How often the client is asked.
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// How often, and with what pauses, a client that connects is asked with whom.
+const LOOKS: u32 = 8;
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
 /// The part of the client's status that is shown (`fdb_database_get_client_status`, a JSON object).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct ClientStatus {
     healthy: bool,
     num_connections_failed: i64,
-    connections: Vec<serde::de::IgnoredAny>,
+    connections: Vec<Connection>,
+}
+
+/// One server as the client knows it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Connection {
+    address: String,
+    status: String,
+    /// Whether it speaks the client's protocol, once it has spoken.
+    compatible: Option<bool>,
+    protocol_version: Option<String>,
+    connect_failed_count: i64,
+}
+
+impl Connection {
+    /// Whether it is being made, and did not fail before.
+    fn begins(&self) -> bool {
+        self.status == "connecting" && self.connect_failed_count == 0
+    }
+}
+
+impl ClientStatus {
+    fn read(json: &[u8]) -> Self {
+        serde_json::from_slice(json).unwrap_or_default()
+    }
+
+    /// A server of another version, where there is one and the client does not reach its cluster.
+    fn incompatible(&self) -> Option<String> {
+        let other = self.connections.iter().find(|one| one.compatible == Some(false));
+        let Connection { address, protocol_version, .. } = other.filter(|_| !self.healthy)?;
+        Some(match protocol_version {
+            Some(version) => format!("{address} speaks protocol {version}"),
+            None => format!("{address} speaks another protocol"),
+        })
+    }
+}
+
+/// Which server of the cluster is of another version, for people; `None` where the client knows of none. Asks nobody but
+/// the client, a few times: it forgets the server for a second of every four, in which it connects to it anew.
+pub(crate) async fn incompatible_server(database: &Database) -> Option<String> {
+    for _ in 0..LOOKS {
+        let status = ClientStatus::read(&database.get_client_status().await.ok()?);
+        let found = status.incompatible();
+        if found.is_some() || !status.connections.iter().any(Connection::begins) {
+            return found;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+    None
 }
 
 /// The figures of one cluster.
@@ -33,7 +86,7 @@ struct Figures {
 impl Figures {
     /// Shows a status; a client that says nothing sensible is not well.
     fn show(&self, json: &[u8]) {
-        let status: ClientStatus = serde_json::from_slice(json).unwrap_or_default();
+        let status = ClientStatus::read(json);
         self.healthy.set(i64::from(status.healthy));
         self.connections.set(i64::try_from(status.connections.len()).unwrap_or(i64::MAX));
         self.connections_failed.set(status.num_connections_failed);
@@ -75,6 +128,18 @@ async fn status_follow(database: Weak<Database>, figures: Figures) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_another_version_is_told_from_one_that_is_away() {
+        let of = |json: &str| ClientStatus::read(json.as_bytes()).incompatible();
+        let connection =
+            |more: &str| format!(r#"{{"Healthy":false,"Connections":[{{"Address":"a:1"{more}}}]}}"#);
+        assert_eq!(of(&connection("")), None);
+        assert_eq!(of(&connection(r#","Compatible":true"#)), None);
+        let other = of(&connection(r#","Compatible":false,"ProtocolVersion":"fdb00b062010001""#));
+        assert_eq!(other.as_deref(), Some("a:1 speaks protocol fdb00b062010001"));
+        assert_eq!(of(&connection(r#","Compatible":false"#).replace("false,\"C", "true,\"C")), None);
+    }
 
     #[test]
     fn a_status_is_shown_and_nonsense_is_not_well() {

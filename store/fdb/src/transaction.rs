@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch as over;
 
 use crate::convert::{bytes_of, error_from, mutation_type, option, range_option, selector};
+use crate::status::incompatible_server;
 
 /// The client's code for a promise whose owner is gone.
 const BROKEN_PROMISE: i32 = 1100;
@@ -166,7 +167,14 @@ impl FdbTransaction {
                     self.state.lock().attempt.conflicting = ranges.collect();
                 }
                 self.put(Slot::Failed(failed));
-                Err(error_from(error))
+                let error = error_from(error);
+                // Whether it was sent is not known: it stays what it is, and says why.
+                let other = unanswered(&self.database, error.clone()).await;
+                Err(if other.code == error.code {
+                    error
+                } else {
+                    KvError::with(error.code, other.to_string())
+                })
             }
         }
     }
@@ -200,7 +208,9 @@ impl FdbTransaction {
                 Ok(())
             }
             Err(refused) => {
-                let refused = error_from(refused);
+                // The client would say again that the time is up.
+                let ours = error.code == ErrorCode::IncompatibleClient;
+                let refused = if ours { error.clone() } else { error_from(refused) };
                 state.slot = Slot::Broken(refused.clone());
                 Err(refused)
             }
@@ -214,6 +224,7 @@ fn slot_open(database: &Database) -> Slot {
 
 /// A future of the client as one of the contract, or the refusal that came instead of it.
 fn answer<'a, T, U, F>(
+    database: &'a Database,
     started: KvResult<F>,
     convert: impl FnOnce(T) -> U + Send + 'a,
 ) -> BoxFuture<'a, KvResult<U>>
@@ -223,8 +234,25 @@ where
     F: Future<Output = Result<T, FdbError>> + Send + 'a,
 {
     match started {
-        Ok(future) => Box::pin(async move { future.await.map(convert).map_err(error_from) }),
+        Ok(future) => Box::pin(async move {
+            let error = match future.await.map(convert) {
+                Ok(value) => return Ok(value),
+                Err(error) => error_from(error),
+            };
+            Err(unanswered(database, error).await)
+        }),
         Err(error) => Box::pin(ready(Err(error))),
+    }
+}
+
+/// A read that nobody answered in its time, because who would is of another version: that.
+async fn unanswered(database: &Database, error: KvError) -> KvError {
+    match error.code {
+        ErrorCode::TransactionTimedOut => match incompatible_server(database).await {
+            Some(server) => KvError::with(ErrorCode::IncompatibleClient, server),
+            None => error,
+        },
+        _ => error,
     }
 }
 
@@ -261,22 +289,24 @@ impl EngineTransaction for FdbTransaction {
             // No such key exists. The client would look for one that is a few bytes longer.
             return Box::pin(ready(self.reading(|_| None)));
         }
-        answer(self.reading(|transaction| transaction.get(key, snapshot)), |value| {
+        answer(&self.database, self.reading(|transaction| transaction.get(key, snapshot)), |value| {
             value.map(|slice| bytes_of(&slice))
         })
     }
 
     fn get_key<'a>(&'a self, key: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
-        answer(self.reading(|transaction| transaction.get_key(&selector(key), snapshot)), |slice| {
-            bytes_of(&slice)
-        })
+        answer(
+            &self.database,
+            self.reading(|transaction| transaction.get_key(&selector(key), snapshot)),
+            |slice| bytes_of(&slice),
+        )
     }
 
     fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>> {
         let range = range_option(request);
         let started =
             self.reading(|transaction| transaction.get_range(&range, request.iteration, request.snapshot));
-        answer(started, |values| {
+        answer(&self.database, started, |values| {
             let rows = values.iter().map(|row| (bytes_of(row.key()), bytes_of(row.value()))).collect();
             RangeBatch { rows, more: values.more() }
         })
@@ -335,7 +365,7 @@ impl EngineTransaction for FdbTransaction {
             attempt.read = true;
             transaction.get_read_version()
         });
-        answer(started, |version| version)
+        answer(&self.database, started, |version| version)
     }
 
     fn set_read_version(&self, version: Version) -> KvResult<()> {
@@ -399,13 +429,15 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn approximate_size(&self) -> BoxFuture<'_, KvResult<usize>> {
-        answer(self.with(Transaction::get_approximate_size), |size| usize::try_from(size).unwrap_or(0))
+        answer(&self.database, self.with(Transaction::get_approximate_size), |size| {
+            usize::try_from(size).unwrap_or(0)
+        })
     }
 
     fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>> {
         let started =
             self.reading(|transaction| transaction.get_estimated_range_size_bytes(range.start, range.end));
-        answer(started, unsigned)
+        answer(&self.database, started, unsigned)
     }
 
     fn range_split_points<'a>(
@@ -416,7 +448,7 @@ impl EngineTransaction for FdbTransaction {
         let chunk = i64::try_from(chunk_bytes.max(1)).unwrap_or(i64::MAX);
         let started =
             self.reading(|transaction| transaction.get_range_split_points(range.start, range.end, chunk));
-        answer(started, |keys| keys.iter().map(|key| bytes_of(key.key())).collect())
+        answer(&self.database, started, |keys| keys.iter().map(|key| bytes_of(key.key())).collect())
     }
 
     fn cancel(&self) {

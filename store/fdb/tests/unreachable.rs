@@ -7,6 +7,8 @@
 
 #[cfg(feature = "fdb")]
 mod cases {
+    use std::io::{Read as _, Write as _};
+
     use borough_kv::{Database, ErrorCode, Idempotency, KvError, Transaction, TransactionOption};
 
     async fn nobody_answers() {
@@ -19,6 +21,67 @@ mod cases {
         };
         let error = database.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, read).await;
         assert_eq!(error.expect_err("nobody answers").code, ErrorCode::TransactionTimedOut);
+    }
+
+    /// Answers every client as a server of `protocol` would begin to, which is all that a client of another one lets it.
+    fn server_of(protocol: u64) -> u16 {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let greet = move |mut stream: std::net::TcpStream| -> std::io::Result<()> {
+            // `ConnectPacket` of `FlowTransport.actor.cpp`: its length, the protocol, the port to come back to, the rest.
+            let mut length = [0; 4];
+            stream.read_exact(&mut length)?;
+            let mut packet = vec![0; usize::try_from(u32::from_le_bytes(length)).unwrap_or(0).min(1024)];
+            stream.read_exact(&mut packet)?;
+            packet[..8].copy_from_slice(&protocol.to_le_bytes());
+            packet[8..10].copy_from_slice(&port.to_le_bytes());
+            stream.write_all(&[length.as_slice(), &packet].concat())?;
+            std::io::copy(&mut stream, &mut std::io::sink()).map(drop)
+        };
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A client that hangs up has heard enough.
+                std::thread::spawn(move || greet(stream));
+            }
+        });
+        port
+    }
+
+    /// Older and newer: what is asked of the cluster says so once its time is up, and the client has heard. A commit
+    /// stays one that nobody knows of, and says why.
+    async fn a_server_of_another_version() {
+        let cases = [0x0fdb_00b0_6201_0001_u64, 0x0fdb_00b0_7400_0000].map(|protocol| async move {
+            let cluster = format!("other:version@127.0.0.1:{}", server_of(protocol));
+            let database = Database::new(borough_fdb::open(&cluster).expect("asks nothing yet"));
+            // Less than the client's own patience, for the test's sake.
+            let hurry =
+                |transaction: &Transaction| transaction.set_option(TransactionOption::TimeoutMs(1000));
+            let read = |transaction: Transaction, _| async move {
+                hurry(&transaction)?;
+                transaction.get(b"k").await
+            };
+            let write = |transaction: Transaction, _| async move {
+                hurry(&transaction)?;
+                transaction.set(b"k", b"v")
+            };
+            let mut said = String::new();
+            for _ in 0..30 {
+                let error = database.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, read).await;
+                let error = error.expect_err("another version");
+                said = error.to_string();
+                match error.code {
+                    ErrorCode::IncompatibleClient => break,
+                    code => assert_eq!(code, ErrorCode::TransactionTimedOut, "{said}"),
+                }
+            }
+            let of_version = format!("speaks protocol {protocol:x}");
+            assert!(said.contains("another version") && said.contains(&of_version), "{said}");
+            let error = database.run::<_, KvError, _, _>("write", Idempotency::Natural, write).await;
+            let error = error.expect_err("another version");
+            assert_eq!(error.code, ErrorCode::TransactionTimedOut, "{error}");
+            assert!(error.to_string().contains(&of_version), "{error}");
+        });
+        futures::future::join_all(cases).await;
     }
 
     async fn with_shutdown() {
@@ -53,6 +116,7 @@ mod cases {
         match name {
             "with_shutdown" => runtime.block_on(with_shutdown()),
             "without_shutdown" => runtime.block_on(nobody_answers()),
+            "a_server_of_another_version" => runtime.block_on(a_server_of_another_version()),
             "a_missing_cluster_file_is_an_error" => a_missing_cluster_file_is_an_error(),
             "a_malformed_cluster_file_is_an_error_of_its_own" => {
                 a_malformed_cluster_file_is_an_error_of_its_own()
@@ -68,6 +132,7 @@ mod cases {
         let cases = [
             ("with_shutdown", 5),
             ("without_shutdown", 5),
+            ("a_server_of_another_version", 1),
             ("a_missing_cluster_file_is_an_error", 1),
             ("a_malformed_cluster_file_is_an_error_of_its_own", 1),
         ];

@@ -47,6 +47,10 @@ impl Disk for TellingDisk {
         self.0.directory_create()
     }
 
+    fn parent_sync(&self) -> io::Result<()> {
+        self.0.parent_sync()
+    }
+
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {
         self.0.lock()
     }

@@ -101,6 +101,8 @@ error_codes! {
     KeyTooLarge = 2102, "key length exceeds limit";
     /// The value is over the limit.
     ValueTooLarge = 2103, "value length exceeds limit";
+    /// The cluster speaks the protocol of another version than this program's client. Use the client of its version.
+    IncompatibleClient = 2125, "the cluster is of another version than this program's client";
     /// Part of the contract that this engine does not have.
     NotSupported = 2108, "operation is not supported";
     /// An exact range read without a limit.

@@ -1,19 +1,21 @@
 //! The disk as a trait, so that tests can put one there that tears, reorders, fills up and fails.
 //!
 //! One directory, flat names. A write is durable after [`DiskFile::sync_data`], a name after
-//! [`Disk::directory_sync`].
+//! [`Disk::directory_sync`], the directory's own after [`Disk::parent_sync`].
 
 use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One directory of files.
 pub trait Disk: Send + Sync + Debug + 'static {
     /// Makes the directory where it is missing.
     fn directory_create(&self) -> io::Result<()>;
+    /// Makes the directory's own name durable. Not after every crash is it known whether that was done.
+    fn parent_sync(&self) -> io::Result<()>;
     /// Takes the directory for this process; `None` where another has it. Given back when dropped. Writes nothing.
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>>;
     /// Every name in the directory, sorted.
@@ -69,6 +71,22 @@ impl DirectoryDisk {
         Self { path: path.into(), fsync }
     }
 
+    /// Makes the name of `directory` durable.
+    fn name_sync(&self, directory: &Path) -> io::Result<()> {
+        if !self.fsync {
+            return Ok(());
+        }
+        // The parent of a path as given may be one of its parts, the working directory, or what a link points into.
+        let real = fs::canonicalize(directory)?;
+        let Some(parent) = real.parent() else { return Ok(()) };
+        match File::open(parent) {
+            Ok(parent) => parent.sync_all(),
+            // A parent that this user may not read was not written by this user either: the name was there.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     fn file(&self, file: File) -> Arc<dyn DiskFile> {
         Arc::new(MachineFile { file, fsync: self.fsync })
     }
@@ -76,7 +94,17 @@ impl DirectoryDisk {
 
 impl Disk for DirectoryDisk {
     fn directory_create(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.path)
+        let missing: Vec<&Path> = self.path.ancestors().take_while(|path| !path.exists()).collect();
+        fs::create_dir_all(&self.path)?;
+        // Its parents that are as new; its own name is [`Disk::parent_sync`]'s.
+        for made in missing.iter().skip(1).filter(|made| !made.as_os_str().is_empty()) {
+            self.name_sync(made)?;
+        }
+        Ok(())
+    }
+
+    fn parent_sync(&self) -> io::Result<()> {
+        self.name_sync(&self.path)
     }
 
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {

@@ -174,7 +174,8 @@ pub(super) fn store_open_with(
     let disk = options.disk.clone().unwrap_or_else(machine);
     let location = disk.location();
     let io = |source| OpenError::Io { location: location.clone(), source };
-    disk.directory_create().map_err(io)?;
+    // Each time: a process that was killed between the two has left a name that a power cut takes, and all below it.
+    disk.directory_create().and_then(|()| disk.parent_sync()).map_err(io)?;
     let Some(lock) = disk.lock().map_err(io)? else {
         return Err(OpenError::Locked { pid: owner_read(disk.as_ref()), location });
     };

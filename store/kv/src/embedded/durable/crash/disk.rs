@@ -34,6 +34,7 @@ pub(super) enum Fault {
 enum Call {
     FileFlush,
     DirectoryFlush,
+    ParentFlush,
     Write,
     Length,
     Create,
@@ -45,6 +46,8 @@ struct State {
     rng: ChaCha8Rng,
     inodes: Vec<Inode>,
     names: Names,
+    /// Whether the directory's own name is on the disk: without it nothing in it is.
+    named: bool,
     calls: u64,
     fault: Option<(u64, Fault)>,
     /// Faults that have happened, and to what.
@@ -69,7 +72,7 @@ impl State {
         let fits = match fault {
             Fault::PowerCut => true,
             Fault::FileFlush => call == Call::FileFlush,
-            Fault::DirectoryFlush => call == Call::DirectoryFlush,
+            Fault::DirectoryFlush => matches!(call, Call::DirectoryFlush | Call::ParentFlush),
             Fault::Write => call == Call::Write,
         };
         if self.calls < at || !fits {
@@ -113,13 +116,15 @@ impl std::fmt::Debug for SimDisk {
 }
 
 impl SimDisk {
-    /// A disk with these files.
+    /// A disk with these files; one without any has no directory yet.
     pub(super) fn new(image: Image, seed: u64) -> Self {
+        let named = !image.is_empty();
         let names = image.keys().cloned().enumerate().map(|(inode, name)| (name, inode)).collect();
         let state = State {
             rng: ChaCha8Rng::seed_from_u64(seed),
             inodes: image.into_values().map(Inode::durable).collect(),
             names: Names::durable(names),
+            named,
             calls: 0,
             fault: None,
             happened: Vec::new(),
@@ -185,6 +190,9 @@ impl SimDisk {
         state.opening += 1;
         self.turns.free();
         let state = &mut *state;
+        if !state.named && state.rng.random_bool(0.5) {
+            return Image::new();
+        }
         let names = state.names.survive(Survival::draw(&mut state.rng), &mut state.rng);
         let mut image = Image::new();
         for (name, inode) in names {
@@ -235,6 +243,17 @@ impl Drop for Lock {
 impl Disk for SimDisk {
     fn directory_create(&self) -> io::Result<()> {
         self.look(|_| Ok(()))
+    }
+
+    fn parent_sync(&self) -> io::Result<()> {
+        self.change(Call::ParentFlush, "parent", |state, fault| match fault {
+            Some(Fault::PowerCut) => Ok(()),
+            Some(_) => Err(failed()),
+            None => {
+                state.named = true;
+                Ok(())
+            }
+        })
     }
 
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {

@@ -54,7 +54,13 @@ impl Reached {
         ] {
             assert!(self.in_lives.contains_key(expected), "no {expected} in {self:?}");
         }
-        for expected in ["PowerCut log Write", "PowerCut FORMAT.new Rename", "FileFlush log FileFlush"] {
+        for expected in [
+            "PowerCut log Write",
+            "PowerCut parent ParentFlush",
+            "PowerCut FORMAT.new Rename",
+            "FileFlush log FileFlush",
+            "DirectoryFlush parent ParentFlush",
+        ] {
             assert!(self.in_openings.contains_key(expected), "no {expected} in {self:?}");
         }
     }
