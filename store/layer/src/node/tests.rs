@@ -111,7 +111,8 @@ async fn a_placement_decided_before_a_taint_conflicts_with_it() {
         set.await
     };
     let before = version().await;
-    assert_eq!(tainting(2, std::slice::from_ref(&taint)).await.unwrap().taints, [taint.clone()]);
+    let row = tainting(2, std::slice::from_ref(&taint)).await.unwrap();
+    assert_eq!(row.taints, vec![taint.clone()]);
     assert!(!placing(before).await, "a placement was committed that the taint forbids");
     let before = version().await;
     tainting(3, &[taint]).await.unwrap();
