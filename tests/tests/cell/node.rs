@@ -55,6 +55,50 @@ async fn a_vanished_nodes_tasks_go_elsewhere_and_never_live_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tainted_nodes_keep_tasks_away_and_drive_them_out() {
+    let cell = TestCell::start(options!()).await;
+    let file = |name: &str, count: u32, tolerations: &str| {
+        format!(
+            "name: {name}\ncount: {count}\ntask: {{command: [sleep, 600], resources: {{cpu: 10m, memory: 4MiB}}, \
+             grace: 300ms}}\nspread: [node.name]\ntolerations: {tolerations}\n"
+        )
+    };
+    cell.borough(&["node", "taint", "alpha-1", "own=db:no_schedule"]).await.ended(0).says("tainted");
+    cell.run("plain.yaml", &file("plain", 2, "[]")).await;
+    cell.run("db.yaml", &file("db", 2, "[{taint: own, value: db}]")).await;
+    let plain = cell.tasks("plain").await;
+    assert!(plain.iter().all(|task| task.node == "alpha-2"), "they do not tolerate it: {plain:?}");
+    let db = cell.tasks("db").await;
+    assert!(db.iter().any(|task| task.node == "alpha-1"), "it is tolerated: {db:?}");
+
+    // Another taint drives away what does not tolerate it, a while later what tolerates it a while.
+    let patient = "[own, {taint: worn, effect: no_execute, evict_after: 2s}]";
+    cell.run("patient.yaml", &file("patient", 2, patient)).await;
+    let before = cell.tasks("patient").await;
+    assert!(before.iter().any(|task| task.node == "alpha-1"), "{before:?}");
+    cell.borough(&["node", "taint", "alpha-1", "worn:no_execute"]).await.ended(0);
+    for job in ["db", "patient"] {
+        let what = format!("{job} all up elsewhere");
+        let tasks = cell.tasks_until(job, &what, |tasks| is_up(tasks, 2)).await;
+        let gone = |tasks: &[borough_proto::v1::Task]| tasks.iter().all(|task| task.node == "alpha-2");
+        if !gone(&tasks) {
+            cell.tasks_until(job, &what, |tasks| is_up(tasks, 2) && gone(tasks)).await;
+        }
+    }
+    cell.borough(&["node", "untaint", "alpha-1", "worn", "own"]).await.ended(0);
+    let node = cell.client().node_get("alpha-1").await.unwrap();
+    assert!(node.taints.is_empty(), "{node:?}");
+    cell.borough(&["job", "scale", "plain", "4"]).await.ended(0);
+    let plain = cell.tasks("plain").await;
+    assert!(plain.iter().any(|task| task.node == "alpha-1"), "{plain:?}");
+    cell.borough(&["node", "taint", "alpha-1", "worn:sometimes"]).await.ended(2).warns("no_schedule");
+    for job in ["plain", "db", "patient"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn nodes_are_taken_out_of_service_and_back() {
     let cell = TestCell::start(options!()).await;
     let file = |count: u32| {

@@ -55,9 +55,11 @@ impl Toleration {
     }
 }
 
-/// Whether any of `tolerations` tolerates a taint, for however long.
+/// Whether any of `tolerations` lets new tasks onto a node with a taint. One that lets tasks stay only for a while does
+/// not: what came would have to leave again, and come again.
 pub fn taint_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    let for_good = |toleration: &Toleration| toleration.evict_after_ms.is_none();
+    tolerations.iter().any(|toleration| toleration.tolerates(taint) && for_good(toleration))
 }
 
 /// From when on a life that began at `begun_ms` has to leave a node with these taints: wall time in milliseconds since
@@ -102,6 +104,8 @@ mod tests {
         assert!(!executed.tolerates(&db) && executed.tolerates(&taint("dedicated", "db", NoExecute)));
         assert!(taint_tolerated(&[executed, toleration("", None, None)], &db));
         assert!(!taint_tolerated(&[], &db));
+        let a_while = toleration("", None, Some(5000));
+        assert!(a_while.tolerates(&db) && !taint_tolerated(&[a_while], &db), "nothing new comes for a while");
     }
 
     #[test]
