@@ -36,6 +36,7 @@ pub fn tiny_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
         grace_ms: 2_000,
         log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
         weight: 1,
+        ..v1::TaskSpec::default()
     };
     let restart = v1::RestartSpec {
         mode: v1::restart_spec::Mode::Always.into(),

@@ -157,6 +157,7 @@ impl TestCell {
             .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
             .args(["--cells", &options.cells.join(",")])
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
+            .args(options.cards.iter().flat_map(|card| ["--card", card]))
             .env(RECORDS_VARIABLE, self.control_records())
             .stdin(Stdio::null());
         if let Some(store) = self.store.location() {

@@ -26,6 +26,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether faults are injected.
     pub faults: bool,
+    /// Cards of each node, as for `borough dev --card`.
+    pub cards: Vec<String>,
     /// Where the cell's directory is made; absent: where temporary files are.
     pub below: Option<PathBuf>,
     /// Where the control process is recorded; absent: as `below`.
@@ -50,6 +52,7 @@ impl Options {
             // Short, so that people can type it.
             seed: given.unwrap_or_else(|| SeededRng::from_kernel().1 & 0xffff_ffff),
             faults: true,
+            cards: Vec::new(),
             below: None,
             control_below: None,
         }
@@ -65,6 +68,12 @@ impl Options {
     #[must_use]
     pub fn lost_after_ms(self, lost_after_ms: u64) -> Self {
         Self { lost_after_ms, ..self }
+    }
+
+    /// The same with these cards on each node.
+    #[must_use]
+    pub fn cards(self, cards: &[&str]) -> Self {
+        Self { cards: cards.iter().map(|card| (*card).to_owned()).collect(), ..self }
     }
 
     /// What repeats the test `name`.

@@ -281,9 +281,10 @@ fn desired_add(
 ) -> bool {
     let row = state.tasks().get(&life.task);
     let spec = row.and_then(|row| state.spec(life.task.job, row.spec_version));
+    let node = row.and_then(|row| state.nodes().get(&row.node?));
     match command {
-        Command::Run => match row.zip(spec) {
-            Some((row, spec)) => desired.assignments.push(assignment(cell, row, spec)),
+        Command::Run => match row.zip(spec).zip(node) {
+            Some(((row, spec), node)) => desired.assignments.push(assignment(cell, row, spec, node)),
             None => return false,
         },
         Command::Stop { .. } => desired.stops.extend(stop(life, command, spec.map(|spec| &**spec))),

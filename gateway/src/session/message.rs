@@ -1,10 +1,11 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
-use borough_model::node::NodeFacts;
+use borough_model::node::{NodeFacts, NodeRow};
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::convert::{
-    FieldRefused, capacity_from_message, exit_from_message, health_from_message, job_id_from_text,
-    name_from_text, ports_to_message, stop_reason_to_message, task_spec_to_message,
+    FieldRefused, capacity_from_message, card_from_message, cards_assigned, exit_from_message,
+    health_from_message, job_id_from_text, name_from_text, ports_to_message, stop_reason_to_message,
+    task_spec_to_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
@@ -38,6 +39,7 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
         host: hello.host.clone(),
         boot_id: hello.boot_id.clone(),
         agent_version: hello.agent_version.clone(),
+        cards: hello.cards.iter().map(card_from_message).collect(),
     })
 }
 
@@ -108,7 +110,7 @@ pub fn life_to_message(life: Life) -> v1::TaskLife {
 }
 
 /// The assignment of a row's life.
-pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec) -> v1::Assignment {
+pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
     v1::Assignment {
         life: Some(life_to_message(Life { task: row.id, incarnation: row.incarnation })),
         cell: cell.to_owned(),
@@ -117,6 +119,7 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec) -> v1::Assignment {
         spec: Some(task_spec_to_message(&spec.for_task(row.id.index))),
         ports: ports_to_message(&row.ports),
         drain_delay_ms: spec.drain_delay_ms,
+        cards: cards_assigned(row, node),
     }
 }
 

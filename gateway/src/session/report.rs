@@ -165,6 +165,7 @@ mod tests {
             host: "127.0.0.1".to_owned(),
             boot_id: "boot".to_owned(),
             agent_version: "0".to_owned(),
+            cards: Vec::new(),
         };
         let kind = borough_model::job::JobKind::Service;
         let spec = borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);

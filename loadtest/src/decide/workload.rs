@@ -85,6 +85,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
         revision: 1,
         changed_ms: 0,
         taints: Vec::new(),
+        cards: Vec::new(),
     }
 }
 

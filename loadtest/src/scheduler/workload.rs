@@ -120,6 +120,7 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
         host: "127.0.0.1".to_owned(),
         boot_id: "boot".to_owned(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        cards: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use borough_model::job::{
 };
 use borough_model::{JobRow, JobSpec, Name};
 
+use super::card::selector_to_message;
 use super::placement::{
     affinity_from_message, affinity_to_message, constraint_from_message, constraint_to_message,
     spread_from_message, spread_to_message,
@@ -138,6 +139,11 @@ pub fn task_spec_to_message(spec: &TaskSpec) -> v1::TaskSpec {
         grace_ms: spec.grace_ms,
         log: Some(v1::LogSpec { file_bytes_max: spec.log.file_bytes_max, files_max: spec.log.files_max }),
         weight: spec.weight,
+        device_selectors: spec
+            .device_selectors
+            .iter()
+            .map(|(kind, selector)| (kind.clone(), selector_to_message(selector)))
+            .collect(),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Between messages and the model. Towards the model everything is checked and every refusal names its field; from
 //! the model nothing can fail.
 
+mod card;
 mod job;
 mod node;
 mod placement;
 mod taint;
 mod task;
 
+pub use card::{card_from_message, card_to_message, cards_assigned};
 pub use job::{
     job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
 };

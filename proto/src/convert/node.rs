@@ -4,6 +4,7 @@ use borough_model::node::{NodeAlloc, NodeRow, NodeState};
 use borough_model::{Name, Resources};
 
 use super::FieldRefused;
+use super::card::card_to_message;
 use super::taint::taint_to_message;
 use crate::v1;
 
@@ -64,6 +65,7 @@ pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, connected:
         revision: row.revision,
         changed_ms: row.changed_ms,
         connected,
+        cards: row.cards.iter().map(card_to_message).collect(),
         taints: row.taints.iter().map(taint_to_message).collect(),
     }
 }

@@ -25,6 +25,8 @@ pub struct AgentConfig {
     pub state_dir: PathBuf,
     /// Instead of what the machine has; dimensions that are 0 are taken from the machine.
     pub capacity: Option<v1::Resources>,
+    /// Its single devices. Whole devices of `capacity` whose kind has none here become cards numbered from 0.
+    pub cards: Vec<v1::Card>,
     /// TCP ports the scheduler may hand out here.
     pub ports: RangeInclusive<u16>,
     /// Where tasks are reached: an IP address or host name.
@@ -73,6 +75,7 @@ impl AgentConfig {
             token: None,
             state_dir: state_dir.into(),
             capacity: None,
+            cards: Vec::new(),
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),
             attributes: BTreeMap::new(),

@@ -60,6 +60,31 @@ pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::R
     })
 }
 
+/// The node's single devices: those that are given, and for each kind of which whole devices are given and no cards, as
+/// many numbered from 0. Places follow the order in which they are given.
+pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
+    let mut cards = given.to_vec();
+    let mut placed: BTreeMap<String, u32> = BTreeMap::new();
+    for card in &mut cards {
+        let place = placed.entry(card.kind.clone()).or_default();
+        card.place = *place;
+        *place = place.saturating_add(1);
+    }
+    for (kind, &millis) in &capacity.device_millis {
+        let whole = u32::try_from(millis / 1000).ok().filter(|_| millis % 1000 == 0);
+        let Some(whole) = whole.filter(|&whole| whole <= CARDS_MAX && !placed.contains_key(kind)) else {
+            continue;
+        };
+        let card =
+            |place: u32| v1::Card { kind: kind.clone(), place, id: place.to_string(), ..v1::Card::default() };
+        cards.extend((0..whole).map(card));
+    }
+    cards
+}
+
+/// More devices of a kind are only counted.
+const CARDS_MAX: u32 = 64;
+
 fn cpu_count() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
 }
@@ -87,6 +112,23 @@ mod tests {
         assert_eq!(found["cgroup.version"], "none");
         assert_eq!(found["cgroup.memory"], "no");
         assert!(!found["kernel.version"].is_empty());
+    }
+
+    #[test]
+    fn devices_are_cards_where_they_are_whole() {
+        let card = |kind: &str, place, id: &str| v1::Card {
+            kind: kind.to_owned(),
+            place,
+            id: id.to_owned(),
+            ..v1::Card::default()
+        };
+        let device_millis = [("gpu", 2000), ("tpu", 2000), ("part", 1500)];
+        let device_millis = device_millis.map(|(kind, millis)| (kind.to_owned(), millis)).into();
+        let capacity = v1::Resources { device_millis, ..v1::Resources::default() };
+        let given = [card("gpu", 0, "a"), card("gpu", 0, "b")];
+        let found = cards(&given, &capacity);
+        let expect = [card("gpu", 0, "a"), card("gpu", 1, "b"), card("tpu", 0, "0"), card("tpu", 1, "1")];
+        assert_eq!(found, expect);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
             grace_ms: 0,
             log: LogSpec { file_bytes_max: 1, files_max: 1 },
             weight: 1,
+            device_selectors: BTreeMap::new(),
         },
         overrides: BTreeMap::new(),
         restart: RestartSpec {

@@ -99,6 +99,38 @@ async fn tainted_nodes_keep_tasks_away_and_drive_them_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tasks_share_cards_and_know_which_they_have() {
+    let cards = ["gpu=GPU-a,model=A100,memory=40GiB", "gpu=GPU-b,model=L4,memory=24GiB"];
+    let cell = TestCell::start(options!().nodes(1).cards(&cards)).await;
+    let job = |name: &str, count: u32, gpu: &str| {
+        format!(
+            "name: {name}\ncount: {count}\ntask:\n  command: [sh, -c, 'echo cards $BOROUGH_DEVICE_GPU \
+             $BOROUGH_DEVICE_GPU_MILLIS $CUDA_VISIBLE_DEVICES; exec sleep 600']\n  resources: {{cpu: 10m, memory: 4MiB, \
+             devices: {{gpu: {gpu}}}}}\n  grace: 300ms\n"
+        )
+    };
+    cell.run("share.yaml", &job("share", 2, "0.5")).await;
+    for index in ["share/0", "share/1"] {
+        cell.borough(&["task", "logs", index]).await.ended(0).says("cards GPU-a 500 GPU-a");
+    }
+    cell.run("whole.yaml", &job("whole", 1, "{memory: 20GiB}")).await;
+    cell.borough(&["task", "logs", "whole/0"]).await.ended(0).says("cards GPU-b 1000 GPU-b");
+    let more = cell.file("more.yaml", &job("more", 1, "{count: 0.25, model: A100}"));
+    cell.borough(&["job", "run", &more, "--detach"]).await.ended(0);
+    until("the explanation", || async {
+        let ran = cell.borough(&["why", "more"]).await.ended(0);
+        ran.stdout.contains("less than device gpu 0.25 free").then_some(())
+    })
+    .await;
+    cell.borough(&["job", "stop", "share"]).await.ended(0);
+    cell.tasks_until("more", "up in the room of others", |tasks| is_up(tasks, 1)).await;
+    for job in ["whole", "more"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn nodes_are_taken_out_of_service_and_back() {
     let cell = TestCell::start(options!()).await;
     let file = |count: u32| {

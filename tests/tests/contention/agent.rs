@@ -176,6 +176,7 @@ impl Agent {
             host: "127.0.0.1".to_owned(),
             boot_id: format!("boot-{}", self.boot),
             agent_version: "0.1.0".to_owned(),
+            cards: Vec::new(),
         }
     }
 

@@ -50,6 +50,7 @@ impl Hand {
                 host: "127.0.0.1".to_owned(),
                 boot_id: "boot".to_owned(),
                 agent_version: "0".to_owned(),
+                cards: Vec::new(),
             };
             let row = NodeRow { state: NodeState::Ready, ..node_new(node, name("n"), facts, 1_000) };
             hand.nodes.insert(node, row);

@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use borough_model::job::{
     Affinity, After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
 };
-use borough_model::node::TaintEffect;
+use borough_model::node::{CardSelector, TaintEffect};
 use borough_model::resource::Dimension;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::filter::{Refusal, Requirement, refusals};
+use crate::filter::{CardAsk, Refusal, Requirement, refusals};
 use crate::pending::gang_queue;
 use crate::plan::{Work, plan};
 use crate::seed::PLAN_SEED;
@@ -162,6 +162,13 @@ pub enum Filter {
     PortsDynamic {
         /// How many are asked for.
         asked: u16,
+    },
+    /// The node has enough devices of a kind, but not of those that were asked for.
+    Device {
+        /// The kind.
+        device: String,
+        /// Which of them will do.
+        selector: CardSelector,
     },
     /// The node is too small even when empty.
     Capacity {
@@ -397,11 +404,43 @@ fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, snapshot: 
             let missing = requirement.missing.get(usize::from(number)).cloned().unwrap_or_default();
             Filter::Capacity { dimension: Dimension::Device(missing.0), asked: missing.1 }
         }
+        Refusal::CardSelector(_) | Refusal::CardNever(_) | Refusal::CardBusy(_) => {
+            filter_of_card(refusal, requirement, shape, nodes).unwrap_or(Filter::Lost)
+        }
         Refusal::Free(number) => Filter::Free {
             dimension: dimension(nodes, number),
             asked: requirement.amount(usize::from(number)),
         },
     }
+}
+
+/// The ask of a refusal by cards.
+fn card_ask(refusal: Refusal, requirement: &Requirement) -> Option<&CardAsk> {
+    match refusal {
+        Refusal::CardSelector(number) | Refusal::CardNever(number) | Refusal::CardBusy(number) => {
+            requirement.cards.get(usize::from(number))
+        }
+        _ => None,
+    }
+}
+
+fn filter_of_card(
+    refusal: Refusal,
+    requirement: &Requirement,
+    shape: &Shape,
+    nodes: &NodeTable,
+) -> Option<Filter> {
+    let ask = card_ask(refusal, requirement)?;
+    let device = nodes.kind(ask.kind)?.to_owned();
+    let asked = requirement.amount(ask.kind);
+    Some(match refusal {
+        Refusal::CardSelector(_) => {
+            let selector = shape.device_selectors.get(&device).cloned().unwrap_or_default();
+            Filter::Device { device, selector }
+        }
+        Refusal::CardNever(_) => Filter::Capacity { dimension: Dimension::Device(device), asked },
+        _ => Filter::Free { dimension: Dimension::Device(device), asked },
+    })
 }
 
 fn filter_of_rule(rule: Rule, requirement: &Requirement, snapshot: &Snapshot) -> Option<Filter> {

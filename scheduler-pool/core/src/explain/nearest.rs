@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_model::resource::Dimension;
 
-use super::{NearestFit, dimension, filter};
-use crate::filter::{Refusal, Requirement, fits_moving, ports_dynamic_free};
+use super::{NearestFit, card_ask, dimension, filter};
+use crate::filter::{Refusal, Requirement, cards_most, fits_moving, ports_dynamic_free};
 use crate::plan::Work;
 use crate::snapshot::{Shape, Snapshot};
 
@@ -69,45 +69,52 @@ impl Search {
             self.without_port_heard(work, node, now_ms);
         }
         let [refusal] = heard else {
-            self.together_heard(work, node, heard);
+            self.together_heard(work, requirement, node, heard);
             return;
         };
-        let (cause, has) = match *refusal {
-            Refusal::Capacity(number) | Refusal::Free(number) => {
-                (Cause::Dimension(number), free(work, number, node))
-            }
+        let of_one = |refusal: Refusal| match refusal {
             Refusal::PortsDynamic => {
                 let free = ports_dynamic_free(work, requirement, node, now_ms);
-                (Cause::Other(*refusal), free as u64)
+                Some((Cause::Other(refusal), free as u64))
             }
-            Refusal::PortFixed(_) => return,
-            other => (Cause::Other(other), 0),
+            Refusal::PortFixed(_) => None,
+            other => Some(cause_of(work, requirement, node, other)),
         };
-        let near = self.near.entry(cause).or_default();
-        if has > near.at_most {
-            *near = Near { at_most: has, nodes: 0 };
-        }
-        if has == near.at_most {
-            near.nodes += 1;
+        let doing_without = is_selector(*refusal).then(|| cards_cause(work, requirement, node, *refusal));
+        for (cause, has) in of_one(*refusal).into_iter().chain(doing_without) {
+            let near = self.near.entry(cause).or_default();
+            if has > near.at_most {
+                *near = Near { at_most: has, nodes: 0 };
+            }
+            if has == near.at_most {
+                near.nodes += 1;
+            }
         }
     }
 
     /// Takes in a node that several things speak against, where nothing fewer does elsewhere. Ports are left out: what
     /// one gives back another may take.
-    fn together_heard(&mut self, work: &Work<'_>, node: u32, heard: &[Refusal]) {
+    fn together_heard(&mut self, work: &Work<'_>, requirement: &Requirement, node: u32, heard: &[Refusal]) {
         let of_ports = |refusal: &Refusal| matches!(refusal, Refusal::PortFixed(_) | Refusal::PortsDynamic);
         if heard.is_empty() || heard.iter().any(of_ports) {
             return;
         }
-        let mut causes: Vec<(Cause, u64)> = heard
-            .iter()
-            .map(|refusal| match *refusal {
-                Refusal::Capacity(number) | Refusal::Free(number) => {
-                    (Cause::Dimension(number), free(work, number, node))
+        let causes = |doing_without: bool| -> Vec<(Cause, u64)> {
+            let cause = |refusal: &Refusal| match *refusal {
+                refusal if doing_without && is_selector(refusal) => {
+                    cards_cause(work, requirement, node, refusal)
                 }
-                other => (Cause::Other(other), 0),
-            })
-            .collect();
+                refusal => cause_of(work, requirement, node, refusal),
+            };
+            heard.iter().map(cause).collect()
+        };
+        self.set_heard(causes(false));
+        if heard.iter().copied().any(is_selector) {
+            self.set_heard(causes(true));
+        }
+    }
+
+    fn set_heard(&mut self, mut causes: Vec<(Cause, u64)>) {
         causes.sort_unstable();
         causes.dedup();
         let fewest = self.together.keys().next().map_or(usize::MAX, Vec::len);
@@ -143,6 +150,29 @@ impl Search {
             nodes: count,
         }]
     }
+}
+
+/// Whether other devices than those asked for would do: then asking for fewer helps too.
+fn is_selector(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::CardSelector(_))
+}
+
+/// What would have to be changed, with how much a node has of it.
+fn cause_of(work: &Work<'_>, requirement: &Requirement, node: u32, refusal: Refusal) -> (Cause, u64) {
+    match refusal {
+        Refusal::Capacity(number) | Refusal::Free(number) => {
+            (Cause::Dimension(number), free(work, number, node))
+        }
+        Refusal::CardNever(_) | Refusal::CardBusy(_) => cards_cause(work, requirement, node, refusal),
+        other => (Cause::Other(other), 0),
+    }
+}
+
+/// Cards as the dimension of their kind, with the most that a node could give of them.
+fn cards_cause(work: &Work<'_>, requirement: &Requirement, node: u32, refusal: Refusal) -> (Cause, u64) {
+    let ask = card_ask(refusal, requirement);
+    let kind = ask.and_then(|ask| u16::try_from(ask.kind).ok()).unwrap_or(u16::MAX);
+    (Cause::Dimension(kind), ask.and_then(|ask| cards_most(work, ask, node)).unwrap_or(0))
 }
 
 /// What of a dimension is free on a node.

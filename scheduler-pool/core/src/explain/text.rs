@@ -3,7 +3,7 @@
 use std::fmt;
 
 use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
-use borough_model::node::Taint;
+use borough_model::node::{CardSelector, Taint};
 use borough_model::resource::Dimension;
 
 use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
@@ -84,6 +84,7 @@ impl fmt::Display for Filter {
             }
             Self::PortFixed { number } => write!(f, "port {number} taken"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
+            Self::Device { device, selector } => write!(f, "no {}", device_said(device, selector)),
             Self::Capacity { dimension, asked } => {
                 write!(f, "too small for {dimension} {}", Amount(dimension, *asked))
             }
@@ -101,6 +102,19 @@ impl Filter {
         let taint = Taint { key: key.clone(), value: value.clone(), effect: *effect, added_ms: 0 };
         taint.to_string()
     }
+}
+
+/// `gpu of model A100 with 40GiB`.
+fn device_said(device: &str, selector: &CardSelector) -> String {
+    let models = match selector.models.as_slice() {
+        [] => String::new(),
+        models => format!(" of model {}", models.join(" or ")),
+    };
+    let memory = match selector.memory_bytes_min {
+        0 => String::new(),
+        bytes => format!(" with {}", Bytes(bytes)),
+    };
+    format!("{device}{models}{memory}")
 }
 
 fn affinity_written(f: &mut fmt::Formatter<'_>, affinity: &Affinity) -> fmt::Result {
@@ -136,6 +150,7 @@ impl NearestFit {
                 filter: filter @ (Filter::Constraint { .. } | Filter::Affinity { .. } | Filter::Spread { .. }),
                 ..
             } => format!("without {filter}"),
+            Self::Without { filter: Filter::Device { device, .. }, .. } => format!("with any {device}"),
             Self::Without { filter: filter @ Filter::Taint { .. }, .. } => {
                 format!("tolerating {}", filter.taint())
             }

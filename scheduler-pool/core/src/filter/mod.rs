@@ -1,6 +1,7 @@
 //! Filters: why a node is refused to a task. A plan stops at the first refusal, an explanation hears them all, a check
 //! before a commit asks again; all three run this code.
 
+mod card;
 mod constraint;
 mod port;
 mod requirement;
@@ -9,9 +10,12 @@ mod taint;
 
 use std::ops::ControlFlow;
 
+pub(crate) use card::{CardAsk, cards_given, cards_most};
 pub(crate) use port::{ports_dynamic_free, ports_given};
 pub(crate) use requirement::Requirement;
 pub(crate) use rule::rule_held;
+
+use card::CardRefusal;
 
 use crate::plan::Work;
 use crate::snapshot::{NodeGate, NodeTable};
@@ -37,6 +41,12 @@ pub(crate) enum Refusal {
     Missing(u16),
     /// More of a dimension than is free now.
     Free(u16),
+    /// Other cards would do than those asked for: the n-th ask.
+    CardSelector(u16),
+    /// Fewer cards than asked for, even free ones: the n-th ask.
+    CardNever(u16),
+    /// Too much of the cards is taken: the n-th ask.
+    CardBusy(u16),
 }
 
 /// Filters that no placement changes: whether the node takes tasks at all, its taints and attributes.
@@ -85,8 +95,12 @@ fn ports_and_resources<B>(
 ) -> ControlFlow<B> {
     port::refusals(work, requirement, node, now_ms, &mut hear)?;
     let dimension_number = |dimension: usize| u16::try_from(dimension).unwrap_or(u16::MAX);
+    // Where a node has its devices as cards, those answer for their kind.
+    let on_cards = |dimension: usize| {
+        requirement.cards.iter().any(|ask| ask.kind == dimension && ask.applies(work.nodes, node))
+    };
     for &(dimension, amount) in &requirement.demand {
-        if amount > work.nodes.limit(dimension, node) {
+        if amount > work.nodes.limit(dimension, node) && !on_cards(dimension) {
             hear(Refusal::Capacity(dimension_number(dimension)))?;
         }
     }
@@ -95,8 +109,17 @@ fn ports_and_resources<B>(
     }
     for &(dimension, amount) in &requirement.demand {
         let limit = work.nodes.limit(dimension, node);
-        if amount <= limit && amount > limit.saturating_sub(work.used(dimension, node)) {
+        let short = amount <= limit && amount > limit.saturating_sub(work.used(dimension, node));
+        if short && !on_cards(dimension) {
             hear(Refusal::Free(dimension_number(dimension)))?;
+        }
+    }
+    for (ask, number) in requirement.cards.iter().zip(0u16..) {
+        match card::card_refusal(work, ask, node) {
+            None => {}
+            Some(CardRefusal::Selector) => hear(Refusal::CardSelector(number))?,
+            Some(CardRefusal::Never) => hear(Refusal::CardNever(number))?,
+            Some(CardRefusal::Busy) => hear(Refusal::CardBusy(number))?,
         }
     }
     ControlFlow::Continue(())
@@ -161,6 +184,8 @@ pub(crate) fn copies(work: &Work<'_>, requirement: &Requirement, node: u32, now_
         let free = ports_dynamic_free(work, requirement, node, now_ms) as u64;
         free / u64::from(requirement.ports_dynamic)
     });
-    let least = requirement.demand.iter().map(of_dimension).chain(of_fixed).chain(of_dynamic).min();
+    let of_cards = requirement.cards.iter().filter_map(|ask| card::cards_copies(work, ask, node));
+    let least =
+        requirement.demand.iter().map(of_dimension).chain(of_fixed).chain(of_dynamic).chain(of_cards).min();
     least.unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 use borough_model::Resources;
 use smallvec::SmallVec;
 
+use super::card::{CardAsk, card_asks};
 use super::constraint::ConstraintReady;
 use super::rule::Rules;
 use super::taint::TaintsMet;
@@ -13,6 +14,8 @@ use crate::snapshot::{NodeTable, Shape, Snapshot, fixed_amounts};
 pub(crate) struct Requirement {
     /// Amounts above zero, by dimension.
     pub demand: SmallVec<[(usize, u64); 6]>,
+    /// What is asked of single cards, for the kinds of `demand` that are devices.
+    pub cards: SmallVec<[CardAsk; 1]>,
     /// Device kinds asked for that no node has, with the amounts.
     pub missing: Vec<(String, u64)>,
     /// Hard constraints, each with its position among the owner's.
@@ -30,6 +33,7 @@ impl Requirement {
     pub fn of(shape: &Shape, snapshot: &Snapshot) -> Self {
         let nodes = &snapshot.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
+        requirement.cards = card_asks(&requirement.demand, &shape.device_selectors, nodes);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, snapshot);
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
@@ -58,6 +62,7 @@ impl Requirement {
         }
         Self {
             demand,
+            cards: SmallVec::new(),
             missing,
             hard: Vec::new(),
             soft: Vec::new(),
@@ -66,6 +71,11 @@ impl Requirement {
             taints: TaintsMet::default(),
             rules: Rules::default(),
         }
+    }
+
+    /// Whether something is chosen for it on its node, such as cards.
+    pub fn chooses(&self) -> bool {
+        !self.cards.is_empty()
     }
 
     /// How much of a dimension it asks for.

@@ -4,6 +4,7 @@
 //! leaves the snapshot itself as it is: what became of the plan is told by the journal.
 
 mod base;
+mod charge;
 mod class;
 mod places;
 mod recheck;
@@ -25,6 +26,7 @@ use crate::pending::{PendingGang, PendingQueue, PendingTask};
 use crate::snapshot::{ShapeId, Snapshot};
 pub use base::PlanCache;
 use base::{Base, Clear, base_begun};
+use charge::{charge_demand, charge_on};
 use class::{ClassPlan, Ground};
 pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
@@ -46,7 +48,7 @@ pub struct Placement {
     pub incarnation: Incarnation,
     /// Its ports, in the order of the spec.
     pub ports: Vec<PortAssignment>,
-    /// What it takes of the node.
+    /// What it takes of the node, with the cards it has.
     pub charge: Resources,
     /// The spec version it runs.
     pub spec_version: u32,
@@ -411,7 +413,9 @@ impl Planner<'_, '_> {
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let terms = tokens(&self.work, &plan.requirement, node);
         let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses);
-        self.work.taken(node, &plan.requirement.demand, &numbers);
+        let asked = &self.snapshot.shapes.get(class.shape)?.resources;
+        let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
+        self.work.taken(node, &demand, &numbers);
         self.work.counted(class.job, node, true);
         if !plan_of.plain {
             let job = self.jobs.get_mut(&class.job)?;
@@ -423,7 +427,7 @@ impl Planner<'_, '_> {
             node: self.snapshot.nodes.id(node),
             incarnation: slot.map(|slot| slot.incarnation).unwrap_or_default().next(),
             ports,
-            charge: self.snapshot.shapes.get(class.shape)?.resources.clone(),
+            charge,
             spec_version: row.spec_version,
             gang: pending.gang,
             terms,
@@ -477,7 +481,8 @@ impl Planner<'_, '_> {
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         let plan_of = self.plan_of.get(pending.class as usize);
         if let Some(Some(plan)) = plan_of.and_then(|plan_of| self.plans.get(plan_of.number)) {
-            self.work.returned(node, &plan.requirement.demand, &numbers);
+            let demand = charge_demand(&self.work, &plan.requirement, &placement.charge);
+            self.work.returned(node, &demand, &numbers);
             self.work.counted(placement.task.job, node, false);
         }
         if let Some(job) = self.jobs.get_mut(&placement.task.job) {

@@ -67,10 +67,15 @@ fn placement_held(
         let mut requirement = Requirement::of(shape, snapshot);
         requirement.ports_dynamic = 0;
         requirement.ports_fixed = placement.ports.iter().map(|port| port.number).collect();
+        // It holds with the very cards it was given, or not.
+        if requirement.chooses() {
+            requirement.demand = Requirement::of_resources(&placement.charge, &snapshot.nodes).demand;
+            requirement.cards.clear();
+        }
         let holds = task_wanted(snapshot, placement.task)
             && row.spec_version == placement.spec_version
             && life == placement.incarnation
-            && shape.resources == placement.charge
+            && (shape.resources == placement.charge || shape.resources == placement.charge.without_cards())
             && fits(work, &requirement, node, now_ms);
         holds.then_some((node, requirement))
     };

@@ -3,6 +3,7 @@
 
 mod assume;
 mod blocked;
+mod card;
 mod change;
 mod index;
 mod job;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use blocked::Blocked;
+pub(crate) use card::CardSlot;
 pub(crate) use index::{Room, STRETCH};
 pub(crate) use job::{JobEntry, TASKS_MAX, TaskSlot};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};

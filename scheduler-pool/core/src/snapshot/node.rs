@@ -7,6 +7,7 @@ use borough_model::node::NodeState;
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
+use super::card::CardLayouts;
 use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::taint::Taints;
@@ -68,6 +69,9 @@ pub(crate) struct NodeTable {
     /// The number of each node's set of taints.
     pub(super) taint_sets: Vec<u32>,
     pub taints: Taints,
+    /// The number of each node's layout of cards.
+    pub(super) card_layouts_of: Vec<u32>,
+    pub card_layouts: CardLayouts,
     pub texts: Texts,
     pub index: NodeIndex,
     pub(super) changes: NodeChanges,
@@ -277,6 +281,7 @@ impl NodeTable {
         let taints = self.taints.set_interned(&row.taints);
         self.taint_set_put(node, taints);
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
+        self.cards_put(node, &row.cards);
         self.room_moved(node, room);
         self.changes.moved(node, true);
         Some(node)
@@ -429,6 +434,7 @@ impl NodeTable {
         }
         self.promised.remove(&node);
         self.taint_set_put(node, 0);
+        self.card_layout_put(node, 0);
         self.entry_cleared(index);
         self.vacant.push(node);
         true

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::job::{Constraint, Toleration};
+use borough_model::node::CardSelector;
 use borough_model::{JobId, JobSpec, Resources};
 
 use super::node::fixed_amounts;
@@ -20,6 +21,8 @@ pub(crate) type ShapeId = u32;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub resources: Resources,
+    /// Which devices will do, by kind.
+    pub device_selectors: BTreeMap<String, CardSelector>,
     /// Fixed port numbers, ascending.
     pub ports_fixed: Vec<u16>,
     /// How many ports the scheduler hands out.
@@ -41,6 +44,7 @@ impl Shape {
         let ports_dynamic = spec.task.ports.len() - ports_fixed.len();
         Self {
             resources: own.unwrap_or(&spec.task.resources).clone(),
+            device_selectors: spec.task.device_selectors.clone(),
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),

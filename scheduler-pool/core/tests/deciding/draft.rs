@@ -4,7 +4,7 @@ use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride,
     Toleration, TolerationOperator,
 };
-use borough_model::node::{Taint, TaintEffect};
+use borough_model::node::{Card, CardSelector, Taint, TaintEffect, cards_counted};
 use borough_model::{JobSpec, NodeRow, Resources};
 use proptest::collection::vec;
 use proptest::option;
@@ -43,6 +43,8 @@ pub struct NodeDraft {
     pub cores: u64,
     pub gib: u64,
     pub gpus: u64,
+    /// The models of its cards; absent: they are only counted.
+    pub models: Option<Vec<&'static str>>,
     pub rack: Option<u8>,
     pub ports: u16,
     pub generation: Option<u8>,
@@ -59,6 +61,7 @@ pub struct JobDraft {
     pub cpu_millis: u64,
     pub mib: u64,
     pub gpu_millis: u64,
+    pub gpu_model: Option<&'static str>,
     pub own: Option<(u32, u64)>,
     pub ports_fixed: Option<u16>,
     pub ports_dynamic: usize,
@@ -76,6 +79,17 @@ impl NodeDraft {
         let mut row = node(number, self.cores, self.gib);
         if self.gpus > 0 {
             row.capacity.device_millis.insert("gpu".to_owned(), self.gpus * 1000);
+        }
+        if let Some(models) = &self.models {
+            let card = |(place, model): (u32, &&str)| Card {
+                kind: "gpu".to_owned(),
+                place,
+                id: format!("GPU-{place}"),
+                model: (*model).to_owned(),
+                memory_bytes: 0,
+            };
+            row.cards = (0..).zip(models).map(card).collect();
+            row.capacity = cards_counted(&row.capacity, &row.cards);
         }
         row.port_last = row.port_first + self.ports;
         if let Some(rack) = self.rack {
@@ -101,6 +115,9 @@ impl JobDraft {
         spec.task.resources = Resources { cpu_millis: self.cpu_millis, memory_bytes, ..Resources::default() };
         if self.gpu_millis > 0 {
             spec.task.resources.device_millis.insert("gpu".to_owned(), self.gpu_millis);
+            let of = |model: &str| CardSelector { models: vec![model.to_owned()], memory_bytes_min: 0 };
+            let selector = self.gpu_model.map(|model| ("gpu".to_owned(), of(model)));
+            spec.task.device_selectors = selector.into_iter().collect();
         }
         if let Some((index, cpu_millis)) = self.own {
             let resources = Some(Resources { cpu_millis, ..spec.task.resources.clone() });
@@ -154,11 +171,13 @@ fn toleration() -> impl Strategy<Value = Toleration> {
 pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
     let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
     let taint = option::weighted(0.2, taint());
-    (size, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint).prop_map(
-        |((cores, gib, gpus), rack, ports, generation, taint)| NodeDraft {
+    let models = option::weighted(0.3, vec(select(vec!["a", "b"]), 1..4));
+    (size, models, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint).prop_map(
+        |((cores, gib, gpus), models, rack, ports, generation, taint)| NodeDraft {
             cores,
             gib,
             gpus,
+            models,
             rack,
             ports,
             generation,
@@ -217,7 +236,8 @@ fn affinity() -> impl Strategy<Value = Affinity> {
 pub fn job_draft() -> impl Strategy<Value = JobDraft> {
     let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 150, 250]));
     let size = (0..7u32, prop_oneof![3 => Just(1u32), 1 => 2..5u32], any::<bool>());
-    let need = (0..=20u64, 0..=12u64, prop_oneof![4 => Just(0u64), 1 => select(vec![250u64, 500, 1000])]);
+    let need =
+        (0..=20u64, 0..=12u64, prop_oneof![3 => Just(0u64), 2 => select(vec![250u64, 300, 500, 1000, 2000])]);
     let ports = (option::weighted(0.15, select(vec![80u16, 20001])), select(vec![0usize, 0, 0, 1, 2]));
     let own = option::weighted(0.2, (0..4u32, select(vec![100u64, 1500, 9000])));
     let where_ = (
@@ -230,7 +250,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
         ),
         option::weighted(0.6, select(vec!["a", "b", "c"])),
         prop_oneof![2 => Just(Vec::new()), 1 => vec(affinity(), 1..3)],
-        vec(toleration(), 0..3),
+        (vec(toleration(), 0..3), option::weighted(0.3, select(vec!["a", "b", "c"]))),
     );
     (owner, size, need, ports, own, where_).prop_map(
         |((user, priority), (count, min_member, service), (cpu, mib, gpu_millis), ports, own, where_)| {
@@ -243,6 +263,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 cpu_millis: cpu * 100,
                 mib: mib * 128,
                 gpu_millis,
+                gpu_model: where_.5.1,
                 own,
                 ports_fixed: ports.0,
                 ports_dynamic: ports.1,
@@ -251,7 +272,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 limits: where_.2,
                 app: where_.3,
                 affinity: where_.4,
-                tolerations: where_.5,
+                tolerations: where_.5.0,
             }
         },
     )

@@ -7,7 +7,9 @@ use borough_model::job::{
 };
 use borough_model::node::{node_alloc_add, node_attribute, node_free, node_open, ports_pick};
 use borough_model::resource::shortfall;
-use borough_model::{JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow, TaskState};
+use borough_model::{
+    JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, Resources, TaskId, TaskRow, TaskState,
+};
 use borough_scheduler_core::{PendingQueue, PendingTask, Plan};
 
 use crate::world::World;
@@ -116,6 +118,45 @@ fn tolerated(spec: &JobSpec, row: &NodeRow) -> bool {
     refusing.all(|taint| taint_tolerated(&spec.tolerations, taint))
 }
 
+/// Whether the cards of a node have room for what a job's tasks ask of them: on one card each share, whole cards else.
+fn carded(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
+    spec.resources_for(index).device_millis.iter().filter(|&(_, &millis)| millis > 0).all(
+        |(kind, &millis)| {
+            let selector = spec.task.device_selectors.get(kind);
+            let of_kind = || row.cards.iter().filter(|card| card.kind == *kind);
+            if of_kind().next().is_none() {
+                return selector.is_none();
+            }
+            let (count, each) = if millis <= 1000 { (1, millis) } else { (millis.div_ceil(1000), 1000) };
+            let fitting = of_kind().filter(|card| {
+                let free = free.device_millis.get(&format!("{kind}/{}", card.place)).copied().unwrap_or(0);
+                selector.is_none_or(|selector| selector.models.contains(&card.model)) && free >= each
+            });
+            fitting.count() as u64 >= count
+        },
+    )
+}
+
+/// Holds the cards that a placement was given against what was asked for.
+fn cards_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) {
+    assert_eq!(charge.without_cards(), *spec.resources_for(index));
+    for (kind, &millis) in &spec.resources_for(index).device_millis {
+        let given: Vec<_> = charge.cards().into_iter().filter(|(of, ..)| of == kind).collect();
+        if !row.cards.iter().any(|card| card.kind == *kind) {
+            assert!(given.is_empty(), "{charge}");
+            continue;
+        }
+        assert_eq!(given.iter().map(|(.., millis)| millis).sum::<u64>(), millis, "{charge}");
+        assert!(given.len() == 1 || given.iter().all(|&(.., millis)| millis == 1000), "{charge}");
+        for (_, place, _) in given {
+            let card =
+                row.cards.iter().find(|card| card.kind == *kind && card.place == place).expect("a card");
+            let selector = spec.task.device_selectors.get(kind);
+            assert!(selector.is_none_or(|selector| selector.models.contains(&card.model)), "{card:?}");
+        }
+    }
+}
+
 /// Whether a task of a job fits a node with that much committed.
 pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
     let free = node_free(&world.limits(row), alloc);
@@ -129,6 +170,7 @@ pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &No
         && ruled(world, spec, row)
         && ports_pick(row, alloc, &spec.task.ports, 0, world.now_ms).is_ok()
         && shortfall(spec.resources_for(index), &free).is_empty()
+        && carded(spec, index, row, &free)
 }
 
 /// How many nodes a task fits now.
@@ -184,7 +226,7 @@ pub fn plan_checked(
             assert!(asked.number == Some(port.number) || (asked.number.is_none() && own), "{port:?}");
         }
         assert_eq!(ports.len(), spec.task.ports.len());
-        assert_eq!(placement.charge, *spec.resources_for(task.index));
+        cards_checked(spec, task.index, row, &placement.charge);
         assert_eq!(placement.spec_version, job_row.spec_version);
         *alloc = node_alloc_add(alloc, &world.limits(row), &placement.charge, &ports, world.now_ms)
             .expect("the model agrees that it fits");

@@ -125,6 +125,81 @@ fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
     assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 2), ("node-1", 4)]));
 }
 
+/// A node with cards of these models.
+fn carded(number: u64, models: &[&str]) -> borough_model::NodeRow {
+    use borough_model::node::{Card, cards_counted};
+    let mut row = node(number, 64, 64);
+    let card = |(place, model): (u32, &&str)| Card {
+        kind: "gpu".to_owned(),
+        place,
+        id: place.to_string(),
+        model: (*model).to_owned(),
+        memory_bytes: 40 << 30,
+    };
+    row.cards = (0..).zip(models).map(card).collect();
+    row.capacity = cards_counted(&row.capacity, &row.cards);
+    row
+}
+
+#[test]
+fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
+    use borough_model::node::CardSelector;
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(carded(0, &["A100", "A100", "L4"]));
+    let mut given: Vec<Vec<(u32, u64)>> = Vec::new();
+    let mut submit = |id, count, millis, selector: Option<(&str, u64)>| {
+        let mut job = spec("ann", &format!("job-{id}"), count, 100, 64);
+        job.task.resources.device_millis.insert("gpu".to_owned(), millis);
+        let of = |(model, memory_bytes_min): (&str, u64)| {
+            let models = if model.is_empty() { Vec::new() } else { vec![model.to_owned()] };
+            ("gpu".to_owned(), CardSelector { models, memory_bytes_min })
+        };
+        job.task.device_selectors = selector.map(of).into_iter().collect();
+        world.job_submit(JobId(id), &job);
+        let plan = planned(&world);
+        let cards = |charge: &borough_model::Resources| {
+            charge.cards().into_iter().map(|(_, place, millis)| (place, millis)).collect()
+        };
+        given.extend(plan.placements.iter().map(|placement| cards(&placement.charge)));
+        world.commit(&plan);
+        let own = plan.unplaced.iter().filter(|unplaced| unplaced.job == JobId(id));
+        let reasons: Vec<String> = own.map(|unplaced| unplaced.reason.to_string()).collect();
+        reasons.join("\n")
+    };
+    assert_eq!(submit(1, 1, 600, None), "");
+    assert_eq!(
+        submit(2, 1, 600, Some(("H100", 0))),
+        "fits on none of 1 node: 1 no gpu of model H100; would fit on 1 node without device gpu, or on 1 node with any gpu"
+    );
+    assert_eq!(submit(3, 1, 300, Some(("A100", 40 << 30))), "", "beside the first, not on a free card");
+    assert_eq!(submit(4, 1, 1000, Some(("L4", 0))), "");
+    assert_eq!(
+        submit(5, 2, 600, None).lines().next().unwrap_or_default().split(';').next(),
+        Some("fits on none of 1 node: 1 less than device gpu 0.6 free"),
+        "one of them fits a card, the other would have to be split"
+    );
+    assert_eq!(given, [vec![(0, 600)], vec![(0, 300)], vec![(2, 1000)], vec![(1, 600)]]);
+}
+
+#[test]
+fn several_cards_are_whole_ones() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(carded(0, &["a", "a", "a", "a"]));
+    let mut share = spec("ann", "share", 1, 100, 64);
+    share.task.resources.device_millis.insert("gpu".to_owned(), 100);
+    world.job_submit(JobId(1), &share);
+    let plan = planned(&world);
+    world.commit(&plan);
+    let mut whole = spec("ann", "whole", 2, 100, 64);
+    whole.task.resources.device_millis.insert("gpu".to_owned(), 2000);
+    world.job_submit(JobId(2), &whole);
+    let plan = planned(&world);
+    let cards: Vec<_> = plan.placements.iter().map(|placement| placement.charge.cards()).collect();
+    assert_eq!(cards, [[("gpu", 1, 1000), ("gpu", 2, 1000)]]);
+    let reason = plan.unplaced[0].reason.to_string();
+    assert!(reason.ends_with("would fit on 1 node with device gpu <= 1"), "{reason}");
+}
+
 #[test]
 fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
     use borough_model::job::{Toleration, TolerationOperator};

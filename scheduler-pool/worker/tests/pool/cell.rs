@@ -182,6 +182,7 @@ impl Cell {
             host: "127.0.0.1".to_owned(),
             boot_id: "boot".to_owned(),
             agent_version: "test".to_owned(),
+            cards: Vec::new(),
         };
         let name = Name::new(format!("node-{:x}", id.0)).unwrap();
         let (change, space, name, facts) = (&self.change("node"), &self.space, &name, &facts);

@@ -69,10 +69,42 @@ fn given(assignment: &v1::Assignment, place: Place<'_>, inherited: &Inherited) -
     for port in &assignment.ports {
         given.insert(port_variable(&port.name), port.number.to_string());
     }
+    for (name, value) in cards_variables(&assignment.cards) {
+        given.insert(name, value);
+    }
     if let Some(first) = assignment.ports.first() {
         given.insert("PORT".to_owned(), first.number.to_string());
     }
     given
+}
+
+/// The kind of cards whose programs look for them in variables of their own.
+const KIND_GPU: &str = "gpu";
+/// Those variables: of CUDA, of NVIDIA's container runtime and of ROCm.
+const GPU_VARIABLES: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+
+/// The cards a life has: `BOROUGH_DEVICE_<KIND>` lists them as the node knows them, `BOROUGH_DEVICE_<KIND>_MILLIS` says
+/// how much of each is its own.
+fn cards_variables(cards: &[v1::AssignedCard]) -> Vec<(String, String)> {
+    let mut of_kind: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
+    for assigned in cards {
+        let Some(card) = &assigned.card else { continue };
+        let (ids, millis) = of_kind.entry(&card.kind).or_default();
+        ids.push(&card.id);
+        *millis = assigned.millis;
+    }
+    let mut variables = Vec::new();
+    for (kind, (ids, millis)) in of_kind {
+        let upper = |each: char| if each.is_ascii_alphanumeric() { each.to_ascii_uppercase() } else { '_' };
+        let name = format!("BOROUGH_DEVICE_{}", kind.chars().map(upper).collect::<String>());
+        let ids = ids.join(",");
+        variables.push((format!("{name}_MILLIS"), millis.to_string()));
+        if kind == KIND_GPU {
+            variables.extend(GPU_VARIABLES.map(|variable| (variable.to_owned(), ids.clone())));
+        }
+        variables.push((name, ids));
+    }
+    variables
 }
 
 /// `PORT_` and the port's name in capitals, `-` as `_`.
@@ -179,6 +211,30 @@ mod tests {
             assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
         }
         assert_eq!(found.len(), expect.len());
+    }
+
+    #[test]
+    fn a_task_knows_which_cards_it_has() {
+        let card = |kind: &str, place: u32, id: &str, millis| v1::AssignedCard {
+            card: Some(v1::Card { kind: kind.to_owned(), place, id: id.to_owned(), ..v1::Card::default() }),
+            millis,
+        };
+        let cards = [card("gpu", 0, "GPU-a", 1000), card("gpu", 3, "GPU-b", 1000), card("x-y", 1, "7", 250)];
+        let found: BTreeMap<String, String> = cards_variables(&cards).into_iter().collect();
+        let expect = [
+            ("BOROUGH_DEVICE_GPU", "GPU-a,GPU-b"),
+            ("BOROUGH_DEVICE_GPU_MILLIS", "1000"),
+            ("BOROUGH_DEVICE_X_Y", "7"),
+            ("BOROUGH_DEVICE_X_Y_MILLIS", "250"),
+            ("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+            ("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+            ("ROCR_VISIBLE_DEVICES", "GPU-a,GPU-b"),
+        ];
+        for (name, value) in expect {
+            assert_eq!(found.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        assert_eq!(found.len(), expect.len());
+        assert!(cards_variables(&[]).is_empty());
     }
 
     #[test]

@@ -117,6 +117,7 @@ fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Base {
 
 fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &str) -> v1::Hello {
     let mut attributes = facts::attributes(base);
+    let cards = facts::cards(&config.cards, &capacity);
     attributes.extend(config.attributes.clone());
     v1::Hello {
         cell: config.cell.clone(),
@@ -128,6 +129,7 @@ fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &s
         port_last: u32::from(*config.ports.end()),
         attributes: attributes.into_iter().collect(),
         host: config.host.clone(),
+        cards,
     }
 }
 

@@ -47,6 +47,9 @@ pub struct AgentArguments {
     /// Countable devices, such as gpu=2; may be given again
     #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
     pub devices: Vec<(String, u64)>,
+    /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given again
+    #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
+    pub cards: Vec<v1::Card>,
     /// Record every started process here, for whoever has to end them all
     #[arg(long, value_name = "DIR", hide = true)]
     pub record_dir: Option<PathBuf>,
@@ -65,6 +68,24 @@ fn device(text: &str) -> Result<(String, u64), String> {
     let (kind, amount) = pair(text)?;
     let millis = device_parse(&amount).map_err(|error| error.to_string())?;
     Ok((kind, millis))
+}
+
+/// A card as `gpu=GPU-1,model=A100,memory=40GiB`.
+pub(super) fn card(text: &str) -> Result<v1::Card, String> {
+    let (kind, rest) = pair(text)?;
+    let mut parts = rest.split(',');
+    let id = parts.next().unwrap_or_default().to_owned();
+    let mut card = v1::Card { kind, id, ..v1::Card::default() };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("model", model)) => model.clone_into(&mut card.model),
+            Some(("memory", amount)) => {
+                card.memory_bytes = bytes_parse(amount).map_err(|error| error.to_string())?;
+            }
+            _ => return Err(format!("{part:?} is neither model=MODEL nor memory=AMOUNT")),
+        }
+    }
+    Ok(card)
 }
 
 /// Plays the role until it is told to end.
@@ -114,6 +135,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     config.host = arguments.host;
     config.attributes = arguments.attributes.into_iter().collect();
     config.record_dir = arguments.record_dir;
+    config.cards = arguments.cards;
     config.capacity = Some(v1::Resources {
         cpu_millis: arguments.cpu.unwrap_or_default(),
         memory_bytes: arguments.memory.unwrap_or_default(),
@@ -127,6 +149,17 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cards_are_read_with_model_and_memory() {
+        let read = card("gpu=GPU-1,model=A100,memory=40GiB").unwrap();
+        let whole = (read.kind.as_str(), read.id.as_str(), read.model.as_str(), read.memory_bytes);
+        assert_eq!(whole, ("gpu", "GPU-1", "A100", 40 << 30));
+        assert_eq!(card("gpu=0").unwrap().id, "0");
+        for wrong in ["gpu", "=0", "gpu=0,colour=red", "gpu=0,memory=much"] {
+            assert!(card(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn port_ranges_are_checked() {

@@ -21,6 +21,7 @@ fn facts() -> NodeFacts {
         host: "127.0.0.1".to_owned(),
         boot_id: "boot-1".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        cards: Vec::new(),
     }
 }
 

@@ -24,11 +24,12 @@ pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Reso
 /// where the job still does, nothing where it was given back.
 pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
     let resources = match row.charge.owner {
-        ChargeOwner::Job => spec.resources_for(row.id.index),
-        ChargeOwner::Task => &row.charge.resources,
+        ChargeOwner::Job => spec.resources_for(row.id.index).clone(),
+        // Which cards of a node it has is no matter of quota.
+        ChargeOwner::Task => row.charge.resources.without_cards(),
         ChargeOwner::Released => return QuotaUsed::default(),
     };
-    QuotaUsed { used: resources.clone(), tasks: 1 }
+    QuotaUsed { used: resources, tasks: 1 }
 }
 
 /// The job's unplaced remainder: what the indexes below `count` are charged that have no row. `rows` are all rows of the

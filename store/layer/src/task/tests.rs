@@ -34,6 +34,7 @@ fn facts(cpu_millis: u64) -> NodeFacts {
         host: "127.0.0.1".to_owned(),
         boot_id: "boot-1".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        cards: Vec::new(),
     }
 }
 

@@ -78,6 +78,7 @@ impl TaskSpec {
             grace_ms: GRACE_MS,
             log: LogSpec::default(),
             weight: WEIGHT,
+            device_selectors: Default::default(),
         }
     }
 }

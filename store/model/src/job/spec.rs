@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Toleration;
 use crate::id::Name;
+use crate::node::CardSelector;
 use crate::resource::Resources;
 
 /// Everything its owner says of a job. It lives in one cell.
@@ -287,6 +288,11 @@ pub struct TaskSpec {
     /// Share of traffic a load balancer should give it, relative to its siblings; 1–255.
     #[n(8)]
     pub weight: u32,
+    /// Which devices will do, by kind: of those kinds that `resources` ask for.
+    #[n(9)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub device_selectors: BTreeMap<String, CardSelector>,
 }
 
 /// What single tasks have otherwise.

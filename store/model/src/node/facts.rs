@@ -1,8 +1,8 @@
 //! Whether what an agent or an operator says of a node can be stored: bounded, so that a node's row stays small.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::NodeFacts;
+use super::{CARD_MILLIS, CARDS_MAX, Card, NodeFacts};
 use crate::job::{FieldError, Fields};
 
 /// Most attributes, and most labels, of a node.
@@ -39,9 +39,37 @@ pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
     let kinds = facts.capacity.device_millis.len();
     fields.require(kinds <= NODE_ENTRIES_MAX, "capacity.devices", format!("{kinds} kinds"), "at most 128");
     for kind in facts.capacity.device_millis.keys() {
-        fields.key("capacity.devices", kind);
+        fields.device_kind("capacity.devices", kind);
     }
+    cards_check(&mut fields, facts);
     fields.done()
+}
+
+fn cards_check(fields: &mut Fields, facts: &NodeFacts) {
+    let count = facts.cards.len();
+    fields.require(count <= CARDS_MAX, "cards", format!("{count} cards"), format!("at most {CARDS_MAX}"));
+    let mut places = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for (at, card) in facts.cards.iter().enumerate() {
+        let path = |field: &str| format!("cards[{at}].{field}");
+        fields.device_kind(&path("kind"), &card.kind);
+        let place = places.insert((&card.kind, card.place));
+        fields.require(place, &path("place"), card.place, "each place once within its kind");
+        // Several are told to a task in one variable, with commas between.
+        let fine = !card.id.is_empty() && !card.id.contains(',') && ids.insert((&card.kind, &card.id));
+        let accepted = "a number or name without commas, each once within its kind";
+        fields.require(fine, &path("id"), format!("{:?}", card.id), accepted);
+        fields.line(&path("id"), &card.id);
+        fields.line(&path("model"), &card.model);
+    }
+    let of_kind = |kind: &String| facts.cards.iter().filter(|card: &&Card| card.kind == *kind).count() as u64;
+    for (kind, &millis) in &facts.capacity.device_millis {
+        let cards = of_kind(kind);
+        let fine = cards == 0 || millis == cards.saturating_mul(CARD_MILLIS);
+        let accepted = format!("{cards}, as many as there are cards of the kind, or none at all");
+        let path = format!("capacity.devices[{kind:?}]");
+        fields.require(fine, &path, crate::resource::device_display(millis), accepted);
+    }
 }
 
 /// Checks all labels of a node together.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{NodeRow, NodeState, Taint};
+use super::{Card, NodeRow, NodeState, Taint, cards_counted};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
@@ -23,6 +23,8 @@ pub struct NodeFacts {
     pub boot_id: String,
     /// Its version.
     pub agent_version: String,
+    /// Its single devices, each with a place of its own within its kind.
+    pub cards: Vec<Card>,
 }
 
 /// What happens to a node.
@@ -71,7 +73,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         state: NodeState::Recovering,
         schedulable: true,
         draining: false,
-        capacity: facts.capacity,
+        capacity: cards_counted(&facts.capacity, &facts.cards),
         port_first: facts.port_first,
         port_last: facts.port_last,
         attributes: facts.attributes,
@@ -82,6 +84,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         revision: 1,
         changed_ms: now_ms,
         taints: Vec::new(),
+        cards: facts.cards,
     }
 }
 
@@ -115,7 +118,8 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
 }
 
 fn registered(next: &mut NodeRow, facts: &NodeFacts) {
-    next.capacity.clone_from(&facts.capacity);
+    next.capacity = cards_counted(&facts.capacity, &facts.cards);
+    next.cards.clone_from(&facts.cards);
     next.port_first = facts.port_first;
     next.port_last = facts.port_last;
     next.attributes.clone_from(&facts.attributes);

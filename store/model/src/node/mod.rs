@@ -9,6 +9,7 @@ use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
 mod alloc;
+mod card;
 mod facts;
 mod machine;
 mod port;
@@ -18,6 +19,9 @@ mod taint;
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
     node_alloc_release, node_alloc_retake, node_alloc_touch, node_free,
+};
+pub use card::{
+    CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };
 pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
 pub use machine::{
@@ -80,6 +84,11 @@ pub struct NodeRow {
     #[cbor(default)]
     #[serde(default)]
     pub taints: Vec<Taint>,
+    /// Its single devices, by kind and place. The capacity has a dimension for each.
+    #[n(16)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub cards: Vec<Card>,
 }
 
 /// Whether a node is there, and fit to be used.

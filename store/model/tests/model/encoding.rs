@@ -11,7 +11,7 @@ use borough_model::job::{
     Toleration, TolerationOperator,
 };
 use borough_model::journal::{Delta, JournalEntry};
-use borough_model::node::{NodeAlloc, NodeLive, NodeRow, NodeState, Taint, TaintEffect};
+use borough_model::node::{Card, CardSelector, NodeAlloc, NodeLive, NodeRow, NodeState, Taint, TaintEffect};
 use borough_model::resource::Resources;
 use borough_model::task::machine::unit_gathering;
 use borough_model::task::{
@@ -113,6 +113,8 @@ fn spec_full() -> JobSpec {
     full.task.environment = text_map("A", "b");
     full.task.working_directory = Some("/tmp".to_owned());
     full.task.resources = resources();
+    let selector = CardSelector { models: vec!["A100".to_owned()], memory_bytes_min: 1 << 30 };
+    full.task.device_selectors = BTreeMap::from([("gpu".to_owned(), selector)]);
     full.task.ports =
         vec![PortSpec { name: name("http"), number: Some(8080) }, PortSpec { name: name("b"), number: None }];
     full.task.health = Some(HealthCheck::of(Probe::Http { port: name("http"), path: "/".to_owned() }));
@@ -169,6 +171,13 @@ fn node_row() -> NodeRow {
             value: "db".to_owned(),
             effect: TaintEffect::NoExecute,
             added_ms: 1_700_000_000_001,
+        }],
+        cards: vec![Card {
+            kind: "gpu".to_owned(),
+            place: 1,
+            id: "GPU-1".to_owned(),
+            model: "A100".to_owned(),
+            memory_bytes: 40 << 30,
         }],
     }
 }

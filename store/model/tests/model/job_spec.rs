@@ -7,7 +7,7 @@ use borough_model::job::{
     ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread,
     TaskOverride, Toleration, TolerationOperator, band, change_class, count_check, priority_check, spec_diff,
 };
-use borough_model::node::TaintEffect;
+use borough_model::node::{CardSelector, TaintEffect};
 use borough_model::resource::Resources;
 use expect_test::expect_file;
 use proptest::prelude::*;
@@ -44,6 +44,11 @@ const REFUSED: &[Change] = &[
         (spec.count, spec.task.resources.memory_bytes) = (3, u64::MAX / 2);
     }),
     ("one and a half devices", |spec| spec.task.resources = gpu(1500)),
+    ("a card by its place, a model nobody asks for, and one without a name", |spec| {
+        spec.task.resources.device_millis.insert("gpu/0".to_owned(), 1000);
+        let of = |model: &str| CardSelector { models: vec![model.to_owned()], memory_bytes_min: 0 };
+        spec.task.device_selectors = [("tpu".to_owned(), of("v4")), ("gpu/0".to_owned(), of(""))].into();
+    }),
     ("no share of a device", |spec| spec.task.resources = gpu(0)),
     ("bad names of variables", |spec| {
         for each in ["1A", "A-B", "", "BOROUGH_TASK", "PORT_HTTP", "A=B"] {

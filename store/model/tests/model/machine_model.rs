@@ -57,6 +57,7 @@ fn node_row(node: u64) -> NodeRow {
         revision: 1,
         changed_ms: 0,
         taints: Vec::new(),
+        cards: Vec::new(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! What a task runs and needs, and what single tasks have otherwise.
 
+use std::collections::BTreeMap;
+
 use borough_model::job::{LogSpec, PortSpec, TaskOverride, TaskSpec};
+use borough_model::node::CardSelector;
 use borough_model::resource::{Resources, bytes_parse, cpu_parse, device_parse, rate_parse};
 
 use super::super::reader::{Item, Reader};
-use super::super::tree::Value;
+use super::super::tree::{Node, Value};
 use super::health::health_decode;
 
 const TASK_FIELDS: [&str; 9] =
@@ -28,6 +31,7 @@ pub(super) fn task_decode(reader: &mut Reader, item: &Item<'_>) -> Option<TaskSp
     }
     if let Some(item) = fields.get("resources") {
         resources_decode(reader, &item, &mut task.resources);
+        task.device_selectors = selectors_decode(reader, &item);
     }
     if let Some(item) = fields.get("ports") {
         task.ports = ports_decode(reader, &item);
@@ -61,12 +65,54 @@ fn resources_decode(reader: &mut Reader, item: &Item<'_>, resources: &mut Resour
     set("disk_rate", rate_parse, &mut resources.disk_bytes_per_s);
     set("network_rate", rate_parse, &mut resources.network_bytes_per_s);
     if let Some(item) = fields.get("devices") {
-        let entries = reader.entries(&item, "a map such as {gpu: 1}");
-        let devices = entries
-            .into_iter()
-            .filter_map(|(key, item)| Some((key.text.clone(), reader.amount(&item, device_parse)?)));
+        let entries =
+            reader.entries(&item, "a map such as {gpu: 1} or {gpu: {count: 2, model: A100, memory: 40GiB}}");
+        let devices = entries.into_iter().filter_map(|(key, item)| {
+            let amount = match &item.node.value {
+                Value::Map(_) => device_amount(reader, &item)?,
+                _ => reader.amount(&item, device_parse)?,
+            };
+            Some((key.text.clone(), amount))
+        });
         resources.device_millis = devices.collect();
     }
+}
+
+const DEVICE: [&str; 3] = ["count", "model", "memory"];
+
+/// The amount of `{count: 2, model: [A100], memory: 40GiB}`; without a count it is one.
+fn device_amount(reader: &mut Reader, item: &Item<'_>) -> Option<u64> {
+    let fields = reader.fields(item, &DEVICE)?;
+    match fields.get("count") {
+        Some(item) => reader.amount(&item, device_parse),
+        None => Some(1000),
+    }
+}
+
+/// Which devices will do, of those kinds that are asked for as maps. What is wrong with an amount was said before.
+fn selectors_decode(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, CardSelector> {
+    let Value::Map(resources) = &item.node.value else { return BTreeMap::new() };
+    let devices = resources.iter().find(|(key, _)| key.text == "devices");
+    let Some((_, Node { value: Value::Map(kinds), .. })) = devices else { return BTreeMap::new() };
+    let mut selectors = BTreeMap::new();
+    for (key, node) in kinds.iter().filter(|(_, node)| matches!(node.value, Value::Map(_))) {
+        let path = format!("{}.devices[{:?}]", item.path, key.text);
+        let mut quiet = Reader::default();
+        let Some(fields) = quiet.fields(&Item { node, path }, &DEVICE) else { continue };
+        let mut selector = CardSelector::default();
+        if let Some(item) = fields.get("model") {
+            selector.models = match &item.node.value {
+                Value::List(_) => reader.texts(&item, "a model or a list of models"),
+                _ => reader.text(&item).into_iter().collect(),
+            };
+        }
+        if let Some(item) = fields.get("memory") {
+            selector.memory_bytes_min = reader.amount(&item, bytes_parse).unwrap_or(0);
+        }
+        reader.placed(format!("task.device_selectors[{:?}]", key.text), node);
+        selectors.insert(key.text.clone(), selector);
+    }
+    selectors
 }
 
 /// `[http, {name: admin, number: 8081}]` or `{http: auto, admin: 8081}`.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::layout::Layout;
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
-use super::agent::ports;
+use super::agent::{card, ports};
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::log::log_begin;
 use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
@@ -59,6 +59,9 @@ pub struct DevArguments {
     /// TCP ports of tasks, as FIRST-LAST, shared out among the nodes
     #[arg(long, default_value = PORTS, value_name = "RANGE", value_parser = ports)]
     pub task_ports: RangeInclusive<u16>,
+    /// A single device of each node, as for `agent`; may be given again
+    #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card_text)]
+    pub cards: Vec<String>,
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
@@ -68,6 +71,11 @@ pub struct DevArguments {
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, value_name = "SEED")]
     pub inject_faults: Option<u64>,
+}
+
+/// A card as it is written, where it can be read.
+fn card_text(text: &str) -> Result<String, String> {
+    card(text).map(|_| text.to_owned())
 }
 
 /// Plays the role until it is interrupted.
@@ -133,6 +141,7 @@ async fn dev_in(
         gateway: format!("http://{grpc}"),
         token_file: layout.token(),
         layout: layout.clone(),
+        cards: arguments.cards.clone(),
     };
     let cancelled = CancellationToken::new();
     let keepers: Vec<_> = plan

@@ -60,6 +60,8 @@ pub(super) struct AgentStart {
     pub gateway: String,
     pub token_file: PathBuf,
     pub layout: Layout,
+    /// Cards of each node.
+    pub cards: Vec<String>,
 }
 
 impl AgentStart {
@@ -79,6 +81,7 @@ impl AgentStart {
             .args(["--ports", &format!("{}-{}", node.port_first, node.port_last)])
             .args(["--host", "127.0.0.1"])
             .args(["--attribute", &format!("rack={}", node.rack), "--attribute", "zone=local"])
+            .args(self.cards.iter().flat_map(|card| ["--card", card]))
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log))

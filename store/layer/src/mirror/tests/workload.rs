@@ -96,6 +96,7 @@ async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: 
         revision: before.map_or(1, |row| row.revision + 1),
         changed_ms: 0,
         taints: Vec::new(),
+        cards: Vec::new(),
     };
     keys::write(tx, changes.space(), &key, &row)?;
     changes.push(Delta::Node { row });

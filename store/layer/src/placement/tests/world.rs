@@ -282,6 +282,7 @@ impl World {
             host: "127.0.0.1".to_owned(),
             boot_id: "boot".to_owned(),
             agent_version: "0.1.0".to_owned(),
+            cards: Vec::new(),
         };
         let text = Name::new(format!("n{}", node.0)).unwrap();
         self.change("register", async |tx, changes| node_register(tx, changes, &text, &facts, node).await)

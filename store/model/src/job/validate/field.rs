@@ -71,6 +71,12 @@ impl Fields {
         self.require(fine, path, format!("{key:?}"), accepted);
     }
 
+    /// A kind of device: a key without a slash, behind which a single card's place stands.
+    pub(crate) fn device_kind(&mut self, path: &str, kind: &str) {
+        self.key(path, kind);
+        self.require(!kind.contains('/'), path, format!("{kind:?}"), "a kind such as gpu, without '/'");
+    }
+
     /// The value of a label: a short text on one line.
     pub(crate) fn line(&mut self, path: &str, text: &str) {
         self.line_within(path, text, LINE_BYTES_MAX);

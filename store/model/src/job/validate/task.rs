@@ -11,6 +11,8 @@ use crate::resource::Resources;
 pub(super) const FIXED_PORT_MIN: u16 = 1024;
 /// Most ports of a task.
 const PORTS_MAX: usize = 32;
+/// Most models of a device that will do.
+const MODELS_MAX: usize = 16;
 /// Least memory of a task, in bytes: with less, the kernel ends a process before it has begun.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
@@ -22,6 +24,7 @@ pub(super) fn task_check(fields: &mut Fields, task: &TaskSpec) {
         fields.require(fine, "task.working_directory", format!("{directory:?}"), "an absolute path");
     }
     resources_check(fields, "task.resources", &task.resources);
+    selectors_check(fields, task);
     ports_check(fields, &task.ports);
     if let Some(health) = &task.health {
         health_check(fields, health, &task.ports);
@@ -79,10 +82,32 @@ fn resources_check(fields: &mut Fields, path: &str, resources: &Resources) {
     fields.require(memory >= MEMORY_BYTES_MIN, &format!("{path}.memory"), memory, "at least 1MiB");
     for (kind, &millis) in &resources.device_millis {
         let path = format!("{path}.devices[{kind:?}]");
-        fields.key(&path, kind);
+        fields.device_kind(&path, kind);
         let whole_or_share = millis > 0 && (millis <= 1000 || millis % 1000 == 0);
         let accepted = "whole devices, or a share of one such as 0.5";
         fields.require(whole_or_share, &path, crate::resource::device_display(millis), accepted);
+    }
+}
+
+fn selectors_check(fields: &mut Fields, task: &TaskSpec) {
+    for (kind, selector) in &task.device_selectors {
+        let path = |field: &str| format!("task.device_selectors[{kind:?}]{field}");
+        let asked = task.resources.device_millis.contains_key(kind);
+        fields.require(
+            asked,
+            &path(""),
+            format!("{kind:?}"),
+            "a kind of which the resources ask for devices",
+        );
+        let models = &selector.models;
+        let given = format!("{} models", models.len());
+        let accepted = format!("at most {MODELS_MAX}; none is any");
+        fields.require(models.len() <= MODELS_MAX, &path(".models"), given, accepted);
+        for (at, model) in models.iter().enumerate() {
+            let path = path(&format!(".models[{at}]"));
+            fields.require(!model.is_empty(), &path, format!("{model:?}"), "a model such as A100");
+            fields.line(&path, model);
+        }
     }
 }
 

@@ -1,0 +1,150 @@
+//! Cards: a share of one, or several whole ones, of those that a node has and that will do.
+
+use std::collections::BTreeMap;
+
+use borough_model::node::{CARD_MILLIS, CardNeed, CardSelector};
+use smallvec::SmallVec;
+
+use crate::plan::Work;
+use crate::snapshot::{CardSlot, NodeTable};
+
+/// The dimensions of a node's cards, in the order of their places.
+type Slots = SmallVec<[u16; 8]>;
+
+/// What is asked of the cards of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct CardAsk {
+    /// The dimension of the kind.
+    pub kind: usize,
+    pub need: CardNeed,
+    /// How much of the kind is asked for.
+    millis: u64,
+    /// Whether any card will do, and so also a node that only counts its devices.
+    any: bool,
+    /// Per layout, from number 1 on: its cards of the kind, and those of them that will do.
+    slots: Vec<(Slots, Slots)>,
+}
+
+/// Why a node's cards will not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CardRefusal {
+    /// Other cards of the kind would do.
+    Selector,
+    /// The node has too few, even free ones.
+    Never,
+    /// Too much of them is taken.
+    Busy,
+}
+
+impl CardAsk {
+    pub fn of(kind: usize, millis: u64, selector: Option<&CardSelector>, nodes: &NodeTable) -> Self {
+        let of_layout = |layout: &[CardSlot]| {
+            let of_kind = || layout.iter().filter(|slot| usize::from(slot.kind) == kind);
+            let selected = |slot: &&CardSlot| {
+                selector.is_none_or(|selector| selector.selects(&slot.model, slot.memory_bytes))
+            };
+            let all = of_kind().map(|slot| slot.dimension).collect();
+            (all, of_kind().filter(selected).map(|slot| slot.dimension).collect())
+        };
+        let any = selector.is_none_or(CardSelector::is_any);
+        let slots = nodes.card_layouts.all().map(of_layout).collect();
+        Self { kind, need: CardNeed::of(millis), millis, any, slots }
+    }
+
+    fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
+        let layout = nodes.card_layout(node).checked_sub(1)?;
+        self.slots.get(layout as usize).filter(|(all, _)| !all.is_empty())
+    }
+
+    /// Whether it is asked of a node's cards; where the node only counts its devices, any number of them will do.
+    pub fn applies(&self, nodes: &NodeTable, node: u32) -> bool {
+        !self.any || self.of_node(nodes, node).is_some()
+    }
+}
+
+/// What is free of a card.
+fn free(work: &Work<'_>, node: u32, slot: u16) -> u64 {
+    let dimension = usize::from(slot);
+    work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
+}
+
+/// The cards of a node that a task gets: for a share the fullest that has room, so that whole ones stay whole; else the
+/// first free ones. `None` where they are too few.
+fn picked(work: &Work<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Slots> {
+    let fitting = slots.iter().copied().filter(|&slot| free(work, node, slot) >= ask.need.millis);
+    let count = usize::try_from(ask.need.count).ok()?;
+    let picked: Slots = if ask.need.millis < CARD_MILLIS {
+        fitting.min_by_key(|&slot| (free(work, node, slot), slot)).into_iter().collect()
+    } else {
+        fitting.take(count).collect()
+    };
+    (picked.len() == count).then_some(picked)
+}
+
+/// The same of a node that only counts its devices: what is asked of single ones is not known of them.
+fn counted_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
+    let limit = work.nodes.limit(ask.kind, node);
+    let free = limit.saturating_sub(work.used(ask.kind, node));
+    match ask.any {
+        true => None,
+        false if limit < ask.millis => Some(CardRefusal::Never),
+        false if free < ask.millis => Some(CardRefusal::Busy),
+        false => Some(CardRefusal::Selector),
+    }
+}
+
+/// Why the cards of a node will not do now; `None` where they will.
+pub(crate) fn card_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
+    let Some((all, selected)) = ask.of_node(work.nodes, node) else {
+        return counted_refusal(work, ask, node);
+    };
+    if picked(work, ask, node, selected).is_some() {
+        return None;
+    }
+    let count = usize::try_from(ask.need.count).unwrap_or(usize::MAX);
+    Some(match selected.len() < all.len() && picked(work, ask, node, all).is_some() {
+        true => CardRefusal::Selector,
+        false if selected.len() < count => CardRefusal::Never,
+        false => CardRefusal::Busy,
+    })
+}
+
+/// The dimensions of the cards that a task gets on a node, with how much of each.
+pub(crate) fn cards_given(work: &Work<'_>, asks: &[CardAsk], node: u32) -> SmallVec<[(usize, u64); 2]> {
+    let of_ask = |ask: &CardAsk| {
+        let (_, selected) = ask.of_node(work.nodes, node)?;
+        let picked = picked(work, ask, node, selected)?;
+        let millis = ask.need.millis;
+        Some(picked.into_iter().map(move |slot| (usize::from(slot), millis)))
+    };
+    asks.iter().filter_map(of_ask).flatten().collect()
+}
+
+/// The most that could be asked of a node's cards now: whole ones, else a share of the emptiest.
+pub(crate) fn cards_most(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
+    let (_, selected) = ask.of_node(work.nodes, node)?;
+    let whole = selected.iter().filter(|&&slot| free(work, node, slot) >= CARD_MILLIS).count() as u64;
+    let share = selected.iter().map(|&slot| free(work, node, slot)).max().unwrap_or(0);
+    Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share })
+}
+
+/// How many tasks that all ask for this a node's cards have room for together.
+pub(crate) fn cards_copies(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
+    let (_, selected) = ask.of_node(work.nodes, node)?;
+    let each = ask.need.millis.max(1);
+    let fitting: u64 = selected.iter().map(|&slot| free(work, node, slot) / each).sum();
+    Some(fitting / ask.need.count.max(1))
+}
+
+/// What is asked of cards, kind by kind.
+pub(crate) fn card_asks(
+    demand: &[(usize, u64)],
+    selectors: &BTreeMap<String, CardSelector>,
+    nodes: &NodeTable,
+) -> SmallVec<[CardAsk; 1]> {
+    let ask = |&(dimension, millis): &(usize, u64)| {
+        let kind = nodes.kind(dimension)?;
+        Some(CardAsk::of(dimension, millis, selectors.get(kind), nodes))
+    };
+    demand.iter().filter_map(ask).collect()
+}

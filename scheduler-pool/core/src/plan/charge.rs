@@ -1,0 +1,45 @@
+//! What a task takes of its node: what it asks for, and what is chosen for it there, such as cards.
+
+use std::borrow::Cow;
+
+use borough_model::Resources;
+use smallvec::SmallVec;
+
+use super::Work;
+use crate::filter::{Requirement, cards_given};
+
+/// Amounts by dimension.
+type Demand = SmallVec<[(usize, u64); 6]>;
+
+/// What a task that asks for `resources` is charged for on a node, and the same by dimension. `None` where what was to be
+/// chosen is not there.
+pub(super) fn charge_on<'r>(
+    work: &Work<'_>,
+    requirement: &'r Requirement,
+    resources: &Resources,
+    node: u32,
+) -> Option<(Resources, Cow<'r, [(usize, u64)]>)> {
+    let mut charge = resources.clone();
+    if !requirement.chooses() {
+        return Some((charge, Cow::Borrowed(&requirement.demand)));
+    }
+    let mut demand: Demand = requirement.demand.clone();
+    for (dimension, amount) in cards_given(work, &requirement.cards, node) {
+        charge.device_millis.insert(work.nodes.kind(dimension)?.to_owned(), amount);
+        demand.push((dimension, amount));
+    }
+    Some((charge, Cow::Owned(demand.into_vec())))
+}
+
+/// The amounts by dimension of a charge that was made so.
+pub(super) fn charge_demand<'r>(
+    work: &Work<'_>,
+    requirement: &'r Requirement,
+    charge: &Resources,
+) -> Cow<'r, [(usize, u64)]> {
+    if requirement.chooses() {
+        Cow::Owned(Requirement::of_resources(charge, work.nodes).demand.into_vec())
+    } else {
+        Cow::Borrowed(&requirement.demand)
+    }
+}
