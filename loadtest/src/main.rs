@@ -1,5 +1,6 @@
 //! `borough-loadtest`: benchmarks of the production program, each result one line of JSON. See the README beside it.
 
+mod conflicts;
 mod decide;
 mod kv;
 mod memory;
@@ -53,6 +54,8 @@ enum Bench {
     Memory,
     /// Deciding alone, on one core and without a store
     Decide(decide::DecideArguments),
+    /// One to twelve workers over one cell in simulated time: what their conflicts cost
+    Conflicts(conflicts::ConflictsArguments),
     /// The embedded engine alone for a long time: its rules, its memory, its files
     Soak(soak::SoakArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
@@ -94,6 +97,15 @@ fn main() -> anyhow::Result<()> {
         results.end();
         return Ok(());
     }
+    if let Bench::Conflicts(conflicts) = &arguments.bench {
+        let scratch = scratch(&directory)?;
+        let mut results = Results::begin("embedded", &scratch)?;
+        let latencies = runtime.block_on(conflicts::latencies_measured(&scratch))?;
+        conflicts::run(conflicts, &latencies, &mut results)?;
+        std::fs::remove_dir_all(&scratch).ok();
+        results.end();
+        return Ok(());
+    }
     let options = SystemOptions::new(arguments.borough, directory, arguments.nodes, arguments.schedulers)?;
     runtime.block_on(async {
         let mut results = Results::begin("embedded", &options.scratch()?)?;
@@ -101,9 +113,12 @@ fn main() -> anyhow::Result<()> {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
-            Bench::Kv(_) | Bench::Scheduler(_) | Bench::Soak(_) | Bench::Decide(_) | Bench::TinyTask(_) => {
-                Ok(())
-            }
+            Bench::Kv(_)
+            | Bench::Scheduler(_)
+            | Bench::Conflicts(_)
+            | Bench::Soak(_)
+            | Bench::Decide(_)
+            | Bench::TinyTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())

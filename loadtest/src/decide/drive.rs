@@ -38,13 +38,14 @@ impl Driven {
     }
 }
 
-fn thread_cpu_s() -> f64 {
+/// Processor time of this thread.
+pub fn thread_cpu_s() -> f64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 /// Seconds of processor time that `work` takes are added to `spent`.
-fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
+pub fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
     let begin = thread_cpu_s();
     let answer = work();
     *spent += thread_cpu_s() - begin;

@@ -1,6 +1,6 @@
-//! What a snapshot costs in memory: resident memory of this process before and after.
+//! What a worker's picture of its cell costs in memory: resident memory of this process before and after.
 
-use borough_scheduler_core::Snapshot;
+use borough_scheduler::CellView;
 use procfs::process::Process;
 use serde_json::{Map, Value, json};
 
@@ -12,17 +12,17 @@ fn resident_bytes() -> anyhow::Result<u64> {
     Ok(Process::myself()?.statm()?.resident * page_bytes)
 }
 
-/// Fills a snapshot with nodes, then with tasks that run, and tells what each cost. Rows are made, applied and dropped
+/// Fills a worker's picture with nodes, then with tasks that run, and tells what each cost. Rows are made, applied and dropped
 /// one by one, so that nothing else stays behind.
 pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
-    let mut snapshot = Snapshot::new(workload::settings());
+    let mut view = CellView::new(workload::settings(), 1);
     let begin = resident_bytes()?;
     let nodes = workload::memory_nodes(seed, |delta| {
-        snapshot.apply(&delta);
+        view.apply_delta(&delta);
     });
     let with_nodes = resident_bytes()?;
     let tasks = workload::memory_tasks(nodes, |delta| {
-        snapshot.apply(&delta);
+        view.apply_delta(&delta);
     });
     let with_tasks = resident_bytes()?;
     let per = |more: u64, less: u64, count: u32| json!(more.saturating_sub(less) / u64::from(count.max(1)));
@@ -31,6 +31,6 @@ pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
     figures.insert("tasks".to_owned(), json!(tasks));
     figures.insert("bytes_per_node".to_owned(), per(with_nodes, begin, nodes));
     figures.insert("bytes_per_task".to_owned(), per(with_tasks, with_nodes, tasks));
-    figures.insert("nodes_known".to_owned(), json!(snapshot.node_count()));
+    figures.insert("nodes_known".to_owned(), json!(view.snapshot.node_count()));
     Ok(figures)
 }

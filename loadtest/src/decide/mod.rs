@@ -2,10 +2,10 @@
 //! placements, and what its snapshot costs in memory. The loop is a worker's: batches of the same size, and every
 //! committed row applied before the next.
 
-mod drive;
+pub mod drive;
 mod memory;
 mod rules;
-mod workload;
+pub mod workload;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};

@@ -153,6 +153,17 @@ pub fn ten_classes(seed: u64) -> Workload {
     maker.done(CellSettings::default())
 }
 
+/// 10,000 nodes of 4 cores and 32 GiB, and so many tasks of ten classes in jobs of 50: for workers that divide the jobs.
+pub fn shared_out(seed: u64, tasks: u32) -> Workload {
+    let mut maker = Maker::new(seed);
+    (0..10_000).for_each(|_| maker.node(4, 32, 0));
+    for job in 0..u64::from(tasks / 50) {
+        let class = job % 10;
+        maker.job(JobKind::Batch, 50, amounts(80 + class * 5, (400 + class * 20) * MIB), |_| {});
+    }
+    maker.done(CellSettings::default())
+}
+
 pub fn constraint(attribute: &str, operator: ConstraintOperator, values: &[String]) -> Constraint {
     let (attribute, values) = (attribute.to_owned(), values.to_vec());
     Constraint { attribute, operator, values, preference: None }

@@ -13,5 +13,7 @@ mod shard;
 mod view;
 mod worker;
 
+pub use batch::{BatchStamp, batch_of_plan};
 pub use metrics::WorkerMetrics;
+pub use view::CellView;
 pub use worker::{Worker, WorkerConfig};

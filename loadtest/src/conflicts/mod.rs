@@ -1,0 +1,147 @@
+//! `conflicts`: one to twelve workers over one cell of 10,000 nodes in simulated time. Each worker has a processor of its
+//! own, which takes as long as the production code takes here (of one thread's processor time); commits take as long as
+//! those of the embedded engine on this machine; whether a commit stands is decided by its guards, as in the store. What
+//! the workers do to each other is then seen without the cores to run them on.
+
+mod store;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
+use borough_kv::env::{Clock, SeededRng, SystemClock};
+use borough_kv::{Database, Idempotency, KvError};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::decide::workload::shared_out;
+use crate::result::Results;
+use store::Store;
+use worker::Pool;
+
+/// Arguments of the benchmark.
+#[derive(Debug, Args)]
+pub struct ConflictsArguments {
+    /// Numbers of workers
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 6, 8, 12])]
+    workers: Vec<u32>,
+    /// Tasks to place
+    #[arg(long, default_value_t = 100_000)]
+    tasks: u32,
+    /// Seed of nodes, tasks, and of the order of commits
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// For comparison: every worker looks at the whole cell, as if it had no part of the nodes of its own
+    #[arg(long)]
+    whole: bool,
+}
+
+/// How long commits take.
+pub struct Latencies {
+    /// Seconds of the smallest batches, one after the other.
+    fixed_s: Vec<f64>,
+    /// Seconds that each placement adds, during which the store does nothing else.
+    placement_s: f64,
+}
+
+impl Latencies {
+    /// One of those measured.
+    fn fixed(&self, number: u64) -> f64 {
+        let count = self.fixed_s.len().max(1) as u64;
+        self.fixed_s.get(usize::try_from(number % count).unwrap_or(0)).copied().unwrap_or_default()
+    }
+}
+
+/// Placements of the two sizes of batches that are measured, and how many of each.
+const SIZES: (u64, u64) = (16, 512);
+const COMMITS: u64 = 150;
+/// Keys and bytes of a value that a placement writes, as its rows and its part of the journal's entry.
+const PLACEMENT_KEYS: u64 = 4;
+const VALUE_BYTES: usize = 130;
+
+/// Measures commits of the embedded engine in a directory, one after the other.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+pub async fn latencies_measured(directory: &Path) -> anyhow::Result<Latencies> {
+    let clock = SystemClock::shared();
+    let clock: Arc<dyn Clock> = clock;
+    let engine =
+        EmbeddedEngine::open(OpenOptions::new(directory.join("store"), clock, SeededRng::shared(1)))?;
+    let db = Database::new(Arc::new(engine.clone()));
+    let mut seconds: [Vec<f64>; 2] = Default::default();
+    for (size, taken) in [SIZES.0, SIZES.1].into_iter().zip(&mut seconds) {
+        for commit in 0..COMMITS {
+            let began = std::time::Instant::now();
+            let write = |tx: borough_kv::Transaction, _| async move {
+                for key in 0..size * PLACEMENT_KEYS {
+                    let key = (commit * size * PLACEMENT_KEYS + key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    tx.set(format!("loadtest/{key:016x}").as_bytes(), &[7; VALUE_BYTES])?;
+                }
+                Ok(())
+            };
+            db.run::<_, KvError, _, _>("loadtest_commit", Idempotency::Natural, write).await?;
+            taken.push(began.elapsed().as_secs_f64());
+        }
+    }
+    engine.close().await;
+    let median = |taken: &[f64]| {
+        let mut sorted = taken.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+    };
+    let [small, large] = &seconds;
+    let placement_s = (median(large) - median(small)).max(0.0) / (SIZES.1 - SIZES.0) as f64;
+    Ok(Latencies { fixed_s: small.clone(), placement_s })
+}
+
+/// Runs the benchmark.
+pub fn run(
+    arguments: &ConflictsArguments,
+    latencies: &Latencies,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let mut rates = Vec::new();
+    for &workers in &arguments.workers {
+        let workload = shared_out(arguments.seed, arguments.tasks);
+        let mut pool = Pool::new(&workload, workers, arguments.whole);
+        let mut store = Store::new(latencies, arguments.seed);
+        pool.run(&mut store)?;
+        let took_s = store.now_s;
+        let placed = pool.placed();
+        let rate = placed as f64 / took_s;
+        rates.push(rate);
+        let mut figures = Map::new();
+        let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+        figure("workers", json!(workers));
+        figure("nodes", json!(workload.nodes));
+        figure("tasks", json!(workload.tasks));
+        figure("placed", json!(placed));
+        figure("simulated_s", json!(rounded(took_s)));
+        figure("placements_per_s", json!(rate.round()));
+        figure("commits", json!(pool.commits));
+        figure("conflicts", json!(pool.conflicts));
+        figure("tasks_lost_percent", json!(rounded(pool.lost as f64 * 100.0 / placed.max(1) as f64)));
+        let share = |spent_s: f64| json!(rounded(spent_s * 100.0 / (took_s * f64::from(workers))));
+        figure("decide_percent", share(pool.spent.decide_s));
+        figure("decode_percent", share(pool.spent.decode_s));
+        figure("apply_percent", share(pool.spent.apply_s));
+        figure("commit_wait_percent", share(pool.spent.commit_s));
+        figure("store_busy_percent", json!(rounded(store.busy_s * 100.0 / took_s)));
+        results.line("conflicts", &format!("workers-{workers}"), figures);
+    }
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let falls = rates.iter().scan(0.0_f64, |before, &rate| {
+        let fall = *before - rate;
+        *before = before.max(rate);
+        Some(fall.max(0.0))
+    });
+    let mut figures = Map::new();
+    figures.insert("placements_per_s_most".to_owned(), json!(most.round()));
+    figures.insert("fall_most_percent".to_owned(), json!(rounded(falls.fold(0.0, f64::max) * 100.0 / most)));
+    results.line("conflicts", "workers", figures);
+    Ok(())
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
