@@ -117,8 +117,7 @@ async fn empty_check(tx: &Transaction, space: &CellSpace, replace: bool) -> Stor
 /// Stores the rows of `reader` that are not stored yet, and opens the cell once the file has ended as it should. Begin
 /// with [`cell_import_begin`]; interrupted anywhere, begin again with the same file from its first byte.
 ///
-/// `store` is what the federation's directory is told of where the cell is. `progress` is told the blocks that are
-/// stored after each.
+/// `progress` is told the blocks that are stored after each.
 pub async fn cell_import_run<R: Read>(
     db: &Database,
     space: &CellSpace,
