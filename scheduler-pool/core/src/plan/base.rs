@@ -15,7 +15,6 @@ use super::score::{Score, preference, score};
 use super::search::{Search, Vantage};
 use super::{PlanCounters, Work};
 use crate::filter::{Requirement, fits_in_time};
-use crate::pending::PendingClass;
 use crate::seed::{job_seed, mixed};
 use crate::settings::ScoringProfile;
 use crate::snapshot::{NodeTable, Room, Rule, STRETCH, Shape, ShapeId};
@@ -26,8 +25,9 @@ const LISTED_PART: usize = 8;
 /// Entries of a base that are kept for the next plan.
 const ENTRIES_KEPT: usize = 2_048;
 
-/// Bases that are kept for the next plan.
+/// Bases that are kept for the next plan, and entries of all of them.
 const BASES_KEPT: usize = 512;
+const ENTRIES_ALL_KEPT: usize = 65_536;
 
 /// Changes that are followed however few entries there are; above as many as there are entries, and these, all is looked
 /// for anew.
@@ -294,18 +294,18 @@ fn entry_renew(entry: &mut Entry, clear: &mut Clear<'_, '_>, seed: u64) {
 /// Tasks placed between two places at which the search for an even load begins.
 const TURN_TASKS: u64 = 512;
 
-/// The base of a class: of an earlier plan, or with nothing found yet.
+/// The base of a shape: of an earlier plan, or with nothing found yet.
 pub(super) fn base_begun(
     clear: &mut Clear<'_, '_>,
     work: &Work<'_>,
-    class: &PendingClass,
+    id: ShapeId,
     vantage: Vantage,
     cache: &mut PlanCache,
 ) -> Option<Base> {
     let snapshot = work.snapshot;
-    let shape: &Arc<Shape> = snapshot.shapes.get(class.shape)?;
+    let shape: &Arc<Shape> = snapshot.shapes.get(id)?;
     let seed = match shape.job {
-        None => mixed(vantage.seed ^ snapshot.shapes.seed(class.shape)?),
+        None => mixed(vantage.seed ^ snapshot.shapes.seed(id)?),
         Some(job) => {
             let row = snapshot.jobs.get(&job)?.row.as_ref()?;
             job_seed(vantage.seed, &row.user, &row.name)
@@ -317,7 +317,7 @@ pub(super) fn base_begun(
         ScoringProfile::WorstFit | ScoringProfile::Spread => snapshot.closed_total / TURN_TASKS,
     };
     let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));
-    let known = cache.taken((class.shape, shape), search, seed, clear);
+    let known = cache.taken((id, shape), search, seed, clear);
     clear.counters.bases_made += u64::from(known.is_none());
     Some(known.unwrap_or_else(|| Base::new(Arc::clone(shape), clear.requirement, work, search, seed)))
 }
@@ -356,11 +356,16 @@ impl PlanCache {
             base.used_at = self.plans;
             self.bases.insert(id, base);
         }
-        if self.bases.len() > BASES_KEPT {
-            let mut used: Vec<u64> = self.bases.values().map(|base| base.used_at).collect();
-            used.sort_unstable();
-            let oldest = used.get(used.len() - BASES_KEPT / 2).copied().unwrap_or_default();
-            self.bases.retain(|_, base| base.used_at >= oldest);
+        let entries =
+            |bases: &BTreeMap<ShapeId, Base>| bases.values().map(|base| base.entries.len()).sum::<usize>();
+        let mut kept = BASES_KEPT;
+        while self.bases.len() > kept || entries(&self.bases) > ENTRIES_ALL_KEPT {
+            kept = kept.min(self.bases.len()) / 2;
+            let mut used: Vec<(u64, ShapeId)> =
+                self.bases.iter().map(|(&id, base)| (base.used_at, id)).collect();
+            used.sort_unstable_by(|left, right| right.cmp(left));
+            used.drain(..kept);
+            used.into_iter().for_each(|(_, id)| drop(self.bases.remove(&id)));
         }
     }
 }

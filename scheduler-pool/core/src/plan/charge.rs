@@ -11,6 +11,9 @@ use crate::filter::{Requirement, cards_given};
 /// Amounts by dimension.
 type Demand = SmallVec<[(usize, u64); 6]>;
 
+/// What a task is charged for, and the same by dimension.
+type Charged<'r> = (Resources, Cow<'r, [(usize, u64)]>);
+
 /// What a task that asks for `resources` is charged for on a node, and the same by dimension. `None` where what was to be
 /// chosen is not there.
 pub(super) fn charge_on<'r>(
@@ -18,7 +21,7 @@ pub(super) fn charge_on<'r>(
     requirement: &'r Requirement,
     resources: &Resources,
     node: u32,
-) -> Option<(Resources, Cow<'r, [(usize, u64)]>)> {
+) -> Option<Charged<'r>> {
     let mut charge = resources.clone();
     if !requirement.chooses() {
         return Some((charge, Cow::Borrowed(&requirement.demand)));

@@ -6,6 +6,7 @@
 mod base;
 mod charge;
 mod class;
+mod kin;
 mod places;
 mod recheck;
 mod score;
@@ -28,6 +29,7 @@ pub use base::PlanCache;
 use base::{Base, Clear, base_begun};
 use charge::{charge_demand, charge_on};
 use class::{ClassPlan, Ground};
+use kin::{PlanOf, plans_of};
 pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
 pub use search::Vantage;
@@ -168,35 +170,6 @@ pub fn plan_from(
     cache.kept(bases.into_iter());
     out.changes = changes_of(&snapshot.nodes, &out.placements, now_ms);
     out
-}
-
-/// Which search serves a class of the queue.
-#[derive(Clone, Copy, Debug)]
-struct PlanOf {
-    number: usize,
-    /// Whether all domains are alike to its tasks, so that other jobs of the same shape share the search.
-    plain: bool,
-}
-
-/// The search of each class of a queue, and how many tasks each search serves.
-fn plans_of(snapshot: &Snapshot, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
-    let mut by_shape: BTreeMap<ShapeId, usize> = BTreeMap::new();
-    let mut plans = 0;
-    let mut plan_of = Vec::with_capacity(queue.classes.len());
-    for class in &queue.classes {
-        let plain = snapshot.jobs.get(&class.job).is_some_and(crate::snapshot::JobEntry::plain);
-        let number = if plain { *by_shape.entry(class.shape).or_insert(plans) } else { plans };
-        plans = plans.max(number + 1);
-        plan_of.push(PlanOf { number, plain });
-    }
-    let mut members = vec![0; plans];
-    for pending in &queue.tasks {
-        let plan = plan_of.get(pending.class as usize);
-        if let Some(count) = plan.and_then(|plan| members.get_mut(plan.number)) {
-            *count += 1;
-        }
-    }
-    (plan_of, members)
 }
 
 struct Planner<'a, 'c> {
@@ -418,7 +391,7 @@ impl Planner<'_, '_> {
         self.work.taken(node, &demand, &numbers);
         self.work.counted(class.job, node, true);
         if !plan_of.plain {
-            let job = self.jobs.get_mut(&class.job)?;
+            let job = self.jobs.get_mut(&plan_of.job)?;
             let domains = job.domains(&self.snapshot.nodes, node);
             job.counted(&domains, |count| count.saturating_add(1));
         }
@@ -438,21 +411,20 @@ impl Planner<'_, '_> {
 
     /// The best node of a class, whose search begins here when it is met first.
     fn chosen(&mut self, class: u32, avoid: Option<u32>) -> Option<u32> {
-        let pending = *self.queue.classes.get(class as usize)?;
-        let PlanOf { number, plain } = *self.plan_of.get(class as usize)?;
-        if !plain && !self.jobs.contains_key(&pending.job) {
-            self.jobs.insert(pending.job, JobPlan::new(self.snapshot, pending.job)?);
+        let PlanOf { number, plain, job, shape: id } = *self.plan_of.get(class as usize)?;
+        if !plain && !self.jobs.contains_key(&job) {
+            self.jobs.insert(job, JobPlan::new(self.snapshot, job)?);
         }
         let slot = self.plans.get_mut(number)?;
         if slot.is_none() {
-            let shape = self.snapshot.shapes.get(pending.shape)?;
+            let shape = self.snapshot.shapes.get(id)?;
             let requirement = Requirement::of(shape, self.snapshot);
             self.out.counters.classes += 1;
             let members = self.members.get(number).copied().unwrap_or(1);
             *slot = Some(ClassPlan::new(requirement, members, &self.work));
         }
         let requirement = &slot.as_ref()?.requirement;
-        if !self.bases.contains_key(&pending.shape) {
+        if !self.bases.contains_key(&id) {
             let mut clear = Clear {
                 work: &self.clear,
                 requirement,
@@ -460,14 +432,14 @@ impl Planner<'_, '_> {
                 profile: self.snapshot.settings.profile,
                 counters: &mut self.out.counters,
             };
-            let base = base_begun(&mut clear, &self.work, &pending, self.vantage, self.cache)?;
-            self.bases.insert(pending.shape, base);
+            let base = base_begun(&mut clear, &self.work, id, self.vantage, self.cache)?;
+            self.bases.insert(id, base);
         }
-        let job = if plain { &mut self.plain } else { self.jobs.get_mut(&pending.job)? };
+        let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };
         let mut ground = Ground {
             work: &self.work,
             clear: &self.clear,
-            base: self.bases.get_mut(&pending.shape)?,
+            base: self.bases.get_mut(&id)?,
             beyond: self.vantage.beyond,
             now_ms: self.now_ms,
             profile: self.snapshot.settings.profile,
@@ -485,7 +457,7 @@ impl Planner<'_, '_> {
             self.work.returned(node, &demand, &numbers);
             self.work.counted(placement.task.job, node, false);
         }
-        if let Some(job) = self.jobs.get_mut(&placement.task.job) {
+        if let Some(job) = plan_of.and_then(|plan_of| self.jobs.get_mut(&plan_of.job)) {
             let domains = job.domains(&self.snapshot.nodes, node);
             job.counted(&domains, |count| count.saturating_sub(1));
         }

@@ -46,7 +46,11 @@ impl JobPlan {
     pub fn new(snapshot: &Snapshot, job: JobId) -> Option<Self> {
         let entry = snapshot.jobs.get(&job)?;
         let spec = entry.spec_current()?;
-        let spread = JobEntry::spread_of(spec, &snapshot.settings.failure_domains);
+        // One task alone has no siblings to keep away from.
+        let spread = match entry.count() {
+            0 | 1 => Vec::new(),
+            _ => JobEntry::spread_of(spec, &snapshot.settings.failure_domains),
+        };
         let attributes =
             spread.into_iter().map(|(key, weight)| Attribute::of(snapshot.nodes.texts.known(&key), weight));
         let mut plan = Self { attributes: attributes.collect(), wishes: Vec::new() };

@@ -214,13 +214,10 @@ impl JobEntry {
         }
     }
 
-    /// Whether all failure domains are alike to its tasks: nothing of it depends on other tasks. (One task alone has no
-    /// siblings to keep away from.)
-    pub fn plain(&self) -> bool {
-        (!self.spreads || self.count() <= 1)
-            && !self.terms.ruled()
-            && self.terms.wishes.is_empty()
-            && self.terms.wished.is_empty()
+    /// Whether its tasks do not look for domains that are better than others. (One task alone has no siblings to keep away
+    /// from.)
+    pub fn alone(&self) -> bool {
+        (!self.spreads || self.count() <= 1) && self.terms.wishes.is_empty() && self.terms.wished.is_empty()
     }
 
     /// The scheduler that decides over it; none: the default one.

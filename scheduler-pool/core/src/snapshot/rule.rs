@@ -10,7 +10,7 @@ use super::term::{Term, TermId, TermKey};
 use super::{Snapshot, TaskSlot};
 
 /// One hard rule, in the terms of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// The affinity at a position of the spec: near some of what is meant.
     Near {

@@ -53,6 +53,12 @@ impl Shape {
         }
     }
 
+    /// Whether it asks the same of a node as another, rules between tasks aside.
+    pub fn asks_as(&self, other: &Self) -> bool {
+        let asked = |shape: &Self| Self { job: None, ..shape.clone() };
+        asked(self) == asked(other)
+    }
+
     /// What chance follows from: what is asked, and not who asks. The same on every machine and in every release, so that a
     /// dry run of a job that does not exist yet draws as the job will.
     fn seed(&self) -> u64 {

@@ -220,3 +220,41 @@ fn a_worker_fills_its_part_first_and_others_when_there_is_no_room() {
     }
     assert!(outside > 0, "the part has been filled");
 }
+
+/// Jobs of one task each that are held against each other by their labels are one class as well.
+#[test]
+fn jobs_of_one_rule_share_a_search() {
+    use borough_model::job::{Affinity, AffinityKind};
+    let mut cell = Cell::new(ScoringProfile::BestFit, (0, 1));
+    let label = |key: &str| Constraint {
+        attribute: key.to_owned(),
+        operator: ConstraintOperator::In,
+        values: vec!["green".to_owned()],
+        preference: None,
+    };
+    let submit = |cell: &mut Cell, number: u64, kind| {
+        let mut job = form(0, &format!("job-{number}"), 1);
+        job.labels.insert("color".to_owned(), "green".to_owned());
+        job.affinity = vec![Affinity {
+            kind,
+            attribute: "node.name".to_owned(),
+            jobs: vec![label("color")],
+            preference: None,
+        }];
+        cell.world.job_submit(JobId(number), &job);
+    };
+    for number in 0..60 {
+        submit(&mut cell, 1000 + number, AffinityKind::Apart);
+    }
+    let counters = cell.planned();
+    assert_eq!((counters.classes, cell.world.tasks.len()), (1, 60));
+    let nodes: std::collections::BTreeSet<_> = cell.world.tasks.values().filter_map(|row| row.node).collect();
+    assert_eq!(nodes.len(), 60, "each has a node of its own");
+    assert!(counters.nodes_scored <= 250 + 2 * 60, "{counters:?}");
+    // Two rules are two classes.
+    for number in 0..10 {
+        let kind = if number % 2 == 0 { AffinityKind::Apart } else { AffinityKind::Near };
+        submit(&mut cell, 2000 + number, kind);
+    }
+    assert_eq!(cell.planned().classes, 2);
+}
