@@ -340,8 +340,7 @@ impl Model {
             Action::Set(at, value) => {
                 let at = key(at);
                 key_check(&at)?;
-                let value = Change::Set(Some(value.0.clone()));
-                transaction.change(&at, value);
+                transaction.change(&at, Change::Set(Some(value.0.clone())));
             }
             Action::Atomic(operation, at, operand) => {
                 let at = key(at);
