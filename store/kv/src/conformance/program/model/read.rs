@@ -133,6 +133,8 @@ impl Model {
             if *outcome != Outcome::Done {
                 return expect(outcome, &Outcome::Error(ErrorCode::AccessedUnreadable));
             }
+            // Then it has a read version now, which it would not have otherwise.
+            self.open_ended = true;
             return self.watch_failed(key);
         };
         self.slots[slot].version.get_or_insert(Version::State(reads.at));
