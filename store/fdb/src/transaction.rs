@@ -185,12 +185,13 @@ impl FdbTransaction {
         if matches!(slot, Slot::Open(_) | Slot::Failed(_)) {
             attempt.give_up(&slot);
         }
+        let asked = asked_of_client(error.code);
         let result = match slot {
-            Slot::Open(transaction) => transaction.on_error(FdbError::from_code(error.code.code())).await,
-            Slot::Failed(failed) if failed.code() == error.code.code() => failed.on_error().await,
+            Slot::Open(transaction) => transaction.on_error(FdbError::from_code(asked)).await,
+            Slot::Failed(failed) if failed.code() == asked => failed.on_error().await,
             // Not the commit's own error: the caller's, about a transaction that starts anew.
-            Slot::Failed(failed) => failed.reset().on_error(FdbError::from_code(error.code.code())).await,
-            Slot::Committed(done) => done.reset().on_error(FdbError::from_code(error.code.code())).await,
+            Slot::Failed(failed) => failed.reset().on_error(FdbError::from_code(asked)).await,
+            Slot::Committed(done) => done.reset().on_error(FdbError::from_code(asked)).await,
             other => {
                 let refused = match &other {
                     Slot::Cancelled(_) => ErrorCode::TransactionCancelled.into(),
@@ -209,13 +210,26 @@ impl FdbTransaction {
             }
             Err(refused) => {
                 // The client would say again that the time is up.
-                let ours = error.code == ErrorCode::IncompatibleClient;
+                let ours = error.code == ErrorCode::IncompatibleClient || refused.code() == asked;
                 let refused = if ours { error.clone() } else { error_from(refused) };
                 state.slot = Slot::Broken(refused.clone());
                 Err(refused)
             }
         }
     }
+}
+
+/// What the client is asked about instead of an error that it does not know to be worth another attempt: of 7.3, those
+/// of later servers, and of its layer for several versions.
+fn asked_of_client(code: ErrorCode) -> i32 {
+    let known = match code {
+        ErrorCode::ClusterVersionChanged => ErrorCode::CommitUnknownResult,
+        ErrorCode::TransactionThrottledHotShard | ErrorCode::TransactionRejectedRangeLocked => {
+            ErrorCode::ProcessBehind
+        }
+        known => known,
+    };
+    known.code()
 }
 
 fn slot_open(database: &Database) -> Slot {

@@ -8,6 +8,7 @@
 mod atomics;
 mod conflicts;
 mod cycle;
+mod errors;
 mod history;
 mod limits;
 mod metadata;
@@ -152,6 +153,7 @@ type CheckFunction = fn(Context) -> BoxFuture<'static, Check>;
 const EXACT: &[(&str, CheckFunction)] = &[
     ("limits", |context| Box::pin(limits::check(context))),
     ("options", |context| Box::pin(options::check(context))),
+    ("errors", |context| Box::pin(errors::check(context))),
     ("atomics", |context| Box::pin(atomics::check(context))),
     ("conflicts", |context| Box::pin(conflicts::check(context))),
     ("stamps", |context| Box::pin(stamps::check(context))),

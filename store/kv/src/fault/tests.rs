@@ -169,7 +169,9 @@ async fn a_counter_that_looks_before_it_repeats_is_exact_under_heavy_faults() {
     assert_eq!(u64::from_le_bytes(total.try_into().unwrap()), marks as u64);
     assert!(marks >= certain as usize);
     let injected = engine.injected();
-    for fault in ["commit_refused", "commit_then_unknown", "no_commit_then_unknown", "read_fails"] {
+    for fault in
+        ["commit_refused", "commit_then_unknown", "no_commit_then_unknown", "commit_slow", "read_fails"]
+    {
         assert!(injected.get(fault).is_some_and(|count| *count > 5), "{fault}: {injected:?}");
     }
 }

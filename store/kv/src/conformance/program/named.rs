@@ -139,6 +139,12 @@ fn attempts() -> Vec<(&'static str, Parts)> {
     };
     let given_up = |end: Action| vec![steps([Action::Watch(name("a")), Action::Stamp, get("b"), end])];
     vec![
+        ("what writes nothing is never refused", {
+            vec![steps([get("a"), rows("a", "z")]), meanwhile(set("a")), steps([Action::Commit])]
+        }),
+        ("writes alone are never refused", {
+            vec![steps([Action::ReadVersion, set("a")]), meanwhile(set("a")), steps([Action::Commit])]
+        }),
         ("the stamp of a refused commit has no version", conflict()),
         ("a reset cancels watches and stamps", given_up(Action::Reset)),
         ("a cancel cancels watches and stamps", given_up(Action::Cancel)),
