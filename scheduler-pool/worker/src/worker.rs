@@ -83,6 +83,8 @@ pub struct Worker {
     figures: Figures,
     /// The last read: its version, and when it was, by the monotonic clock.
     read_last: (Version, Duration),
+    /// Counts rounds.
+    turn: usize,
     /// Conflicts in a row: turns the seed, so that workers that collided look elsewhere.
     collisions: u64,
 }
@@ -115,6 +117,7 @@ impl Worker {
             pace,
             figures,
             read_last,
+            turn: 0,
             collisions: 0,
         };
         worker.list().await?;
@@ -182,7 +185,12 @@ impl Worker {
         if read.gate.state != CellState::Open {
             return Ok(round);
         }
-        for held in self.shards.held_at(&read) {
+        let mut shards = self.shards.held_at(&read);
+        // Each shard in its turn: one with work without end does not keep the others from theirs.
+        self.turn = self.turn.wrapping_add(1);
+        let first = self.turn.checked_rem(shards.len()).unwrap_or(0);
+        shards.rotate_left(first);
+        for held in shards {
             let next = self.shard_round(&held, read.version).await?;
             round = earlier(round, next);
             if round == Round::Again {

@@ -12,7 +12,7 @@ use borough_model::{JobId, Name, NodeId, RequestId, Resources};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::job::job_submit;
-use borough_store::journal::{Change, ChangeSet, JournalShare};
+use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
 use borough_store::lease::{WorkerStatus, scheduler_shards};
 use borough_store::node::{node_register, node_reported};
@@ -159,6 +159,19 @@ impl Cell {
             keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
         });
         rows.await.unwrap().into_iter().filter(|(_, row)| row.node.is_some()).count()
+    }
+
+    /// Who committed each batch of placements, in order.
+    pub async fn placed_in_order(&self) -> Vec<String> {
+        let space = &self.space;
+        let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
+            journal_tail(&tx, space, Cursor::start(1), 100_000).await
+        });
+        let entries = page.await.unwrap().entries.into_iter();
+        entries
+            .filter(|(_, entry)| entry.action == "placement_commit")
+            .map(|(_, entry)| entry.actor)
+            .collect()
     }
 
     fn change(&self, action: &'static str) -> Change {

@@ -104,6 +104,26 @@ fn a_job_is_placed_by_the_scheduler_that_it_names_and_by_no_other() {
 }
 
 #[test]
+fn a_shard_with_work_without_end_keeps_no_other_from_its_turn() {
+    in_simulated_time(async {
+        let cell = Cell::new(4).await;
+        for _ in 0..4 {
+            cell.node_add().await;
+        }
+        for number in 0..400 {
+            cell.job_submit(&format!("job-{number}"), None).await;
+        }
+        cell.job_submit("special", Some("gpu")).await;
+        let worker = cell.worker(0, 1, &["default", "gpu"]);
+        cell.until("all is placed", async || cell.placed().await == 401).await;
+        let batches = cell.placed_in_order().await;
+        let at = batches.iter().position(|actor| actor == "scheduler/gpu/0").unwrap();
+        assert!(at < 2 && batches.len() > 6, "batch {at} of {batches:?}");
+        worker.abort();
+    });
+}
+
+#[test]
 fn workers_say_what_they_do() {
     in_simulated_time(async {
         let cell = Cell::new(3).await;
