@@ -132,7 +132,7 @@ fn coverage_check(met: &Met) {
         "job_stop",
         "job_end",
         "job_remove",
-        "task_drain",
+        "task_move",
         "task_stop",
         "task_restart",
         "Lost",
