@@ -2,6 +2,7 @@
 
 mod conflicts;
 mod decide;
+mod hollow;
 mod kv;
 mod memory;
 mod recovery;
@@ -13,7 +14,7 @@ mod start_latency;
 mod system;
 mod tiny;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
@@ -50,6 +51,8 @@ enum Bench {
     Kv(kv::KvArguments),
     /// The scheduler pool over a store, with nodes as rows
     Scheduler(scheduler::SchedulerArguments),
+    /// Simulated agents in one process, through a real gateway: sessions, tasks, storms, promises
+    Hollow(hollow::HollowArguments),
     /// Resident memory of an idle control process, an agent and a shim
     Memory,
     /// Deciding alone, on one core and without a store
@@ -90,12 +93,19 @@ fn main() -> anyhow::Result<()> {
         results.end();
         return soaked;
     }
+    let system = |borough, schedulers| SystemOptions::new(borough, directory.clone(), 0, schedulers);
     if let Bench::Scheduler(scheduler) = &arguments.bench {
-        let scratch = scratch(&directory)?;
-        let mut results = Results::begin(scheduler.engine.name(), &scratch)?;
-        runtime.block_on(scheduler::run(scratch, scheduler, &mut results))?;
+        let own = scheduler.agents.then(|| system(arguments.borough, scheduler.workers())).transpose()?;
+        return scheduler_run(&runtime, &directory, scheduler, own.as_ref());
+    }
+    if let Bench::Hollow(hollow) = &arguments.bench {
+        // The cell's own nodes are none: all of them are hollow.
+        let own =
+            hollow::is_own(hollow).then(|| system(arguments.borough, arguments.schedulers)).transpose()?;
+        let mut results = Results::begin("embedded", &scratch(&directory)?)?;
+        let held = runtime.block_on(hollow::run(own.as_ref(), arguments.nodes, hollow, &mut results));
         results.end();
-        return Ok(());
+        return held;
     }
     if let Bench::Conflicts(conflicts) = &arguments.bench {
         let scratch = scratch(&directory)?;
@@ -118,9 +128,23 @@ fn main() -> anyhow::Result<()> {
             | Bench::Conflicts(_)
             | Bench::Soak(_)
             | Bench::Decide(_)
+            | Bench::Hollow(_)
             | Bench::TinyTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())
     })
+}
+
+fn scheduler_run(
+    runtime: &tokio::runtime::Runtime,
+    directory: &Path,
+    arguments: &scheduler::SchedulerArguments,
+    system: Option<&SystemOptions>,
+) -> anyhow::Result<()> {
+    let scratch = scratch(directory)?;
+    let mut results = Results::begin(arguments.engine.name(), &scratch)?;
+    let run = runtime.block_on(scheduler::run(scratch, arguments, system, &mut results));
+    results.end();
+    run
 }

@@ -85,6 +85,12 @@ pub fn percentiles(figures: &mut Map<String, Value>, name: &str, samples_us: &[u
     for &sample in samples_us {
         histogram.record(sample.max(1))?;
     }
+    percentiles_of(figures, name, &histogram);
+    Ok(())
+}
+
+/// Percentiles of a histogram of microseconds as milliseconds, with the number of samples.
+pub fn percentiles_of(figures: &mut Map<String, Value>, name: &str, histogram: &Histogram<u64>) {
     let ms = |quantile: f64| {
         let micros = u32::try_from(histogram.value_at_quantile(quantile)).unwrap_or(u32::MAX);
         (f64::from(micros) / 10.0).round() / 100.0
@@ -92,8 +98,7 @@ pub fn percentiles(figures: &mut Map<String, Value>, name: &str, samples_us: &[u
     for (label, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
         figures.insert(format!("{name}_{label}_ms"), json!(ms(quantile)));
     }
-    figures.insert(format!("{name}_samples"), json!(samples_us.len()));
-    Ok(())
+    figures.insert(format!("{name}_samples"), json!(histogram.len()));
 }
 
 /// Durable writes of 4 KiB per second on the disk of the cell.

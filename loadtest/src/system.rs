@@ -88,6 +88,19 @@ impl System {
         Ok(())
     }
 
+    /// Ends the control process as a service manager does, and waits for it.
+    pub fn control_end(&mut self) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.control.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(pid.context("it has no number")?, rustix::process::Signal::TERM)?;
+        self.control.wait()?;
+        Ok(())
+    }
+
+    /// Where its store is.
+    pub fn store_directory(&self) -> PathBuf {
+        self.directory.join("store")
+    }
+
     /// Starts the control process again on the same directory.
     pub fn control_restart(&mut self) -> anyhow::Result<()> {
         self.control = control_start(&self.options, &self.directory)?;
@@ -104,12 +117,25 @@ impl System {
         self.client_with(|_| ())
     }
 
-    fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
+    /// Addresses of its gateways, and the token they ask for.
+    pub fn door(&self) -> anyhow::Result<(Vec<String>, String)> {
+        let (gateways, _) = self.client_file()?;
+        let token = fs::read_to_string(self.directory.join("token"))?.trim().to_owned();
+        Ok((gateways.into_iter().map(|gateway| format!("http://{gateway}")).collect(), token))
+    }
+
+    /// Gateways and the default cell of the client file.
+    fn client_file(&self) -> anyhow::Result<(Vec<String>, String)> {
         let text = fs::read_to_string(self.directory.join("client.json"))?;
         let file: serde_json::Value = serde_json::from_str(&text)?;
         let gateways = file["gateways"].as_array().context("client.json has no gateways")?;
         let gateways = gateways.iter().filter_map(|gateway| gateway.as_str().map(str::to_owned)).collect();
         let cell = file["default_cell"].as_str().context("client.json has no cell")?;
+        Ok((gateways, cell.to_owned()))
+    }
+
+    fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
+        let (gateways, cell) = self.client_file()?;
         let mut config = ClientConfig::new(gateways, "loadtest", cell);
         config.token = Some(Token::File(self.directory.join("token")));
         set(&mut config);
@@ -140,7 +166,8 @@ impl System {
 impl Drop for System {
     fn drop(&mut self) {
         // The cell is ephemeral: a guard process of it ends agents and tasks once the control process is gone.
-        if let Ok(pid) = i32::try_from(self.control.id())
+        if matches!(self.control.try_wait(), Ok(None))
+            && let Ok(pid) = i32::try_from(self.control.id())
             && let Some(pid) = rustix::process::Pid::from_raw(pid)
         {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();

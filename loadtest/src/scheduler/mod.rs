@@ -1,9 +1,14 @@
 //! `scheduler`: the scheduler pool over a real store, with nodes as rows: how many tasks per second are admitted,
-//! decided, committed durably, and seen back by an independent watcher.
+//! decided, committed durably, and seen back by an independent watcher. With `--agents` the same through a real control
+//! process, until simulated agents have brought them to running.
 //!
 //! As in Kubernetes' `scheduler_perf` the creation of the work overlaps its measurement: the time runs from the first
 //! submission to the last placement seen.
 
+mod agents;
+mod background;
+mod catalog;
+mod rules;
 mod workload;
 mod world;
 
@@ -12,15 +17,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use borough_store::check::{CheckMode, cell_check};
 use clap::Args;
 use procfs::process::Process;
 use serde_json::{Map, Value, json};
 
+use crate::hollow::Simulated;
 use crate::kv::EngineKind;
 use crate::result::Results;
-use workload::{Workload, WorkloadName, hopeless_spec, job_spec, node_facts, vast_facts};
-use world::World;
+use crate::system::SystemOptions;
+use background::background_run;
+use catalog::WorkloadName;
+use workload::{Batch, GATE, Workload, hopeless_spec, node_facts, vast_facts};
+use world::{Seen, World};
 
 /// Between two looks at how many tasks are placed, for the rate by second.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -44,30 +52,57 @@ pub struct SchedulerArguments {
     /// Workers
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Tasks of a job
+    /// Tasks of a job; 1 is what a pod of its own is elsewhere
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tasks_per_job: u32,
-    /// Hold the whole cell against the store's rules at the end
+    /// Hold the whole cell against the store's rules, and the tasks against their own, at the end
     #[arg(long)]
     check: bool,
+    /// Through a real control process, until simulated agents run the tasks
+    #[arg(long, conflicts_with = "cluster")]
+    pub agents: bool,
+    #[command(flatten)]
+    simulated: Simulated,
 }
 
-/// Runs the benchmark.
+impl SchedulerArguments {
+    /// How many workers.
+    pub fn workers(&self) -> u32 {
+        self.workers
+    }
+}
+
+/// Runs the benchmark. `system` starts control processes, where agents are asked for.
 pub async fn run(
     scratch: PathBuf,
     arguments: &SchedulerArguments,
+    system: Option<&SystemOptions>,
     results: &mut Results,
 ) -> anyhow::Result<()> {
     let all = <WorkloadName as clap::ValueEnum>::value_variants();
     let chosen = all.iter().filter(|one| arguments.workload.is_empty() || arguments.workload.contains(one));
+    let mut violations = 0;
     for &name in chosen {
         let directory = scratch.join(name.text());
-        let figures = workload_run(&directory, arguments, &name.workload()).await?;
+        let workload = name.workload();
+        let figures = match system {
+            Some(system) => agents::workload_run(system, arguments, &workload).await?,
+            None => workload_run(&directory, arguments, &workload).await?,
+        };
+        let found = ["violations", "rule_violations", "node_violations"].map(|name| figures.get(name));
+        violations += found.into_iter().flatten().filter_map(Value::as_u64).sum::<u64>();
         results.line("scheduler", &name.text(), figures);
         std::fs::remove_dir_all(&directory).ok();
     }
     std::fs::remove_dir_all(&scratch).ok();
+    anyhow::ensure!(violations == 0, "{violations} violations");
     Ok(())
+}
+
+/// Jobs of one batch, by number and tasks.
+fn jobs_of(batch: &Batch, tasks_per_job: u32) -> impl Iterator<Item = (u32, u32)> {
+    let (tasks, each) = (batch.tasks, if batch.one_job { batch.tasks } else { tasks_per_job }.max(1));
+    (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
@@ -77,87 +112,134 @@ async fn workload_run(
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
     let mut world = World::new(directory, arguments.cluster.as_deref()).await?;
-    world.nodes_add(workload.nodes, |number| (format!("node-{number}"), node_facts(number))).await?;
+    let node = |number: u32| (format!("node-{number}"), node_facts(number, workload.zones));
+    world.nodes_add(workload.nodes, node).await?;
+    world.nodes_taint(&(0..workload.tainted).map(|number| node(number).0).collect::<Vec<_>>()).await?;
     if workload.vast_node {
         world.nodes_add(1, |_| ("vast".to_owned(), vast_facts())).await?;
     }
     world.watcher_start().await?;
     world.workers_start(arguments.workers).await?;
     let world = Arc::new(world);
-    let (before, tasks) = (workload.tasks_before, workload.tasks);
-    jobs_submit(&world, arguments, workload, ("before", before), None).await?;
-    world.placed(usize::try_from(before)?, PATIENCE).await?;
+    let (before, jobs_before) = before_place(&world, arguments, workload).await?;
     let counters = ["placements", "nodes_scored", "commits", "conflicts"];
     let counted = |world: &World| counters.map(|name| world.counter(name).unwrap_or_default());
     let start = counted(&world);
 
     let over = Arc::new(AtomicBool::new(false));
-    let hopeless =
-        tokio::spawn(hopeless_submit(Arc::clone(&world), workload.hopeless_per_s, Arc::clone(&over)));
-    let samples = tokio::spawn(sampled(Arc::clone(&world), Arc::clone(&over)));
-    let began = Instant::now();
-    jobs_submit(&world, arguments, workload, ("measured", tasks), workload.offered_per_s).await?;
+    let background = background_run(Arc::clone(&world), workload.clone(), jobs_before, Arc::clone(&over));
+    let background = tokio::spawn(background);
+    let samples = tokio::spawn(sampled(Arc::clone(&world.seen), Arc::clone(&over)));
+    let mut began = Instant::now();
+    jobs_submit(&world, arguments, &workload.measured, workload.offered_per_s).await?;
     let submitted = began.elapsed();
-    world.placed(usize::try_from(before + tasks)?, PATIENCE).await?;
+    if workload.background.nodes_late > 0 {
+        // They wait: what is measured is how fast the nodes wake them.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        began = Instant::now();
+        world.nodes_add(workload.background.nodes_late, node).await?;
+    }
+    world.placed(usize::try_from(before + workload.measured.tasks)?, PATIENCE).await?;
     let elapsed = began.elapsed();
     over.store(true, Ordering::Relaxed);
-    hopeless.await??;
+    background.await??;
     let samples = samples.await?;
 
+    let mut figures = shape_figures(arguments, workload);
+    rate_figures(&mut figures, workload, elapsed, submitted, &samples);
     let end = counted(&world);
     let spent = |index: usize| end[index].saturating_sub(start[index]);
-    let mut figures = Map::new();
     let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
-    figure("nodes", json!(workload.nodes));
-    figure("tasks", json!(tasks));
-    figure("tasks_per_job", json!(arguments.tasks_per_job));
-    figure("workers", json!(arguments.workers));
-    let per_second = |time: Duration| (f64::from(tasks) / time.as_secs_f64()).round();
-    figure("placements_per_s", json!(per_second(elapsed)));
-    figure("admitted_per_s", json!(per_second(submitted)));
-    if let Some(offered) = workload.offered_per_s {
-        figure("offered_per_s", json!(offered));
-    }
-    figure("sampled_mean_per_s", json!(mean(&samples)));
     let scored = f64::from(u32::try_from(spent(1))?) / f64::from(u32::try_from(spent(0).max(1))?);
     figure("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
     figure("commits", json!(spent(2)));
     figure("conflicts", json!(spent(3)));
     figure("peak_rss_mib", json!(peak_rss_mib()?));
     if arguments.check {
-        figure("violations", json!(violations(&world).await?));
+        world.check(&mut figures).await?;
     }
     let world = Arc::into_inner(world).ok_or_else(|| anyhow::anyhow!("somebody still uses the cell"))?;
     world.end().await;
     Ok(figures)
 }
 
-/// Submits jobs until they have `tasks` tasks, as fast as they are taken or at a rate of tasks.
+/// Places what is there before: how many tasks, and the jobs of what was placed.
+async fn before_place(
+    world: &Arc<World>,
+    arguments: &SchedulerArguments,
+    workload: &Workload,
+) -> anyhow::Result<(u32, Vec<(String, String, u32)>)> {
+    let (mut placed, mut jobs) = (0, Vec::new());
+    if workload.before.iter().any(|batch| batch.gated) {
+        world.job_submit(&hopeless_spec(GATE)?).await?;
+    }
+    for batch in &workload.before {
+        jobs_submit(world, arguments, batch, None).await?;
+        if !batch.gated {
+            placed += batch.tasks;
+            world.placed(usize::try_from(placed)?, PATIENCE).await?;
+            for (number, count) in jobs_of(batch, arguments.tasks_per_job) {
+                let spec = batch.job_spec(number, count)?;
+                jobs.push((spec.user.to_string(), spec.name.to_string(), count));
+            }
+        }
+    }
+    Ok((placed, jobs))
+}
+
+fn shape_figures(arguments: &SchedulerArguments, workload: &Workload) -> Map<String, Value> {
+    let mut figures = Map::new();
+    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    figure("reference", json!(workload.reference));
+    figure("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
+    figure("tasks", json!(workload.measured.tasks));
+    let tasks_per_job = match workload.measured.one_job {
+        true => workload.measured.tasks,
+        false => arguments.tasks_per_job,
+    };
+    figure("tasks_per_job", json!(tasks_per_job));
+    figure("workers", json!(arguments.workers));
+    figures
+}
+
+fn rate_figures(
+    figures: &mut Map<String, Value>,
+    workload: &Workload,
+    elapsed: Duration,
+    submitted: Duration,
+    samples: &[usize],
+) {
+    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
+    figure("placements_per_s", json!(per_second(elapsed)));
+    figure("admitted_per_s", json!(per_second(submitted)));
+    if let Some(offered) = workload.offered_per_s {
+        figure("offered_per_s", json!(offered));
+    }
+    figure("sampled_mean_per_s", json!(mean(samples)));
+}
+
+/// Submits the jobs of a batch, as fast as they are taken or at a rate of tasks.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn jobs_submit(
     world: &Arc<World>,
     arguments: &SchedulerArguments,
-    workload: &Workload,
-    (prefix, tasks): (&str, u32),
+    batch: &Batch,
     offered_per_s: Option<u32>,
 ) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut submissions = tokio::task::JoinSet::new();
-    let mut left = tasks;
-    for number in 0_u32.. {
-        let count = left.min(arguments.tasks_per_job);
-        if count == 0 {
-            break;
-        }
+    let mut sent = 0_u32;
+    for (number, count) in jobs_of(batch, arguments.tasks_per_job) {
         if let Some(rate) = offered_per_s {
-            let due = Duration::from_secs_f64(f64::from(tasks - left) / f64::from(rate));
+            let due = Duration::from_secs_f64(f64::from(sent) / f64::from(rate));
             tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
         }
-        left -= count;
+        sent += count;
         while submissions.len() >= SUBMITTERS {
             submissions.join_next().await.transpose()?.transpose()?;
         }
-        let (world, spec) = (Arc::clone(world), job_spec(&format!("{prefix}-{number}"), count, workload)?);
+        let (world, spec) = (Arc::clone(world), batch.job_spec(number, count)?);
         submissions.spawn(async move { world.job_submit(&spec).await });
     }
     while let Some(done) = submissions.join_next().await {
@@ -166,24 +248,13 @@ async fn jobs_submit(
     Ok(())
 }
 
-/// Submits work that fits nowhere, so many jobs a second.
-async fn hopeless_submit(world: Arc<World>, per_s: u32, over: Arc<AtomicBool>) -> anyhow::Result<()> {
-    let mut number = 0_u32;
-    while per_s > 0 && !over.load(Ordering::Relaxed) {
-        world.job_submit(&hopeless_spec(&format!("hopeless-{number}"))?).await?;
-        number += 1;
-        tokio::time::sleep(Duration::from_secs(1) / per_s).await;
-    }
-    Ok(())
-}
-
-/// Tasks placed in each second, as `scheduler_perf` samples them.
-async fn sampled(world: Arc<World>, over: Arc<AtomicBool>) -> Vec<usize> {
+/// Tasks seen in each second, as `scheduler_perf` samples them.
+async fn sampled(seen: Arc<Seen>, over: Arc<AtomicBool>) -> Vec<usize> {
     let mut samples = Vec::new();
-    let mut before = world.seen.count();
+    let mut before = seen.count();
     while !over.load(Ordering::Relaxed) {
         tokio::time::sleep(SAMPLE).await;
-        let now = world.seen.count();
+        let now = seen.count();
         samples.push(now - before);
         before = now;
     }
@@ -194,14 +265,6 @@ async fn sampled(world: Arc<World>, over: Arc<AtomicBool>) -> Vec<usize> {
 fn mean(samples: &[usize]) -> usize {
     let whole = samples.get(1..samples.len().saturating_sub(1)).unwrap_or_default();
     whole.iter().sum::<usize>().checked_div(whole.len()).unwrap_or_default()
-}
-
-async fn violations(world: &World) -> anyhow::Result<usize> {
-    let space = &world.space;
-    let check = world.db.run("cell_check", borough_kv::Idempotency::ReadOnly, |tx, _| async move {
-        cell_check(&tx, space, CheckMode::Always).await
-    });
-    Ok(check.await?.len())
 }
 
 fn peak_rss_mib() -> anyhow::Result<u64> {

@@ -1,114 +1,170 @@
-//! The workloads by name: nodes, what is there before, and what is measured. Node and task shapes are those of the
-//! published benchmark of the same name (Kubernetes' `scheduler_perf`, Gödel's and others' papers).
+//! What a workload is made of: nodes, what is there before, what is measured, and what goes on meanwhile.
 
 use std::collections::BTreeMap;
 
-use borough_model::job::{Constraint, ConstraintOperator, JobKind, JobSpec, RestartMode, Spread};
+use borough_model::job::{
+    Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, JobKind, JobSpec,
+    RestartMode, Spread,
+};
 use borough_model::node::NodeFacts;
 use borough_model::{Name, Resources};
-use clap::ValueEnum;
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WorkloadName {
-    /// `scheduler_perf` SchedulingBasic: 5,000 nodes, 5,000 tasks before, 50,000 measured
-    SchedulingBasic,
-    /// `scheduler_perf` SchedulingDaemonset: 15,000 nodes and one more, to which 30,000 tasks are bound by its name
-    SchedulingDaemonset,
-    /// `scheduler_perf` Unschedulable: 5,000 nodes, 10,000 tasks while work that fits nowhere arrives
-    Unschedulable,
-    /// `scheduler_perf` SchedulingNodeAffinity: 5,000 nodes, 10,000 tasks bound to a zone
-    NodeAffinity,
-    /// `scheduler_perf` PreferredTopologySpreading: 5,000 nodes in three zones, 5,000 tasks spread over them
-    PreferredTopologySpreading,
-    /// Gödel's service workload: 10,000 nodes, 100,000 tasks
-    Services10k,
-    /// Gödel's larger cell: 30,000 nodes, tasks offered at 12,000 per second
-    Offered30k,
-    /// The cell of k8s-1m: 100,000 nodes, 100,000 tasks
-    Nodes100k,
-}
+/// The job that gated work waits for: it never ends.
+pub const GATE: &str = "gate";
 
 /// A workload.
+#[derive(Clone, Debug)]
 pub struct Workload {
+    /// Where its shape is from.
+    pub reference: &'static str,
     /// Nodes of the usual shape.
     pub nodes: u32,
+    /// Values of the attribute `zone` over them.
+    pub zones: u32,
+    /// So many of the nodes, the first ones, are tainted: nothing new goes there.
+    pub tainted: u32,
     /// One more node, with room for every task.
     pub vast_node: bool,
-    /// Tasks placed before anything is measured.
-    pub tasks_before: u32,
-    /// Tasks measured.
-    pub tasks: u32,
+    /// Tasks placed before anything is measured, one batch after the other.
+    pub before: Vec<Batch>,
+    /// What is measured.
+    pub measured: Batch,
     /// Tasks offered per second; `None` is as fast as they can be admitted.
     pub offered_per_s: Option<u32>,
-    /// Jobs per second of one task that fits nowhere, while it is measured.
+    /// What goes on while it is measured.
+    pub background: Background,
+}
+
+/// What goes on while a workload is measured.
+#[derive(Clone, Debug, Default)]
+pub struct Background {
+    /// Jobs per second of one task that fits nowhere.
     pub hopeless_per_s: u32,
+    /// A node and a task that fits nowhere come and go every second.
+    pub churn: bool,
+    /// So many of the tasks placed before are stopped per second; without agents they stay stopping.
+    pub stopped_per_s: u32,
+    /// So many nodes come only when the measured tasks are all waiting for them.
+    pub nodes_late: u32,
+}
+
+/// Tasks of one shape.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Names of its jobs begin with this.
+    pub prefix: &'static str,
+    /// How many.
+    pub tasks: u32,
+    /// Users the jobs are shared out among: what namespaces are elsewhere.
+    pub users: u32,
+    /// All tasks are of one job: its rule counts the job's own tasks.
+    pub one_job: bool,
+    /// Admitted and not to be placed: they wait for a job that never ends.
+    pub gated: bool,
+    /// Labels of its jobs.
+    pub labels: Vec<(&'static str, &'static str)>,
     /// Where tasks may go.
     pub constraints: Vec<Constraint>,
     /// Over what they spread.
     pub spread: Vec<Spread>,
+    /// Near what, and apart from what.
+    pub affinity: Vec<Affinity>,
+    /// Thousandths of a core of each task.
+    pub cpu_millis: u64,
 }
 
-impl WorkloadName {
-    /// Its name in result lines.
-    pub fn text(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-
-    /// Its parts.
-    pub fn workload(self) -> Workload {
-        let plain = |nodes, tasks_before, tasks| Workload {
-            nodes,
-            vast_node: false,
-            tasks_before,
+impl Batch {
+    /// Pods of `scheduler_perf` that ask for nothing but 100 thousandths of a core and 500 MiB.
+    pub fn plain(prefix: &'static str, tasks: u32) -> Self {
+        Self {
+            prefix,
             tasks,
-            offered_per_s: None,
-            hopeless_per_s: 0,
+            users: 1,
+            one_job: false,
+            gated: false,
+            labels: Vec::new(),
             constraints: Vec::new(),
             spread: Vec::new(),
-        };
-        let within = |attribute: &str, values: &[&str]| Constraint {
-            attribute: attribute.to_owned(),
-            operator: ConstraintOperator::In,
-            values: values.iter().map(|&value| value.to_owned()).collect(),
-            preference: None,
-        };
-        match self {
-            Self::SchedulingBasic => plain(5_000, 5_000, 50_000),
-            Self::SchedulingDaemonset => Workload {
-                vast_node: true,
-                constraints: vec![within("node.name", &["vast"])],
-                ..plain(15_000, 0, 30_000)
-            },
-            Self::Unschedulable => Workload { hopeless_per_s: 5, ..plain(5_000, 20_000, 10_000) },
-            Self::NodeAffinity => Workload {
-                constraints: vec![within("zone", &["zone-0", "zone-1"])],
-                ..plain(5_000, 5_000, 10_000)
-            },
-            Self::PreferredTopologySpreading => Workload {
-                spread: vec![Spread::preferred("zone".to_owned(), 100)],
-                ..plain(5_000, 5_000, 5_000)
-            },
-            Self::Services10k => plain(10_000, 0, 100_000),
-            Self::Offered30k => Workload { offered_per_s: Some(12_000), ..plain(30_000, 0, 120_000) },
-            Self::Nodes100k => plain(100_000, 0, 100_000),
+            affinity: Vec::new(),
+            cpu_millis: 100,
         }
+    }
+
+    /// With a label.
+    pub fn label(mut self, key: &'static str, value: &'static str) -> Self {
+        self.labels.push((key, value));
+        self
+    }
+
+    /// With an affinity to the tasks of any user's jobs that have a label.
+    pub fn affinity(
+        mut self,
+        kind: AffinityKind,
+        attribute: &str,
+        (key, value): (&str, &str),
+        preference: Option<u32>,
+    ) -> Self {
+        let anybody = Constraint { preference: None, ..exists("job.user") };
+        let jobs = vec![within(key, &[value]), anybody];
+        self.affinity.push(Affinity { kind, attribute: attribute.to_owned(), jobs, preference });
+        self
+    }
+
+    /// The spec of one of its jobs.
+    pub fn job_spec(&self, number: u32, count: u32) -> anyhow::Result<JobSpec> {
+        let user = match self.users {
+            0 | 1 => "loadtest".to_owned(),
+            users => format!("{}-{}", self.prefix, number % users),
+        };
+        let name = format!("{}-{number}", self.prefix);
+        let memory_bytes = 500 * MIB;
+        let resources = Resources {
+            cpu_millis: self.cpu_millis,
+            memory_bytes,
+            disk_bytes: 10 * MIB,
+            ..Resources::default()
+        };
+        let mut spec = spec(&user, &name, count, resources)?;
+        spec.labels =
+            self.labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        spec.constraints.clone_from(&self.constraints);
+        spec.spread.clone_from(&self.spread);
+        spec.affinity.clone_from(&self.affinity);
+        if self.gated {
+            spec.after = vec![After { job: Name::new(GATE)?, condition: AfterCondition::Finished }];
+        }
+        Ok(spec)
     }
 }
 
-/// A node of `scheduler_perf`: 4 cores, 32 GiB, here with three zones and racks of forty.
-pub fn node_facts(number: u32) -> NodeFacts {
-    let rack = number / 40;
-    let attributes = [("zone", format!("zone-{}", number % 3)), ("rack", format!("rack-{rack}"))];
+/// The attribute or label is one of these.
+pub fn within(attribute: &str, values: &[&str]) -> Constraint {
+    Constraint {
+        attribute: attribute.to_owned(),
+        operator: ConstraintOperator::In,
+        values: values.iter().map(|&value| value.to_owned()).collect(),
+        preference: None,
+    }
+}
+
+fn exists(attribute: &str) -> Constraint {
+    Constraint { operator: ConstraintOperator::Exists, values: Vec::new(), ..within(attribute, &[]) }
+}
+
+/// A node of `scheduler_perf`: 4 cores, 32 GiB, here with zones and racks of forty.
+pub fn node_facts(number: u32, zones: u32) -> NodeFacts {
+    let (rack, zone) = (number / 40, number % zones.max(1));
+    let attributes = [("zone", format!("zone-{zone}")), ("rack", format!("rack-{rack}"))];
     facts(4_000, 32 * GIB, attributes.map(|(key, value)| (key.to_owned(), value)).into())
 }
 
 /// A node with room for everything.
 pub fn vast_facts() -> NodeFacts {
-    facts(10_000_000, 100_000 * GIB, BTreeMap::new())
+    let attributes = [("zone", "zone-0"), ("rack", "rack-vast")];
+    facts(10_000_000, 100_000 * GIB, attributes.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
 }
 
 fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String>) -> NodeFacts {
@@ -124,23 +180,15 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
     }
 }
 
-/// A job of `count` pods of `scheduler_perf`: 100 thousandths of a core and 500 MiB each.
-pub fn job_spec(name: &str, count: u32, workload: &Workload) -> anyhow::Result<JobSpec> {
-    let resources =
-        Resources { cpu_millis: 100, memory_bytes: 500 * MIB, disk_bytes: 10 * MIB, ..Resources::default() };
-    let spec = spec(name, count, resources)?;
-    Ok(JobSpec { constraints: workload.constraints.clone(), spread: workload.spread.clone(), ..spec })
-}
-
 /// A job of one task that no node has room for.
 pub fn hopeless_spec(name: &str) -> anyhow::Result<JobSpec> {
     let resources = Resources { cpu_millis: 9_000, memory_bytes: 500 * MIB, ..Resources::default() };
-    spec(name, 1, resources)
+    spec("loadtest", name, 1, resources)
 }
 
-fn spec(name: &str, count: u32, resources: Resources) -> anyhow::Result<JobSpec> {
+fn spec(user: &str, name: &str, count: u32, resources: Resources) -> anyhow::Result<JobSpec> {
     let command = ["sleep", "3600"].map(str::to_owned).to_vec();
-    let mut spec = JobSpec::defaults(Name::new("loadtest")?, Name::new(name)?, JobKind::Service, command);
+    let mut spec = JobSpec::defaults(Name::new(user)?, Name::new(name)?, JobKind::Service, command);
     spec.count = count;
     spec.task.resources = resources;
     spec.restart.mode = RestartMode::Always;

@@ -11,20 +11,28 @@ use anyhow::Context as _;
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
-use borough_model::node::NodeFacts;
+use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
-use borough_store::job::job_submit;
+use borough_store::check::{CheckMode, cell_check};
+use borough_store::job::{job_by_name, job_stop, job_submit};
 use borough_store::journal::{
-    Change, ChangeSet, Cursor, JournalShare, journal_head, journal_tail, journal_watch,
+    CHUNK_ROWS, Change, ChangeSet, Cursor, JournalShare, cell_list_chunked, journal_head, journal_tail,
+    journal_watch,
 };
-use borough_store::node::{node_register, node_reported};
+use borough_store::mirror::MirrorState;
+use borough_store::node::{
+    node_by_name, node_declare_lost, node_live_read, node_register, node_reported, node_taints_set,
+};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use super::rules::rules_check;
 
 /// Nodes registered in one transaction.
 const NODES_PER_COMMIT: u32 = 200;
@@ -42,6 +50,13 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Takes note of a task.
+    pub fn task(&self, task: TaskId) {
+        let mut placed = self.placed.lock();
+        placed.insert(task);
+        self.count.store(placed.len(), Ordering::Relaxed);
+    }
+
     fn note<'a>(&self, deltas: impl Iterator<Item = &'a Delta>) {
         let mut placed = self.placed.lock();
         for delta in deltas {
@@ -52,6 +67,24 @@ impl Seen {
             }
         }
         self.count.store(placed.len(), Ordering::Relaxed);
+    }
+
+    /// Waits until there are `count`.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub async fn reached(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
+        let mut known = (self.count(), Instant::now());
+        while self.count() < count {
+            if self.count() > known.0 {
+                known = (self.count(), Instant::now());
+            }
+            anyhow::ensure!(
+                known.1.elapsed() < patience,
+                "nothing came for {patience:?}: {} of {count} tasks",
+                known.0
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
     }
 
     /// How many different tasks.
@@ -135,6 +168,31 @@ impl World {
         Ok(())
     }
 
+    /// Keeps new tasks off the nodes of these names.
+    pub async fn nodes_taint(&self, names: &[String]) -> anyhow::Result<()> {
+        let taint = Taint {
+            key: "loadtest".to_owned(),
+            value: String::new(),
+            effect: TaintEffect::NoSchedule,
+            added_ms: self.clock.wall_ms(),
+        };
+        for names in names.chunks(usize::try_from(NODES_PER_COMMIT)?) {
+            let (change, space) = (&self.change("node_taint"), &self.space);
+            let names = &names.iter().map(|name| Name::new(name.as_str())).collect::<Result<Vec<_>, _>>()?;
+            let taints = std::slice::from_ref(&taint);
+            let taint = self.db.run("node_taint", Idempotency::Natural, |tx, _| async move {
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                for name in names {
+                    let node = node_by_name(&tx, space, name).await?.id;
+                    node_taints_set(&tx, &mut changes, node, taints, &[]).await?;
+                }
+                changes.append(&tx)
+            });
+            taint.await?;
+        }
+        Ok(())
+    }
+
     /// Admits a job, as a gateway does.
     pub async fn job_submit(&self, spec: &JobSpec) -> StoreResult<()> {
         let (change, space) = (&self.change("job_submit"), &self.space);
@@ -145,6 +203,33 @@ impl World {
             changes.append(&tx)
         });
         submit.await
+    }
+
+    /// Stops a job.
+    pub async fn job_stop(&self, user: &str, name: &str) -> anyhow::Result<()> {
+        let (user, name) = (&Name::new(user)?, &Name::new(name)?);
+        let (change, space) = (&self.change("job_stop"), &self.space);
+        let stop = self.db.run("job_stop", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
+            let job = job_by_name(&tx, space, user, name).await?;
+            job_stop(&tx, &mut changes, job.id).await?;
+            changes.append(&tx)
+        });
+        Ok(stop.await?)
+    }
+
+    /// Declares a node lost, as if it had been switched off long ago.
+    pub async fn node_lose(&self, name: &str) -> anyhow::Result<()> {
+        let name = &Name::new(name)?;
+        let (change, space) = (&self.change("node_lost"), &self.space);
+        let lose = self.db.run("node_lost", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
+            let node = node_by_name(&tx, space, name).await?.id;
+            let live = node_live_read(&tx, space, node).await?;
+            node_declare_lost(&tx, &mut changes, node, live.as_ref()).await?;
+            changes.append(&tx)
+        });
+        Ok(lose.await?)
     }
 
     /// Starts the watcher: it follows the journal as any client would, and knows nothing of the workers.
@@ -199,21 +284,13 @@ impl World {
     }
 
     /// Waits until the watcher has seen `count` tasks placed in all.
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub async fn placed(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
-        let mut known = (self.seen.count(), Instant::now());
-        while self.seen.count() < count {
-            if self.seen.count() > known.0 {
-                known = (self.seen.count(), Instant::now());
-            }
-            anyhow::ensure!(
-                known.1.elapsed() < patience,
-                "nothing was placed for {patience:?}: {} of {count} tasks",
-                known.0
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
+        self.seen.reached(count, patience).await
+    }
+
+    /// Holds the whole cell against the store's rules, and its tasks against their own.
+    pub async fn check(&self, figures: &mut Map<String, Value>) -> anyhow::Result<()> {
+        cell_figures(&self.db, &self.space, figures).await
     }
 
     /// Ends workers and watcher, and gives the store back.
@@ -226,6 +303,26 @@ impl World {
             embedded.close().await;
         }
     }
+}
+
+/// Violations of the store's rules, and of the tasks' own.
+pub async fn cell_figures(
+    db: &Database,
+    space: &CellSpace,
+    figures: &mut Map<String, Value>,
+) -> anyhow::Result<()> {
+    let check = db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
+        cell_check(&tx, space, CheckMode::Always).await
+    });
+    figures.insert("violations".to_owned(), json!(check.await?.len()));
+    let mut state = MirrorState::default();
+    cell_list_chunked(db, space, CHUNK_ROWS, |listed| state.list(listed)).await?;
+    let found = rules_check(&state);
+    figures.insert("rule_violations".to_owned(), json!(found.count));
+    if found.count > 0 {
+        figures.insert("rule_violations_first".to_owned(), json!(found.texts));
+    }
+    Ok(())
 }
 
 /// Follows the journal for good; an error of the store is followed by another look.

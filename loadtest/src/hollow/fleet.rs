@@ -1,0 +1,190 @@
+//! Simulated agents of one cell in this process: they share connections, and what they see is counted and checked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use borough_agent::hollow::HollowTimes;
+use borough_kv::env::{Clock, Rng};
+use borough_proto::v1;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+
+use super::check::Checker;
+use super::node::node_run;
+
+/// As an agent's.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// As an agent's.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Between two looks at what is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a fleet is made with.
+pub struct FleetOptions {
+    /// Gateways, as `http://HOST:PORT`; connections are shared out among them.
+    pub gateways: Vec<String>,
+    /// Shown to them.
+    pub token: Option<String>,
+    /// The nodes, by their first messages.
+    pub hellos: Vec<v1::Hello>,
+    /// Sessions that share a connection; a real agent has its own.
+    pub sessions_per_connection: usize,
+    /// How long what is simulated takes.
+    pub times: HollowTimes,
+    /// Silence after which the cell may give a node's tasks to others.
+    pub lost_after: Duration,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+}
+
+/// What all nodes have seen.
+#[derive(Default)]
+pub struct Counters {
+    /// Nodes whose session was welcomed and whose full report was applied.
+    pub sessions: AtomicU64,
+    /// Sessions that were begun.
+    pub opened: AtomicU64,
+    /// Attempts that came to nothing, and sessions that the gateway ended.
+    pub broken: AtomicU64,
+    /// Reports sent.
+    pub reports: AtomicU64,
+    /// Messages received.
+    pub messages: AtomicU64,
+    /// Lives begun.
+    pub begun: AtomicU64,
+    /// Lives that have come to run.
+    pub running: AtomicU64,
+    /// Lives over.
+    pub released: AtomicU64,
+    /// Lives asked for after their end.
+    pub late: AtomicU64,
+    /// What could not be understood.
+    pub refused: AtomicU64,
+}
+
+impl Counters {
+    /// One more.
+    pub fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn get(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+}
+
+/// What the nodes share.
+pub struct Shared {
+    /// What they were made with.
+    pub options: FleetOptions,
+    /// The token, as it is sent.
+    pub authorization: Option<MetadataValue<Ascii>>,
+    /// What they have seen.
+    pub counters: Counters,
+    /// Microseconds from a report to the answer that it is durable.
+    pub applied_us: Mutex<Histogram<u64>>,
+    /// What they hold the control plane to.
+    pub checker: Arc<Checker>,
+    /// Raised to have every node connect anew.
+    pub generation: watch::Sender<u64>,
+    /// The end.
+    pub cancelled: CancellationToken,
+    channels: Mutex<Vec<Channel>>,
+}
+
+impl Shared {
+    /// The connection of a node.
+    pub fn channel(&self, node: usize) -> Option<Channel> {
+        self.channels.lock().get(node / self.options.sessions_per_connection).cloned()
+    }
+}
+
+/// The nodes at work.
+pub struct Fleet {
+    /// What they share.
+    pub shared: Arc<Shared>,
+    nodes: JoinSet<()>,
+}
+
+impl Fleet {
+    /// Starts every node.
+    pub fn start(options: FleetOptions) -> anyhow::Result<Self> {
+        let count = options.hellos.len();
+        let authorization =
+            options.token.as_ref().map(|token| format!("Bearer {token}").parse()).transpose()?;
+        let shared = Arc::new(Shared {
+            checker: Arc::new(Checker::new(count, options.lost_after)),
+            channels: Mutex::new(channels(&options)?),
+            authorization,
+            counters: Counters::default(),
+            applied_us: Mutex::new(Histogram::new(3)?),
+            generation: watch::Sender::new(0),
+            cancelled: CancellationToken::new(),
+            options,
+        });
+        let mut nodes = JoinSet::new();
+        for node in 0..count {
+            nodes.spawn(node_run(Arc::clone(&shared), node));
+        }
+        Ok(Self { shared, nodes })
+    }
+
+    /// Nodes whose session is open and whose full report is durable.
+    pub fn connected(&self) -> usize {
+        usize::try_from(Counters::get(&self.shared.counters.sessions)).unwrap_or(usize::MAX)
+    }
+
+    /// Waits until every node is connected; answers how long that took.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub async fn all_connected(&self, patience: Duration) -> anyhow::Result<Duration> {
+        let began = std::time::Instant::now();
+        let all = self.shared.options.hellos.len();
+        while self.connected() < all {
+            anyhow::ensure!(
+                began.elapsed() < patience,
+                "{} of {all} nodes had a session within {patience:?}",
+                self.connected()
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Breaks every connection at once: each node connects anew, paced as an agent does.
+    pub fn storm(&self) -> anyhow::Result<()> {
+        *self.shared.channels.lock() = channels(&self.shared.options)?;
+        self.shared.counters.sessions.store(0, Ordering::Relaxed);
+        self.shared.generation.send_modify(|generation| *generation += 1);
+        Ok(())
+    }
+
+    /// Ends every session.
+    pub async fn end(mut self) {
+        self.shared.cancelled.cancel();
+        while self.nodes.join_next().await.is_some() {}
+    }
+}
+
+fn channels(options: &FleetOptions) -> anyhow::Result<Vec<Channel>> {
+    let count = options.hellos.len().div_ceil(options.sessions_per_connection);
+    let mut channels = Vec::with_capacity(count);
+    for gateway in options.gateways.iter().cycle().take(count) {
+        let endpoint = Endpoint::from_shared(gateway.clone())?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true);
+        channels.push(endpoint.connect_lazy());
+    }
+    Ok(channels)
+}

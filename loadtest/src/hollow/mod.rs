@@ -1,0 +1,303 @@
+//! `hollow`: simulated agents in one process that speak the real protocol through a real gateway. They hold sessions,
+//! run tasks that only seem to run, connect anew in storms, and hold the control plane to its promises.
+//!
+//! Against a cell of its own, or with `--gateway` against any cell.
+
+pub mod check;
+pub mod fleet;
+mod node;
+pub mod usage;
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use borough_agent::hollow::HollowTimes;
+use borough_kv::env::{Rng, SeededRng, SystemClock};
+use borough_proto::v1;
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::result::{Results, percentiles_of};
+use crate::system::{System, SystemOptions};
+use fleet::{Counters, Fleet, FleetOptions};
+use usage::{ProcessUsage, process_usage};
+
+/// So long may all sessions take to come about.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Idle time measured after the sessions have come about.
+const SETTLE: Duration = Duration::from_secs(5);
+
+const GIB: u64 = 1 << 30;
+
+/// Arguments of `hollow`. How many nodes is `--nodes`.
+#[derive(Debug, Args)]
+pub struct HollowArguments {
+    /// A gateway of a running cell, as HOST:PORT, several with commas; without one a cell is started
+    #[arg(long, value_delimiter = ',', value_name = "ADDR")]
+    gateway: Vec<String>,
+    /// The cell behind --gateway
+    #[arg(long, default_value = "bench", value_name = "NAME")]
+    cell: String,
+    /// File with the token for --gateway
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The gateway's process, where it runs on this machine: its memory and processor time are measured
+    #[arg(long, value_name = "PID")]
+    gateway_pid: Option<i32>,
+    /// Names of the nodes begin with this
+    #[arg(long, default_value = "hollow-", value_name = "TEXT")]
+    prefix: String,
+    /// Seconds the sessions are held; without it until a signal where --gateway is given, else 20
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<u64>,
+    /// Times that all connections are broken at once
+    #[arg(long, default_value_t = 0)]
+    storms: u32,
+    #[command(flatten)]
+    simulated: Simulated,
+}
+
+/// What is simulated, and how connections are shared.
+#[derive(Clone, Debug, Args)]
+pub struct Simulated {
+    /// Sessions that share a connection; a real agent has its own
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub sessions_per_connection: u32,
+    /// Milliseconds from the order to a task's process, as FIRST-LAST
+    #[arg(long, default_value = "5-50", value_parser = range, value_name = "RANGE")]
+    pub start_ms: RangeInclusive<u64>,
+    /// Milliseconds until a task ends by itself; without it, it runs until it is stopped
+    #[arg(long, value_parser = range, value_name = "RANGE")]
+    pub run_ms: Option<RangeInclusive<u64>>,
+    /// Milliseconds from SIGTERM to a task's end
+    #[arg(long, default_value = "5-50", value_parser = range, value_name = "RANGE")]
+    pub stop_ms: RangeInclusive<u64>,
+    /// Of a hundred tasks that end by themselves, so many exit with 1
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub failed_percent: u64,
+    /// The cell's own tolerance of silence, in milliseconds: what a node lets others do after it
+    #[arg(long, default_value_t = 30_000)]
+    pub lost_after_ms: u64,
+}
+
+impl Simulated {
+    /// How long things take.
+    pub fn times(&self) -> HollowTimes {
+        HollowTimes {
+            start_ms: self.start_ms.clone(),
+            run_ms: self.run_ms.clone(),
+            stop_ms: self.stop_ms.clone(),
+            failed_percent: self.failed_percent,
+        }
+    }
+}
+
+/// A range of milliseconds: `5-50`, or one number.
+fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    let (first, last) = match text.split_once('-') {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(text)?, number(text)?),
+    };
+    match first <= last {
+        true => Ok(first..=last),
+        false => Err(format!("{first} is more than {last}")),
+    }
+}
+
+/// The first message of a node of the usual shape: 4 cores, 32 GiB, in one of three zones and a rack of forty.
+pub fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
+    let capacity = v1::Resources {
+        cpu_millis: 4_000,
+        memory_bytes: 32 * GIB,
+        disk_bytes: 500 * GIB,
+        ..v1::Resources::default()
+    };
+    let attributes = [("zone", format!("zone-{}", number % 3)), ("rack", format!("rack-{}", number / 40))];
+    v1::Hello {
+        cell: cell.to_owned(),
+        node,
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: "hollow".to_owned(),
+        capacity: Some(capacity),
+        port_first: 20_000,
+        port_last: 29_999,
+        attributes: attributes.map(|(key, value)| (key.to_owned(), value)).into(),
+        host: "127.0.0.1".to_owned(),
+        ..v1::Hello::default()
+    }
+}
+
+/// Options of a fleet of `hellos`.
+pub fn fleet_options(
+    gateways: Vec<String>,
+    token: Option<String>,
+    hellos: Vec<v1::Hello>,
+    simulated: &Simulated,
+) -> anyhow::Result<FleetOptions> {
+    let (rng, _) = SeededRng::from_kernel();
+    Ok(FleetOptions {
+        gateways,
+        token,
+        hellos,
+        sessions_per_connection: usize::try_from(simulated.sessions_per_connection)?,
+        times: simulated.times(),
+        lost_after: Duration::from_millis(simulated.lost_after_ms),
+        clock: SystemClock::shared(),
+        rng: rng as Arc<dyn Rng>,
+    })
+}
+
+/// Runs the benchmark.
+pub async fn run(
+    options: Option<&SystemOptions>,
+    nodes: u32,
+    arguments: &HollowArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let hellos = |cell: &str| {
+        (0..nodes).map(|number| hello(cell, format!("{}{number}", arguments.prefix), number)).collect()
+    };
+    let Some(options) = options else {
+        let token = arguments.token_file.as_ref().map(std::fs::read_to_string).transpose()?;
+        let token = token.map(|text| text.trim().to_owned());
+        let gateways = arguments.gateway.iter().map(|gateway| format!("http://{gateway}")).collect();
+        let cell = &arguments.cell;
+        let options = fleet_options(gateways, token, hellos(cell), &arguments.simulated)?;
+        return measured(options, arguments.gateway_pid, arguments, results).await;
+    };
+    let system = System::start(options).await?;
+    let (gateways, token) = system.door()?;
+    let options = fleet_options(gateways, Some(token), hellos("bench"), &arguments.simulated)?;
+    let pid = i32::try_from(system.control_pid())?;
+    measured(options, Some(pid), arguments, results).await
+}
+
+/// Whether this run needs a cell of its own.
+pub fn is_own(arguments: &HollowArguments) -> bool {
+    arguments.gateway.is_empty()
+}
+
+async fn measured(
+    options: FleetOptions,
+    pid: Option<i32>,
+    arguments: &HollowArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let nodes = options.hellos.len();
+    let look = |pid: Option<i32>| pid.map(process_usage).transpose();
+    let empty = look(pid)?;
+    let fleet = Fleet::start(options)?;
+    let took = fleet.all_connected(PATIENCE).await?;
+    let connected = look(pid)?;
+    let mut figures = Map::new();
+    figures.insert("nodes".to_owned(), json!(nodes));
+    figures.insert("sessions_per_connection".to_owned(), json!(arguments.simulated.sessions_per_connection));
+    figures.insert("registered_per_s".to_owned(), json!(per_second(nodes, took)));
+    cost(&mut figures, "registration", nodes, empty, connected);
+    for storm in 1..=arguments.storms {
+        tokio::time::sleep(SETTLE).await;
+        let before = look(pid)?;
+        fleet.storm()?;
+        let took = fleet.all_connected(PATIENCE).await?;
+        figures.insert(format!("storm_{storm}_reconnected_per_s"), json!(per_second(nodes, took)));
+        cost(&mut figures, &format!("storm_{storm}"), nodes, before, look(pid)?);
+    }
+    tokio::time::sleep(SETTLE).await;
+    let (before, reports) = (look(pid)?, Counters::get(&fleet.shared.counters.reports));
+    let held = hold(arguments).await?;
+    let after = look(pid)?;
+    figures.insert("held_s".to_owned(), json!(held.as_secs()));
+    let reports = Counters::get(&fleet.shared.counters.reports) - reports;
+    figures.insert("reports_per_s".to_owned(), json!(per_second(usize::try_from(reports)?, held)));
+    if let (Some(before), Some(after)) = (before, after) {
+        let cpu_us = after.cpu.saturating_sub(before.cpu).as_micros();
+        let session_seconds = held.as_secs().max(1) * u64::try_from(nodes.max(1))?;
+        let each_us = cpu_us / u128::from(session_seconds);
+        figures.insert("gateway_cpu_us_per_session_s".to_owned(), json!(u64::try_from(each_us)?));
+        figures.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
+        let empty = empty.map_or(0, |empty| empty.rss_bytes);
+        let each = after.rss_bytes.saturating_sub(empty) / u64::try_from(nodes.max(1))?;
+        figures.insert("gateway_bytes_per_session".to_owned(), json!(each));
+    }
+    fleet_figures(&mut figures, &fleet)?;
+    let violations = fleet.shared.checker.violations();
+    fleet.end().await;
+    results.line("hollow", "sessions", figures);
+    anyhow::ensure!(violations.0 == 0, "{} violations: {}", violations.0, violations.1.join("; "));
+    Ok(())
+}
+
+fn per_second(count: usize, time: Duration) -> u64 {
+    let count = u128::try_from(count).unwrap_or(u128::MAX);
+    u64::try_from(count.saturating_mul(1_000_000) / time.as_micros().max(1)).unwrap_or(u64::MAX)
+}
+
+/// Processor time of the gateway per session between two looks.
+fn cost(
+    figures: &mut Map<String, Value>,
+    name: &str,
+    nodes: usize,
+    before: Option<ProcessUsage>,
+    after: Option<ProcessUsage>,
+) {
+    if let (Some(before), Some(after)) = (before, after) {
+        let us = after.cpu.saturating_sub(before.cpu).as_micros();
+        let each = us / u128::try_from(nodes.max(1)).unwrap_or(1);
+        figures.insert(format!("{name}_gateway_cpu_us"), json!(u64::try_from(each).unwrap_or(u64::MAX)));
+    }
+}
+
+/// What the nodes have seen.
+pub fn fleet_figures(figures: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Result<()> {
+    let counters = &fleet.shared.counters;
+    for (name, counter) in [
+        ("sessions_broken", &counters.broken),
+        ("lives_begun", &counters.begun),
+        ("lives_released", &counters.released),
+        ("lives_late", &counters.late),
+        ("messages_refused", &counters.refused),
+    ] {
+        figures.insert(name.to_owned(), json!(Counters::get(counter)));
+    }
+    percentiles_of(figures, "report_applied", &fleet.shared.applied_us.lock());
+    let (violations, texts) = fleet.shared.checker.violations();
+    figures.insert("node_violations".to_owned(), json!(violations));
+    if violations > 0 {
+        figures.insert("node_violations_first".to_owned(), json!(texts));
+    }
+    Ok(())
+}
+
+/// Holds the sessions for as long as was asked.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+async fn hold(arguments: &HollowArguments) -> anyhow::Result<Duration> {
+    let began = std::time::Instant::now();
+    let longest = match arguments.duration {
+        None if !is_own(arguments) => Duration::MAX,
+        duration => Duration::from_secs(duration.unwrap_or(20)),
+    };
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot wait for signals")?;
+    tokio::select! {
+        () = tokio::time::sleep(longest) => {}
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(began.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range;
+
+    #[test]
+    fn ranges_are_two_numbers_or_one() {
+        assert_eq!(range("5-50"), Ok(5..=50));
+        assert_eq!(range("7"), Ok(7..=7));
+        assert!(range("9-1").is_err() && range("a-b").is_err() && range("").is_err());
+    }
+}

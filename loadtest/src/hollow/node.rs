@@ -1,0 +1,180 @@
+//! One simulated node: the session of its agent with a gateway, again and again, paced as an agent paces it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_agent::Pace;
+use borough_agent::hollow::{Hollow, HollowEvent, HollowStep};
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message;
+use borough_proto::v1::agent_service_client::AgentServiceClient;
+use borough_proto::v1::gateway_message::Message as FromGateway;
+use futures::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status, Streaming};
+
+use super::check::Ledger;
+use super::fleet::{Counters, Shared};
+
+/// Messages on their way to the gateway.
+const OUTBOX: usize = 16;
+/// Messages taken in before what follows from them is done.
+const MESSAGES_MAX: usize = 64;
+
+/// A node.
+struct Node {
+    shared: Arc<Shared>,
+    number: usize,
+    hollow: Hollow,
+    ledger: Ledger,
+    /// The last report and when it was sent, until it is answered.
+    waiting: Option<(u64, Duration)>,
+    /// Whether the session counts as open.
+    counted: Option<u64>,
+}
+
+/// Keeps the node's session open until the end.
+pub async fn node_run(shared: Arc<Shared>, number: usize) {
+    let hello = &shared.options.hellos[number];
+    let seed = shared.options.rng.next_u64();
+    let hollow = Hollow::new(&hello.node, &hello.boot_id, shared.options.times.clone(), seed);
+    let capacity = hello.capacity.clone().unwrap_or_default();
+    let ledger = Ledger::new(Arc::clone(&shared.checker), number, capacity);
+    let cancelled = shared.cancelled.clone();
+    let mut node = Node { shared, number, hollow, ledger, waiting: None, counted: None };
+    tokio::select! {
+        () = node.sessions() => {}
+        () = cancelled.cancelled() => {}
+    }
+}
+
+impl Node {
+    async fn sessions(&mut self) {
+        let pace = Pace::default();
+        let mut generation = self.shared.generation.subscribe();
+        let mut pause = pace.reconnect_first;
+        loop {
+            generation.mark_unchanged();
+            let ended = tokio::select! {
+                ended = self.session() => ended,
+                _ = generation.changed() => Ok(()),
+            };
+            self.ledger.away(self.shared.options.clock.monotonic());
+            if ended.is_err() {
+                Counters::add(&self.shared.counters.broken);
+            }
+            if let Some(counted) = self.counted.take() {
+                pause = pace.reconnect_first;
+                // A storm has counted it out already.
+                if counted == *self.shared.generation.borrow() {
+                    self.shared.counters.sessions.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+            // At least half of the pause, as an agent.
+            let half = u64::try_from(pause.as_micros() / 2).unwrap_or(1).max(1);
+            let jitter = Duration::from_micros(self.shared.options.rng.next_u64() % half);
+            tokio::time::sleep(pause / 2 + jitter).await;
+            pause = pause.saturating_mul(2).min(pace.reconnect_max);
+        }
+    }
+
+    /// One session, to its end.
+    async fn session(&mut self) -> Result<(), Status> {
+        let unavailable = || Status::unavailable("no connection");
+        let channel = self.shared.channel(self.number).ok_or_else(unavailable)?;
+        let (outbox, sent) = mpsc::channel(OUTBOX);
+        let hello = Message::Hello(self.shared.options.hellos[self.number].clone());
+        outbox.try_send(v1::AgentMessage { message: Some(hello) }).map_err(|_| unavailable())?;
+        let mut request = Request::new(ReceiverStream::new(sent));
+        if let Some(value) = &self.shared.authorization {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        self.hollow.opened();
+        self.waiting = None;
+        // Before the answer, as an agent.
+        self.step(&outbox);
+        Counters::add(&self.shared.counters.opened);
+        let mut received = AgentServiceClient::new(channel).session(request).await?.into_inner();
+        self.ledger.connected(self.shared.options.clock.monotonic());
+        loop {
+            let wait = self.hollow.wait(self.shared.options.clock.monotonic());
+            tokio::select! {
+                message = received.message() => {
+                    self.message(message?.ok_or_else(|| Status::unavailable("closed"))?);
+                    self.messages_ready(&mut received)?;
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.step(&outbox);
+        }
+    }
+
+    /// Takes in what has already arrived.
+    fn messages_ready(&mut self, received: &mut Streaming<v1::GatewayMessage>) -> Result<(), Status> {
+        for _ in 0..MESSAGES_MAX {
+            match received.message().now_or_never() {
+                Some(message) => self.message(message?.ok_or_else(|| Status::unavailable("closed"))?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: v1::GatewayMessage) {
+        Counters::add(&self.shared.counters.messages);
+        if let Some(FromGateway::ReportApplied(applied)) = &message.message {
+            self.applied(applied.revision);
+        }
+        let step = self.hollow.message(message);
+        self.note(&step);
+    }
+
+    fn applied(&mut self, revision: u64) {
+        if let Some((_, at)) = self.waiting.take_if(|(sent, _)| *sent <= revision) {
+            let took = self.shared.options.clock.monotonic().saturating_sub(at);
+            let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+            self.shared.applied_us.lock().saturating_record(us);
+        }
+        if self.counted.is_none() {
+            self.counted = Some(*self.shared.generation.borrow());
+            Counters::add(&self.shared.counters.sessions);
+        }
+    }
+
+    /// What is due, and what is to be told.
+    fn step(&mut self, outbox: &mpsc::Sender<v1::AgentMessage>) {
+        let permit = outbox.try_reserve();
+        let clock = &self.shared.options.clock;
+        let (now, wall_ms) = (clock.monotonic(), clock.wall_ms());
+        let mut step = self.hollow.step(now, wall_ms, permit.is_ok());
+        self.note(&step);
+        if let (Some(report), Ok(permit)) = (step.report.take(), permit) {
+            if !report.tasks.is_empty() {
+                self.waiting.get_or_insert((report.revision, now));
+            }
+            Counters::add(&self.shared.counters.reports);
+            permit.send(v1::AgentMessage { message: Some(Message::Report(report)) });
+        }
+    }
+
+    fn note(&mut self, step: &HollowStep) {
+        let now = self.shared.options.clock.monotonic();
+        for event in &step.events {
+            let counters = &self.shared.counters;
+            match event {
+                HollowEvent::Begun(id, assignment) => {
+                    self.ledger.begun(id, assignment, now);
+                    Counters::add(&counters.begun);
+                }
+                HollowEvent::Running(_) => Counters::add(&counters.running),
+                HollowEvent::Released(id) => {
+                    self.ledger.released(id);
+                    Counters::add(&counters.released);
+                }
+                HollowEvent::Late(_) => Counters::add(&counters.late),
+                HollowEvent::Refused(_) => Counters::add(&counters.refused),
+            }
+        }
+    }
+}

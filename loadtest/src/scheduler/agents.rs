@@ -1,0 +1,250 @@
+//! The same workloads through a real control process (gateway, workers, controllers), whose nodes are simulated agents:
+//! how many tasks per second come to run, as a watcher behind the public API sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use borough_client::{CellItem, Client};
+use borough_kv::Database;
+use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
+use borough_kv::env::{SeededRng, SystemClock};
+use borough_model::node::NodeFacts;
+use borough_model::{Name, TaskId};
+use borough_proto::convert::{job_id_from_text, job_spec_to_message, resources_to_message};
+use borough_proto::v1;
+use borough_proto::v1::watch_response::Change;
+use borough_store::CellSpace;
+use futures::StreamExt as _;
+use serde_json::{Map, Value, json};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::workload::{Batch, GATE, Workload, hopeless_spec, node_facts, vast_facts};
+use super::world::{Seen, cell_figures};
+use super::{PATIENCE, SUBMITTERS, SchedulerArguments, jobs_of, mean, sampled, shape_figures};
+use crate::hollow::fleet::Fleet;
+use crate::hollow::usage::process_usage;
+use crate::hollow::{fleet_figures, fleet_options};
+use crate::system::{System, SystemOptions};
+
+/// The cell of a control process that was started here.
+const CELL: &str = "bench";
+
+/// What the watcher has seen.
+#[derive(Clone, Default)]
+struct Watched {
+    placed: Arc<Seen>,
+    running: Arc<Seen>,
+}
+
+/// Runs a workload to running.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+pub async fn workload_run(
+    options: &SystemOptions,
+    arguments: &SchedulerArguments,
+    workload: &Workload,
+) -> anyhow::Result<Map<String, Value>> {
+    let background = &workload.background;
+    anyhow::ensure!(
+        !background.churn && background.stopped_per_s == 0 && background.nodes_late + workload.tainted == 0,
+        "{} is not measured with --agents: what goes on beside it is done to rows",
+        workload.reference
+    );
+    let mut system = System::start(options).await?;
+    let pid = i32::try_from(system.control_pid())?;
+    let client = system.client()?;
+    let fleet = fleet_start(&system, arguments, workload).await?;
+    let registered = fleet.all_connected(PATIENCE).await?;
+    nodes_ready(&client, fleet.shared.options.hellos.len()).await?;
+    let (watched, watcher) = watch(&client);
+    let before = before_run(&client, arguments, workload, &watched).await?;
+
+    let over = Arc::new(AtomicBool::new(false));
+    let hopeless = tokio::spawn(hopeless(client.clone(), background.hopeless_per_s, Arc::clone(&over)));
+    let samples = tokio::spawn(sampled(Arc::clone(&watched.running), Arc::clone(&over)));
+    let cpu = process_usage(pid)?.cpu;
+    let began = Instant::now();
+    jobs_submit(&client, arguments, &workload.measured, workload.offered_per_s).await?;
+    let submitted = began.elapsed();
+    let all = usize::try_from(before + workload.measured.tasks)?;
+    watched.placed.reached(all, PATIENCE).await?;
+    let placed = began.elapsed();
+    watched.running.reached(all, PATIENCE).await?;
+    let running = began.elapsed();
+    let usage = process_usage(pid)?;
+    over.store(true, Ordering::Relaxed);
+    hopeless.await??;
+
+    let mut figures = shape_figures(arguments, workload);
+    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
+    figure("agents", json!(true));
+    figure("running_per_s", json!(per_second(running)));
+    figure("placements_per_s", json!(per_second(placed)));
+    figure("admitted_per_s", json!(per_second(submitted)));
+    figure("sampled_mean_per_s", json!(mean(&samples.await?)));
+    let nodes = f64::from(u32::try_from(fleet.shared.options.hellos.len())?);
+    figure("registered_per_s", json!((nodes / registered.as_secs_f64()).round()));
+    let spent = u64::try_from(usage.cpu.saturating_sub(cpu).as_micros())?;
+    figure("control_cpu_us_per_task", json!(spent / u64::from(workload.measured.tasks.max(1))));
+    figure("control_rss_mib", json!(usage.rss_bytes >> 20));
+    fleet_figures(&mut figures, &fleet)?;
+    watcher.abort();
+    fleet.end().await;
+    system.control_end()?;
+    if arguments.check {
+        store_check(&system, &mut figures).await?;
+    }
+    Ok(figures)
+}
+
+/// Starts the workload's nodes as simulated agents.
+async fn fleet_start(
+    system: &System,
+    arguments: &SchedulerArguments,
+    workload: &Workload,
+) -> anyhow::Result<Fleet> {
+    let usual =
+        (0..workload.nodes).map(|number| (format!("node-{number}"), node_facts(number, workload.zones)));
+    let vast = workload.vast_node.then(|| ("vast".to_owned(), vast_facts()));
+    let hellos = usual.chain(vast).map(|(name, facts)| hello(name, facts)).collect();
+    let (gateways, token) = system.door()?;
+    Fleet::start(fleet_options(gateways, Some(token), hellos, &arguments.simulated)?)
+}
+
+fn hello(node: String, facts: NodeFacts) -> v1::Hello {
+    v1::Hello {
+        cell: CELL.to_owned(),
+        node,
+        agent_version: facts.agent_version,
+        boot_id: facts.boot_id,
+        capacity: Some(resources_to_message(&facts.capacity)),
+        port_first: facts.port_first.into(),
+        port_last: facts.port_last.into(),
+        attributes: facts.attributes,
+        host: facts.host,
+        ..v1::Hello::default()
+    }
+}
+
+/// Waits until every node takes tasks.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+async fn nodes_ready(client: &Client, count: usize) -> anyhow::Result<()> {
+    let (began, ready) = (Instant::now(), i32::from(v1::NodeState::Ready));
+    loop {
+        let nodes = client.node_list().await?;
+        if nodes.iter().filter(|node| node.state == ready).count() >= count {
+            return Ok(());
+        }
+        anyhow::ensure!(began.elapsed() < PATIENCE, "the nodes were not ready within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Follows every task of the cell as any client would.
+fn watch(client: &Client) -> (Watched, JoinHandle<anyhow::Result<()>>) {
+    let watched = Watched::default();
+    let filter = v1::WatchFilter { tasks: true, ..v1::WatchFilter::default() };
+    let (mut items, seen) = (client.watch_cell(filter, None), watched.clone());
+    let watcher = tokio::spawn(async move {
+        while let Some(item) = items.next().await {
+            match item? {
+                CellItem::Change(change) => {
+                    if let Some(Change::Task(task)) = &change.change {
+                        seen.note(task)?;
+                    }
+                }
+                CellItem::Bookmark(_) => {}
+                CellItem::Resync(why) => anyhow::bail!("the watcher fell behind: {why}"),
+            }
+        }
+        Ok(())
+    });
+    (watched, watcher)
+}
+
+impl Watched {
+    fn note(&self, task: &v1::Task) -> anyhow::Result<()> {
+        let id = TaskId { job: job_id_from_text("job_id", &task.job_id)?, index: task.index };
+        if !task.node.is_empty() {
+            self.placed.task(id);
+        }
+        if task.state == i32::from(v1::TaskState::Running) {
+            self.running.task(id);
+        }
+        Ok(())
+    }
+}
+
+/// Brings to running what is there before: how many tasks.
+async fn before_run(
+    client: &Client,
+    arguments: &SchedulerArguments,
+    workload: &Workload,
+    watched: &Watched,
+) -> anyhow::Result<u32> {
+    let mut placed = 0;
+    if workload.before.iter().any(|batch| batch.gated) {
+        client.job_submit(job_spec_to_message(&hopeless_spec(GATE)?), 0).await?;
+    }
+    for batch in &workload.before {
+        jobs_submit(client, arguments, batch, None).await?;
+        if !batch.gated {
+            placed += batch.tasks;
+            watched.running.reached(usize::try_from(placed)?, PATIENCE).await?;
+        }
+    }
+    Ok(placed)
+}
+
+/// Submits the jobs of a batch through the gateway, as fast as they are taken or at a rate of tasks.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+async fn jobs_submit(
+    client: &Client,
+    arguments: &SchedulerArguments,
+    batch: &Batch,
+    offered_per_s: Option<u32>,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut submissions = JoinSet::new();
+    let mut sent = 0_u32;
+    for (number, count) in jobs_of(batch, arguments.tasks_per_job) {
+        if let Some(rate) = offered_per_s {
+            let due = Duration::from_secs_f64(f64::from(sent) / f64::from(rate));
+            tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
+        }
+        sent += count;
+        while submissions.len() >= SUBMITTERS {
+            submissions.join_next().await.transpose()?.transpose()?;
+        }
+        let (client, spec) = (client.clone(), job_spec_to_message(&batch.job_spec(number, count)?));
+        submissions.spawn(async move { client.job_submit(spec, 0).await });
+    }
+    while let Some(done) = submissions.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+async fn hopeless(client: Client, per_s: u32, over: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let mut number = 0_u32;
+    while per_s > 0 && !over.load(Ordering::Relaxed) {
+        client.job_submit(job_spec_to_message(&hopeless_spec(&format!("hopeless-{number}"))?), 0).await?;
+        number += 1;
+        tokio::time::sleep(Duration::from_secs(1) / per_s).await;
+    }
+    Ok(())
+}
+
+/// Opens the store that the control process has left.
+async fn store_check(system: &System, figures: &mut Map<String, Value>) -> anyhow::Result<()> {
+    let (rng, _) = SeededRng::from_kernel();
+    let options = OpenOptions::new(system.store_directory(), SystemClock::shared(), rng);
+    let engine = EmbeddedEngine::open(options).context("the control process has left no store")?;
+    let db = Database::new(Arc::new(engine.clone()));
+    let space = CellSpace::new(Name::new(CELL)?);
+    let checked = cell_figures(&db, &space, figures).await;
+    engine.close().await;
+    checked
+}

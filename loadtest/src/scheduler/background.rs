@@ -1,0 +1,73 @@
+//! What goes on while a workload is measured: work that fits nowhere, nodes that come and go, tasks that are stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::workload::{Workload, hopeless_spec, node_facts};
+use super::world::World;
+
+/// As `scheduler_perf`'s churn.
+const CHURN: Duration = Duration::from_secs(1);
+
+/// Runs all of it until it is `over`.
+pub async fn background_run(
+    world: Arc<World>,
+    workload: Workload,
+    jobs_before: Vec<(String, String, u32)>,
+    over: Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    tokio::try_join!(
+        hopeless(&world, workload.background.hopeless_per_s, &over),
+        churn(&world, &workload, &over),
+        stop(&world, workload.background.stopped_per_s, jobs_before, &over),
+    )?;
+    Ok(())
+}
+
+async fn hopeless(world: &World, per_s: u32, over: &AtomicBool) -> anyhow::Result<()> {
+    let mut number = 0_u32;
+    while per_s > 0 && !over.load(Ordering::Relaxed) {
+        world.job_submit(&hopeless_spec(&format!("hopeless-{number}"))?).await?;
+        number += 1;
+        tokio::time::sleep(Duration::from_secs(1) / per_s).await;
+    }
+    Ok(())
+}
+
+/// The last node is lost and the last hopeless job stopped when the next ones come.
+async fn churn(world: &World, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
+    let mut number = 0_u32;
+    while workload.background.churn && !over.load(Ordering::Relaxed) {
+        if let Some(last) = number.checked_sub(1) {
+            world.node_lose(&format!("churn-{last}")).await?;
+            world.job_stop("loadtest", &format!("churn-{last}")).await?;
+        }
+        let (name, zones) = (format!("churn-{number}"), workload.zones);
+        world.nodes_add(1, |_| (name.clone(), node_facts(number, zones))).await?;
+        world.job_submit(&hopeless_spec(&name)?).await?;
+        number += 1;
+        tokio::time::sleep(CHURN).await;
+    }
+    Ok(())
+}
+
+/// Stops jobs at a rate of tasks.
+async fn stop(
+    world: &World,
+    per_s: u32,
+    jobs: Vec<(String, String, u32)>,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
+    if per_s == 0 {
+        return Ok(());
+    }
+    for (user, name, tasks) in jobs {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        world.job_stop(&user, &name).await?;
+        tokio::time::sleep(Duration::from_secs(1) * tasks / per_s).await;
+    }
+    Ok(())
+}

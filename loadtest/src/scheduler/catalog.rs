@@ -1,0 +1,312 @@
+//! The workloads by name. Node and task shapes are those of the published benchmark of the same name (Kubernetes'
+//! `scheduler_perf`, Gödel's and others' papers); namespaces are users here, and a pod's labels are its job's.
+
+use borough_model::job::{AffinityKind, Spread};
+use clap::ValueEnum;
+
+use super::workload::{Background, Batch, Workload, within};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorkloadName {
+    /// 5,000 nodes, 5,000 tasks before, 50,000 measured
+    SchedulingBasic,
+    /// 15,000 nodes and one more, to which 30,000 tasks are bound by its name
+    SchedulingDaemonset,
+    /// 5,000 nodes, 20,000 tasks before, 10,000 measured while work that fits nowhere arrives
+    Unschedulable,
+    /// 5,000 nodes, 10,000 tasks while a node and a task that fits nowhere come and go every second
+    SchedulingWithMixedChurn,
+    /// 5,000 nodes, 10,000 tasks bound to two zones
+    #[value(alias = "node-affinity")]
+    SchedulingNodeAffinity,
+    /// 5,000 nodes, 3,000 tasks that each need a node without another of them; 2,000 are measured
+    SchedulingPodAntiAffinity,
+    /// 5,000 nodes, 5,000 tasks that 1,000 others keep away from their nodes
+    SchedulingPodMatchingAntiAffinity,
+    /// 5,000 nodes of one zone, 5,000 tasks that must be in the zone of 5,000 others
+    SchedulingPodAffinity,
+    /// 5,000 nodes, 5,000 tasks that prefer the nodes of 5,000 others
+    SchedulingPreferredPodAffinity,
+    /// 5,000 nodes, 5,000 tasks that prefer nodes without any of 5,000 others
+    SchedulingPreferredPodAntiAffinity,
+    /// 6,000 nodes, 4,000 tasks of 100 users, each alone on its node, and 2,000 more that fill the rest
+    #[value(name = "required-pod-anti-affinity-with-ns-selector")]
+    RequiredPodAntiAffinityWithNsSelector,
+    /// 5,000 nodes, 4,000 tasks of 100 users, 2,000 that prefer nodes without any of them
+    #[value(name = "preferred-anti-affinity-with-ns-selector")]
+    PreferredAntiAffinityWithNsSelector,
+    /// 5,000 nodes of one zone, 5,000 tasks of 100 users, 2,000 that must be in their zone
+    #[value(name = "required-pod-affinity-with-ns-selector")]
+    RequiredPodAffinityWithNsSelector,
+    /// 5,000 nodes, 5,000 tasks of 100 users, 5,000 that prefer their nodes
+    #[value(name = "preferred-affinity-with-ns-selector")]
+    PreferredAffinityWithNsSelector,
+    /// 5,000 nodes, 2,000 tasks each of plain, near, apart, rather near and rather apart; 5,000 plain ones are measured
+    MixedSchedulingBasePod,
+    /// 5,000 nodes in three zones, 5,000 tasks within a skew of 5
+    TopologySpreading,
+    /// 5,000 nodes in three zones, 5,000 tasks that prefer the emptiest
+    PreferredTopologySpreading,
+    /// 5,000 nodes, 50,000 tasks of one service spread as services are by default
+    DefaultTopologySpreading,
+    /// 4,000 nodes and 1,000 tainted ones, 4,000 tasks within a skew of 1 over the nodes they may use
+    SchedulingWithNodeInclusionPolicy,
+    /// 1 node with room for everything, 10,000 tasks that wait for a job, 20,000 being stopped, 20,000 measured
+    SchedulingWhileGated,
+    /// 1 node, 10,000 tasks that wait for a job and have affinities to the 20,000 measured ones
+    GatedPodsWithPodAffinity,
+    /// 5,000 nodes, 5,000 tasks that stay stopping, 5,000 measured
+    SchedulingDeletedPodsWithFinalizers,
+    /// 500 tasks that wait for the nodes they fit on; 100 come at once
+    EventHandlingNodeAdd,
+    /// Gödel's service workload: 10,000 nodes, 100,000 tasks
+    #[value(name = "services-10k")]
+    Services10k,
+    /// Gödel's larger cell: 30,000 nodes, tasks offered at 12,000 per second
+    #[value(name = "offered-30k")]
+    Offered30k,
+    /// The cell of k8s-1m: 100,000 nodes, 100,000 tasks
+    #[value(name = "nodes-100k")]
+    Nodes100k,
+}
+
+fn plain(reference: &'static str, nodes: u32, before: u32, tasks: u32) -> Workload {
+    shaped(reference, nodes, vec![Batch::plain("before", before)], Batch::plain("measured", tasks))
+}
+
+fn shaped(reference: &'static str, nodes: u32, before: Vec<Batch>, measured: Batch) -> Workload {
+    Workload {
+        reference,
+        nodes,
+        zones: 3,
+        tainted: 0,
+        vast_node: false,
+        before,
+        measured,
+        offered_per_s: None,
+        background: Background::default(),
+    }
+}
+
+const BLUE: (&str, &str) = ("color", "blue");
+const GREEN: (&str, &str) = ("color", "green");
+const RED: (&str, &str) = ("color", "red");
+const YELLOW: (&str, &str) = ("color", "yellow");
+const NODE: &str = "node.name";
+
+/// Each alone on its node.
+fn alone(batch: Batch) -> Batch {
+    batch.label(GREEN.0, GREEN.1).affinity(AffinityKind::Apart, NODE, GREEN, None)
+}
+
+/// All in one zone.
+fn zonal(batch: Batch) -> Batch {
+    batch.label(BLUE.0, BLUE.1).affinity(AffinityKind::Near, "zone", BLUE, None)
+}
+
+/// Rather together.
+fn rather_near(batch: Batch) -> Batch {
+    batch.label(RED.0, RED.1).affinity(AffinityKind::Near, NODE, RED, Some(1))
+}
+
+/// Rather alone.
+fn rather_apart(batch: Batch) -> Batch {
+    batch.label(YELLOW.0, YELLOW.1).affinity(AffinityKind::Apart, NODE, YELLOW, Some(1))
+}
+
+/// Of a hundred users.
+fn of_users(batch: Batch) -> Batch {
+    Batch { users: 100, ..batch }
+}
+
+fn paired(
+    reference: &'static str,
+    nodes: u32,
+    before: u32,
+    tasks: u32,
+    shape: impl Fn(Batch) -> Batch,
+) -> Workload {
+    let (before, measured) = (Batch::plain("before", before), Batch::plain("measured", tasks));
+    shaped(reference, nodes, vec![shape(before)], shape(measured))
+}
+
+fn by_users(
+    reference: &'static str,
+    nodes: u32,
+    before: u32,
+    tasks: u32,
+    shape: impl Fn(Batch) -> Batch,
+) -> Workload {
+    let mut workload = paired(reference, nodes, before, tasks, shape);
+    workload.before = workload.before.into_iter().map(of_users).collect();
+    workload
+}
+
+fn spread(reference: &'static str, tasks: u32, spread: Vec<Spread>) -> Workload {
+    let measured = Batch { one_job: true, spread, ..Batch::plain("measured", tasks) };
+    shaped(reference, 5_000, vec![Batch::plain("before", 5_000)], measured)
+}
+
+fn mixed() -> Workload {
+    let batch = |prefix| Batch::plain(prefix, 2_000);
+    let before = vec![
+        batch("base"),
+        zonal(batch("near")),
+        alone(batch("apart")),
+        rather_near(batch("rather-near")),
+        rather_apart(batch("rather-apart")),
+    ];
+    let measured = Batch::plain("measured", 5_000);
+    Workload { zones: 1, ..shaped("MixedSchedulingBasePod/5000Nodes_5000Pods", 5_000, before, measured) }
+}
+
+fn gated(
+    reference: &'static str,
+    gated: Batch,
+    background: Background,
+    before: u32,
+    measured: Batch,
+) -> Workload {
+    let gated = Batch { gated: true, ..gated };
+    let before = vec![Batch::plain("before", before), gated];
+    Workload { vast_node: true, background, ..shaped(reference, 0, before, measured) }
+}
+
+fn with(background: Background, workload: Workload) -> Workload {
+    Workload { background, ..workload }
+}
+
+fn zoned(zones: u32, workload: Workload) -> Workload {
+    Workload { zones, ..workload }
+}
+
+impl WorkloadName {
+    /// Its name in result lines.
+    pub fn text(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Its parts.
+    pub fn workload(self) -> Workload {
+        let zone = |values: &[&str]| vec![within("zone", values)];
+        match self {
+            Self::SchedulingBasic => plain("SchedulingBasic/5000Nodes_50000Pods", 5_000, 5_000, 50_000),
+            Self::SchedulingDaemonset => {
+                let mut workload = plain("SchedulingDaemonset/15000Nodes", 15_000, 0, 30_000);
+                workload.measured.constraints = vec![within(NODE, &["vast"])];
+                Workload { vast_node: true, ..workload }
+            }
+            Self::Unschedulable => with(
+                Background { hopeless_per_s: 5, ..Background::default() },
+                plain("Unschedulable/5kNodes/20kInit/10kPods", 5_000, 20_000, 10_000),
+            ),
+            Self::SchedulingWithMixedChurn => with(
+                Background { churn: true, ..Background::default() },
+                plain("SchedulingWithMixedChurn/5000Nodes_10000Pods", 5_000, 0, 10_000),
+            ),
+            Self::SchedulingNodeAffinity => {
+                let mut workload = plain("SchedulingNodeAffinity/5000Nodes_10000Pods", 5_000, 5_000, 10_000);
+                workload.measured.constraints = zone(&["zone-0", "zone-1"]);
+                workload
+            }
+            Self::TopologySpreading => spread(
+                "TopologySpreading/5000Nodes_5000Pods",
+                5_000,
+                vec![Spread { max_skew: Some(5), ..Spread::preferred("zone".to_owned(), 1) }],
+            ),
+            Self::PreferredTopologySpreading => spread(
+                "PreferredTopologySpreading/5000Nodes_5000Pods",
+                5_000,
+                vec![Spread::preferred("zone".to_owned(), 100)],
+            ),
+            Self::DefaultTopologySpreading => {
+                spread("DefaultTopologySpreading/5000Nodes_50000Pods", 50_000, Vec::new())
+            }
+            Self::SchedulingWithNodeInclusionPolicy => {
+                let rule = Spread { max_skew: Some(1), ..Spread::preferred(NODE.to_owned(), 1) };
+                let workload = spread("SchedulingWithNodeInclusionPolicy/5000Nodes", 4_000, vec![rule]);
+                Workload { tainted: 1_000, before: Vec::new(), ..workload }
+            }
+            Self::Services10k => plain("Gödel, 10,000 nodes, services", 10_000, 0, 100_000),
+            Self::Offered30k => Workload {
+                offered_per_s: Some(12_000),
+                ..plain("Gödel, 30,000 nodes, offered load", 30_000, 0, 120_000)
+            },
+            Self::Nodes100k => plain("k8s-1m, 100,000 nodes", 100_000, 0, 100_000),
+            _ => self.between_tasks(),
+        }
+    }
+
+    /// Those of tasks that are held against other tasks, and of tasks that are not to be placed.
+    fn between_tasks(self) -> Workload {
+        match self {
+            Self::SchedulingPodAntiAffinity => {
+                paired("SchedulingPodAntiAffinity/5000Nodes_2000Pods", 5_000, 1_000, 2_000, alone)
+            }
+            Self::SchedulingPodMatchingAntiAffinity => shaped(
+                "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
+                5_000,
+                vec![alone(Batch::plain("before", 1_000))],
+                Batch::plain("measured", 5_000).label(GREEN.0, GREEN.1),
+            ),
+            Self::SchedulingPodAffinity => {
+                zoned(1, paired("SchedulingPodAffinity/5000Nodes_5000Pods", 5_000, 5_000, 5_000, zonal))
+            }
+            Self::SchedulingPreferredPodAffinity => {
+                paired("SchedulingPreferredPodAffinity/5000Nodes_5000Pods", 5_000, 5_000, 5_000, rather_near)
+            }
+            Self::SchedulingPreferredPodAntiAffinity => {
+                let reference = "SchedulingPreferredPodAntiAffinity/5000Nodes_5000Pods";
+                paired(reference, 5_000, 5_000, 5_000, rather_apart)
+            }
+            Self::RequiredPodAntiAffinityWithNsSelector => {
+                let reference = "RequiredPodAntiAffinityWithNSSelector/5000Nodes_2000Pods";
+                by_users(reference, 6_000, 4_000, 2_000, alone)
+            }
+            Self::PreferredAntiAffinityWithNsSelector => {
+                let reference = "PreferredAntiAffinityWithNSSelector/5000Nodes_2000Pods";
+                by_users(reference, 5_000, 4_000, 2_000, rather_apart)
+            }
+            Self::RequiredPodAffinityWithNsSelector => {
+                let reference = "RequiredPodAffinityWithNSSelector/5000Nodes_2000Pods";
+                zoned(1, by_users(reference, 5_000, 5_000, 2_000, zonal))
+            }
+            Self::PreferredAffinityWithNsSelector => {
+                let reference = "PreferredAffinityWithNSSelector/5000Nodes_5000Pods";
+                by_users(reference, 5_000, 5_000, 5_000, rather_near)
+            }
+            Self::MixedSchedulingBasePod => mixed(),
+            _ => self.not_to_be_placed(),
+        }
+    }
+
+    fn not_to_be_placed(self) -> Workload {
+        let stopped = |stopped_per_s| Background { stopped_per_s, ..Background::default() };
+        match self {
+            Self::SchedulingWhileGated => gated(
+                "SchedulingWhileGated/1Node_10000GatedPods",
+                Batch::plain("gated", 10_000),
+                stopped(50),
+                20_000,
+                Batch::plain("measured", 20_000),
+            ),
+            Self::GatedPodsWithPodAffinity => gated(
+                "GatedPodsWithPodAffinityImpactForThroughput",
+                Batch::plain("gated", 10_000).affinity(AffinityKind::Near, "zone", BLUE, None),
+                Background::default(),
+                0,
+                Batch::plain("measured", 20_000).label(BLUE.0, BLUE.1),
+            ),
+            Self::SchedulingDeletedPodsWithFinalizers => with(
+                stopped(100),
+                plain("SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods", 5_000, 5_000, 5_000),
+            ),
+            _ => {
+                let measured = Batch { cpu_millis: 700, ..Batch::plain("measured", 500) };
+                let background = Background { nodes_late: 100, ..Background::default() };
+                with(background, shaped("event_handling/NodeAdd", 0, Vec::new(), measured))
+            }
+        }
+    }
+}
