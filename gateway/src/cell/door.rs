@@ -18,6 +18,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use crate::session::arrive::Arrivals;
+use crate::session::notice::notices_follow;
 use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
@@ -39,6 +41,8 @@ pub struct CellDoor {
     pub sessions: Sessions,
     /// What agents report, on its way into the store.
     pub reports: ReportWriter,
+    /// Nodes that come, on their way into the store.
+    pub arrivals: Arrivals,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Ids.
@@ -77,14 +81,18 @@ impl CellDoor {
     ) -> Arc<Self> {
         let CellConnection { space, name, db, mirror } = connection;
         let reports = ReportWriter::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+        let arrivals = Arrivals::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
         let snapshot = Mutex::new(Snapshot::new(CellSettings::default()));
         let sessions = Sessions::default();
-        let door = Arc::new(Self { name, space, db, mirror, sessions, reports, clock, rng, snapshot });
+        let door =
+            Arc::new(Self { name, space, db, mirror, sessions, reports, arrivals, clock, rng, snapshot });
         let follower = Arc::clone(&door);
         let cancelled = cancelled.clone();
+        let herald = Arc::clone(&door);
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.snapshot_follow() => {}
+                () = notices_follow(herald) => {}
                 () = cancelled.cancelled() => {}
             }
         });

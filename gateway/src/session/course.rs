@@ -1,19 +1,19 @@
-//! The course of one session: reports into the store, the journal's changes to the agent.
+//! The course of one session: reports into the store, changed rows to the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use borough_kv::Idempotency;
 use borough_model::node::NodeState;
-use borough_model::{Delta, JournalEntry, Name, TaskId, TaskRow, TaskState};
+use borough_model::task::Health;
+use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_status::Phase;
-use borough_store::journal::{Change, ChangeSet, Cursor};
-use borough_store::mirror::{MirrorEvent, MirrorState, MirrorSubscription};
-use borough_store::node::node_reported;
-use borough_store::task::{ReportAnswer, ReportSource, TaskReport};
-use borough_store::{StoreError, StoreResult, error_chain};
+use borough_store::error_chain;
+use borough_store::journal::Cursor;
+use borough_store::mirror::MirrorState;
+use borough_store::task::{ReportAnswer, ReportPhase, ReportSource, TaskReport};
 use tokio::sync::mpsc;
 
 use super::desired::{Command, Life, commands_full, life_command, lives_missing};
@@ -30,17 +30,54 @@ pub struct Course {
     begin: Cursor,
     /// Lives the agent has, with the phase it last reported.
     reported: BTreeMap<Life, Phase>,
+    /// What the store has taken of them.
+    applied: BTreeMap<Life, Said>,
     /// What the agent was last told of each life.
     told: BTreeMap<Life, Command>,
+}
+
+/// What was said of a life that has not exited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    phase: ReportPhase,
+    process: Option<(u32, i64)>,
+    health: Health,
+}
+
+impl Said {
+    fn of(report: &TaskReport) -> Option<Self> {
+        let TaskReport { phase, process, health, .. } = *report;
+        (report.exit.is_none() && phase.is_alive()).then_some(Self { phase, process, health })
+    }
+}
+
+/// First and last life a task can have.
+fn all_lives(task: TaskId) -> RangeInclusive<Life> {
+    let life = |incarnation| Life { task, incarnation: Incarnation(incarnation) };
+    life(0)..=life(u64::MAX)
+}
+
+impl Drop for Course {
+    fn drop(&mut self) {
+        self.reported_clear();
+    }
 }
 
 impl Course {
     /// The course of a session that began at `begin`.
     pub fn new(door: Arc<CellDoor>, session: Arc<Session>, name: Name, begin: Cursor) -> Self {
-        Self { door, session, name, begin, reported: BTreeMap::new(), told: BTreeMap::new() }
+        Self {
+            door,
+            session,
+            name,
+            begin,
+            reported: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
     }
 
-    /// Follows reports and the journal until the session ends. Nothing is said before the full report is durable.
+    /// Follows reports and notices until the session ends. Nothing is said before the full report is durable.
     pub async fn run(mut self, mut reports: mpsc::Receiver<v1::Report>) {
         let Some(first) = reports.recv().await else { return };
         if let Err(error) = self.door.mirror.wait_for(self.begin).await {
@@ -50,34 +87,21 @@ impl Course {
         if self.report(first).await.is_none() {
             return;
         }
-        loop {
-            let Some(mut subscription) = self.full_tell().await else { return };
-            if !self.follow(&mut subscription, &mut reports).await {
-                return;
-            }
-        }
-    }
-
-    /// Until the subscription is over (`true`: begin anew) or the session is (`false`).
-    async fn follow(
-        &mut self,
-        subscription: &mut MirrorSubscription,
-        reports: &mut mpsc::Receiver<v1::Report>,
-    ) -> bool {
-        loop {
-            let alive = tokio::select! {
+        // What changes after this is noticed again.
+        self.session.notices.take();
+        let mut alive = self.full_tell().await.is_some();
+        let session = Arc::clone(&self.session);
+        while alive {
+            alive = tokio::select! {
                 report = reports.recv() => match report {
                     Some(report) => self.report(report).await.is_some(),
                     None => false,
                 },
-                event = subscription.next() => match event {
-                    Some(MirrorEvent::Entry { entry, .. }) => self.entry(&entry).await,
-                    Some(MirrorEvent::Resync) | None => return true,
+                noticed = session.notices.next() => match noticed.all {
+                    true => self.full_tell().await.is_some(),
+                    false => self.changed(noticed.tasks).await.is_some(),
                 },
             };
-            if !alive {
-                return false;
-            }
         }
     }
 
@@ -92,9 +116,14 @@ impl Course {
             }
         }
         if report.full {
-            self.reported.clear();
+            self.reported_clear();
         }
         self.reported.extend(items.iter().map(|(life, phase, _)| (*life, *phase)));
+        self.door.sessions.holders.hold(&self.session, items.iter().map(|(life, ..)| life.task));
+        // What the store has taken already is not written again: most statuses only bring a sample of usage.
+        items.retain(|(life, _, report)| {
+            self.applied.get(life).is_none_or(|applied| Said::of(report).as_ref() != Some(applied))
+        });
         let missing = if report.full { self.missing() } else { Vec::new() };
         let lives: Vec<Life> = items.iter().map(|(life, ..)| *life).chain(missing.iter().copied()).collect();
         let reports: Vec<TaskReport> = items
@@ -102,6 +131,7 @@ impl Course {
             .map(|(.., report)| report)
             .chain(missing.into_iter().map(report_missing))
             .collect();
+        let said: Vec<Option<Said>> = reports.iter().map(Said::of).collect();
         let source = ReportSource { node, session: self.session.id };
         let applied = match reports.is_empty() {
             true => None,
@@ -109,6 +139,12 @@ impl Course {
         };
         if let Some(applied) = applied {
             self.door.mirror.wait_for(applied.cursor).await.ok()?;
+            for ((life, said), answer) in lives.iter().zip(said).zip(&applied.answers) {
+                match said.filter(|_| *answer == ReportAnswer::Applied) {
+                    Some(said) => drop(self.applied.insert(*life, said)),
+                    None => drop(self.applied.remove(life)),
+                }
+            }
             self.answer(&lives, &applied.answers).await?;
         }
         self.session.report_applied(report.revision);
@@ -146,36 +182,41 @@ impl Course {
         })
     }
 
-    /// Tells everything, and subscribes to what follows it.
-    async fn full_tell(&mut self) -> Option<MirrorSubscription> {
+    /// Forgets what was reported: a full report follows, or nothing more.
+    fn reported_clear(&mut self) {
+        let tasks = self.reported.keys().map(|life| life.task);
+        self.door.sessions.holders.release(&self.session, tasks);
+        self.reported.clear();
+        self.applied.clear();
+    }
+
+    /// Tells everything.
+    async fn full_tell(&mut self) -> Option<()> {
         let (node, reported) = (self.session.node, &self.reported);
-        let (commands, subscription) = self.door.mirror.subscribe_with(|state| {
+        let commands = self.door.mirror.read(|state| {
             let rows = state.node_tasks(node).map(|row| &**row);
             commands_full(node, rows, reported, |task| state.tasks().get(&task).map(|row| &**row))
         });
         self.told.clear();
-        self.tell(commands.into_iter().collect(), true).await?;
-        Some(subscription)
+        self.tell(commands.into_iter().collect(), true).await
     }
 
-    /// Tells what an entry changes for this node.
-    async fn entry(&mut self, entry: &JournalEntry) -> bool {
+    /// Tells what follows from the rows of tasks that have changed.
+    async fn changed(&mut self, tasks: BTreeSet<TaskId>) -> Option<()> {
+        let rows: Vec<Arc<TaskRow>> = self
+            .door
+            .mirror
+            .read(|state| tasks.iter().filter_map(|task| state.tasks().get(task).cloned()).collect());
         let mut commands = Vec::new();
-        for delta in &entry.deltas {
-            if let Delta::Task { row } = delta {
-                self.row_commands(row, &mut commands);
-            }
+        for row in &rows {
+            self.row_commands(row, &mut commands);
         }
-        self.tell(commands, false).await.is_some()
+        self.tell(commands, false).await
     }
 
     fn row_commands(&self, row: &TaskRow, commands: &mut Vec<(Life, Command)>) {
         let node = self.session.node;
-        let all = |id: TaskId| {
-            let life = |incarnation| Life { task: id, incarnation: borough_model::Incarnation(incarnation) };
-            life(0)..=life(u64::MAX)
-        };
-        let known = self.reported.range(all(row.id)).map(|(life, phase)| (*life, Some(*phase)));
+        let known = self.reported.range(all_lives(row.id)).map(|(life, phase)| (*life, Some(*phase)));
         let own = Life { task: row.id, incarnation: row.incarnation };
         let own = (row.node == Some(node) && !self.reported.contains_key(&own)).then_some((own, None));
         for (life, phase) in known.chain(own) {
@@ -185,7 +226,6 @@ impl Course {
 
     /// Says what was not said before. What cannot be said yet (the mirror lacks its spec) is not taken as said.
     async fn tell(&mut self, commands: Vec<(Life, Command)>, full: bool) -> Option<()> {
-        // Every session hears every entry of its cell, and most are of other nodes.
         if commands.is_empty() && !full {
             return Some(());
         }
@@ -204,7 +244,12 @@ impl Course {
         });
         for life in forgotten {
             self.reported.remove(&life);
+            self.applied.remove(&life);
             self.told.remove(&life);
+            let others = all_lives(life.task);
+            if self.reported.range(others).next().is_none() {
+                self.door.sessions.holders.release(&self.session, [life.task]);
+            }
         }
         let silent = desired.assignments.is_empty() && desired.stops.is_empty() && desired.forget.is_empty();
         if silent && !full {
@@ -214,8 +259,7 @@ impl Course {
     }
 
     async fn say(&self, message: ToAgent) -> Option<()> {
-        let current = self.door.sessions.is_current(&self.session);
-        (current && self.session.send(message).await).then_some(())
+        (self.session.is_current() && self.session.send(message).await).then_some(())
     }
 
     /// Lets a node that came back take tasks again once nothing old is left on it. `None` where the node was declared
@@ -236,7 +280,8 @@ impl Course {
             }
         };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        if let Err(error) = self.reported_write(count(lost), count(stale)).await {
+        let reported = self.door.arrivals.reported(node, count(lost), count(stale)).await?;
+        if let Err(error) = reported {
             tracing::warn!(node = %self.name, error = %error_chain(&error), "the node's return waits");
         }
         Some(())
@@ -251,23 +296,6 @@ impl Course {
             state.tasks().get(&life.task).is_some_and(other) && **phase != Phase::Released
         });
         (lost, stale.count())
-    }
-
-    async fn reported_write(&self, lost: u32, stale: u32) -> StoreResult<()> {
-        let change = Change {
-            request: self.door.request_id(),
-            actor: format!("node/{}", self.name),
-            action: "node_reported",
-            at_ms: self.door.clock.wall_ms(),
-        };
-        let (change, space, node) = (&change, &self.door.space, self.session.node);
-        let write = self.door.db.run("node_reported", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            node_reported(&tx, &mut changes, node, lost, stale).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(())
-        });
-        write.await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use borough_model::NodeId;
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::desired::Life;
+use super::notice::{Holders, Notices};
 
 /// Bytes that wait for one reader of logs or exec output before it is given up: twice what a task keeps by default.
 pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -73,6 +74,9 @@ pub struct Session {
     heard_at_us: AtomicU64,
     report_revision: AtomicU64,
     beats: AtomicU64,
+    over: AtomicBool,
+    /// Tasks whose rows have changed since the session last looked.
+    pub notices: Notices,
 }
 
 impl Session {
@@ -145,7 +149,13 @@ impl Session {
         }
     }
 
+    /// Whether it is still the session of its node.
+    pub fn is_current(&self) -> bool {
+        !self.over.load(Ordering::Acquire)
+    }
+
     fn close(&self) {
+        self.over.store(true, Ordering::Release);
         for waiter in std::mem::take(&mut *self.waiters.lock()).into_values() {
             // The reader may be gone already.
             waiter.sender.send(Answer::Broken("the node's agent has disconnected")).ok();
@@ -157,6 +167,8 @@ impl Session {
 #[derive(Default)]
 pub struct Sessions {
     by_node: Mutex<BTreeMap<NodeId, Arc<Session>>>,
+    /// Which agents have lives of which tasks.
+    pub holders: Holders,
 }
 
 impl Sessions {
@@ -173,6 +185,8 @@ impl Sessions {
             heard_at_us: AtomicU64::new(0),
             report_revision: AtomicU64::new(0),
             beats: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            notices: Notices::default(),
         });
         if let Some(old) = self.by_node.lock().insert(node, Arc::clone(&session)) {
             old.close();
@@ -192,11 +206,6 @@ impl Sessions {
     /// The session of `node`, where this gateway holds it.
     pub fn get(&self, node: NodeId) -> Option<Arc<Session>> {
         self.by_node.lock().get(&node).cloned()
-    }
-
-    /// Whether `session` is still the one of its node.
-    pub fn is_current(&self, session: &Session) -> bool {
-        self.by_node.lock().get(&session.node).is_some_and(|current| current.id == session.id)
     }
 
     /// Every open session.
@@ -257,7 +266,7 @@ mod tests {
         let (new, _b) = sessions.open(NodeId(1), 2);
         assert!(matches!(waiting.next().await, Some(Answer::Broken(_))));
         sessions.close(&old);
-        assert!(sessions.is_current(&new));
-        assert!(!sessions.is_current(&old));
+        assert!(new.is_current() && sessions.get(NodeId(1)).is_some());
+        assert!(!old.is_current());
     }
 }

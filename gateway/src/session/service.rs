@@ -4,21 +4,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
 use borough_model::node::NodeLive;
 use borough_model::{Name, NodeId};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_server::AgentService;
 use borough_proto::v1::gateway_message::Message as ToAgent;
-use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
-use borough_store::node::{Registered, node_live_renew, node_register};
-use borough_store::{StoreError, StoreResult};
 use futures::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::arrive::Arrival;
 use super::course::Course;
 use super::message::{facts_of, hello_names, life_of};
 use super::registry::{Answer, Session};
@@ -66,8 +63,11 @@ impl AgentService for AgentRoom {
         door.state(|_| ())?;
         let id = door.id();
         let live = NodeLive { beat: 1, gateway: self.gateway.clone(), session: id, report_revision: 0 };
-        let (registered, cursor) =
-            session_register(&door, &name, &facts, live).await.map_err(|error| status_from_store(&error))?;
+        let candidate = NodeId(door.id());
+        let arrival = Arrival { name: name.clone(), facts, candidate, live };
+        let arrived = door.arrivals.register(arrival).await;
+        let arrived = arrived.ok_or_else(|| status_unavailable("GATEWAY_ENDING", "the gateway is ending"))?;
+        let (registered, cursor) = arrived.map_err(|error| status_from_store(&error))?;
         let node = registered.row.id;
         tracing::info!(cell = %door.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
         let (session, outbound) = door.sessions.open(node, id);
@@ -97,37 +97,6 @@ async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello
     }
 }
 
-/// Registers the node and makes this session the one its lease names. Answers a position at or after everything that
-/// was committed before.
-async fn session_register(
-    door: &CellDoor,
-    name: &Name,
-    facts: &borough_model::node::NodeFacts,
-    live: NodeLive,
-) -> StoreResult<(Registered, Cursor)> {
-    let change = Change {
-        request: door.request_id(),
-        actor: format!("node/{name}"),
-        action: "node_register",
-        at_ms: door.clock.wall_ms(),
-    };
-    let candidate = NodeId(door.id());
-    let (change, space, live) = (&change, &door.space, &live);
-    let registered = door.db.run_committed("node_register", Idempotency::Natural, |tx, _| async move {
-        let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        let head = journal_head(&tx, space).await?;
-        let registered = node_register(&tx, &mut changes, name, facts, candidate).await?;
-        let beats = std::collections::BTreeMap::from([(registered.row.id, live.clone())]);
-        node_live_renew(&tx, space, &beats)?;
-        changes.append(&tx)?;
-        Ok::<_, StoreError>((registered, head))
-    });
-    let ((registered, head), committed) = registered.await?;
-    let own = committed.stamp.filter(|_| registered.changed);
-    let cursor = own.map_or(head, |stamp| Cursor { store_epoch: head.store_epoch, stamp });
-    Ok((registered, cursor))
-}
-
 /// Hands on what the agent sends, until it stops or a newer session takes over.
 async fn route(
     door: Arc<CellDoor>,
@@ -146,7 +115,7 @@ async fn route(
             Ok(None) => break "the agent has closed it".to_owned(),
             Err(status) => break status.message().to_owned(),
         };
-        if !door.sessions.is_current(&session) {
+        if !session.is_current() {
             break "a newer session has taken over".to_owned();
         }
         session.heard(door.clock.monotonic());

@@ -1,0 +1,179 @@
+//! Which session hears of which task. One follower of the journal per cell hands each change to the sessions it
+//! concerns: the node that the row names, and those whose agents have a life of the task. What a session then says
+//! follows from the rows as they are when it looks, so several changes of a task may be one notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_model::{Delta, JournalEntry, TaskId};
+use borough_store::mirror::MirrorEvent;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::registry::Session;
+use crate::cell::CellDoor;
+
+/// What a session has yet to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noticed {
+    /// Everything: changes were missed.
+    pub all: bool,
+    /// These tasks.
+    pub tasks: BTreeSet<TaskId>,
+}
+
+/// The notices of one session.
+#[derive(Debug, Default)]
+pub struct Notices {
+    noticed: Mutex<Noticed>,
+    woken: Notify,
+}
+
+impl Notices {
+    /// A task has changed.
+    pub fn task(&self, task: TaskId) {
+        let fresh = {
+            let mut noticed = self.noticed.lock();
+            let idle = !noticed.all && noticed.tasks.is_empty();
+            noticed.tasks.insert(task);
+            idle
+        };
+        if fresh {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Anything may have changed.
+    pub fn all(&self) {
+        self.noticed.lock().all = true;
+        self.woken.notify_one();
+    }
+
+    /// What was noticed and not taken yet.
+    pub fn take(&self) -> Noticed {
+        std::mem::take(&mut *self.noticed.lock())
+    }
+
+    /// Waits for something to be noticed, and takes it.
+    pub async fn next(&self) -> Noticed {
+        loop {
+            let noticed = self.take();
+            if noticed != Noticed::default() {
+                return noticed;
+            }
+            self.woken.notified().await;
+        }
+    }
+}
+
+/// Which sessions' agents have a life of a task.
+#[derive(Default)]
+pub struct Holders {
+    by_task: Mutex<BTreeMap<TaskId, Vec<Arc<Session>>>>,
+}
+
+impl Holders {
+    /// The agent of `session` has a life of each of `tasks`.
+    pub fn hold(&self, session: &Arc<Session>, tasks: impl IntoIterator<Item = TaskId>) {
+        let mut by_task = self.by_task.lock();
+        for task in tasks {
+            let holders = by_task.entry(task).or_default();
+            if holders.iter().all(|holder| holder.id != session.id) {
+                holders.push(Arc::clone(session));
+            }
+        }
+    }
+
+    /// The agent of `session` has no life of these tasks any more.
+    pub fn release(&self, session: &Session, tasks: impl IntoIterator<Item = TaskId>) {
+        let mut by_task = self.by_task.lock();
+        for task in tasks {
+            if let Some(holders) = by_task.get_mut(&task) {
+                holders.retain(|holder| holder.id != session.id);
+                if holders.is_empty() {
+                    by_task.remove(&task);
+                }
+            }
+        }
+    }
+
+    /// Who has a life of `task`.
+    pub fn of(&self, task: TaskId) -> Vec<Arc<Session>> {
+        self.by_task.lock().get(&task).cloned().unwrap_or_default()
+    }
+}
+
+/// Hands every change of a task to the sessions it concerns, for good.
+pub async fn notices_follow(door: Arc<CellDoor>) {
+    loop {
+        let mut subscription = door.mirror.subscribe();
+        // Whatever was missed before this subscription is looked at now.
+        door.sessions.all().iter().for_each(|session| session.notices.all());
+        while let Some(event) = subscription.next().await {
+            match event {
+                MirrorEvent::Entry { entry, .. } => entry_notice(&door, &entry),
+                MirrorEvent::Resync => break,
+            }
+        }
+    }
+}
+
+fn entry_notice(door: &CellDoor, entry: &JournalEntry) {
+    for delta in &entry.deltas {
+        let Delta::Task { row } = delta else { continue };
+        let holders = door.sessions.holders.of(row.id);
+        let own = row.node.and_then(|node| door.sessions.get(node));
+        let own = own.filter(|own| holders.iter().all(|holder| holder.id != own.id));
+        own.iter().chain(&holders).for_each(|session| session.notices.task(row.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::{JobId, NodeId};
+
+    use super::*;
+    use crate::session::registry::Sessions;
+
+    fn task(index: u32) -> TaskId {
+        TaskId { job: JobId(1), index }
+    }
+
+    #[tokio::test]
+    async fn notices_gather_until_they_are_taken() {
+        let notices = Notices::default();
+        notices.task(task(1));
+        notices.task(task(2));
+        notices.task(task(1));
+        let noticed = notices.next().await;
+        assert_eq!((noticed.all, noticed.tasks.len()), (false, 2));
+        assert_eq!(notices.take(), Noticed::default());
+        notices.task(task(3));
+        notices.all();
+        assert!(notices.next().await.all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_with_a_notice_and_not_before() {
+        let notices = Notices::default();
+        let wait = notices.next();
+        tokio::pin!(wait);
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(1), &mut wait).await.is_err());
+        notices.task(task(1));
+        assert!(wait.await.tasks.contains(&task(1)));
+    }
+
+    #[test]
+    fn holders_are_those_that_hold() {
+        let sessions = Sessions::default();
+        let (first, _first) = sessions.open(NodeId(1), 7);
+        let (second, _second) = sessions.open(NodeId(2), 8);
+        let ids = |index| sessions.holders.of(task(index)).iter().map(|holder| holder.id).collect::<Vec<_>>();
+        sessions.holders.hold(&first, [task(1), task(1), task(2)]);
+        sessions.holders.hold(&second, [task(1)]);
+        assert_eq!(ids(1), [7, 8]);
+        sessions.holders.release(&first, [task(1), task(2), task(3)]);
+        assert_eq!(ids(1), [8]);
+        assert!(ids(2).is_empty());
+    }
+}
