@@ -25,6 +25,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Between two looks at what is waited for.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Longest time that is told apart, in microseconds: ten minutes.
+const APPLIED_US_MAX: u64 = 600_000_000;
+
 /// What a fleet is made with.
 pub struct FleetOptions {
     /// Gateways, as `http://HOST:PORT`; connections are shared out among them.
@@ -126,7 +129,7 @@ impl Fleet {
             channels: Mutex::new(channels(&options)?),
             authorization,
             counters: Counters::default(),
-            applied_us: Mutex::new(Histogram::new(3)?),
+            applied_us: Mutex::new(Histogram::new_with_bounds(1, APPLIED_US_MAX, 3)?),
             generation: watch::Sender::new(0),
             cancelled: CancellationToken::new(),
             options,
