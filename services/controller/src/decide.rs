@@ -160,7 +160,7 @@ pub struct Dirty {
     pub jobs: BTreeSet<JobId>,
     /// Nodes.
     pub nodes: BTreeSet<NodeId>,
-    /// Users of whose jobs some changed: others of theirs may have waited for them.
+    /// Users of whose jobs some ended: others of theirs may have waited for them.
     users: BTreeSet<Name>,
     /// Whether a task has moved, which makes room for the next of its job on a node that is emptied.
     moved: bool,
@@ -183,7 +183,10 @@ impl Dirty {
         match delta {
             Delta::Job { row, .. } => {
                 self.jobs.insert(row.id);
-                self.users.insert(row.user.clone());
+                // Nothing waits for anything but an end, and a pass over all jobs is dear where jobs are many.
+                if matches!(row.state, JobState::Ended { .. }) {
+                    self.users.insert(row.user.clone());
+                }
             }
             Delta::Task { row } => {
                 self.jobs.insert(row.id.job);
@@ -230,6 +233,33 @@ mod tests {
         assert_eq!(losses_left(&[at(0), at(30)], at(59), 2), 0);
         assert_eq!(losses_left(&[at(0), at(30)], at(60), 2), 1);
         assert_eq!(losses_left(&[at(0)], at(1), 0), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_job_is_what_its_user_s_waiting_jobs_are_looked_at_for() {
+        let name = |text: &str| Name::new(text).unwrap();
+        let spec = |job: &str| {
+            borough_model::JobSpec::defaults(
+                name("ada"),
+                name(job),
+                borough_model::job::JobKind::Batch,
+                vec!["run".to_owned()],
+            )
+        };
+        let row = |id, job, state| {
+            let row = borough_model::job::job_new(JobId(id), &spec(job), borough_model::RequestId(1), 0);
+            Delta::Job { row: JobRow { state, ..row }, spec: None }
+        };
+        let mut state = MirrorState::default();
+        let waiting = row(2, "second", JobState::Waiting);
+        state.list(borough_store::journal::Listed::Row(Box::new(waiting)));
+        let outcome = borough_model::job::JobOutcome::Succeeded;
+        for (first, looked) in [(JobState::Running, false), (JobState::Ended { outcome }, true)] {
+            let mut dirty = Dirty::default();
+            dirty.note(&row(1, "first", first));
+            dirty.spread(&state);
+            assert_eq!(dirty.jobs.contains(&JobId(2)), looked);
+        }
     }
 
     #[test]
