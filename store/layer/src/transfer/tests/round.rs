@@ -88,7 +88,7 @@ async fn a_copy_is_the_cell_as_of_one_position_whatever_happens_meanwhile() {
 /// Every row that is stored of a kind that is carried is in the file, as it is stored.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_cell_is_forgotten() {
-    let (world, _) = world(2, 100).await;
+    let (world, _) = world(2, 160).await;
     let exported = cell_export(&world.db, &world.space, 50, |_| {}).await.unwrap();
     let (file, _) = file_of(&exported.rows, &header(1, exported.at), 1_000);
     let mut reader = ExportReader::begin(&file[..]).unwrap();
