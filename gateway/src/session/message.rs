@@ -1,11 +1,11 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
-use borough_model::node::{NodeFacts, NodeRow};
+use borough_model::node::{NodeFacts, NodeRow, confinement};
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::convert::{
-    FieldRefused, capacity_from_message, card_from_message, cards_assigned, exit_from_message,
-    health_from_message, job_id_from_text, name_from_text, ports_to_message, stop_reason_to_message,
-    task_spec_to_message,
+    FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
+    exit_from_message, health_from_message, job_id_from_text, name_from_text, ports_to_message,
+    stop_reason_to_message, task_spec_to_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
@@ -40,6 +40,7 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
         boot_id: hello.boot_id.clone(),
         agent_version: hello.agent_version.clone(),
         cards: hello.cards.iter().map(card_from_message).collect(),
+        domains: hello.domains.iter().map(domain_from_message).collect(),
     })
 }
 
@@ -111,6 +112,7 @@ pub fn life_to_message(life: Life) -> v1::TaskLife {
 
 /// The assignment of a row's life.
 pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
+    let (cpus, memory_domains) = confinement(&row.charge.resources, &node.domains);
     v1::Assignment {
         life: Some(life_to_message(Life { task: row.id, incarnation: row.incarnation })),
         cell: cell.to_owned(),
@@ -120,6 +122,8 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> 
         ports: ports_to_message(&row.ports),
         drain_delay_ms: spec.drain_delay_ms,
         cards: cards_assigned(row, node),
+        cpus,
+        memory_domains,
     }
 }
 

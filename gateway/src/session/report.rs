@@ -166,6 +166,7 @@ mod tests {
             boot_id: "boot".to_owned(),
             agent_version: "0".to_owned(),
             cards: Vec::new(),
+            domains: Vec::new(),
         };
         let kind = borough_model::job::JobKind::Service;
         let spec = borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);

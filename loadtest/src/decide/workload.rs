@@ -86,6 +86,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
         changed_ms: 0,
         taints: Vec::new(),
         cards: Vec::new(),
+        domains: Vec::new(),
     }
 }
 

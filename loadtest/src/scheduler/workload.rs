@@ -177,6 +177,7 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
         boot_id: "boot".to_owned(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         cards: Vec::new(),
+        domains: Vec::new(),
     }
 }
 

@@ -12,6 +12,7 @@ use super::placement::{
     spread_from_message, spread_to_message,
 };
 use super::taint::{toleration_from_message, toleration_to_message};
+use super::topology::within_to_message;
 use super::{
     FieldRefused, capacity_from_message, name_from_text, resources_to_message, task_spec_from_message,
 };
@@ -139,6 +140,7 @@ pub fn task_spec_to_message(spec: &TaskSpec) -> v1::TaskSpec {
         grace_ms: spec.grace_ms,
         log: Some(v1::LogSpec { file_bytes_max: spec.log.file_bytes_max, files_max: spec.log.files_max }),
         weight: spec.weight,
+        within: within_to_message(spec.within).into(),
         device_selectors: spec
             .device_selectors
             .iter()

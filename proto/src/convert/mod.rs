@@ -7,6 +7,7 @@ mod node;
 mod placement;
 mod taint;
 mod task;
+mod topology;
 
 pub use card::{card_from_message, card_to_message, cards_assigned};
 pub use job::{
@@ -19,6 +20,7 @@ pub use task::{
     health_from_message, health_to_message, ports_to_message, stop_reason_from_message,
     stop_reason_to_message, task_counts_add, task_spec_from_message, task_state_to_message, task_to_message,
 };
+pub use topology::{domain_from_message, domain_to_message};
 
 use borough_model::id::NameError;
 use borough_model::{JobId, Name, NodeId, RequestId};

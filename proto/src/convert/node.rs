@@ -6,6 +6,7 @@ use borough_model::{Name, Resources};
 use super::FieldRefused;
 use super::card::card_to_message;
 use super::taint::taint_to_message;
+use super::topology::domain_to_message;
 use crate::v1;
 
 /// Resources as a message.
@@ -65,6 +66,7 @@ pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, connected:
         revision: row.revision,
         changed_ms: row.changed_ms,
         connected,
+        domains: row.domains.iter().map(domain_to_message).collect(),
         cards: row.cards.iter().map(card_to_message).collect(),
         taints: row.taints.iter().map(taint_to_message).collect(),
     }

@@ -5,6 +5,7 @@ use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, Sto
 use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
 use super::card::selector_from_message;
+use super::topology::within_from_message;
 use super::{FieldRefused, capacity_from_message, name_from_text};
 use crate::v1;
 
@@ -223,6 +224,7 @@ pub fn task_spec_from_message(message: &v1::TaskSpec) -> Result<TaskSpec, FieldR
             .map(|log| LogSpec { file_bytes_max: log.file_bytes_max, files_max: log.files_max })
             .ok_or_else(|| FieldRefused::new("log", "", "file_bytes_max and files_max"))?,
         weight: message.weight,
+        within: within_from_message(message.within)?,
         device_selectors: message
             .device_selectors
             .iter()

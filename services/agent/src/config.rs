@@ -27,6 +27,8 @@ pub struct AgentConfig {
     pub capacity: Option<v1::Resources>,
     /// Its single devices. Whole devices of `capacity` whose kind has none here become cards numbered from 0.
     pub cards: Vec<v1::Card>,
+    /// Where the kernel shows its processors and memory; tests put another machine there.
+    pub sysfs: PathBuf,
     /// TCP ports the scheduler may hand out here.
     pub ports: RangeInclusive<u16>,
     /// Where tasks are reached: an IP address or host name.
@@ -76,6 +78,7 @@ impl AgentConfig {
             state_dir: state_dir.into(),
             capacity: None,
             cards: Vec::new(),
+            sysfs: PathBuf::from(crate::topology::SYSFS),
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),
             attributes: BTreeMap::new(),

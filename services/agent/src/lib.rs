@@ -32,6 +32,7 @@ mod ready;
 mod runtime;
 mod serve;
 mod session;
+mod topology;
 
 pub use config::{AgentConfig, Pace, Retention};
 pub use disk::{TestGuard, shim_install};

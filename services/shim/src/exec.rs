@@ -25,9 +25,10 @@ const TERMINAL_KIND: &str = "xterm-256color";
 /// Why the command could not be executed.
 pub fn exec_become(life: &Path, kind: &str, command: &[String]) -> io::Result<()> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, "the task has no spec");
-    let Spec { mut environment, working_directory, cgroup, .. } =
+    let Spec { mut environment, working_directory, cgroup, pinned, .. } =
         json_read(life, SPEC_FILE)?.ok_or_else(missing)?;
     cgroup.join()?;
+    pinned.apply()?;
     setsid()?;
     if kind == TERMINAL {
         ioctl_tiocsctty(rustix::stdio::stdin())?;

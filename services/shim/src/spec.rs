@@ -2,8 +2,10 @@
 //! [`crate::record`] for reading what other versions have written hold here too.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Leaf;
@@ -37,8 +39,39 @@ pub struct Spec {
     pub cgroup: Leaf,
     /// Where the shim itself belongs: not in the cgroup of its agent, with which it is not to end.
     pub shim_cgroup: Leaf,
+    /// Where it stays on the machine.
+    pub pinned: Pinned,
     /// Where processes are recorded for a guard that ends them all; tests set it.
     pub record_dir: Option<PathBuf>,
+}
+
+/// The processors a life stays on. Nothing: all there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pinned {
+    /// Their numbers.
+    pub cpus: Vec<u32>,
+}
+
+impl Pinned {
+    /// Keeps the calling process, and all it starts, on these processors.
+    ///
+    /// # Errors
+    /// Where the machine has none of them, or has them not for this process.
+    pub fn apply(&self) -> io::Result<()> {
+        if self.cpus.is_empty() {
+            return Ok(());
+        }
+        let mut set = CpuSet::new();
+        for &cpu in &self.cpus {
+            let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
+            // The kernel's mask here is of so many.
+            if cpu < CpuSet::MAX_CPU {
+                set.set(cpu);
+            }
+        }
+        Ok(sched_setaffinity(None, &set)?)
+    }
 }
 
 /// How output is kept: files of whole lines, the oldest removed.

@@ -66,6 +66,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
             log: LogSpec { file_bytes_max: 1, files_max: 1 },
             weight: 1,
             device_selectors: BTreeMap::new(),
+            within: None,
         },
         overrides: BTreeMap::new(),
         restart: RestartSpec {

@@ -177,6 +177,7 @@ impl Agent {
             boot_id: format!("boot-{}", self.boot),
             agent_version: "0.1.0".to_owned(),
             cards: Vec::new(),
+            domains: Vec::new(),
         }
     }
 

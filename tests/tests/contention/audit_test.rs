@@ -51,6 +51,7 @@ impl Hand {
                 boot_id: "boot".to_owned(),
                 agent_version: "0".to_owned(),
                 cards: Vec::new(),
+                domains: Vec::new(),
             };
             let row = NodeRow { state: NodeState::Ready, ..node_new(node, name("n"), facts, 1_000) };
             hand.nodes.insert(node, row);

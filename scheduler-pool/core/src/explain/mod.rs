@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use borough_model::job::{
     Affinity, After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
 };
-use borough_model::node::{CardSelector, TaintEffect};
+use borough_model::node::{CardSelector, TaintEffect, Within};
 use borough_model::resource::Dimension;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
 use serde::{Deserialize, Serialize};
@@ -169,6 +169,11 @@ pub enum Filter {
         device: String,
         /// Which of them will do.
         selector: CardSelector,
+    },
+    /// None of the node's sockets, or NUMA domains, has room, or they are not known.
+    Within {
+        /// Within what it would have to stay.
+        within: Within,
     },
     /// The node is too small even when empty.
     Capacity {
@@ -407,6 +412,7 @@ fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, snapshot: 
         Refusal::CardSelector(_) | Refusal::CardNever(_) | Refusal::CardBusy(_) => {
             filter_of_card(refusal, requirement, shape, nodes).unwrap_or(Filter::Lost)
         }
+        Refusal::Within => shape.within.map_or(Filter::Lost, |within| Filter::Within { within }),
         Refusal::Free(number) => Filter::Free {
             dimension: dimension(nodes, number),
             asked: requirement.amount(usize::from(number)),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
-use borough_model::node::{CardSelector, Taint};
+use borough_model::node::{CardSelector, Taint, Within};
 use borough_model::resource::Dimension;
 
 use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
@@ -84,6 +84,7 @@ impl fmt::Display for Filter {
             }
             Self::PortFixed { number } => write!(f, "port {number} taken"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
+            Self::Within { within } => write!(f, "no room within {}", within_said(*within)),
             Self::Device { device, selector } => write!(f, "no {}", device_said(device, selector)),
             Self::Capacity { dimension, asked } => {
                 write!(f, "too small for {dimension} {}", Amount(dimension, *asked))
@@ -115,6 +116,13 @@ fn device_said(device: &str, selector: &CardSelector) -> String {
         bytes => format!(" with {}", Bytes(bytes)),
     };
     format!("{device}{models}{memory}")
+}
+
+fn within_said(within: Within) -> &'static str {
+    match within {
+        Within::OneSocket => "one socket",
+        Within::OneNumaNode => "one NUMA node",
+    }
 }
 
 fn affinity_written(f: &mut fmt::Formatter<'_>, affinity: &Affinity) -> fmt::Result {
@@ -150,6 +158,9 @@ impl NearestFit {
                 filter: filter @ (Filter::Constraint { .. } | Filter::Affinity { .. } | Filter::Spread { .. }),
                 ..
             } => format!("without {filter}"),
+            Self::Without { filter: Filter::Within { within }, .. } => {
+                format!("on more than {}", within_said(*within))
+            }
             Self::Without { filter: Filter::Device { device, .. }, .. } => format!("with any {device}"),
             Self::Without { filter: filter @ Filter::Taint { .. }, .. } => {
                 format!("tolerating {}", filter.taint())

@@ -7,6 +7,7 @@ mod port;
 mod requirement;
 mod rule;
 mod taint;
+mod topology;
 
 use std::ops::ControlFlow;
 
@@ -14,6 +15,7 @@ pub(crate) use card::{CardAsk, cards_given, cards_most};
 pub(crate) use port::{ports_dynamic_free, ports_given};
 pub(crate) use requirement::Requirement;
 pub(crate) use rule::rule_held;
+pub(crate) use topology::within_given;
 
 use card::CardRefusal;
 
@@ -47,6 +49,8 @@ pub(crate) enum Refusal {
     CardNever(u16),
     /// Too much of the cards is taken: the n-th ask.
     CardBusy(u16),
+    /// No socket or domain has room, or they are not known.
+    Within,
 }
 
 /// Filters that no placement changes: whether the node takes tasks at all, its taints and attributes.
@@ -122,6 +126,9 @@ fn ports_and_resources<B>(
             Some(CardRefusal::Busy) => hear(Refusal::CardBusy(number))?,
         }
     }
+    if requirement.within.as_ref().is_some_and(|ask| within_given(work, ask, node).is_none()) {
+        hear(Refusal::Within)?;
+    }
     ControlFlow::Continue(())
 }
 
@@ -185,6 +192,8 @@ pub(crate) fn copies(work: &Work<'_>, requirement: &Requirement, node: u32, now_
         free / u64::from(requirement.ports_dynamic)
     });
     let of_cards = requirement.cards.iter().filter_map(|ask| card::cards_copies(work, ask, node));
+    let of_places = requirement.within.as_ref().map(|ask| topology::within_copies(work, ask, node));
+    let of_cards = of_cards.chain(of_places);
     let least =
         requirement.demand.iter().map(of_dimension).chain(of_fixed).chain(of_dynamic).chain(of_cards).min();
     least.unwrap_or(u64::MAX)

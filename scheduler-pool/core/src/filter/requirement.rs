@@ -7,6 +7,7 @@ use super::card::{CardAsk, card_asks};
 use super::constraint::ConstraintReady;
 use super::rule::Rules;
 use super::taint::TaintsMet;
+use super::topology::WithinAsk;
 use crate::snapshot::{NodeTable, Shape, Snapshot, fixed_amounts};
 
 /// What a task asks of a node, in the numbers of one snapshot.
@@ -16,6 +17,8 @@ pub(crate) struct Requirement {
     pub demand: SmallVec<[(usize, u64); 6]>,
     /// What is asked of single cards, for the kinds of `demand` that are devices.
     pub cards: SmallVec<[CardAsk; 1]>,
+    /// What is asked of one socket or domain.
+    pub within: Option<WithinAsk>,
     /// Device kinds asked for that no node has, with the amounts.
     pub missing: Vec<(String, u64)>,
     /// Hard constraints, each with its position among the owner's.
@@ -34,6 +37,9 @@ impl Requirement {
         let nodes = &snapshot.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
         requirement.cards = card_asks(&requirement.demand, &shape.device_selectors, nodes);
+        let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
+        requirement.within =
+            shape.within.map(|within| WithinAsk::of(within, cpu_millis, memory_bytes, nodes));
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, snapshot);
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
@@ -63,6 +69,7 @@ impl Requirement {
         Self {
             demand,
             cards: SmallVec::new(),
+            within: None,
             missing,
             hard: Vec::new(),
             soft: Vec::new(),
@@ -73,9 +80,9 @@ impl Requirement {
         }
     }
 
-    /// Whether something is chosen for it on its node, such as cards.
+    /// Whether something is chosen for it on its node, such as cards or a socket.
     pub fn chooses(&self) -> bool {
-        !self.cards.is_empty()
+        !self.cards.is_empty() || self.within.is_some()
     }
 
     /// How much of a dimension it asks for.

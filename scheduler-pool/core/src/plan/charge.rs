@@ -6,7 +6,7 @@ use borough_model::Resources;
 use smallvec::SmallVec;
 
 use super::Work;
-use crate::filter::{Requirement, cards_given};
+use crate::filter::{Requirement, cards_given, within_given};
 
 /// Amounts by dimension.
 type Demand = SmallVec<[(usize, u64); 6]>;
@@ -27,7 +27,11 @@ pub(super) fn charge_on<'r>(
         return Some((charge, Cow::Borrowed(&requirement.demand)));
     }
     let mut demand: Demand = requirement.demand.clone();
-    for (dimension, amount) in cards_given(work, &requirement.cards, node) {
+    let within = match &requirement.within {
+        Some(ask) => within_given(work, ask, node)?,
+        None => Default::default(),
+    };
+    for (dimension, amount) in cards_given(work, &requirement.cards, node).into_iter().chain(within) {
         charge.device_millis.insert(work.nodes.kind(dimension)?.to_owned(), amount);
         demand.push((dimension, amount));
     }

@@ -50,7 +50,7 @@ pub struct Placement {
     pub incarnation: Incarnation,
     /// Its ports, in the order of the spec.
     pub ports: Vec<PortAssignment>,
-    /// What it takes of the node, with the cards it has.
+    /// What it takes of the node, with the cards and the socket or domain it has.
     pub charge: Resources,
     /// The spec version it runs.
     pub spec_version: u32,

@@ -67,10 +67,11 @@ fn placement_held(
         let mut requirement = Requirement::of(shape, snapshot);
         requirement.ports_dynamic = 0;
         requirement.ports_fixed = placement.ports.iter().map(|port| port.number).collect();
-        // It holds with the very cards it was given, or not.
+        // It holds with the very cards and the very domain it was given, or not.
         if requirement.chooses() {
             requirement.demand = Requirement::of_resources(&placement.charge, &snapshot.nodes).demand;
             requirement.cards.clear();
+            requirement.within = None;
         }
         let holds = task_wanted(snapshot, placement.task)
             && row.spec_version == placement.spec_version

@@ -14,6 +14,7 @@ mod shape;
 mod taint;
 mod term;
 mod text;
+mod topology;
 mod view;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(crate) use shape::{Shape, ShapeId, Shapes};
 pub(crate) use taint::Taints;
 pub(crate) use term::{TermId, TermKey, Terms};
 pub(crate) use text::{Number, Texts};
+pub(crate) use topology::DomainSlot;
 pub use view::{NodeView, TaskView};
 
 use crate::settings::CellSettings;

@@ -12,6 +12,7 @@ use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::taint::Taints;
 use super::text::Texts;
+use super::topology::DomainLayouts;
 use crate::settings::Overcommit;
 
 /// Processor, memory, disk, disk rate, network rate; devices follow, one column per kind.
@@ -72,6 +73,7 @@ pub(crate) struct NodeTable {
     /// The number of each node's layout of cards.
     pub(super) card_layouts_of: Vec<u32>,
     pub card_layouts: CardLayouts,
+    pub domain_layouts: DomainLayouts,
     pub texts: Texts,
     pub index: NodeIndex,
     pub(super) changes: NodeChanges,
@@ -282,6 +284,7 @@ impl NodeTable {
         self.taint_set_put(node, taints);
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
         self.cards_put(node, &row.cards);
+        self.domains_put(node, &row.domains);
         self.room_moved(node, room);
         self.changes.moved(node, true);
         Some(node)
@@ -435,6 +438,7 @@ impl NodeTable {
         self.promised.remove(&node);
         self.taint_set_put(node, 0);
         self.card_layout_put(node, 0);
+        self.domain_layouts.put(node, 0);
         self.entry_cleared(index);
         self.vacant.push(node);
         true

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::job::{Constraint, Toleration};
-use borough_model::node::CardSelector;
+use borough_model::node::{CardSelector, Within};
 use borough_model::{JobId, JobSpec, Resources};
 
 use super::node::fixed_amounts;
@@ -23,6 +23,8 @@ pub(crate) struct Shape {
     pub resources: Resources,
     /// Which devices will do, by kind.
     pub device_selectors: BTreeMap<String, CardSelector>,
+    /// Within what of its node it stays.
+    pub within: Option<Within>,
     /// Fixed port numbers, ascending.
     pub ports_fixed: Vec<u16>,
     /// How many ports the scheduler hands out.
@@ -45,6 +47,7 @@ impl Shape {
         Self {
             resources: own.unwrap_or(&spec.task.resources).clone(),
             device_selectors: spec.task.device_selectors.clone(),
+            within: spec.task.within,
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),

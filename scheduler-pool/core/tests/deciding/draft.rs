@@ -4,7 +4,9 @@ use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride,
     Toleration, TolerationOperator,
 };
-use borough_model::node::{Card, CardSelector, Taint, TaintEffect, cards_counted};
+use borough_model::node::{
+    Card, CardSelector, NumaDomain, Taint, TaintEffect, Within, cards_counted, domains_counted,
+};
 use borough_model::{JobSpec, NodeRow, Resources};
 use proptest::collection::vec;
 use proptest::option;
@@ -49,6 +51,8 @@ pub struct NodeDraft {
     pub ports: u16,
     pub generation: Option<u8>,
     pub taint: Option<Taint>,
+    /// Processors and GiB of each NUMA domain, two to a socket.
+    pub domains: Vec<(u32, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +66,7 @@ pub struct JobDraft {
     pub mib: u64,
     pub gpu_millis: u64,
     pub gpu_model: Option<&'static str>,
+    pub within: Option<Within>,
     pub own: Option<(u32, u64)>,
     pub ports_fixed: Option<u16>,
     pub ports_dynamic: usize,
@@ -91,6 +96,14 @@ impl NodeDraft {
             row.cards = (0..).zip(models).map(card).collect();
             row.capacity = cards_counted(&row.capacity, &row.cards);
         }
+        let domain = |(place, &(cpus, gib)): (u32, &(u32, u64))| NumaDomain {
+            place,
+            socket: place / 2,
+            cpus: (place * 100..place * 100 + cpus).collect(),
+            memory_bytes: gib << 30,
+        };
+        row.domains = (0..).zip(&self.domains).map(domain).collect();
+        row.capacity = domains_counted(&row.capacity, &row.domains);
         row.port_last = row.port_first + self.ports;
         if let Some(rack) = self.rack {
             row.labels.insert("rack".to_owned(), format!("r{rack}"));
@@ -119,6 +132,7 @@ impl JobDraft {
             let selector = self.gpu_model.map(|model| ("gpu".to_owned(), of(model)));
             spec.task.device_selectors = selector.into_iter().collect();
         }
+        spec.task.within = self.within;
         if let Some((index, cpu_millis)) = self.own {
             let resources = Some(Resources { cpu_millis, ..spec.task.resources.clone() });
             spec.overrides.insert(index, TaskOverride { resources, ..TaskOverride::default() });
@@ -172,12 +186,14 @@ pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
     let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
     let taint = option::weighted(0.2, taint());
     let models = option::weighted(0.3, vec(select(vec!["a", "b"]), 1..4));
-    (size, models, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint).prop_map(
-        |((cores, gib, gpus), models, rack, ports, generation, taint)| NodeDraft {
+    let domains = prop_oneof![2 => Just(Vec::new()), 1 => vec((0..3u32, 0..3u64), 1..4)];
+    (size, models, domains, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint).prop_map(
+        |((cores, gib, gpus), models, domains, rack, ports, generation, taint)| NodeDraft {
             cores,
             gib,
             gpus,
             models,
+            domains,
             rack,
             ports,
             generation,
@@ -250,7 +266,11 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
         ),
         option::weighted(0.6, select(vec!["a", "b", "c"])),
         prop_oneof![2 => Just(Vec::new()), 1 => vec(affinity(), 1..3)],
-        (vec(toleration(), 0..3), option::weighted(0.3, select(vec!["a", "b", "c"]))),
+        (
+            vec(toleration(), 0..3),
+            option::weighted(0.3, select(vec!["a", "b", "c"])),
+            option::weighted(0.15, select(Within::NAMES.map(|(_, within)| within).to_vec())),
+        ),
     );
     (owner, size, need, ports, own, where_).prop_map(
         |((user, priority), (count, min_member, service), (cpu, mib, gpu_millis), ports, own, where_)| {
@@ -264,6 +284,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 mib: mib * 128,
                 gpu_millis,
                 gpu_model: where_.5.1,
+                within: where_.5.2,
                 own,
                 ports_fixed: ports.0,
                 ports_dynamic: ports.1,

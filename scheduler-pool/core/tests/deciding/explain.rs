@@ -42,6 +42,22 @@ pub fn nearest_checked(world: &World, spec: &JobSpec, index: u32, nearest: &Near
     assert_eq!(more, nearest.nodes() as usize, "{nearest}");
 }
 
+/// Holds a nearest fit against the rows: with the change made, at least so many nodes more fit.
+pub fn nearest_enough(world: &World, spec: &JobSpec, index: u32, nearest: &NearestFit) {
+    let mut world = world.clone();
+    let mut changed = spec.clone();
+    let fits = naive::fit_count(&world, spec, index);
+    let changes = match nearest {
+        NearestFit::Together { changes, .. } => changes.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    for change in changes {
+        change_made(&mut world, &mut changed, index, change);
+    }
+    let more = naive::fit_count(&world, &changed, index) - fits;
+    assert!(more >= nearest.nodes() as usize, "{nearest}: {more}");
+}
+
 /// Makes one change of a nearest fit.
 fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &NearestFit) {
     match nearest {
@@ -64,6 +80,7 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
             let position = changed.constraints.iter().position(|known| known == constraint);
             changed.constraints.remove(position.expect("a constraint of the spec"));
         }
+        NearestFit::Without { filter: Filter::Within { .. }, .. } => changed.task.within = None,
         NearestFit::Without { filter: Filter::Device { device, .. }, .. } => {
             changed.task.device_selectors.remove(device);
         }

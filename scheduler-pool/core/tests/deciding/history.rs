@@ -264,7 +264,12 @@ impl History {
             }
             let of_nodes = |nearest: &&NearestFit| !nearest.to_string().contains("kept apart");
             for nearest in told.nearest.iter().filter(of_nodes) {
-                crate::explain::nearest_checked(&self.world, spec, first.index, nearest);
+                // Asking for less may also make room within a domain: what is told is enough, and perhaps not the least.
+                if spec.task.within.is_some() {
+                    crate::explain::nearest_enough(&self.world, spec, first.index, nearest);
+                } else {
+                    crate::explain::nearest_checked(&self.world, spec, first.index, nearest);
+                }
             }
         }
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, taint_tolerated,
 };
-use borough_model::node::{node_alloc_add, node_attribute, node_free, node_open, ports_pick};
+use borough_model::node::{
+    Within, confinement, node_alloc_add, node_attribute, node_free, node_open, ports_pick,
+};
 use borough_model::resource::shortfall;
 use borough_model::{
     JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, Resources, TaskId, TaskRow, TaskState,
@@ -137,6 +139,39 @@ fn carded(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
     )
 }
 
+/// Whether one socket or domain of a node has room for all that a job's task asks.
+fn contained(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
+    let asked = spec.resources_for(index);
+    let room = |dimension: &str| free.device_millis.get(dimension).copied().unwrap_or(0);
+    let enough = |(cpu, memory): &(String, String)| {
+        room(cpu) >= asked.cpu_millis && room(memory) >= asked.memory_bytes
+    };
+    let dimensions = || row.domains.iter().map(|domain| domain.dimensions());
+    match spec.task.within {
+        None => true,
+        Some(Within::OneSocket) => dimensions().any(|[_, socket]| enough(&socket)),
+        Some(Within::OneNumaNode) => dimensions().any(|[own, socket]| enough(&own) && enough(&socket)),
+    }
+}
+
+/// Holds where a placement is to stay against what was asked for.
+fn within_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) {
+    let asked = spec.resources_for(index);
+    let (cpus, places) = confinement(charge, &row.domains);
+    let sockets: std::collections::BTreeSet<u32> = row
+        .domains
+        .iter()
+        .filter(|domain| places.contains(&domain.place))
+        .map(|domain| domain.socket)
+        .collect();
+    match spec.task.within {
+        None => assert!(cpus.is_empty() && places.is_empty(), "{charge}"),
+        Some(Within::OneSocket) => assert_eq!(sockets.len(), 1, "{charge}"),
+        Some(Within::OneNumaNode) => assert_eq!(places.len(), 1, "{charge}"),
+    }
+    assert!(spec.task.within.is_none() || cpus.len() as u64 * 1000 >= asked.cpu_millis, "{cpus:?}");
+}
+
 /// Holds the cards that a placement was given against what was asked for.
 fn cards_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) {
     assert_eq!(charge.without_cards(), *spec.resources_for(index));
@@ -171,6 +206,7 @@ pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &No
         && ports_pick(row, alloc, &spec.task.ports, 0, world.now_ms).is_ok()
         && shortfall(spec.resources_for(index), &free).is_empty()
         && carded(spec, index, row, &free)
+        && contained(spec, index, row, &free)
 }
 
 /// How many nodes a task fits now.
@@ -227,6 +263,7 @@ pub fn plan_checked(
         }
         assert_eq!(ports.len(), spec.task.ports.len());
         cards_checked(spec, task.index, row, &placement.charge);
+        within_checked(spec, task.index, row, &placement.charge);
         assert_eq!(placement.spec_version, job_row.spec_version);
         *alloc = node_alloc_add(alloc, &world.limits(row), &placement.charge, &ports, world.now_ms)
             .expect("the model agrees that it fits");

@@ -201,6 +201,39 @@ fn several_cards_are_whole_ones() {
 }
 
 #[test]
+fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
+    use borough_model::node::{NumaDomain, Within, confinement, domains_counted};
+    let mut world = world(ScoringProfile::BestFit);
+    let mut two = node(0, 8, 8);
+    let domain = |place: u32| NumaDomain {
+        place,
+        socket: 0,
+        cpus: (place * 4..place * 4 + 4).collect(),
+        memory_bytes: 4 << 30,
+    };
+    two.domains = vec![domain(0), domain(1)];
+    two.capacity = domains_counted(&two.capacity, &two.domains);
+    world.node_put(two.clone());
+    let mut put = |id, count, cpu_millis, within| {
+        let mut job = spec("ann", &format!("job-{id}"), count, cpu_millis, 512);
+        job.task.within = Some(within);
+        world.job_submit(JobId(id), &job);
+        let plan = planned(&world);
+        world.commit(&plan);
+        let own = plan.unplaced.iter().filter(|unplaced| unplaced.job == JobId(id));
+        let reason = own.map(|unplaced| unplaced.reason.to_string()).next().unwrap_or_default();
+        let places = |charge| confinement(charge, &two.domains).1;
+        (plan.placements.iter().map(|placement| places(&placement.charge)).collect::<Vec<_>>(), reason)
+    };
+    let (places, reason) = put(1, 3, 2500, Within::OneNumaNode);
+    assert_eq!(places, [[0], [1]]);
+    let told = "fits on none of 1 node: 1 no room within one NUMA node; would fit on 1 node on more than one NUMA node";
+    assert_eq!(reason, told, "three thousandths are free on the node and no domain has two and a half");
+    assert_eq!(put(2, 1, 1500, Within::OneNumaNode), (vec![vec![0]], String::new()));
+    assert_eq!(put(3, 1, 1500, Within::OneSocket), (vec![vec![0, 1]], String::new()));
+}
+
+#[test]
 fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
     use borough_model::job::{Toleration, TolerationOperator};
     use borough_model::node::{Taint, TaintEffect};

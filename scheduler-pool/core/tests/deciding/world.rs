@@ -48,6 +48,7 @@ pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
         changed_ms: 0,
         taints: Vec::new(),
         cards: Vec::new(),
+        domains: Vec::new(),
     }
 }
 

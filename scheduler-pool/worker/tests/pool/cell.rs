@@ -196,6 +196,7 @@ impl Cell {
             boot_id: "boot".to_owned(),
             agent_version: "test".to_owned(),
             cards: Vec::new(),
+            domains: Vec::new(),
         };
         let name = Name::new(format!("node-{:x}", id.0)).unwrap();
         let (change, space, name, facts) = (&self.change("node"), &self.space, &name, &facts);

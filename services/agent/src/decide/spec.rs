@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Limits};
-use borough_shim::spec::{LogLimits, Spec, StopOrder};
+use borough_shim::spec::{LogLimits, Pinned, Spec, StopOrder};
 
 use super::environment::{self, Inherited, Place};
 use crate::life::LifeId;
+use crate::topology::list_text;
 
 /// Processes and threads of one task: far more than any sane one has, far fewer than a machine has numbers for.
 const PROCESSES_MAX: u64 = 8192;
@@ -59,6 +60,8 @@ pub fn shim_spec(
         cpu_millis: resources.cpu_millis,
         memory_bytes: resources.memory_bytes,
         processes_max: PROCESSES_MAX,
+        cpus: list_text(&assignment.cpus),
+        memory_domains: list_text(&assignment.memory_domains),
     };
     let log = spec.log.unwrap_or_default();
     let or = |value: u64, instead: u64| if value == 0 { instead } else { value };
@@ -76,6 +79,7 @@ pub fn shim_spec(
         stop: StopOrder { drain_delay_ms: assignment.drain_delay_ms, grace_ms: spec.grace_ms },
         cgroup: ground.base.leaf(&id.to_string(), limits),
         shim_cgroup: ground.base.leaf(SHIMS_LEAF, Limits::default()),
+        pinned: Pinned { cpus: assignment.cpus.clone() },
         record_dir: ground.record_dir.clone(),
     })
 }

@@ -21,8 +21,8 @@ use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
 use crate::disk::{LifeFiles, StateDir, life_end_write, life_load, shim_install};
 use crate::error::AgentError;
-use crate::facts;
 use crate::life::LifeId;
+use crate::{facts, topology};
 
 /// Opens everything an agent needs. Must run inside a runtime.
 ///
@@ -130,6 +130,7 @@ fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &s
         attributes: attributes.into_iter().collect(),
         host: config.host.clone(),
         cards,
+        domains: topology::domains(&config.sysfs),
     }
 }
 

@@ -53,6 +53,22 @@ async fn a_child_killed_for_memory_is_told_with_the_exit_of_its_parent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_kept_on_the_processors_of_its_domain() {
+    let own = rustix::thread::sched_getaffinity(None).unwrap();
+    let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| own.is_set(cpu)).unwrap();
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    let mut work = script(&life, "grep Cpus_allowed_list /proc/self/status; exec sh -c 'nproc'");
+    work.cpus = vec![u32::try_from(last).unwrap()];
+    cell.gateway.run(work);
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let said = output(&cell.life_dir(&life));
+    assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(0)), "{exit:?}\n{said}");
+    let words: Vec<&str> = said.split_ascii_whitespace().collect();
+    assert_eq!(words, ["Cpus_allowed_list:", last.to_string().as_str(), "1"], "and what it starts too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn usage_is_seen() {
     let cell = Cell::with_agent().await;
     let life = life(0, 1);

@@ -59,7 +59,8 @@ async fn version_1_alone_limits_counts_and_kills() {
         println!("NOT EXERCISED: version 1 alone: {base:?}");
         return;
     }
-    let limits = Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000 };
+    let limits =
+        Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000, ..Limits::default() };
     let leaf = base.leaf("life", limits);
     leaf.create().unwrap();
     let read = |controller: &str, file: &str| {
@@ -93,7 +94,8 @@ async fn version_2_alone_kills_at_once() {
             println!("NOT EXERCISED: {controller} of version 2: version 1 has it on this machine");
         }
     }
-    let limits = Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000 };
+    let limits =
+        Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000, ..Limits::default() };
     let leaf = base.leaf("life", limits);
     leaf.create().unwrap();
     let child = start(&leaf, &cell, FORKING);

@@ -67,6 +67,7 @@ pub async fn cell_fill(db: &Database, cell: &str) {
         boot_id: "boot".to_owned(),
         agent_version: "0.1.0".to_owned(),
         cards: Vec::new(),
+        domains: Vec::new(),
     };
     let change =
         Change { request: RequestId(7), actor: "user/test".to_owned(), action: "fill", at_ms: 1_000 };

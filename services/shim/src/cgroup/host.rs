@@ -205,7 +205,7 @@ fn unified_prepare(mount: &Path, relative: &Path) -> io::Result<PathBuf> {
 }
 
 fn controllers_enable(path: &Path) {
-    for controller in ["+cpu", "+memory", "+pids"] {
+    for controller in ["+cpu", "+memory", "+pids", "+cpuset"] {
         // What could not be enabled is seen in `cgroup.subtree_control` afterwards.
         let _ = fs::write(path.join("cgroup.subtree_control"), controller);
     }

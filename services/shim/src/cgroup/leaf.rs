@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::host::weight_set;
 
 /// What a life may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
     /// Thousandths of a core it is given where cores are scarce; 0: the least share there is.
@@ -20,6 +20,10 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Processes and threads; 0: no limit.
     pub processes_max: u64,
+    /// The processors it stays on, as the kernel lists them (`0-3,8`); empty: all.
+    pub cpus: String,
+    /// The memory domains it stays on, in the same way.
+    pub memory_domains: String,
 }
 
 /// One life's cgroup. Empty where the host has none; every method then does nothing.
@@ -66,7 +70,7 @@ impl Leaf {
         for directory in self.directories() {
             fs::create_dir_all(directory).map_err(|error| named(&error, directory))?;
         }
-        let Limits { cpu_millis, memory_bytes, processes_max } = self.limits;
+        let Limits { cpu_millis, memory_bytes, processes_max, .. } = self.limits;
         for directory in self.unified.iter().chain(self.v1.get("cpu")) {
             weight_set(directory, cpu_millis)?;
         }
@@ -77,6 +81,12 @@ impl Leaf {
             && let Some(path) = self.file("pids.max", None).or_else(|| self.file("pids.max", Some("pids")))
         {
             value_write(&path, processes_max)?;
+        }
+        for (name, list) in [("cpuset.cpus", &self.limits.cpus), ("cpuset.mems", &self.limits.memory_domains)]
+        {
+            if let Some(path) = self.file(name, None).filter(|_| !list.is_empty()) {
+                fs::write(&path, list).map_err(|error| named(&error, &path))?;
+            }
         }
         Ok(())
     }
@@ -261,15 +271,28 @@ mod tests {
 
     #[test]
     fn limits_go_where_the_host_has_the_controller() {
-        let (_root, unified) =
-            directory(&[("cgroup.procs", ""), ("memory.max", "max"), ("memory.swap.max", "max")]);
+        let (_root, unified) = directory(&[
+            ("cgroup.procs", ""),
+            ("memory.max", "max"),
+            ("memory.swap.max", "max"),
+            ("cpuset.cpus", ""),
+            ("cpuset.mems", ""),
+        ]);
         let (_root_v1, cpu) = directory(&[("cpu.shares", "1024")]);
-        let limits = Limits { cpu_millis: 500, memory_bytes: 4096, processes_max: 7 };
+        let limits = Limits {
+            cpu_millis: 500,
+            memory_bytes: 4096,
+            processes_max: 7,
+            cpus: "0-3,8".to_owned(),
+            memory_domains: "1".to_owned(),
+        };
         let v1 = [("cpu".to_owned(), cpu.clone())].into();
         let leaf = Leaf { unified: Some(unified.clone()), v1, limits };
         leaf.create().unwrap();
         assert_eq!(fs::read_to_string(unified.join("memory.max")).unwrap(), "4096");
         assert_eq!(fs::read_to_string(unified.join("memory.swap.max")).unwrap(), "0");
+        assert_eq!(fs::read_to_string(unified.join("cpuset.cpus")).unwrap(), "0-3,8");
+        assert_eq!(fs::read_to_string(unified.join("cpuset.mems")).unwrap(), "1");
         assert_eq!(fs::read_to_string(cpu.join("cpu.shares")).unwrap(), "512");
     }
 

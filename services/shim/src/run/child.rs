@@ -40,6 +40,9 @@ fn become_task() -> String {
     if let Err(error) = setsid() {
         return format!("cannot start a session: {error}");
     }
+    if let Err(error) = spec.pinned.apply() {
+        return format!("cannot stay on processors {:?}: {error}", spec.pinned.cpus);
+    }
     inherited_reset();
     program_execute(&spec.command, &spec.environment, &spec.working_directory)
 }

@@ -35,6 +35,7 @@ fn facts(cpu_millis: u64) -> NodeFacts {
         boot_id: "boot-1".to_owned(),
         agent_version: "0.1.0".to_owned(),
         cards: Vec::new(),
+        domains: Vec::new(),
     }
 }
 

@@ -41,6 +41,7 @@ async fn world_in(cell: TestCell) -> TestCell {
         boot_id: "boot-1".to_owned(),
         agent_version: "0.1.0".to_owned(),
         cards: Vec::new(),
+        domains: Vec::new(),
     };
     let mut spec = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec!["run".to_owned()]);
     (spec.count, spec.min_member) = (3, 2);

@@ -79,6 +79,7 @@ impl TaskSpec {
             log: LogSpec::default(),
             weight: WEIGHT,
             device_selectors: Default::default(),
+            within: None,
         }
     }
 }

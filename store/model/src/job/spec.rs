@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Toleration;
 use crate::id::Name;
-use crate::node::CardSelector;
+use crate::node::{CardSelector, Within};
 use crate::resource::Resources;
 
 /// Everything its owner says of a job. It lives in one cell.
@@ -293,6 +293,10 @@ pub struct TaskSpec {
     #[cbor(default)]
     #[serde(default)]
     pub device_selectors: BTreeMap<String, CardSelector>,
+    /// Within what of its node it stays; absent: anywhere.
+    #[n(10)]
+    #[serde(default)]
+    pub within: Option<Within>,
 }
 
 /// What single tasks have otherwise.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CARD_MILLIS, CARDS_MAX, Card, NodeFacts};
+use super::topology::DOMAIN_CPUS_MAX;
+use super::{CARD_MILLIS, CARDS_MAX, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
 use crate::job::{FieldError, Fields};
 
 /// Most attributes, and most labels, of a node.
@@ -42,7 +43,27 @@ pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
         fields.device_kind("capacity.devices", kind);
     }
     cards_check(&mut fields, facts);
+    domains_check(&mut fields, &facts.domains);
     fields.done()
+}
+
+fn domains_check(fields: &mut Fields, domains: &[NumaDomain]) {
+    let count = domains.len();
+    fields.require(
+        count <= DOMAINS_MAX,
+        "domains",
+        format!("{count} domains"),
+        format!("at most {DOMAINS_MAX}"),
+    );
+    let mut places = BTreeSet::new();
+    for (at, domain) in domains.iter().enumerate() {
+        let path = |field: &str| format!("domains[{at}].{field}");
+        fields.require(places.insert(domain.place), &path("place"), domain.place, "each place once");
+        let ascend = domain.cpus.windows(2).all(|pair| pair.first() < pair.last());
+        let fine = ascend && domain.cpus.len() <= DOMAIN_CPUS_MAX;
+        let accepted = format!("at most {DOMAIN_CPUS_MAX} numbers of processors, ascending");
+        fields.require(fine, &path("cpus"), format!("{} processors", domain.cpus.len()), accepted);
+    }
 }
 
 fn cards_check(fields: &mut Fields, facts: &NodeFacts) {

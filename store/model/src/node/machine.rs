@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Card, NodeRow, NodeState, Taint, cards_counted};
+use super::{Card, NodeRow, NodeState, NumaDomain, Taint, cards_counted, domains_counted};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
@@ -25,6 +25,15 @@ pub struct NodeFacts {
     pub agent_version: String,
     /// Its single devices, each with a place of its own within its kind.
     pub cards: Vec<Card>,
+    /// Its NUMA domains; none where they are not known.
+    pub domains: Vec<NumaDomain>,
+}
+
+impl NodeFacts {
+    /// The capacity with the dimensions of single cards and of domains.
+    fn capacity_counted(&self) -> Resources {
+        domains_counted(&cards_counted(&self.capacity, &self.cards), &self.domains)
+    }
 }
 
 /// What happens to a node.
@@ -73,7 +82,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         state: NodeState::Recovering,
         schedulable: true,
         draining: false,
-        capacity: cards_counted(&facts.capacity, &facts.cards),
+        capacity: facts.capacity_counted(),
         port_first: facts.port_first,
         port_last: facts.port_last,
         attributes: facts.attributes,
@@ -85,6 +94,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         changed_ms: now_ms,
         taints: Vec::new(),
         cards: facts.cards,
+        domains: facts.domains,
     }
 }
 
@@ -118,8 +128,9 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
 }
 
 fn registered(next: &mut NodeRow, facts: &NodeFacts) {
-    next.capacity = cards_counted(&facts.capacity, &facts.cards);
+    next.capacity = facts.capacity_counted();
     next.cards.clone_from(&facts.cards);
+    next.domains.clone_from(&facts.domains);
     next.port_first = facts.port_first;
     next.port_last = facts.port_last;
     next.attributes.clone_from(&facts.attributes);

@@ -15,6 +15,7 @@ mod machine;
 mod port;
 mod promise;
 mod taint;
+mod topology;
 
 pub use alloc::{
     NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
@@ -30,6 +31,7 @@ pub use machine::{
 pub use port::{PortsShort, ports_pick};
 pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
+pub use topology::{DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within, confinement, domains_counted};
 
 /// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -89,6 +91,11 @@ pub struct NodeRow {
     #[cbor(default)]
     #[serde(default)]
     pub cards: Vec<Card>,
+    /// Its NUMA domains by their number; none where they are not known. The capacity has dimensions for each.
+    #[n(17)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub domains: Vec<NumaDomain>,
 }
 
 /// Whether a node is there, and fit to be used.

@@ -11,7 +11,9 @@ use borough_model::job::{
     Toleration, TolerationOperator,
 };
 use borough_model::journal::{Delta, JournalEntry};
-use borough_model::node::{Card, CardSelector, NodeAlloc, NodeLive, NodeRow, NodeState, Taint, TaintEffect};
+use borough_model::node::{
+    Card, CardSelector, NodeAlloc, NodeLive, NodeRow, NodeState, NumaDomain, Taint, TaintEffect, Within,
+};
 use borough_model::resource::Resources;
 use borough_model::task::machine::unit_gathering;
 use borough_model::task::{
@@ -115,6 +117,7 @@ fn spec_full() -> JobSpec {
     full.task.resources = resources();
     let selector = CardSelector { models: vec!["A100".to_owned()], memory_bytes_min: 1 << 30 };
     full.task.device_selectors = BTreeMap::from([("gpu".to_owned(), selector)]);
+    full.task.within = Some(Within::OneNumaNode);
     full.task.ports =
         vec![PortSpec { name: name("http"), number: Some(8080) }, PortSpec { name: name("b"), number: None }];
     full.task.health = Some(HealthCheck::of(Probe::Http { port: name("http"), path: "/".to_owned() }));
@@ -179,6 +182,7 @@ fn node_row() -> NodeRow {
             model: "A100".to_owned(),
             memory_bytes: 40 << 30,
         }],
+        domains: vec![NumaDomain { place: 1, socket: 0, cpus: vec![2, 3], memory_bytes: 1 << 30 }],
     }
 }
 
@@ -289,6 +293,7 @@ fn samples() -> Vec<Sample> {
         sample("enum.constraint_operator", &OPERATORS.to_vec()),
         sample("enum.taint_effect", &TaintEffect::NAMES.map(|(_, effect)| effect).to_vec()),
         sample("enum.toleration_operator", &vec![TolerationOperator::Equal, TolerationOperator::Exists]),
+        sample("enum.within", &Within::NAMES.map(|(_, within)| within).to_vec()),
         sample("enum.restart_mode", &vec![RestartMode::Always, RestartMode::OnFailure, RestartMode::Never]),
         sample("enum.job_kind", &vec![JobKind::Service, JobKind::Batch]),
         sample("enum.after_condition", &vec![AfterCondition::Finished, AfterCondition::Succeeded]),

@@ -58,6 +58,7 @@ fn node_row(node: u64) -> NodeRow {
         changed_ms: 0,
         taints: Vec::new(),
         cards: Vec::new(),
+        domains: Vec::new(),
     }
 }
 

@@ -28,6 +28,7 @@ fn facts() -> NodeFacts {
         boot_id: "boot-1".to_owned(),
         agent_version: "0.1.0".to_owned(),
         cards: Vec::new(),
+        domains: Vec::new(),
     }
 }
 

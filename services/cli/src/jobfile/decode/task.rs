@@ -3,15 +3,25 @@
 use std::collections::BTreeMap;
 
 use borough_model::job::{LogSpec, PortSpec, TaskOverride, TaskSpec};
-use borough_model::node::CardSelector;
+use borough_model::node::{CardSelector, Within};
 use borough_model::resource::{Resources, bytes_parse, cpu_parse, device_parse, rate_parse};
 
 use super::super::reader::{Item, Reader};
 use super::super::tree::{Node, Value};
 use super::health::health_decode;
 
-const TASK_FIELDS: [&str; 9] =
-    ["command", "environment", "working_directory", "resources", "ports", "health", "grace", "log", "weight"];
+const TASK_FIELDS: [&str; 10] = [
+    "command",
+    "environment",
+    "working_directory",
+    "resources",
+    "within",
+    "ports",
+    "health",
+    "grace",
+    "log",
+    "weight",
+];
 const RESOURCE_FIELDS: [&str; 6] = ["cpu", "memory", "disk", "disk_rate", "network_rate", "devices"];
 pub(super) const COMMAND: &str = "a list of the program and its arguments, such as [sleep, 60]";
 const PORT: &str = "1024 to 65535, or auto: the scheduler hands one out";
@@ -32,6 +42,9 @@ pub(super) fn task_decode(reader: &mut Reader, item: &Item<'_>) -> Option<TaskSp
     if let Some(item) = fields.get("resources") {
         resources_decode(reader, &item, &mut task.resources);
         task.device_selectors = selectors_decode(reader, &item);
+    }
+    if let Some(item) = fields.get("within") {
+        task.within = reader.word(&item, &Within::NAMES);
     }
     if let Some(item) = fields.get("ports") {
         task.ports = ports_decode(reader, &item);

@@ -44,6 +44,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         boot_id: "boot-1".to_owned(),
         agent_version: "0.1.0".to_owned(),
         cards: Vec::new(),
+        domains: Vec::new(),
     };
     let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
     let gate = CellGate { store_epoch: 1, state: CellState::Draining, revision: 2, changed_ms: 3 };

@@ -97,6 +97,7 @@ async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: 
         changed_ms: 0,
         taints: Vec::new(),
         cards: Vec::new(),
+        domains: Vec::new(),
     };
     keys::write(tx, changes.space(), &key, &row)?;
     changes.push(Delta::Node { row });

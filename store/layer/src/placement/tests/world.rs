@@ -283,6 +283,7 @@ impl World {
             boot_id: "boot".to_owned(),
             agent_version: "0.1.0".to_owned(),
             cards: Vec::new(),
+            domains: Vec::new(),
         };
         let text = Name::new(format!("n{}", node.0)).unwrap();
         self.change("register", async |tx, changes| node_register(tx, changes, &text, &facts, node).await)

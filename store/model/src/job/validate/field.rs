@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::{DELAY_MS_MAX, FieldError};
+use crate::node::TOPOLOGY_KINDS;
 
 const VALUE_CHARACTERS_MAX: usize = 80;
 const KEY_BYTES_MAX: usize = 128;
@@ -74,7 +75,10 @@ impl Fields {
     /// A kind of device: a key without a slash, behind which a single card's place stands.
     pub(crate) fn device_kind(&mut self, path: &str, kind: &str) {
         self.key(path, kind);
-        self.require(!kind.contains('/'), path, format!("{kind:?}"), "a kind such as gpu, without '/'");
+        let fine = !kind.contains('/') && !TOPOLOGY_KINDS.contains(&kind);
+        let accepted =
+            "a kind such as gpu, without '/', and none of numa, numa.memory, socket, socket.memory";
+        self.require(fine, path, format!("{kind:?}"), accepted);
     }
 
     /// The value of a label: a short text on one line.

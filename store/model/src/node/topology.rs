@@ -1,0 +1,138 @@
+//! A node's sockets and NUMA domains, and tasks that are to stay within one of them.
+//!
+//! Each has dimensions of its own beside those of the whole node, as cards have: `numa/1` is the processor time of the
+//! domain that the kernel calls node 1, `numa.memory/1` its memory, `socket/0` and `socket.memory/0` those of a socket. What
+//! stays within a domain is charged to it, to its socket and to the node; what floats is charged to the node alone.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::card::card_dimension;
+use crate::resource::Resources;
+
+/// Most domains of a node.
+pub const DOMAINS_MAX: usize = 64;
+/// Most processors of a domain.
+pub const DOMAIN_CPUS_MAX: usize = 1024;
+/// Kinds of dimensions that are the topology's own: no device is called so.
+pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
+
+/// One NUMA domain of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+pub struct NumaDomain {
+    /// Its number, as the kernel has it.
+    #[n(0)]
+    pub place: u32,
+    /// The number of its socket.
+    #[n(1)]
+    pub socket: u32,
+    /// The numbers of its processors, ascending.
+    #[n(2)]
+    pub cpus: Vec<u32>,
+    /// Its memory in bytes.
+    #[n(3)]
+    pub memory_bytes: u64,
+}
+
+/// Within what a task is to stay.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum Within {
+    /// The processors of one socket, and the memory beside them.
+    #[n(0)]
+    OneSocket,
+    /// The processors and memory of one NUMA domain.
+    #[n(1)]
+    OneNumaNode,
+}
+
+impl Within {
+    /// Both with their names.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("one_socket", Self::OneSocket), ("one_numa_node", Self::OneNumaNode)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneSocket => "one_socket",
+            Self::OneNumaNode => "one_numa_node",
+        }
+    }
+}
+
+impl NumaDomain {
+    /// The dimensions that a task within it takes, processors first: of it, and of its socket.
+    pub fn dimensions(&self) -> [(String, String); 2] {
+        [
+            (card_dimension("numa", self.place), card_dimension("numa.memory", self.place)),
+            (card_dimension("socket", self.socket), card_dimension("socket.memory", self.socket)),
+        ]
+    }
+}
+
+/// A node's capacity with the dimensions of its domains. Of a node with one domain everything stays within it anyway, and
+/// it has them all the same: so it is told apart from one whose topology is not known.
+pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain]) -> Resources {
+    let mut counted = capacity.clone();
+    for domain in domains {
+        let cpu_millis = (domain.cpus.len() as u64).saturating_mul(1000);
+        for (cpu, memory) in domain.dimensions() {
+            for (dimension, amount) in [(cpu, cpu_millis), (memory, domain.memory_bytes)] {
+                let total = counted.device_millis.entry(dimension).or_default();
+                *total = total.saturating_add(amount);
+            }
+        }
+    }
+    counted
+}
+
+/// Where a life has to stay that takes `charge` of a node with these domains: processors and memory domains, ascending.
+/// Nothing where it floats.
+pub fn confinement(charge: &Resources, domains: &[NumaDomain]) -> (Vec<u32>, Vec<u32>) {
+    let takes = |dimension: &String| charge.device_millis.contains_key(dimension);
+    let of_numa = |domain: &&NumaDomain| takes(&domain.dimensions()[0].0);
+    let of_socket = |domain: &&NumaDomain| takes(&domain.dimensions()[1].0);
+    let mut within: Vec<&NumaDomain> = domains.iter().filter(of_numa).collect();
+    if within.is_empty() {
+        within = domains.iter().filter(of_socket).collect();
+    }
+    let mut cpus: Vec<u32> = within.iter().flat_map(|domain| domain.cpus.iter().copied()).collect();
+    let mut places: Vec<u32> = within.iter().map(|domain| domain.place).collect();
+    cpus.sort_unstable();
+    places.sort_unstable();
+    (cpus, places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domain(place: u32, socket: u32, cpus: &[u32], memory_bytes: u64) -> NumaDomain {
+        NumaDomain { place, socket, cpus: cpus.to_vec(), memory_bytes }
+    }
+
+    #[test]
+    fn domains_count_for_themselves_and_their_sockets() {
+        let domains = [domain(0, 0, &[0, 1], 10), domain(1, 0, &[2, 3], 20), domain(2, 1, &[4], 30)];
+        let counted = domains_counted(&Resources::default(), &domains);
+        let amount = |dimension: &str| counted.device_millis.get(dimension).copied().unwrap_or(0);
+        assert_eq!((amount("numa/1"), amount("numa.memory/1")), (2000, 20));
+        assert_eq!((amount("socket/0"), amount("socket.memory/0"), amount("socket/1")), (4000, 30, 1000));
+        assert_eq!(counted.without_cards(), Resources::default());
+    }
+
+    #[test]
+    fn a_life_stays_where_it_is_charged() {
+        let domains = [domain(0, 0, &[0, 1], 10), domain(1, 0, &[2, 3], 20), domain(2, 1, &[4], 30)];
+        let charge = |dimensions: &[&str]| Resources {
+            device_millis: dimensions.iter().map(|&dimension| (dimension.to_owned(), 1)).collect(),
+            ..Resources::default()
+        };
+        assert_eq!(confinement(&charge(&["numa/1", "socket/0"]), &domains), (vec![2, 3], vec![1]));
+        assert_eq!(confinement(&charge(&["socket/0"]), &domains), (vec![0, 1, 2, 3], vec![0, 1]));
+        assert_eq!(confinement(&charge(&["gpu/0"]), &domains), (vec![], vec![]));
+    }
+}
