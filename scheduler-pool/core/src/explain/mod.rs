@@ -2,12 +2,14 @@
 
 mod nearest;
 mod text;
+mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use borough_model::job::{
-    Affinity, After, AfterCondition, AfterDecision, Constraint, JobOutcome, JobState, after_decide,
+    Affinity, After, AfterCondition, AfterDecision, Constraint, ConstraintOperator, JobOutcome, JobState,
+    after_decide,
 };
 use borough_model::node::{CardSelector, TaintEffect, Within};
 use borough_model::resource::Dimension;
@@ -15,11 +17,12 @@ use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::filter::{CardAsk, Refusal, Requirement, refusals};
+use crate::filter::{Refusal, Requirement, large_enough, passes_with_time, refusals};
 use crate::pending::gang_queue;
 use crate::plan::{Work, plan};
 use crate::seed::PLAN_SEED;
-use crate::snapshot::{JobEntry, NodeTable, Rule, Shape, ShapeId, Snapshot};
+use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
+use words::filter;
 
 /// Why a task has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,6 +33,15 @@ pub struct Explanation {
     pub nodes: u32,
     /// How many of them would take the task now.
     pub nodes_fit: u32,
+    /// How many of the others would take it once tasks there, or elsewhere, have ended.
+    #[serde(default)]
+    pub nodes_room: u32,
+    /// How many nodes are large enough for it when they are empty.
+    #[serde(default)]
+    pub nodes_large: u32,
+    /// Attributes that it asks for and that no node has.
+    #[serde(default)]
+    pub unknown: Vec<String>,
     /// The others, each counted at the first filter that refuses it, in filter order.
     pub lost: Vec<FilterLoss>,
     /// Small changes that would let nodes in, the one that lets in most first.
@@ -346,7 +358,7 @@ pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) 
     let requirement = Requirement::of(shape, work.snapshot);
     let mut lost: BTreeMap<Refusal, u32> = BTreeMap::new();
     let mut nearest = nearest::Search::new(&requirement);
-    let mut nodes_fit = 0;
+    let (mut nodes_fit, mut nodes_room, mut nodes_large) = (0, 0, 0);
     for &node in &work.nodes.order {
         let mut heard: SmallVec<[Refusal; 8]> = SmallVec::new();
         let _ = refusals(work, &requirement, node, now_ms, |refusal| -> ControlFlow<()> {
@@ -357,6 +369,11 @@ pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) 
             Some(first) => *lost.entry(*first).or_default() += 1,
             None => nodes_fit += 1,
         }
+        if large_enough(work, &requirement, node) {
+            nodes_large += 1;
+            let room = !heard.is_empty() && heard.iter().all(|refusal| passes_with_time(*refusal));
+            nodes_room += u32::from(room);
+        }
         nearest.node_heard(work, &requirement, node, now_ms, &heard);
     }
     let loss =
@@ -365,103 +382,28 @@ pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) 
         waits: Vec::new(),
         nodes: u32::try_from(work.nodes.count()).unwrap_or(u32::MAX),
         nodes_fit,
+        nodes_room,
+        nodes_large,
+        unknown: unknown(shape, work.snapshot),
         lost: lost.into_iter().map(loss).collect(),
         nearest: nearest.found(&requirement, shape, work.snapshot),
     }
 }
 
-/// The dimension of a column.
-fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
-    let device = || Dimension::Device(nodes.kind(usize::from(number)).unwrap_or_default().to_owned());
-    Dimension::FIXED.get(usize::from(number)).cloned().unwrap_or_else(device)
-}
-
-/// A refusal in words that stand without the snapshot.
-fn filter(refusal: Refusal, requirement: &Requirement, shape: &Shape, snapshot: &Snapshot) -> Filter {
+/// Attributes that a shape's hard constraints, spread and affinity need and that no node has: misspelt, perhaps.
+fn unknown(shape: &Shape, snapshot: &Snapshot) -> Vec<String> {
+    use ConstraintOperator::{Absent, NotIn};
+    let needs = |one: &&Constraint| one.preference.is_none() && !matches!(one.operator, Absent | NotIn);
+    let asked = shape.constraints.iter().filter(needs).map(|one| one.attribute.as_str());
+    let spec = shape.job.and_then(|job| snapshot.jobs.get(&job)?.spec_current());
+    let near = |one: &&Affinity| one.preference.is_none();
+    let affinity = spec.into_iter().flat_map(|spec| &spec.affinity).filter(near);
+    let spread = spec.into_iter().flat_map(|spec| &spec.spread).filter(|spread| spread.is_hard());
+    let domains = affinity.map(|one| one.attribute.as_str()).chain(spread.map(|one| one.attribute.as_str()));
     let nodes = &snapshot.nodes;
-    match refusal {
-        Refusal::Recovering => Filter::Recovering,
-        Refusal::Lost => Filter::Lost,
-        Refusal::Cordoned => Filter::Cordoned,
-        Refusal::Draining => Filter::Draining,
-        Refusal::Taint(number) => nodes.taints.get(number).map_or(Filter::Lost, |taint| Filter::Taint {
-            key: taint.key.clone(),
-            value: taint.value.clone(),
-            effect: taint.effect,
-        }),
-        Refusal::Constraint(number) => {
-            let ready = requirement.hard.get(usize::from(number));
-            let constraint = ready.and_then(|ready| shape.constraints.get(ready.position));
-            constraint
-                .map_or(Filter::Lost, |constraint| Filter::Constraint { constraint: constraint.clone() })
-        }
-        Refusal::Rule(number) => {
-            let rule = requirement.rules.rules.get(usize::from(number)).copied();
-            rule.and_then(|rule| filter_of_rule(rule, requirement, snapshot)).unwrap_or(Filter::Lost)
-        }
-        Refusal::PortFixed(number) => Filter::PortFixed { number },
-        Refusal::PortsDynamic => Filter::PortsDynamic { asked: requirement.ports_dynamic },
-        Refusal::Capacity(number) => Filter::Capacity {
-            dimension: dimension(nodes, number),
-            asked: requirement.amount(usize::from(number)),
-        },
-        Refusal::Missing(number) => {
-            let missing = requirement.missing.get(usize::from(number)).cloned().unwrap_or_default();
-            Filter::Capacity { dimension: Dimension::Device(missing.0), asked: missing.1 }
-        }
-        Refusal::CardSelector(_) | Refusal::CardNever(_) | Refusal::CardBusy(_) => {
-            filter_of_card(refusal, requirement, shape, nodes).unwrap_or(Filter::Lost)
-        }
-        Refusal::Within => shape.within.map_or(Filter::Lost, |within| Filter::Within { within }),
-        Refusal::Free(number) => Filter::Free {
-            dimension: dimension(nodes, number),
-            asked: requirement.amount(usize::from(number)),
-        },
-    }
-}
-
-/// The ask of a refusal by cards.
-fn card_ask(refusal: Refusal, requirement: &Requirement) -> Option<&CardAsk> {
-    match refusal {
-        Refusal::CardSelector(number) | Refusal::CardNever(number) | Refusal::CardBusy(number) => {
-            requirement.cards.get(usize::from(number))
-        }
-        _ => None,
-    }
-}
-
-fn filter_of_card(
-    refusal: Refusal,
-    requirement: &Requirement,
-    shape: &Shape,
-    nodes: &NodeTable,
-) -> Option<Filter> {
-    let ask = card_ask(refusal, requirement)?;
-    let device = nodes.kind(ask.kind)?.to_owned();
-    let asked = requirement.amount(ask.kind);
-    Some(match refusal {
-        Refusal::CardSelector(_) => {
-            let selector = shape.device_selectors.get(&device).cloned().unwrap_or_default();
-            Filter::Device { device, selector }
-        }
-        Refusal::CardNever(_) => Filter::Capacity { dimension: Dimension::Device(device), asked },
-        _ => Filter::Free { dimension: Dimension::Device(device), asked },
-    })
-}
-
-fn filter_of_rule(rule: Rule, requirement: &Requirement, snapshot: &Snapshot) -> Option<Filter> {
-    let spec = snapshot.jobs.get(&requirement.rules.job?)?.spec_current()?;
-    let attribute = || Some(snapshot.terms.get(rule.term())?.key.attribute().to_owned());
-    Some(match rule {
-        Rule::Near { position, .. } | Rule::Apart { position, .. } => {
-            Filter::Affinity { affinity: spec.affinity.get(usize::from(position))?.clone() }
-        }
-        Rule::Kept { .. } => Filter::Kept { attribute: attribute()? },
-        Rule::Skew { most, .. } => {
-            Filter::Spread { attribute: attribute()?, max_skew: Some(most), tasks_max: None }
-        }
-        Rule::Cap { most, .. } => {
-            Filter::Spread { attribute: attribute()?, max_skew: None, tasks_max: Some(most) }
-        }
-    })
+    let borne = |attribute: &str| {
+        nodes.texts.known(attribute).is_some_and(|key| nodes.index.values_of(key).next().is_some())
+    };
+    let unknown: BTreeSet<&str> = asked.chain(domains).filter(|attribute| !borne(attribute)).collect();
+    unknown.into_iter().map(str::to_owned).collect()
 }

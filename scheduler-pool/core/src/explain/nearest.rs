@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use borough_model::resource::Dimension;
 
-use super::{NearestFit, card_ask, dimension, filter};
+use super::NearestFit;
+use super::words::{card_ask, dimension, filter};
 use crate::filter::{Refusal, Requirement, cards_most, fits_moving, ports_dynamic_free};
 use crate::plan::Work;
 use crate::snapshot::{Shape, Snapshot};

@@ -263,6 +263,14 @@ impl fmt::Display for Explanation {
             f.write_str(": ")?;
             listed(f, &self.lost, ", ")?;
         }
+        if !self.unknown.is_empty() {
+            write!(f, "; no node has an attribute or label {}", self.unknown.join(", "))?;
+        }
+        match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
+            (1.., 0, 0, _) => f.write_str("; can never fit any node here")?,
+            (_, 0, _, room @ 1..) => write!(f, "; waits for room on {room} {}", nodes_said(room))?,
+            _ => {}
+        }
         if self.nodes_fit == 0 && !self.nearest.is_empty() {
             f.write_str("; would fit ")?;
             listed(f, &self.nearest, ", or ")?;

@@ -128,6 +128,14 @@ pub(crate) fn cards_most(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u6
     Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share })
 }
 
+/// Whether a node's cards would do if all were free.
+pub(crate) fn cards_ever(work: &Work<'_>, ask: &CardAsk, node: u32) -> bool {
+    match ask.of_node(work.nodes, node) {
+        Some((_, selected)) => selected.len() as u64 >= ask.need.count,
+        None => ask.any && work.nodes.limit(ask.kind, node) >= ask.millis,
+    }
+}
+
 /// How many tasks that all ask for this a node's cards have room for together.
 pub(crate) fn cards_copies(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(work.nodes, node)?;

@@ -56,6 +56,13 @@ pub(crate) fn within_given(work: &Work<'_>, ask: &WithinAsk, node: u32) -> Optio
     ask.of_node(work.nodes, node).iter().filter(has_room).min_by_key(room).cloned()
 }
 
+/// Whether any place of a node would do if it were free.
+pub(crate) fn within_ever(work: &Work<'_>, ask: &WithinAsk, node: u32) -> bool {
+    let large =
+        |share: &Share| share.iter().all(|&(dimension, amount)| work.nodes.limit(dimension, node) >= amount);
+    ask.of_node(work.nodes, node).iter().any(large)
+}
+
 /// Most tasks that all ask for this which the places of a node could hold together.
 pub(crate) fn within_copies(work: &Work<'_>, ask: &WithinAsk, node: u32) -> u64 {
     let of_place = |share: &Share| {

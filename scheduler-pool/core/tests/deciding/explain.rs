@@ -114,7 +114,7 @@ fn where_no_single_change_helps_the_fewest_that_do_are_told() {
     }];
     world.job_submit(JobId(1), &big);
     let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
-    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; would fit on 1 node with cpu <= 8 and without constraint gpu.model exists"].assert_eq(&told.to_string());
+    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; no node has an attribute or label gpu.model; can never fit any node here; would fit on 1 node with cpu <= 8 and without constraint gpu.model exists"].assert_eq(&told.to_string());
     for nearest in &told.nearest {
         nearest_checked(&world, &big, 0, nearest);
     }
@@ -177,8 +177,7 @@ fn an_explanation_names_each_filter_and_the_nearest_fit() {
     world.job_submit(JobId(1), &job);
     let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
     assert_eq!((told.nodes, told.nodes_fit), (8, 0));
-    expect![[r#"
-        fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 draining, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once not cordoned, or on 1 node once not draining, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 ports handed out"#]]
+    expect!["fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 draining, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; waits for room on 1 node; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once not cordoned, or on 1 node once not draining, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 ports handed out"]
     .assert_eq(&told.to_string());
 }
 
@@ -192,7 +191,7 @@ fn what_is_in_use_is_told_from_what_is_not_there() {
     second.task.ports = vec![PortSpec { name: name("http"), number: Some(80) }];
     world.job_submit(JobId(2), &second);
     let told = explain(&world.snapshot(0), JobId(2), 0, world.now_ms);
-    expect!["fits on none of 1 node: 1 less than cpu 2 free; would fit on 1 node with cpu <= 1"]
+    expect!["fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node with cpu <= 1"]
         .assert_eq(&told.to_string());
 }
 
@@ -227,7 +226,7 @@ fn reasons_that_lie_in_no_node_are_told() {
     let mut gang = spec("ann", "gang", 3, 2000, 64);
     gang.min_member = 3;
     world.job_submit(JobId(3), &gang);
-    expect!["3 tasks must be placed together and 2 fit; fits on none of 1 node: 1 less than cpu 2 free; would fit on 1 node without cpu"]
+    expect!["3 tasks must be placed together and 2 fit; fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node without cpu"]
     .assert_eq(&told(&world, 3, 0));
     expect!["there are no nodes"].assert_eq(&{
         let mut empty = crate::place::world(ScoringProfile::BestFit);

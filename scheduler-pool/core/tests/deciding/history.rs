@@ -257,6 +257,12 @@ impl History {
             let lost: u32 = told.lost.iter().map(|loss| loss.nodes).sum();
             assert_eq!((lost + told.nodes_fit) as usize, self.world.nodes.len());
             assert_eq!(told.nodes_fit as usize, naive::fit_count(&self.world, spec, first.index), "{told}");
+            assert_eq!(
+                told.nodes_large as usize,
+                naive::large_count(&self.world, spec, first.index),
+                "{told}"
+            );
+            assert!(told.nodes_room + told.nodes_fit <= told.nodes_large || spec.min_member > 1, "{told}");
             // What would fit without a rule between tasks depends on those tasks; it is told, and not held to a count.
             let ruled = !spec.affinity.is_empty() || spec.spread.iter().any(Spread::is_hard);
             if ruled {

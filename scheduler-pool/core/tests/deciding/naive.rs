@@ -209,6 +209,17 @@ pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &No
         && contained(spec, index, row, &free)
 }
 
+/// How many nodes are large enough for a task when they are empty.
+pub fn large_count(world: &World, spec: &JobSpec, index: u32) -> usize {
+    let large = |(row, _): &&(NodeRow, NodeAlloc)| {
+        let limits = world.limits(row);
+        shortfall(spec.resources_for(index), &limits).is_empty()
+            && carded(spec, index, row, &limits)
+            && contained(spec, index, row, &limits)
+    };
+    world.nodes.values().filter(large).count()
+}
+
 /// How many nodes a task fits now.
 pub fn fit_count(world: &World, spec: &JobSpec, index: u32) -> usize {
     world.nodes.values().filter(|(row, alloc)| fits(world, spec, index, row, alloc)).count()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::job::{Constraint, ConstraintOperator, JobState, Spread};
 use borough_model::{JobId, JobSpec, Name, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, pending, plan, recheck,
+    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, pending, plan, recheck,
 };
 
 use crate::naive;
@@ -125,6 +125,43 @@ fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
     assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 2), ("node-1", 4)]));
 }
 
+#[test]
+fn what_can_never_be_placed_says_so_and_holds_up_nobody() {
+    let mut world = world(ScoringProfile::BestFit);
+    world.node_put(node(0, 4, 4));
+    world.node_put(node(1, 2, 4));
+    world.job_submit(JobId(1), &spec("ann", "huge", 2, 64_000, 64));
+    let mut misspelt = spec("ann", "misspelt", 1, 100, 64);
+    let rule = |attribute: &str, operator, values: &[&str]| Constraint {
+        attribute: attribute.to_owned(),
+        operator,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+        preference: None,
+    };
+    misspelt.constraints = vec![rule("rakc", ConstraintOperator::In, &["r1"])];
+    world.job_submit(JobId(2), &misspelt);
+    let mut contrary = spec("ann", "contrary", 1, 100, 64);
+    contrary.constraints = vec![
+        rule("node.name", ConstraintOperator::In, &["node-0"]),
+        rule("node.name", ConstraintOperator::NotIn, &["node-0"]),
+    ];
+    world.job_submit(JobId(3), &contrary);
+    world.job_submit(JobId(4), &spec("ann", "large", 2, 3000, 64));
+    let plan = planned(&world);
+    assert_eq!(
+        per_node(&world, &plan),
+        counts(&[("node-0", 1)]),
+        "what fits is placed beside what never will"
+    );
+    world.commit(&plan);
+    let told = |job| explain(&world.snapshot(0), JobId(job), 1, world.now_ms).to_string();
+    assert!(told(1).contains("can never fit any node here"), "{}", told(1));
+    assert!(told(4).contains("waits for room on 1 node"), "{}", told(4));
+    let told = |job| explain(&world.snapshot(0), JobId(job), 0, world.now_ms).to_string();
+    assert!(told(2).contains("no node has an attribute or label rakc"), "{}", told(2));
+    assert!(told(3).contains("constraint node.name in [node-0]"), "{}", told(3));
+}
+
 /// A node with cards of these models.
 fn carded(number: u64, models: &[&str]) -> borough_model::NodeRow {
     use borough_model::node::{Card, cards_counted};
@@ -169,7 +206,7 @@ fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
     assert_eq!(submit(1, 1, 600, None), "");
     assert_eq!(
         submit(2, 1, 600, Some(("H100", 0))),
-        "fits on none of 1 node: 1 no gpu of model H100; would fit on 1 node without device gpu, or on 1 node with any gpu"
+        "fits on none of 1 node: 1 no gpu of model H100; can never fit any node here; would fit on 1 node without device gpu, or on 1 node with any gpu"
     );
     assert_eq!(submit(3, 1, 300, Some(("A100", 40 << 30))), "", "beside the first, not on a free card");
     assert_eq!(submit(4, 1, 1000, Some(("L4", 0))), "");
@@ -227,8 +264,8 @@ fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
     };
     let (places, reason) = put(1, 3, 2500, Within::OneNumaNode);
     assert_eq!(places, [[0], [1]]);
-    let told = "fits on none of 1 node: 1 no room within one NUMA node; would fit on 1 node on more than one NUMA node";
-    assert_eq!(reason, told, "three thousandths are free on the node and no domain has two and a half");
+    let told = "fits on none of 1 node: 1 no room within one NUMA node; waits for room on 1 node; would fit on 1 node on more than one NUMA node";
+    assert_eq!(reason, told, "three cores are free on the node, and no domain has two and a half");
     assert_eq!(put(2, 1, 1500, Within::OneNumaNode), (vec![vec![0]], String::new()));
     assert_eq!(put(3, 1, 1500, Within::OneSocket), (vec![vec![0, 1]], String::new()));
 }

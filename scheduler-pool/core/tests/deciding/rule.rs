@@ -88,7 +88,7 @@ fn what_ends_makes_room_for_what_it_kept_away() {
     assert_eq!(racks(&world, JobId(1)), ["r0", "r1", "r2"]);
     assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
     let told = explain(&snapshot, JobId(1), 3, world.now_ms);
-    expect!["fits on none of 6 nodes: 6 affinity apart from tasks of app in [one] in the same rack; would fit on 6 nodes without affinity apart from tasks of app in [one] in the same rack and once not kept apart by a task in the same rack"].assert_eq(&told.to_string());
+    expect!["fits on none of 6 nodes: 6 affinity apart from tasks of app in [one] in the same rack; waits for room on 6 nodes; would fit on 6 nodes without affinity apart from tasks of app in [one] in the same rack and once not kept apart by a task in the same rack"].assert_eq(&told.to_string());
 
     let first = TaskId { job: JobId(1), index: 0 };
     world.task_end(first, None, |row| row.state = TaskState::Dead);
@@ -140,7 +140,7 @@ fn a_spread_keeps_its_limits() {
     assert_eq!(["r0", "r1", "r2"].map(|rack| of(JobId(2), rack)), [2, 2, 2], "a quarter of eight in each");
     assert_eq!(made.unplaced.iter().map(|unplaced| unplaced.tasks.len()).sum::<usize>(), 2);
     let told = explain(&snapshot, JobId(2), 7, world.now_ms);
-    expect!["fits on none of 6 nodes: 6 spread over rack with at most 2 in each; would fit on 6 nodes without spread over rack with at most 2 in each"].assert_eq(&told.to_string());
+    expect!["fits on none of 6 nodes: 6 spread over rack with at most 2 in each; waits for room on 6 nodes; would fit on 6 nodes without spread over rack with at most 2 in each"].assert_eq(&told.to_string());
 
     // More desired tasks: a quarter is more.
     world.job_change(JobId(2), |row| row.count = 12);

@@ -100,6 +100,19 @@ const REFUSED: &[Change] = &[
             far,
         ];
     }),
+    ("constraints that no node meets together, and jobs that no job is", |spec| {
+        spec.constraints = vec![
+            constraint("rack", ConstraintOperator::In, &["r1"]),
+            constraint("cores", ConstraintOperator::GreaterThan, &["8"]),
+            constraint("rack", ConstraintOperator::NotIn, &["r1"]),
+        ];
+        let jobs = vec![
+            constraint("app", ConstraintOperator::Exists, &[]),
+            constraint("app", ConstraintOperator::Absent, &[]),
+        ];
+        let attribute = "rack".to_owned();
+        spec.affinity = vec![Affinity { kind: AffinityKind::Near, attribute, jobs, preference: None }];
+    }),
     ("a spread over nothing and twice over racks", |spec| {
         let over = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
         spec.spread = vec![over("rack", 1), over("rack", 100), over("-", 0)];

@@ -1,6 +1,7 @@
 //! Whether a spec can be admitted. Every field that cannot is named, with what it has and what would be accepted, all
 //! at once: nobody should mend a job file one error at a time.
 
+mod contradiction;
 mod field;
 mod placement;
 mod task;

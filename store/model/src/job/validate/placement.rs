@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::AFTER_MAX;
+use super::contradiction::contradiction;
 use super::field::Fields;
 use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Spread, Toleration, TolerationOperator};
 use crate::node::TaintEffect;
@@ -41,6 +42,7 @@ pub(super) fn constraints_check(fields: &mut Fields, constraints: &[Constraint])
     for (at, constraint) in constraints.iter().enumerate() {
         constraint_check(fields, &format!("constraints[{at}]"), constraint);
     }
+    contradiction_check(fields, "constraints", "node", constraints);
 }
 
 pub(super) fn tolerations_check(fields: &mut Fields, tolerations: &[Toleration]) {
@@ -91,6 +93,7 @@ pub(super) fn affinity_check(fields: &mut Fields, affinity: &[Affinity]) {
             let hard = requirement.preference.is_none();
             fields.require(hard, &path, "a preference", "requirements; the affinity itself has a preference");
         }
+        contradiction_check(fields, &format!("{path}.jobs"), "job", &one.jobs);
         if let Some(preference) = one.preference {
             let path = format!("{path}.preference");
             fields.require((1..=100).contains(&preference), &path, preference, "a weight of 1 to 100");
@@ -110,6 +113,15 @@ pub(super) fn affinity_check(fields: &mut Fields, affinity: &[Affinity]) {
             );
         }
     }
+}
+
+/// Refuses what no node, or no job, can ever meet.
+fn contradiction_check(fields: &mut Fields, path: &str, whose: &str, constraints: &[Constraint]) {
+    let Some(at) = contradiction(constraints) else { return };
+    let Some(constraint) = constraints.get(at) else { return };
+    let given = format!("contradicts what stands before it on {}", constraint.attribute);
+    let accepted = format!("constraints that one {whose} can meet together");
+    fields.refuse(&format!("{path}[{at}]"), given, accepted);
 }
 
 fn constraint_check(fields: &mut Fields, path: &str, constraint: &Constraint) {

@@ -1,0 +1,40 @@
+//! Whether a node could ever take a task: with nothing else on it.
+
+use super::card::cards_ever;
+use super::topology::within_ever;
+use super::{Refusal, Requirement};
+use crate::plan::Work;
+
+/// Whether a node, empty, is large enough.
+pub(crate) fn large_enough(work: &Work<'_>, requirement: &Requirement, node: u32) -> bool {
+    let on_cards = |dimension: usize| requirement.cards.iter().any(|ask| ask.kind == dimension);
+    let enough = |&(dimension, amount): &(usize, u64)| {
+        on_cards(dimension) || amount <= work.nodes.limit(dimension, node)
+    };
+    requirement.missing.is_empty()
+        && requirement.demand.iter().all(enough)
+        && requirement.cards.iter().all(|ask| cards_ever(work, ask, node))
+        && requirement.within.as_ref().is_none_or(|ask| within_ever(work, ask, node))
+}
+
+/// Whether a reason against a node that is large enough goes away when tasks end, there or elsewhere.
+pub(crate) fn passes_with_time(refusal: Refusal) -> bool {
+    match refusal {
+        Refusal::Rule(_)
+        | Refusal::PortFixed(_)
+        | Refusal::PortsDynamic
+        | Refusal::Free(_)
+        | Refusal::CardSelector(_)
+        | Refusal::CardBusy(_)
+        | Refusal::Within => true,
+        Refusal::Recovering
+        | Refusal::Lost
+        | Refusal::Cordoned
+        | Refusal::Draining
+        | Refusal::Taint(_)
+        | Refusal::Constraint(_)
+        | Refusal::Capacity(_)
+        | Refusal::Missing(_)
+        | Refusal::CardNever(_) => false,
+    }
+}
