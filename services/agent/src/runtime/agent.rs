@@ -169,7 +169,7 @@ impl Agent {
         match done {
             Done::Started(leaf) => {
                 life.shim = Shim::Alive;
-                self.local.entry(id.clone()).or_default().leaf = leaf;
+                self.local.entry(id.clone()).or_default().leaf = *leaf;
                 self.record_look(id);
             }
             Done::NotStarted(reason) => {

@@ -38,7 +38,7 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Done {
     /// Its shim runs, in this cgroup.
-    Started(Leaf),
+    Started(Box<Leaf>),
     /// It could not be started, for people.
     NotStarted(String),
     /// Its shim was told to stop, in a way that a restart of the agent does not lose; only now is that reported.

@@ -52,7 +52,7 @@ impl Starter {
         let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}")));
         match begun {
             Ok((spec, child)) => {
-                let _ = self.events.send(Event::Done(id.clone(), Done::Started(spec.cgroup)));
+                let _ = self.events.send(Event::Done(id.clone(), Done::Started(Box::new(spec.cgroup))));
                 shim_await(child, &id, &directory, &self.events).await;
             }
             Err(reason) => {
