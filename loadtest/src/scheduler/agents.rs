@@ -10,6 +10,7 @@ use borough_client::{CellItem, Client};
 use borough_kv::Database;
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{SeededRng, SystemClock};
+use borough_model::job::JobSpec;
 use borough_model::node::NodeFacts;
 use borough_model::{Name, TaskId};
 use borough_proto::convert::{job_id_from_text, job_spec_to_message, resources_to_message};
@@ -18,11 +19,11 @@ use borough_proto::v1::watch_response::Change;
 use borough_store::CellSpace;
 use futures::StreamExt as _;
 use serde_json::{Map, Value, json};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
-use super::workload::{Batch, GATE, Workload, hopeless_spec, node_facts, vast_facts};
+use super::workload::{GATE, Workload, hopeless_spec, node_facts, vast_facts};
 use super::world::{Seen, cell_figures};
-use super::{PATIENCE, SUBMITTERS, SchedulerArguments, jobs_of, mean, sampled, shape_figures};
+use super::{PATIENCE, SchedulerArguments, jobs_submit, mean, sampled, shape_figures};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::usage::process_usage;
 use crate::hollow::{fleet_figures, fleet_options};
@@ -65,7 +66,8 @@ pub async fn workload_run(
     let samples = tokio::spawn(sampled(Arc::clone(&watched.running), Arc::clone(&over)));
     let cpu = process_usage(pid)?.cpu;
     let began = Instant::now();
-    jobs_submit(&client, arguments, &workload.measured, workload.offered_per_s).await?;
+    jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| job_submit(&client, spec))
+        .await?;
     let submitted = began.elapsed();
     let all = usize::try_from(before + workload.measured.tasks)?;
     watched.placed.reached(all, PATIENCE).await?;
@@ -189,7 +191,7 @@ async fn before_run(
         client.job_submit(job_spec_to_message(&hopeless_spec(GATE)?), 0).await?;
     }
     for batch in &workload.before {
-        jobs_submit(client, arguments, batch, None).await?;
+        jobs_submit(arguments, batch, None, |spec| job_submit(client, spec)).await?;
         if !batch.gated {
             placed += batch.tasks;
             watched.running.reached(usize::try_from(placed)?, PATIENCE).await?;
@@ -198,33 +200,13 @@ async fn before_run(
     Ok(placed)
 }
 
-/// Submits the jobs of a batch through the gateway, as fast as they are taken or at a rate of tasks.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn jobs_submit(
-    client: &Client,
-    arguments: &SchedulerArguments,
-    batch: &Batch,
-    offered_per_s: Option<u32>,
-) -> anyhow::Result<()> {
-    let began = Instant::now();
-    let mut submissions = JoinSet::new();
-    let mut sent = 0_u32;
-    for (number, count) in jobs_of(batch, arguments.tasks_per_job) {
-        if let Some(rate) = offered_per_s {
-            let due = Duration::from_secs_f64(f64::from(sent) / f64::from(rate));
-            tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
-        }
-        sent += count;
-        while submissions.len() >= SUBMITTERS {
-            submissions.join_next().await.transpose()?.transpose()?;
-        }
-        let (client, spec) = (client.clone(), job_spec_to_message(&batch.job_spec(number, count)?));
-        submissions.spawn(async move { client.job_submit(spec, 0).await });
+/// Submits a job through the gateway.
+fn job_submit(client: &Client, spec: JobSpec) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+    let (client, spec) = (client.clone(), job_spec_to_message(&spec));
+    async move {
+        client.job_submit(spec, 0).await?;
+        Ok(())
     }
-    while let Some(done) = submissions.join_next().await {
-        done??;
-    }
-    Ok(())
 }
 
 async fn hopeless(client: Client, per_s: u32, over: Arc<AtomicBool>) -> anyhow::Result<()> {

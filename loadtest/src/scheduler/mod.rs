@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use borough_model::job::JobSpec;
 use clap::Args;
 use procfs::process::Process;
 use serde_json::{Map, Value, json};
@@ -131,7 +132,8 @@ async fn workload_run(
     let background = tokio::spawn(background);
     let samples = tokio::spawn(sampled(Arc::clone(&world.seen), Arc::clone(&over)));
     let mut began = Instant::now();
-    jobs_submit(&world, arguments, &workload.measured, workload.offered_per_s).await?;
+    jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| job_submit(&world, spec))
+        .await?;
     let submitted = began.elapsed();
     if workload.background.nodes_late > 0 {
         // They wait: what is measured is how fast the nodes wake them.
@@ -174,7 +176,7 @@ async fn before_place(
         world.job_submit(&hopeless_spec(GATE)?).await?;
     }
     for batch in &workload.before {
-        jobs_submit(world, arguments, batch, None).await?;
+        jobs_submit(arguments, batch, None, |spec| job_submit(world, spec)).await?;
         if !batch.gated {
             placed += batch.tasks;
             world.placed(usize::try_from(placed)?, PATIENCE).await?;
@@ -219,14 +221,17 @@ fn rate_figures(
     figure("sampled_mean_per_s", json!(mean(samples)));
 }
 
-/// Submits the jobs of a batch, as fast as they are taken or at a rate of tasks.
+/// Submits the jobs of a batch with `submit`, as fast as they are taken or at a rate of tasks.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn jobs_submit(
-    world: &Arc<World>,
+async fn jobs_submit<Fut>(
     arguments: &SchedulerArguments,
     batch: &Batch,
     offered_per_s: Option<u32>,
-) -> anyhow::Result<()> {
+    submit: impl Fn(JobSpec) -> Fut,
+) -> anyhow::Result<()>
+where
+    Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
     let began = Instant::now();
     let mut submissions = tokio::task::JoinSet::new();
     let mut sent = 0_u32;
@@ -239,13 +244,21 @@ async fn jobs_submit(
         while submissions.len() >= SUBMITTERS {
             submissions.join_next().await.transpose()?.transpose()?;
         }
-        let (world, spec) = (Arc::clone(world), batch.job_spec(number, count)?);
-        submissions.spawn(async move { world.job_submit(&spec).await });
+        submissions.spawn(submit(batch.job_spec(number, count)?));
     }
     while let Some(done) = submissions.join_next().await {
         done??;
     }
     Ok(())
+}
+
+/// Submits a job to a store.
+fn job_submit(
+    world: &Arc<World>,
+    spec: JobSpec,
+) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+    let world = Arc::clone(world);
+    async move { Ok(world.job_submit(&spec).await?) }
 }
 
 /// Tasks seen in each second, as `scheduler_perf` samples them.

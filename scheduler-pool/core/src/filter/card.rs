@@ -52,7 +52,7 @@ impl CardAsk {
     }
 
     fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
-        let layout = nodes.card_layout(node).checked_sub(1)?;
+        let layout = nodes.card_layouts.of(node).checked_sub(1)?;
         self.slots.get(layout as usize).filter(|(all, _)| !all.is_empty())
     }
 

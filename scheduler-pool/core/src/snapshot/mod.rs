@@ -7,6 +7,7 @@ mod card;
 mod change;
 mod index;
 mod job;
+mod layout;
 mod node;
 mod open;
 mod rule;

@@ -7,12 +7,13 @@ use borough_model::node::NodeState;
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
-use super::card::CardLayouts;
+use super::card::CardSlot;
 use super::change::NodeChanges;
 use super::index::NodeIndex;
+use super::layout::Layouts;
 use super::taint::Taints;
 use super::text::Texts;
-use super::topology::DomainLayouts;
+use super::topology::DomainSlot;
 use crate::settings::Overcommit;
 
 /// Processor, memory, disk, disk rate, network rate; devices follow, one column per kind.
@@ -71,9 +72,8 @@ pub(crate) struct NodeTable {
     pub(super) taint_sets: Vec<u32>,
     pub taints: Taints,
     /// The number of each node's layout of cards.
-    pub(super) card_layouts_of: Vec<u32>,
-    pub card_layouts: CardLayouts,
-    pub domain_layouts: DomainLayouts,
+    pub card_layouts: Layouts<CardSlot>,
+    pub domain_layouts: Layouts<DomainSlot>,
     pub texts: Texts,
     pub index: NodeIndex,
     pub(super) changes: NodeChanges,
@@ -437,8 +437,8 @@ impl NodeTable {
         }
         self.promised.remove(&node);
         self.taint_set_put(node, 0);
-        self.card_layout_put(node, 0);
-        self.domain_layouts.put(node, 0);
+        self.card_layouts.put(node, Box::default());
+        self.domain_layouts.put(node, Box::default());
         self.entry_cleared(index);
         self.vacant.push(node);
         true
