@@ -4,9 +4,9 @@
 //! finds no room all the same (a file system without reservations), the record is cut off again; only when that fails
 //! too is the state of the disk unknown, which stops the engine.
 //!
-//! Flushing a write over bytes that were written before is two to six times as fast on common file systems as over
-//! bytes that only have room, since nothing but the bytes has to become durable. So zeros are written some way ahead of
-//! a new segment's records, and segments that a checkpoint has replaced are kept as spares, to be the next ones.
+//! Flushing a write over bytes that were written before is half as fast again, or more, on ext4 as over bytes that only
+//! have room, since nothing but the bytes has to become durable. So zeros are written some way ahead of a new segment's
+//! records, and segments that a checkpoint has replaced are kept as spares, to be the next ones.
 
 use std::io;
 use std::sync::Arc;
