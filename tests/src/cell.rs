@@ -158,6 +158,7 @@ impl TestCell {
             .args(["--cells", &options.cells.join(",")])
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
             .args(options.cards.iter().flat_map(|card| ["--card", card]))
+            .args(options.agent_arguments.iter().flat_map(|argument| ["--agent-argument", argument]))
             .env(RECORDS_VARIABLE, self.control_records())
             .stdin(Stdio::null());
         if let Some(store) = self.store.location() {

@@ -28,6 +28,8 @@ pub struct Options {
     pub faults: bool,
     /// Cards of each node, as for `borough dev --card`.
     pub cards: Vec<String>,
+    /// Arguments of the agents besides, as for `borough dev --agent-argument`.
+    pub agent_arguments: Vec<String>,
     /// Where the cell's directory is made; absent: where temporary files are.
     pub below: Option<PathBuf>,
     /// Where the control process is recorded; absent: as `below`.
@@ -53,6 +55,7 @@ impl Options {
             seed: given.unwrap_or_else(|| SeededRng::from_kernel().1 & 0xffff_ffff),
             faults: true,
             cards: Vec::new(),
+            agent_arguments: Vec::new(),
             below: None,
             control_below: None,
         }
@@ -74,6 +77,12 @@ impl Options {
     #[must_use]
     pub fn cards(self, cards: &[&str]) -> Self {
         Self { cards: cards.iter().map(|card| (*card).to_owned()).collect(), ..self }
+    }
+
+    /// The same with these arguments of the agents.
+    #[must_use]
+    pub fn agent_arguments(self, arguments: &[&str]) -> Self {
+        Self { agent_arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(), ..self }
     }
 
     /// What repeats the test `name`.

@@ -1,16 +1,17 @@
-//! Nodes on their way into the store: registrations, and full reports that make a node ready. Those of all nodes that
+//! Nodes on their way into the store: registrations, full reports that make a node ready, and what agents note of the
+//! machine. Those of all nodes that
 //! come while one commit is under way share the next one, so that ten thousand agents that return at once are a few
 //! hundred commits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency};
-use borough_model::node::{NodeFacts, NodeLive};
+use borough_kv::{Database, Idempotency, Transaction};
+use borough_model::node::{NodeFacts, NodeLive, Pressure};
 use borough_model::{Name, NodeId, RequestId};
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
-use borough_store::node::{Registered, node_live_renew, node_register, node_reported};
+use borough_store::node::{Registered, node_live_renew, node_pressure_set, node_register, node_reported};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,12 +39,20 @@ pub type Arrived = StoreResult<(Registered, Cursor)>;
 enum Pending {
     Arrival(Box<Arrival>, oneshot::Sender<Arrived>),
     Reported { node: NodeId, lost: u32, stale: u32, done: oneshot::Sender<StoreResult<()>> },
+    Noted { node: NodeId, notes: NodeNotes, done: oneshot::Sender<StoreResult<()>> },
+}
+
+/// What an agent says of its machine while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeNotes {
+    /// What it is short of; absent: it does not say.
+    pub short_of: Option<BTreeSet<Pressure>>,
 }
 
 /// What became of one of them.
 enum Outcome {
     Registered(Box<Registered>),
-    Reported,
+    Written,
 }
 
 /// The writer of one cell. Clones feed the same one; it ends with the last.
@@ -74,6 +83,13 @@ impl Arrivals {
         let (done, reported) = oneshot::channel();
         self.queue.send(Pending::Reported { node, lost, stale, done }).await.ok()?;
         reported.await.ok()
+    }
+
+    /// Writes what an agent has noted of its machine. `None` where this process is ending.
+    pub async fn noted(&self, node: NodeId, notes: NodeNotes) -> Option<StoreResult<()>> {
+        let (done, noted) = oneshot::channel();
+        self.queue.send(Pending::Noted { node, notes, done }).await.ok()?;
+        noted.await.ok()
     }
 }
 
@@ -114,7 +130,7 @@ impl Writer {
         let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
         let actor = match batch {
             [Pending::Arrival(arrival, _)] => format!("node/{}", arrival.name),
-            [Pending::Reported { node, .. }] => format!("node/{node}"),
+            [Pending::Reported { node, .. } | Pending::Noted { node, .. }] => format!("node/{node}"),
             _ => "gateway".to_owned(),
         };
         let change = Change { request, actor, action: "node_register", at_ms: self.clock.wall_ms() };
@@ -132,9 +148,13 @@ impl Writer {
                         beats.insert(registered.row.id, live.clone());
                         Outcome::Registered(Box::new(registered))
                     }
+                    Pending::Noted { node, notes, .. } => {
+                        notes_write(&tx, &mut changes, *node, notes).await?;
+                        Outcome::Written
+                    }
                     Pending::Reported { node, lost, stale, .. } => {
                         node_reported(&tx, &mut changes, *node, *lost, *stale).await?;
-                        Outcome::Reported
+                        Outcome::Written
                     }
                 });
             }
@@ -161,6 +181,18 @@ fn answer_alone(pending: Pending, alone: StoreResult<(Vec<Outcome>, Cursor)>) {
     }
 }
 
+async fn notes_write(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    notes: &NodeNotes,
+) -> StoreResult<()> {
+    if let Some(short_of) = &notes.short_of {
+        node_pressure_set(tx, changes, node, short_of).await?;
+    }
+    Ok(())
+}
+
 /// Who asked may have gone in the meantime.
 fn answer(pending: Pending, outcome: StoreResult<(Outcome, Cursor)>) {
     match (pending, outcome) {
@@ -168,8 +200,10 @@ fn answer(pending: Pending, outcome: StoreResult<(Outcome, Cursor)>) {
             done.send(Ok((*registered, cursor))).ok();
         }
         (Pending::Arrival(_, done), Err(error)) => drop(done.send(Err(error))),
-        (Pending::Reported { done, .. }, outcome) => drop(done.send(outcome.map(|_| ()))),
+        (Pending::Reported { done, .. } | Pending::Noted { done, .. }, outcome) => {
+            drop(done.send(outcome.map(|_| ())))
+        }
         // Outcomes are in the order of what was asked.
-        (Pending::Arrival(..), Ok((Outcome::Reported, _))) => {}
+        (Pending::Arrival(..), Ok((Outcome::Written, _))) => {}
     }
 }

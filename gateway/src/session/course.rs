@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use borough_model::node::NodeState;
+use borough_model::node::{NodeState, pressure_of};
 use borough_model::task::Health;
 use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
 use borough_proto::v1;
@@ -16,8 +16,9 @@ use borough_store::mirror::MirrorState;
 use borough_store::task::{ReportAnswer, ReportPhase, ReportSource, TaskReport};
 use tokio::sync::mpsc;
 
+use super::arrive::NodeNotes;
 use super::desired::{Command, Life, commands_full, life_command, lives_missing};
-use super::message::{assignment, life_to_message, report_missing, report_of, stop};
+use super::message::{assignment, life_to_message, notes_of, report_missing, report_of, stop};
 use super::registry::Session;
 use crate::cell::CellDoor;
 
@@ -34,6 +35,8 @@ pub struct Course {
     applied: BTreeMap<Life, Said>,
     /// What the agent was last told of each life.
     told: BTreeMap<Life, Command>,
+    /// What the agent last said of its machine.
+    notes: NodeNotes,
 }
 
 /// What was said of a life that has not exited.
@@ -74,6 +77,7 @@ impl Course {
             reported: BTreeMap::new(),
             applied: BTreeMap::new(),
             told: BTreeMap::new(),
+            notes: NodeNotes::default(),
         }
     }
 
@@ -147,9 +151,31 @@ impl Course {
             }
             self.answer(&lives, &applied.answers).await?;
         }
+        self.noted(&report).await?;
         self.session.report_applied(report.revision);
         self.say(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
         self.recovered().await
+    }
+
+    /// Writes what the agent says of its machine where the node's row does not say so. What could not be written is
+    /// tried again with the next report.
+    async fn noted(&mut self, report: &v1::Report) -> Option<()> {
+        let NodeNotes { short_of } = notes_of(report);
+        if short_of.is_some() {
+            self.notes.short_of = short_of;
+        }
+        let (node, notes) = (self.session.node, &self.notes);
+        let known = self.door.mirror.read(|state| {
+            let row = state.nodes().get(&node)?;
+            Some(notes.short_of.as_ref().is_none_or(|short_of| *short_of == pressure_of(&row.taints)))
+        });
+        if known.unwrap_or(true) {
+            return Some(());
+        }
+        if let Err(error) = self.door.arrivals.noted(node, notes.clone()).await? {
+            tracing::warn!(node = %self.name, error = %error_chain(&error), "what the agent notes waits");
+        }
+        Some(())
     }
 
     /// What the store's answers mean for the agent.

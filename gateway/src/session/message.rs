@@ -1,6 +1,6 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
-use borough_model::node::{NodeFacts, NodeRow, confinement};
+use borough_model::node::{NodeFacts, NodeRow, Pressure, confinement};
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
@@ -11,6 +11,7 @@ use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 use borough_store::task::{ReportPhase, TaskReport};
 
+use super::arrive::NodeNotes;
 use super::desired::{Command, Life};
 
 /// Longest text an agent may say of an exit, in bytes.
@@ -42,6 +43,17 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
         cards: hello.cards.iter().map(card_from_message).collect(),
         domains: hello.domains.iter().map(domain_from_message).collect(),
     })
+}
+
+/// What a report says of the machine. What this gateway does not know is left out.
+pub fn notes_of(report: &v1::Report) -> NodeNotes {
+    let kind = |kind: v1::NodePressure| match kind {
+        v1::NodePressure::Unspecified => None,
+        v1::NodePressure::Memory => Some(Pressure::Memory),
+        v1::NodePressure::Disk => Some(Pressure::Disk),
+        v1::NodePressure::Pids => Some(Pressure::Pids),
+    };
+    NodeNotes { short_of: report.pressure.as_ref().map(|told| told.short_of().filter_map(kind).collect()) }
 }
 
 /// The life a status is of.

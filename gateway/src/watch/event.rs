@@ -30,6 +30,9 @@ pub fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
             if !row.schedulable {
                 text.push_str(if row.draining { ", draining" } else { ", cordoned" });
             }
+            for taint in &row.taints {
+                text.push_str(&format!(", tainted {taint}"));
+            }
             (format!("node {}", row.name), text)
         }
         Delta::NodeRemoved { node } => (format!("node {node}"), "removed".to_owned()),

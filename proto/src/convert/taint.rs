@@ -1,7 +1,7 @@
 //! Taints of nodes, and what tolerates them.
 
 use borough_model::job::{Toleration, TolerationOperator};
-use borough_model::node::{Taint, TaintEffect, TaintMatch};
+use borough_model::node::{PRESSURE_PREFIX, Taint, TaintEffect, TaintMatch};
 
 use super::FieldRefused;
 use crate::v1;
@@ -36,9 +36,13 @@ pub(super) fn taint_to_message(taint: &Taint) -> v1::Taint {
     }
 }
 
-/// Taints that an operator sets at wall time `now_ms`, milliseconds since 1970.
+/// Taints that an operator sets (none of those that agents set) at wall time `now_ms`, milliseconds since 1970.
 pub fn taints_from_message(messages: &[v1::Taint], now_ms: i64) -> Result<Vec<Taint>, FieldRefused> {
     let one = |(at, message): (usize, &v1::Taint)| {
+        if message.key.starts_with(PRESSURE_PREFIX) {
+            let accepted = "any other key: those of pressure/ are set by the node's agent";
+            return Err(FieldRefused::new(format!("taints[{at}].key"), message.key.clone(), accepted));
+        }
         let field = format!("taints[{at}].effect");
         let effect = effect_from_message(&field, message.effect)?;
         let effect = effect.ok_or_else(|| FieldRefused::new(field, "unspecified", EFFECTS))?;

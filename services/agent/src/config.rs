@@ -10,6 +10,8 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_proto::v1;
 
+use crate::decide::pressure::PressureLimits;
+
 /// An agent's settings. [`AgentConfig::new`] gives the usual ones.
 #[derive(Clone)]
 pub struct AgentConfig {
@@ -29,6 +31,10 @@ pub struct AgentConfig {
     pub cards: Vec<v1::Card>,
     /// Where the kernel shows its processors and memory; tests put another machine there.
     pub sysfs: PathBuf,
+    /// Where the kernel shows what is left of it; tests put another machine there.
+    pub proc: PathBuf,
+    /// From when on it is short of something.
+    pub pressure: PressureLimits,
     /// TCP ports the scheduler may hand out here.
     pub ports: RangeInclusive<u16>,
     /// Where tasks are reached: an IP address or host name.
@@ -79,6 +85,8 @@ impl AgentConfig {
             capacity: None,
             cards: Vec::new(),
             sysfs: PathBuf::from(crate::topology::SYSFS),
+            proc: PathBuf::from("/proc"),
+            pressure: PressureLimits::default(),
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),
             attributes: BTreeMap::new(),

@@ -8,6 +8,7 @@ use std::path::Path;
 use borough_proto::v1;
 use borough_shim::cgroup::Base;
 
+use crate::decide::pressure::Reading;
 use crate::error::AgentError;
 
 /// Of a machine's memory, so many hundredths are left to the system and the agent.
@@ -85,6 +86,46 @@ pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
 /// More devices of a kind are only counted.
 const CARDS_MAX: u32 = 64;
 
+/// What is left of the machine. `proc` is where the kernel shows its figures.
+pub fn reading(proc: &Path, state_dir: &Path) -> Reading {
+    let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
+    let disk = rustix::fs::statvfs(state_dir).ok();
+    Reading {
+        memory_free: memory_free(&text("meminfo")),
+        memory_stalled: memory_stalled(&text("pressure/memory")),
+        disk_free: disk.and_then(|disk| per_mille(disk.f_bavail, disk.f_blocks)),
+        pids_free: pids_free(&text("loadavg"), &text("sys/kernel/pid_max")),
+    }
+}
+
+fn per_mille(part: u64, whole: u64) -> Option<u64> {
+    let thousandths = (u128::from(part) * 1000).checked_div(u128::from(whole))?;
+    u64::try_from(thousandths).ok()
+}
+
+fn memory_free(meminfo: &str) -> Option<u64> {
+    let of = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    };
+    per_mille(of("MemAvailable")?, of("MemTotal")?)
+}
+
+/// `full avg10=1.25 avg60=…`: a percentage with two digits.
+fn memory_stalled(pressure: &str) -> Option<u64> {
+    let line = pressure.lines().find_map(|line| line.strip_prefix("full "))?;
+    let (whole, part) = line.strip_prefix("avg10=")?.split_once(' ')?.0.split_once('.')?;
+    let tenth = part.chars().next()?.to_digit(10)?;
+    Some(whole.parse::<u64>().ok()?.checked_mul(10)?.saturating_add(u64::from(tenth)))
+}
+
+/// `loadavg` has the number of threads behind a slash.
+fn pids_free(loadavg: &str, pid_max: &str) -> Option<u64> {
+    let threads = loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse::<u64>().ok()?;
+    let most = pid_max.trim().parse::<u64>().ok()?;
+    per_mille(most.saturating_sub(threads), most)
+}
+
 fn cpu_count() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
 }
@@ -129,6 +170,20 @@ mod tests {
         let found = cards(&given, &capacity);
         let expect = [card("gpu", 0, "a"), card("gpu", 1, "b"), card("tpu", 0, "0"), card("tpu", 1, "1")];
         assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn what_is_left_is_read_in_thousandths() {
+        assert_eq!(memory_free("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:   125 kB\n"), Some(125));
+        assert_eq!(memory_free("MemTotal:  1000 kB\n"), None);
+        let stalled = "some avg10=9.00 avg60=0.03 total=1\nfull avg10=12.34 avg60=0.02 avg300=0.00 total=2\n";
+        assert_eq!(memory_stalled(stalled), Some(123));
+        assert_eq!(memory_stalled("some avg10=9.00 avg60=0.03 total=1\n"), None);
+        assert_eq!(pids_free("0.1 0.2 0.3 3/400 77\n", "1000\n"), Some(600));
+        assert_eq!(pids_free("", "1000"), None);
+        let machine = reading(Path::new("/proc"), Path::new("/"));
+        assert!(machine.memory_free.is_some() && machine.disk_free.is_some() && machine.pids_free.is_some());
+        assert_eq!(per_mille(1, 0), None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod session;
 mod topology;
 
 pub use config::{AgentConfig, Pace, Retention};
+pub use decide::pressure::PressureLimits;
 pub use disk::{TestGuard, shim_install};
 pub use error::AgentError;
 pub use life::{LifeError, LifeId};

@@ -9,6 +9,7 @@ mod disk;
 mod file;
 mod guard;
 mod job;
+mod machine;
 mod node;
 mod plan;
 mod role;

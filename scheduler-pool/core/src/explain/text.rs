@@ -3,7 +3,7 @@
 use std::fmt;
 
 use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
-use borough_model::node::{CardSelector, Taint, Within};
+use borough_model::node::{CardSelector, PRESSURE_PREFIX, Taint, Within};
 use borough_model::resource::Dimension;
 
 use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
@@ -73,7 +73,10 @@ impl fmt::Display for Filter {
             Self::Cordoned => f.write_str("cordoned"),
             Self::Draining => f.write_str("draining"),
             Self::Constraint { constraint } => write!(f, "constraint {}", Said(constraint)),
-            Self::Taint { .. } => write!(f, "taint {} not tolerated", self.taint()),
+            Self::Taint { .. } => match self.pressure() {
+                Some(kind) => write!(f, "short of {kind}"),
+                None => write!(f, "taint {} not tolerated", self.taint()),
+            },
             Self::Affinity { affinity } => affinity_written(f, affinity),
             Self::Kept { attribute } => write!(f, "kept apart by a task in the same {attribute}"),
             Self::Spread { attribute, max_skew: Some(most), .. } => {
@@ -97,6 +100,12 @@ impl fmt::Display for Filter {
 }
 
 impl Filter {
+    /// What a node is short of, where that is what keeps the task away.
+    fn pressure(&self) -> Option<&str> {
+        let Self::Taint { key, .. } = self else { return None };
+        key.strip_prefix(PRESSURE_PREFIX)
+    }
+
     /// A taint as an operator writes it.
     fn taint(&self) -> String {
         let Self::Taint { key, value, effect } = self else { return String::new() };
@@ -162,7 +171,7 @@ impl NearestFit {
                 format!("on more than {}", within_said(*within))
             }
             Self::Without { filter: Filter::Device { device, .. }, .. } => format!("with any {device}"),
-            Self::Without { filter: filter @ Filter::Taint { .. }, .. } => {
+            Self::Without { filter: filter @ Filter::Taint { .. }, .. } if filter.pressure().is_none() => {
                 format!("tolerating {}", filter.taint())
             }
             Self::Without { filter, .. } => format!("once not {filter}"),

@@ -21,6 +21,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use borough_model::job::band;
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use blocked::Blocked;
@@ -180,6 +181,7 @@ impl Snapshot {
         let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
         let spec_newer = entry.spec.as_ref().is_none_or(|(version, _)| *version < row.spec_version);
         let spec = spec.filter(|_| spec_newer);
+        let moved = entry.row.as_ref().is_some_and(|known| band(known.priority) != band(row.priority));
         if older && spec.is_none() {
             return Applied::Ignored;
         }
@@ -191,6 +193,8 @@ impl Snapshot {
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         if let Some(spec) = spec {
             self.spec_set(row.id, row.spec_version, spec);
+        } else if moved && !older {
+            self.shapes_set(row.id);
         }
         self.ruled_woken(row.id);
         self.blocked.job_woken(row.id);
@@ -224,10 +228,12 @@ impl Snapshot {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let Some((_, spec)) = &entry.spec else { return };
         let ruled = entry.terms.ruled().then_some(job);
-        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, ruled));
+        let band = band(entry.row.as_ref().map_or(spec.priority, |row| row.priority));
+        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, ruled));
         let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
         let shapes_own =
-            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, ruled)))).collect();
+            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, ruled))));
+        let shapes_own = shapes_own.collect();
         let shape_before = entry.shape.replace(shape);
         let own_before = std::mem::replace(&mut entry.shapes_own, shapes_own);
         self.shapes_release(shape_before.into_iter().chain(own_before.into_values()));

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_model::job::{Constraint, Toleration};
-use borough_model::node::{CardSelector, Within};
+use borough_model::job::{Band, Constraint, Toleration};
+use borough_model::node::{CardSelector, Within, tolerations_in_force};
 use borough_model::{JobId, JobSpec, Resources};
 
 use super::node::fixed_amounts;
@@ -31,15 +31,15 @@ pub(crate) struct Shape {
     pub ports_dynamic: u16,
     /// Hard and soft, as the owner wrote them.
     pub constraints: Vec<Constraint>,
-    /// Taints that do not keep it away.
+    /// Taints that do not keep it away, by its owner's word and by its band.
     pub tolerations: Vec<Toleration>,
     /// The job whose own the shape is, since its tasks are held against other tasks too.
     pub job: Option<JobId>,
 }
 
 impl Shape {
-    /// The shape of one task of a job.
-    pub fn of(spec: &JobSpec, index: u32, job: Option<JobId>) -> Self {
+    /// The shape of one task of a job that is in a band.
+    pub fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
         let own = spec.overrides.get(&index).and_then(|task| task.resources.as_ref());
         let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
@@ -51,7 +51,7 @@ impl Shape {
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),
-            tolerations: spec.tolerations.clone(),
+            tolerations: tolerations_in_force(&spec.tolerations, band),
             job,
         }
     }

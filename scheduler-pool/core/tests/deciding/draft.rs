@@ -159,14 +159,18 @@ impl JobDraft {
 
 fn taint() -> impl Strategy<Value = Taint> {
     let effects = TaintEffect::NAMES.map(|(_, effect)| effect).to_vec();
-    (select(vec!["own", "old"]), select(vec!["", "x"]), select(effects), 0..9i64).prop_map(
-        |(key, value, effect, added_ms)| Taint {
+    (
+        select(vec!["own", "old", "pressure/memory", "pressure/disk"]),
+        select(vec!["", "x"]),
+        select(effects),
+        0..9i64,
+    )
+        .prop_map(|(key, value, effect, added_ms)| Taint {
             key: key.to_owned(),
             value: value.to_owned(),
             effect,
             added_ms,
-        },
-    )
+        })
 }
 
 fn toleration() -> impl Strategy<Value = Toleration> {

@@ -6,6 +6,7 @@ mod cache;
 mod draft;
 mod explain;
 mod history;
+mod machine;
 mod naive;
 mod order;
 mod place;

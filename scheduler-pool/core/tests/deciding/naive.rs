@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use borough_model::job::{
-    Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, taint_tolerated,
+    Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, band, taint_tolerated,
 };
 use borough_model::node::{
     Within, confinement, node_alloc_add, node_attribute, node_free, node_open, ports_pick,
+    tolerations_in_force,
 };
 use borough_model::resource::shortfall;
 use borough_model::{
@@ -117,7 +118,8 @@ fn limited(
 /// Whether no taint keeps a job's tasks away.
 fn tolerated(spec: &JobSpec, row: &NodeRow) -> bool {
     let mut refusing = row.taints.iter().filter(|taint| taint.effect.refuses());
-    refusing.all(|taint| taint_tolerated(&spec.tolerations, taint))
+    let tolerations = tolerations_in_force(&spec.tolerations, band(spec.priority));
+    refusing.all(|taint| taint_tolerated(&tolerations, taint))
 }
 
 /// Whether the cards of a node have room for what a job's tasks ask of them: on one card each share, whole cards else.

@@ -25,7 +25,7 @@ pub fn planned(world: &World) -> Plan {
 }
 
 /// How many tasks a plan puts on each node.
-fn per_node(world: &World, plan: &Plan) -> BTreeMap<Name, usize> {
+pub fn per_node(world: &World, plan: &Plan) -> BTreeMap<Name, usize> {
     let mut counts = BTreeMap::new();
     for placement in &plan.placements {
         let (row, _) = world.nodes.get(&placement.node).expect("a known node");
@@ -34,7 +34,7 @@ fn per_node(world: &World, plan: &Plan) -> BTreeMap<Name, usize> {
     counts
 }
 
-fn counts(expected: &[(&str, usize)]) -> BTreeMap<Name, usize> {
+pub fn counts(expected: &[(&str, usize)]) -> BTreeMap<Name, usize> {
     expected.iter().map(|&(node, count)| (name(node), count)).collect()
 }
 

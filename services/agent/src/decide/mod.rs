@@ -4,6 +4,7 @@ mod desired;
 pub mod environment;
 mod exit;
 pub mod health;
+pub mod pressure;
 mod reconcile;
 mod report;
 pub mod retention;

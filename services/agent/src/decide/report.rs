@@ -19,6 +19,8 @@ pub struct Sent {
     /// When the last report went, of any content.
     pub at: Duration,
     lives: BTreeMap<LifeId, Told>,
+    /// What the machine was last said to be short of.
+    pressure: Option<v1::PressureReport>,
     /// New lives that are just being started, and since when they are known.
     starting: BTreeMap<LifeId, Duration>,
 }
@@ -43,6 +45,9 @@ impl Sent {
     fn told(&mut self, report: &v1::Report, now: Duration) {
         self.revision = report.revision;
         self.at = now;
+        if report.pressure.is_some() {
+            self.pressure.clone_from(&report.pressure);
+        }
         for status in &report.tasks {
             if let Ok(id) = LifeId::new(&status.job_id, status.index, status.incarnation) {
                 self.lives.insert(id, Told { status: status.clone(), revision: report.revision, at: now });
@@ -55,7 +60,8 @@ impl Sent {
 pub fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report {
     *sent = Sent::default();
     let tasks = state.lives.iter().map(|(id, life)| status(id, life, &state.node)).collect();
-    let report = v1::Report { revision: 1, full: true, tasks, usage: Some(usage_sum(state)) };
+    let (usage, pressure) = (Some(usage_sum(state)), Some(state.pressure.report()));
+    let report = v1::Report { revision: 1, full: true, tasks, usage, pressure };
     sent.told(&report, now);
     report
 }
@@ -88,11 +94,13 @@ pub fn report_changes(
     }
     sent.lives.retain(|id, _| state.lives.contains_key(id));
     sent.starting.retain(|id, _| state.lives.contains_key(id));
-    if tasks.is_empty() && !due {
+    let pressure = Some(state.pressure.report()).filter(|now| sent.pressure.as_ref() != Some(now));
+    if tasks.is_empty() && pressure.is_none() && !due {
         return None;
     }
     let usage = due.then(|| usage_sum(state));
-    let report = v1::Report { revision: sent.revision.saturating_add(1), full: false, tasks, usage };
+    let revision = sent.revision.saturating_add(1);
+    let report = v1::Report { revision, full: false, tasks, usage, pressure };
     sent.told(&report, now);
     Some(report)
 }

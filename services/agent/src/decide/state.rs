@@ -9,6 +9,7 @@ use borough_shim::record::LifeRecord;
 use borough_shim::spec::StopOrder;
 
 use super::exit::exit_of;
+use super::pressure::Pressure;
 use crate::life::LifeId;
 
 /// Everything the agent knows.
@@ -20,6 +21,8 @@ pub struct State {
     pub boot_id: String,
     /// Lives that are not forgotten.
     pub lives: BTreeMap<LifeId, Life>,
+    /// What the machine is short of.
+    pub pressure: Pressure,
 }
 
 /// What is known of one life.

@@ -293,3 +293,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_the_machine_is_short_of_is_told_at_once_and_once() {
+    use super::pressure::{PressureLimits, Reading};
+    let (mut known, mut sent) = (State::default(), Sent::default());
+    let (second, limits) = (Duration::from_secs(1), PressureLimits::default());
+    let full = report_full(&known, &mut sent, Duration::ZERO);
+    assert_eq!(full.pressure, Some(v1::PressureReport::default()));
+    let mut changes = |known: &State| report_changes(known, &mut sent, Duration::ZERO, second, second);
+    assert_eq!(changes(&known), None);
+    let short = Reading { disk_free: Some(1), ..Reading::default() };
+    known.pressure = known.pressure.next(&short, &limits).next(&short, &limits);
+    let told = changes(&known).unwrap().pressure.unwrap();
+    assert_eq!(told.short_of, [i32::from(v1::NodePressure::Disk)]);
+    assert_eq!(changes(&known), None);
+}

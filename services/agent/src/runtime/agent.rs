@@ -18,6 +18,7 @@ use super::{Event, order};
 use crate::config::AgentConfig;
 use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
 use crate::disk::{HEALTH_FILE, StateLock, record_read};
+use crate::facts;
 use crate::life::LifeId;
 use crate::serve::Serving;
 use crate::session::Settings;
@@ -108,6 +109,9 @@ impl Agent {
             Event::Done(id, done) => self.done(&id, done),
             Event::Health(id, health) => self.health(&id, health),
             Event::Sampled(samples) => self.sampled(&samples),
+            Event::Read(reading) => {
+                self.state.pressure = self.state.pressure.next(&reading, &self.config.pressure);
+            }
         }
     }
 
@@ -201,7 +205,7 @@ impl Agent {
         }
     }
 
-    /// Begins to measure what lives use.
+    /// Begins to measure what lives use, and what is left of the machine.
     pub(super) fn sample_begin(&self) {
         let running = self.state.lives.iter().filter(|(_, life)| life.record.exit.is_none());
         let places: Vec<sample::Place> = running
@@ -210,11 +214,15 @@ impl Agent {
                 Some(sample::Place { id: id.clone(), leaf, shim: life.record.shim.map(|shim| shim.pid) })
             })
             .collect();
-        if places.is_empty() {
-            return;
-        }
         let events = self.starter.events.clone();
-        tokio::task::spawn_blocking(move || events.send(Event::Sampled(sample::measure(places))));
+        let (proc, state_dir) = (self.config.proc.clone(), self.starter.state.root.clone());
+        tokio::task::spawn_blocking(move || {
+            // Where nobody listens any more the agent is ending.
+            events.send(Event::Read(facts::reading(&proc, &state_dir))).ok();
+            if !places.is_empty() {
+                events.send(Event::Sampled(sample::measure(places))).ok();
+            }
+        });
     }
 
     fn sampled(&mut self, samples: &BTreeMap<LifeId, Sample>) {

@@ -8,6 +8,7 @@ use borough_shim::cgroup::{Leaf, Sample};
 use borough_shim::spec::StopOrder;
 use tokio::sync::mpsc;
 
+use crate::decide::pressure::Reading;
 use crate::life::LifeId;
 
 /// Something has happened.
@@ -32,6 +33,8 @@ pub enum Event {
     Health(LifeId, v1::Health),
     /// Lives were measured.
     Sampled(BTreeMap<LifeId, Sample>),
+    /// The machine was looked at.
+    Read(Reading),
 }
 
 /// What was ordered for a life, and how it went.

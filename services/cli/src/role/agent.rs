@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use borough_agent::AgentConfig;
+use borough_agent::{AgentConfig, PressureLimits};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_model::Name;
 use borough_model::resource::{bytes_parse, cpu_parse, device_parse};
@@ -50,6 +51,27 @@ pub struct AgentArguments {
     /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given again
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
     pub cards: Vec<v1::Card>,
+    /// Take no new tasks while less memory than this is left (production's come where there is no better node)
+    #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub memory_low: u8,
+    /// The same while everything waits for memory for more than this part of the time
+    #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub memory_stalled: u8,
+    /// Take no new tasks while less of the state directory's disk than this is left
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub disk_low: u8,
+    /// Take no new tasks while fewer of the machine's process numbers than this are left
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub pids_low: u8,
+    /// For tests of the system: read the machine's figures here instead of in /proc
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub proc: Option<PathBuf>,
+    /// For tests of the system: read its processors and memory here instead of in /sys/devices/system
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub sysfs: Option<PathBuf>,
+    /// For tests of the system: milliseconds between two looks at the machine
+    #[arg(long, value_name = "MS", hide = true, value_parser = clap::value_parser!(u64).range(10..))]
+    pub sample_ms: Option<u64>,
     /// Record every started process here, for whoever has to end them all
     #[arg(long, value_name = "DIR", hide = true)]
     pub record_dir: Option<PathBuf>,
@@ -136,6 +158,16 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     config.attributes = arguments.attributes.into_iter().collect();
     config.record_dir = arguments.record_dir;
     config.cards = arguments.cards;
+    let per_mille = |percent: u8| u64::from(percent) * 10;
+    config.pressure = PressureLimits {
+        memory_free_min: per_mille(arguments.memory_low),
+        memory_stalled_max: per_mille(arguments.memory_stalled),
+        disk_free_min: per_mille(arguments.disk_low),
+        pids_free_min: per_mille(arguments.pids_low),
+    };
+    config.proc = arguments.proc.unwrap_or(config.proc);
+    config.sysfs = arguments.sysfs.unwrap_or(config.sysfs);
+    config.pace.sample = arguments.sample_ms.map_or(config.pace.sample, Duration::from_millis);
     config.capacity = Some(v1::Resources {
         cpu_millis: arguments.cpu.unwrap_or_default(),
         memory_bytes: arguments.memory.unwrap_or_default(),

@@ -1,11 +1,12 @@
 //! Steps of transactions on a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, Taint, TaintMatch, node_alloc_touch,
-    node_facts_check, node_labels_check, node_new, node_taints_check, node_transition, taints_changed,
+    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, Pressure, Taint, TaintMatch,
+    node_alloc_touch, node_facts_check, node_labels_check, node_new, node_taints_check, node_transition,
+    taints_changed,
 };
 use borough_model::{Delta, Name, NodeId, TaskId};
 
@@ -151,6 +152,16 @@ pub async fn node_taints_set(
     let all = taints_changed(&before.taints, add, remove);
     node_taints_check(&all).map_err(|errors| StoreError::InvalidSpec { errors })?;
     Ok(node_event(tx, changes, node, &NodeEvent::TaintsSet(all)).await?.row)
+}
+
+/// What the node's agent says that it is short of, all of it. Where nothing has changed nothing is written.
+pub async fn node_pressure_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    short_of: &BTreeSet<Pressure>,
+) -> StoreResult<NodeRow> {
+    Ok(node_event(tx, changes, node, &NodeEvent::PressureSet(short_of.clone())).await?.row)
 }
 
 /// The agent's full report was applied: a recovering node with nothing old left takes tasks again.

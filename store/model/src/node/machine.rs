@@ -1,8 +1,9 @@
 //! A node's life: registered, ready, cordoned, drained, lost and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Card, NodeRow, NodeState, NumaDomain, Taint, cards_counted, domains_counted};
+use super::pressure::pressure_applied;
+use super::{Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, domains_counted};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
@@ -61,6 +62,8 @@ pub enum NodeEvent {
     LabelsSet(BTreeMap<String, String>),
     /// An operator sets its taints.
     TaintsSet(Vec<Taint>),
+    /// Its agent says what the machine is short of: all of it.
+    PressureSet(BTreeSet<Pressure>),
 }
 
 /// What an event does to a node.
@@ -118,6 +121,9 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
         }
         NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
         NodeEvent::TaintsSet(taints) => next.taints.clone_from(taints),
+        NodeEvent::PressureSet(short_of) => {
+            next.taints = pressure_applied(&row.taints, short_of, now_ms);
+        }
     }
     let changed = next != *row;
     if changed {

@@ -13,6 +13,7 @@ mod card;
 mod facts;
 mod machine;
 mod port;
+mod pressure;
 mod promise;
 mod taint;
 mod topology;
@@ -29,6 +30,7 @@ pub use machine::{
     NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
 };
 pub use port::{PortsShort, ports_pick};
+pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
 pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
 pub use topology::{DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within, confinement, domains_counted};
@@ -81,7 +83,8 @@ pub struct NodeRow {
     /// Wall time of the last change, milliseconds since 1970.
     #[n(14)]
     pub changed_ms: i64,
-    /// What keeps tasks away that do not tolerate it, as operators set it: in one order.
+    /// What keeps tasks away that do not tolerate it, as operators and its agent
+    /// set it: in one order.
     #[n(15)]
     #[cbor(default)]
     #[serde(default)]

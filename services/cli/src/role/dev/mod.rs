@@ -62,6 +62,9 @@ pub struct DevArguments {
     /// A single device of each node, as for `agent`; may be given again
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card_text)]
     pub cards: Vec<String>,
+    /// For tests of the system: an argument of every node's agent, or of one node's as NODE:ARGUMENT; may be given again
+    #[arg(long, value_name = "ARGUMENT", hide = true, allow_hyphen_values = true)]
+    pub agent_argument: Vec<String>,
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
@@ -142,6 +145,7 @@ async fn dev_in(
         token_file: layout.token(),
         layout: layout.clone(),
         cards: arguments.cards.clone(),
+        arguments: arguments.agent_argument.clone(),
     };
     let cancelled = CancellationToken::new();
     let keepers: Vec<_> = plan

@@ -62,6 +62,8 @@ pub(super) struct AgentStart {
     pub layout: Layout,
     /// Cards of each node.
     pub cards: Vec<String>,
+    /// Arguments besides, of every node or of one: `NODE:ARGUMENT`.
+    pub arguments: Vec<String>,
 }
 
 impl AgentStart {
@@ -82,12 +84,21 @@ impl AgentStart {
             .args(["--host", "127.0.0.1"])
             .args(["--attribute", &format!("rack={}", node.rack), "--attribute", "zone=local"])
             .args(self.cards.iter().flat_map(|card| ["--card", card]))
+            .args(self.arguments.iter().filter_map(|argument| argument_of(argument, &node.name)))
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log))
             // A Ctrl-C meant for `dev` is not for the agents: `dev` ends them itself.
             .process_group(0);
         Ok(command)
+    }
+}
+
+/// An argument as a node's agent gets it, where it is meant for that node.
+fn argument_of<'a>(argument: &'a str, node: &str) -> Option<&'a str> {
+    match argument.split_once(':') {
+        Some((of, own)) if !of.starts_with('-') => (of == node).then_some(own),
+        _ => Some(argument),
     }
 }
 

@@ -1,0 +1,194 @@
+//! What the machine is short of, by readings of what is left of it. Somebody who is short for one reading is not yet, and
+//! somebody who has enough again for one is so no longer than that: nodes must not come and go with every reading.
+
+use borough_proto::v1;
+
+/// What is left of the machine, in thousandths; absent where it does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Memory that tasks could have.
+    pub memory_free: Option<u64>,
+    /// Time in which everything stood still for want of memory, over the last ten seconds (the kernel's pressure stall
+    /// information, `full`).
+    pub memory_stalled: Option<u64>,
+    /// The disk of the agent's state.
+    pub disk_free: Option<u64>,
+    /// Process numbers.
+    pub pids_free: Option<u64>,
+}
+
+/// From when on the machine is short of something, in thousandths; 0 for what is not watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PressureLimits {
+    /// Less memory than this is left.
+    pub memory_free_min: u64,
+    /// Everything stands still for want of memory for more than this part of the time.
+    pub memory_stalled_max: u64,
+    /// Less of the disk than this is left.
+    pub disk_free_min: u64,
+    /// Fewer process numbers than this are left.
+    pub pids_free_min: u64,
+}
+
+impl Default for PressureLimits {
+    fn default() -> Self {
+        Self { memory_free_min: 30, memory_stalled_max: 100, disk_free_min: 50, pids_free_min: 50 }
+    }
+}
+
+/// Readings in a row after which the machine is short of something.
+const BEGIN_READINGS: u32 = 2;
+/// Readings in a row, each half as good again as the limit, after which it is so no longer.
+const END_READINGS: u32 = 6;
+
+/// What a reading says of one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    Short,
+    /// Neither: what held before holds.
+    Between,
+    Enough,
+}
+
+impl Sign {
+    fn of_free(free: Option<u64>, least: u64) -> Self {
+        match free {
+            Some(free) if free < least => Self::Short,
+            Some(free) if free < least + least / 2 => Self::Between,
+            Some(_) => Self::Enough,
+            // What is not watched any more is not lacking either.
+            None if least == 0 => Self::Enough,
+            None => Self::Between,
+        }
+    }
+
+    fn of_stalled(stalled: Option<u64>, most: u64) -> Self {
+        match stalled {
+            Some(_) if most == 0 => Self::Enough,
+            Some(stalled) if stalled > most => Self::Short,
+            Some(stalled) if stalled > most / 2 => Self::Between,
+            // A kernel without the figure: memory that is left tells alone.
+            Some(_) | None => Self::Enough,
+        }
+    }
+
+    /// The worse of two.
+    fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Short, _) | (_, Self::Short) => Self::Short,
+            (Self::Between, _) | (_, Self::Between) => Self::Between,
+            (Self::Enough, Self::Enough) => Self::Enough,
+        }
+    }
+}
+
+/// One thing the machine can be short of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Level {
+    short: bool,
+    /// Readings in a row that say otherwise.
+    against: u32,
+}
+
+impl Level {
+    fn next(self, sign: Sign) -> Self {
+        let (against, enough) = match self.short {
+            false => (sign == Sign::Short, BEGIN_READINGS),
+            true => (sign == Sign::Enough, END_READINGS),
+        };
+        if !against {
+            return Self { against: 0, ..self };
+        }
+        match self.against.saturating_add(1) {
+            count if count >= enough => Self { short: !self.short, against: 0 },
+            count => Self { against: count, ..self },
+        }
+    }
+}
+
+/// What the machine is short of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    memory: Level,
+    disk: Level,
+    pids: Level,
+}
+
+impl Pressure {
+    /// After one more reading.
+    pub fn next(self, reading: &Reading, limits: &PressureLimits) -> Self {
+        let left = Sign::of_free(reading.memory_free, limits.memory_free_min);
+        let memory = left.with(Sign::of_stalled(reading.memory_stalled, limits.memory_stalled_max));
+        Self {
+            memory: self.memory.next(memory),
+            disk: self.disk.next(Sign::of_free(reading.disk_free, limits.disk_free_min)),
+            pids: self.pids.next(Sign::of_free(reading.pids_free, limits.pids_free_min)),
+        }
+    }
+
+    /// All of it, for a report.
+    pub fn report(self) -> v1::PressureReport {
+        let kinds = [
+            (self.memory, v1::NodePressure::Memory),
+            (self.disk, v1::NodePressure::Disk),
+            (self.pids, v1::NodePressure::Pids),
+        ];
+        let short_of = kinds.into_iter().filter(|(level, _)| level.short).map(|(_, kind)| kind.into());
+        v1::PressureReport { short_of: short_of.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(free: u64) -> Reading {
+        Reading { disk_free: Some(free), ..Reading::default() }
+    }
+
+    fn after(pressure: Pressure, readings: &[Reading]) -> Pressure {
+        let limits = PressureLimits::default();
+        readings.iter().fold(pressure, |pressure, reading| pressure.next(reading, &limits))
+    }
+
+    fn short_of(pressure: Pressure) -> Vec<v1::NodePressure> {
+        pressure.report().short_of().collect()
+    }
+
+    #[test]
+    fn one_bad_reading_is_none_and_one_good_one_is_no_recovery() {
+        let (bad, good, between) = (disk(49), disk(75), disk(74));
+        let begun = after(Pressure::default(), &[bad, good, bad]);
+        assert_eq!(short_of(begun), []);
+        let short = after(begun, &[bad]);
+        assert_eq!(short_of(short), [v1::NodePressure::Disk]);
+        let almost = after(short, &[good, good, good, good, good, between, good, good, good, good, good]);
+        assert_eq!(short_of(almost), [v1::NodePressure::Disk], "a reading between begins the count anew");
+        assert_eq!(short_of(after(almost, &[good])), []);
+    }
+
+    #[test]
+    fn memory_is_lacking_where_little_is_left_or_everything_waits_for_it() {
+        let memory = |free, stalled| Reading {
+            memory_free: Some(free),
+            memory_stalled: stalled,
+            ..Reading::default()
+        };
+        let short = [v1::NodePressure::Memory];
+        assert_eq!(short_of(after(Pressure::default(), &[memory(29, None); 2])), short);
+        let stalled = after(Pressure::default(), &[memory(900, Some(101)); 2]);
+        assert_eq!(short_of(stalled), short);
+        assert_eq!(short_of(after(stalled, &[memory(900, Some(51)); 20])), short);
+        assert_eq!(short_of(after(stalled, &[memory(900, Some(50)); 6])), []);
+        assert_eq!(short_of(after(stalled, &[memory(40, Some(0)); 20])), short);
+    }
+
+    #[test]
+    fn what_is_not_told_changes_nothing_and_what_is_not_watched_is_not_lacking() {
+        let short = after(Pressure::default(), &[disk(1), disk(1)]);
+        assert_eq!(after(short, &[Reading::default(); 20]), after(short, &[disk(60)]));
+        let off = PressureLimits { disk_free_min: 0, ..PressureLimits::default() };
+        let unwatched = (0..6).fold(short, |pressure, _| pressure.next(&disk(0), &off));
+        assert_eq!(short_of(unwatched), []);
+    }
+}

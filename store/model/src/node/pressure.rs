@@ -1,0 +1,136 @@
+//! Pressure: what a machine runs short of, whatever is promised on it. It is told as taints of the node's own, so that
+//! everything that understands taints (filters, explanations, guards of commits, what operators see) understands it.
+
+use std::collections::BTreeSet;
+
+use super::{Taint, TaintEffect};
+use crate::job::{Band, Toleration, TolerationOperator};
+
+/// Taints with keys that begin so are set by agents, not by operators.
+pub const PRESSURE_PREFIX: &str = "pressure/";
+
+/// What a machine can run short of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pressure {
+    /// Memory: little is left, or tasks stand still for want of it.
+    Memory,
+    /// The disk of the agent's state, where tasks write their output.
+    Disk,
+    /// Process numbers.
+    Pids,
+}
+
+impl Pressure {
+    /// Every kind with its name.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("memory", Self::Memory), ("disk", Self::Disk), ("pids", Self::Pids)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Pids => "pids",
+        }
+    }
+
+    /// The key of its taints.
+    fn key(self) -> String {
+        format!("{PRESSURE_PREFIX}{}", self.name())
+    }
+
+    /// What it does to tasks. Memory is kept for those of the upper bands, which come where nothing better is found; the
+    /// disk and process numbers are kept for nobody.
+    fn effects(self) -> &'static [TaintEffect] {
+        match self {
+            Self::Memory => &[TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule],
+            Self::Disk | Self::Pids => &[TaintEffect::NoSchedule],
+        }
+    }
+}
+
+/// A node's taints once its agent has said what it is short of, in one order. A taint that was there keeps the moment at
+/// which it was set; those of operators stay.
+pub(super) fn pressure_applied(taints: &[Taint], short_of: &BTreeSet<Pressure>, now_ms: i64) -> Vec<Taint> {
+    let wanted = short_of.iter().flat_map(|kind| kind.effects().iter().map(|&effect| (kind.key(), effect)));
+    let of_agents = |taint: &&Taint| taint.key.starts_with(PRESSURE_PREFIX);
+    let mut next: Vec<Taint> = taints.iter().filter(|taint| !of_agents(taint)).cloned().collect();
+    next.extend(wanted.map(|(key, effect)| {
+        let known = taints.iter().find(|taint| taint.key == key && taint.effect == effect);
+        let added_ms = known.map_or(now_ms, |taint| taint.added_ms);
+        Taint { key, value: String::new(), effect, added_ms }
+    }));
+    next.sort_unstable();
+    next
+}
+
+/// What a node is short of, by its taints.
+pub fn pressure_of(taints: &[Taint]) -> BTreeSet<Pressure> {
+    let kind = |taint: &Taint| {
+        let name = taint.key.strip_prefix(PRESSURE_PREFIX)?;
+        Pressure::NAMES.iter().find(|(known, _)| *known == name).map(|&(_, kind)| kind)
+    };
+    taints.iter().filter_map(kind).collect()
+}
+
+/// What a job's tasks tolerate when they are placed: what its owner says, and for the production and monitoring bands
+/// that a node is short of memory. What they ask for is theirs, and the lower bands give way; those stay away so
+/// that they need not.
+pub fn tolerations_in_force(tolerations: &[Toleration], band: Band) -> Vec<Toleration> {
+    let mut all = tolerations.to_vec();
+    if band >= Band::Production {
+        all.push(Toleration {
+            key: Pressure::Memory.key(),
+            operator: TolerationOperator::Exists,
+            value: String::new(),
+            effect: Some(TaintEffect::NoSchedule),
+            evict_after_ms: None,
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::taint_tolerated;
+
+    fn keys(taints: &[Taint]) -> Vec<String> {
+        taints.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_node_has_the_taints_that_its_agent_says_and_keeps_those_of_operators() {
+        let own = Taint {
+            key: "dedicated".to_owned(),
+            value: "db".to_owned(),
+            effect: TaintEffect::NoSchedule,
+            added_ms: 1,
+        };
+        let disk = pressure_applied(&[own], &[Pressure::Disk].into(), 5);
+        assert_eq!(keys(&disk), ["dedicated=db:no_schedule", "pressure/disk:no_schedule"]);
+        let both = pressure_applied(&disk, &[Pressure::Memory, Pressure::Disk].into(), 9);
+        let memory = ["pressure/memory:no_schedule", "pressure/memory:prefer_no_schedule"];
+        assert_eq!(keys(&both)[2..], memory);
+        assert_eq!(both[1].added_ms, 5, "it lasts since then");
+        assert_eq!(pressure_of(&both), [Pressure::Memory, Pressure::Disk].into());
+        assert_eq!(keys(&pressure_applied(&both, &BTreeSet::new(), 10)), ["dedicated=db:no_schedule"]);
+    }
+
+    #[test]
+    fn memory_is_kept_for_the_upper_bands_and_the_rest_for_nobody() {
+        let all: BTreeSet<Pressure> = Pressure::NAMES.iter().map(|&(_, kind)| kind).collect();
+        let taints = pressure_applied(&[], &all, 0);
+        let kept_away = |band: Band| -> Vec<String> {
+            let tolerations = tolerations_in_force(&[], band);
+            let met = taints.iter().filter(|taint| !taint_tolerated(&tolerations, taint));
+            met.map(ToString::to_string).collect()
+        };
+        let upper =
+            ["pressure/disk:no_schedule", "pressure/memory:prefer_no_schedule", "pressure/pids:no_schedule"];
+        assert_eq!(kept_away(Band::Production), upper);
+        assert_eq!(kept_away(Band::Monitoring), upper);
+        assert_eq!(kept_away(Band::Batch).len(), 4);
+        assert_eq!(kept_away(Band::BestEffort).len(), 4);
+    }
+}
