@@ -4,6 +4,7 @@ mod conflicts;
 mod decide;
 mod hollow;
 mod kv;
+mod lab;
 mod memory;
 mod recovery;
 mod result;
@@ -57,6 +58,8 @@ enum Bench {
     Memory,
     /// Deciding alone, on one core and without a store
     Decide(decide::DecideArguments),
+    /// The published packing experiment on the openb trace, under each scoring policy
+    Packing(lab::packing::PackingArguments),
     /// One to twelve workers over one cell in simulated time: what their conflicts cost
     Conflicts(conflicts::ConflictsArguments),
     /// The embedded engine alone for a long time: its rules, its memory, its files
@@ -71,11 +74,8 @@ fn main() -> anyhow::Result<()> {
     if let Bench::TinyTask(tiny) = &arguments.bench {
         return tiny::run(tiny);
     }
-    if let Bench::Decide(decide) = &arguments.bench {
-        let mut results = Results::without_store();
-        decide::run(decide, &mut results)?;
-        results.end();
-        return Ok(());
+    if let Some(held) = without_store(&arguments.bench) {
+        return held;
     }
     let directory = arguments.directory.unwrap_or_else(std::env::temp_dir);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -128,12 +128,25 @@ fn main() -> anyhow::Result<()> {
             | Bench::Conflicts(_)
             | Bench::Soak(_)
             | Bench::Decide(_)
+            | Bench::Packing(_)
             | Bench::Hollow(_)
             | Bench::TinyTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())
     })
+}
+
+/// Runs what keeps no store; `None` for the others.
+fn without_store(bench: &Bench) -> Option<anyhow::Result<()>> {
+    let mut results = Results::without_store();
+    let held = match bench {
+        Bench::Decide(decide) => decide::run(decide, &mut results),
+        Bench::Packing(packing) => lab::packing::run(packing, &mut results),
+        _ => return None,
+    };
+    results.end();
+    Some(held)
 }
 
 fn scheduler_run(

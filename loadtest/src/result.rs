@@ -8,16 +8,27 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use comfy_table::Table;
 use hdrhistogram::Histogram;
+use procfs::Current as _;
 use serde_json::{Map, Value, json};
 
 /// How long the disk is measured.
 const FSYNC_TIME: Duration = Duration::from_millis(500);
 
+/// The commit that this program was built from.
+const COMMIT: &str = env!("BOROUGH_COMMIT");
+
+/// What the machine calls its processors.
+fn machine() -> String {
+    let info = procfs::CpuInfo::current().ok();
+    let model = info.as_ref().and_then(|info| info.model_name(0));
+    model.unwrap_or("unknown").to_owned()
+}
+
 /// What every line says of the machine, and the lines so far.
 pub struct Results {
     engine: &'static str,
     cores: usize,
-    commit: String,
+    machine: String,
     fsync_per_s: Option<u64>,
     lines: Vec<(String, String, Map<String, Value>)>,
 }
@@ -30,13 +41,10 @@ impl Results {
 
     /// For a benchmark that stores nothing: the disk plays no part.
     pub fn without_store() -> Self {
-        let commit = std::process::Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
-        let commit = commit.ok().filter(|output| output.status.success());
-        let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         Self {
             engine: "none",
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            commit: commit.unwrap_or_else(|| "unknown".to_owned()),
+            machine: machine(),
             fsync_per_s: None,
             lines: Vec::new(),
         }
@@ -50,7 +58,8 @@ impl Results {
             "workload": workload,
             "engine": self.engine,
             "cores": self.cores,
-            "commit": self.commit,
+            "machine": self.machine,
+            "commit": COMMIT,
         });
         if let Some(object) = line.as_object_mut() {
             if let Some(fsync_per_s) = self.fsync_per_s {

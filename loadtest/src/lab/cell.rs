@@ -1,0 +1,176 @@
+//! A cell in memory that is filled by the production core: the loop of a worker without its store.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::{JobKind, JobState, job_new};
+use borough_model::node::{Card, CardSelector, NodeState, cards_counted};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId};
+use borough_scheduler_core::{
+    CellSettings, PlanCache, PlanCounters, Queue, Snapshot, Vantage, pending_in, plan_from,
+};
+
+use super::openb::{OpenbNode, OpenbTask};
+use crate::decide::drive::committed;
+
+/// Wall time of the run: deciding takes it as an argument.
+pub const NOW_MS: i64 = 1_700_000_000_000;
+const MIB: u64 = 1 << 20;
+/// What cards are called.
+const GPU: &str = "gpu";
+
+/// A cell and what plans of it have found.
+pub struct Cell {
+    pub snapshot: Snapshot,
+    pub counters: PlanCounters,
+    /// Decisions: tasks placed or refused.
+    pub decisions: u64,
+    cache: PlanCache,
+    vantage: Vantage,
+    user: Name,
+    jobs: u64,
+}
+
+/// Ids are random in a cell; these are spread as well, and the same for every run.
+fn id_of(number: u64) -> u64 {
+    (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The row of a node of the trace.
+fn node_row(number: u64, node: &OpenbNode) -> anyhow::Result<NodeRow> {
+    let card = |place: u32| Card {
+        kind: GPU.to_owned(),
+        place,
+        id: place.to_string(),
+        model: node.model.clone(),
+        memory_bytes: 0,
+    };
+    let cards: Vec<Card> = (0..node.cards).map(card).collect();
+    let capacity = Resources {
+        cpu_millis: node.cpu_millis,
+        memory_bytes: node.memory_mib * MIB,
+        ..Resources::default()
+    };
+    Ok(NodeRow {
+        id: NodeId(id_of(number)),
+        name: Name::new(&node.name)?,
+        state: NodeState::Ready,
+        schedulable: true,
+        draining: false,
+        capacity: cards_counted(&capacity, &cards),
+        port_first: 20_000,
+        port_last: 29_999,
+        attributes: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        host: String::new(),
+        boot_id: String::new(),
+        agent_version: String::new(),
+        revision: 1,
+        changed_ms: 0,
+        taints: Vec::new(),
+        cards,
+        domains: Vec::new(),
+    })
+}
+
+/// The spec of a job of one task of the trace.
+fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
+    let mut spec =
+        JobSpec::defaults(user.clone(), Name::new("task")?, JobKind::Batch, vec!["/bin/true".to_owned()]);
+    spec.count = 1;
+    let resources = &mut spec.task.resources;
+    (resources.cpu_millis, resources.memory_bytes) = (task.cpu_millis, task.memory_mib * MIB);
+    if task.gpu_millis > 0 {
+        resources.device_millis.insert(GPU.to_owned(), task.gpu_millis);
+    }
+    if !task.models.is_empty() {
+        let selector = CardSelector { models: task.models.clone(), memory_bytes_min: 0 };
+        spec.task.device_selectors.insert(GPU.to_owned(), selector);
+    }
+    Ok(spec)
+}
+
+impl Cell {
+    /// An empty cell with these nodes. Every node that fits is a candidate of every task, whatever the size of the cell:
+    /// what is compared is the policy, not how far the search goes.
+    pub fn new(settings: CellSettings, nodes: &[OpenbNode], seed: u64) -> anyhow::Result<Self> {
+        let mut snapshot = Snapshot::new(settings);
+        for (number, node) in (0..).zip(nodes) {
+            let row = node_row(number, node)?;
+            snapshot.apply(&Delta::NodeAlloc {
+                node: row.id,
+                alloc: NodeAlloc { epoch: 1, ..NodeAlloc::default() },
+            });
+            snapshot.apply(&Delta::Node { row });
+        }
+        Ok(Self {
+            snapshot,
+            counters: PlanCounters::default(),
+            decisions: 0,
+            cache: PlanCache::default(),
+            vantage: Vantage { beyond: nodes.len(), ..Vantage::whole(seed) },
+            user: Name::new("owner")?,
+            jobs: 0,
+        })
+    }
+
+    /// Lets tasks arrive, one after the other, and answers which node each got. What gets none is dropped.
+    pub fn arrive(&mut self, tasks: &[&OpenbTask]) -> anyhow::Result<Vec<Option<NodeId>>> {
+        let first = self.jobs;
+        for task in tasks {
+            let spec = job_spec(&self.user, task)?;
+            let submitted_ms = i64::try_from(self.jobs)?;
+            let mut row = job_new(JobId(id_of(self.jobs)), &spec, RequestId::default(), submitted_ms);
+            row.state = JobState::Running;
+            self.snapshot.apply(&Delta::Job { row, spec: Some(Box::new(spec)) });
+            self.jobs += 1;
+        }
+        self.decide()?;
+        let mut placed = Vec::with_capacity(tasks.len());
+        for number in first..self.jobs {
+            let job = JobId(id_of(number));
+            let node = self.snapshot.task(TaskId { job, index: 0 }).and_then(|task| task.node);
+            if node.is_none() {
+                self.snapshot.apply(&Delta::JobRemoved { job });
+            }
+            placed.push(node);
+        }
+        self.decisions += tasks.len() as u64;
+        Ok(placed)
+    }
+
+    fn decide(&mut self) -> anyhow::Result<()> {
+        let queue = pending_in(&mut self.snapshot, &Queue::default(), NOW_MS, usize::MAX);
+        let planned = plan_from(&self.snapshot, &queue, NOW_MS, self.vantage, &mut self.cache);
+        self.snapshot.remember(&planned, NOW_MS);
+        for delta in committed(&self.snapshot, &planned)? {
+            self.snapshot.apply(&delta);
+        }
+        self.counters.nodes_scored += planned.counters.nodes_scored;
+        self.counters.nodes_examined += planned.counters.nodes_examined;
+        Ok(())
+    }
+
+    /// Thousandths of cards that nodes have.
+    pub fn gpu_capacity_millis(&self) -> u64 {
+        self.snapshot.nodes().map(|node| node.limits.device_millis.get(GPU).copied().unwrap_or(0)).sum()
+    }
+
+    /// Thousandths of cards that are taken.
+    pub fn gpu_used_millis(&self) -> u64 {
+        self.snapshot.nodes().map(|node| node.alloc.used.device_millis.get(GPU).copied().unwrap_or(0)).sum()
+    }
+
+    /// Processors and memory that are taken, in per cent of what nodes have.
+    pub fn fixed_percent(&self) -> (f64, f64) {
+        let mut sums = [0_u64; 4];
+        for node in self.snapshot.nodes() {
+            let (used, limits) = (&node.alloc.used, &node.limits);
+            let of_node = [used.cpu_millis, limits.cpu_millis, used.memory_bytes, limits.memory_bytes];
+            for (sum, amount) in sums.iter_mut().zip(of_node) {
+                *sum += amount;
+            }
+        }
+        let [cpu, cpu_limit, memory, memory_limit] = sums.map(|sum| sum as f64);
+        (cpu * 100.0 / cpu_limit.max(1.0), memory * 100.0 / memory_limit.max(1.0))
+    }
+}

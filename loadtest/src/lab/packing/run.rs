@@ -1,0 +1,137 @@
+//! One seed of the experiment.
+
+use borough_scheduler_core::CellSettings;
+
+use crate::decide::drive::thread_cpu_s;
+use crate::lab::arrival::{ArrivalOrder, arrivals};
+use crate::lab::cell::Cell;
+use crate::lab::openb::{OpenbNode, OpenbTask};
+
+/// What came out of one seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packed {
+    pub seed: u64,
+    /// Cards allocated, in per cent of all, when as much had arrived as there is.
+    pub arrived_percent: f64,
+    /// The same at the end.
+    pub saturated_percent: f64,
+    pub nodes_scored_per_decision: f64,
+    /// Processor time of the run.
+    pub cpu_s: f64,
+    pub tasks: u64,
+    pub dropped: u64,
+    /// Processors and memory allocated at the end.
+    pub cpu_percent: f64,
+    pub memory_percent: f64,
+}
+
+/// Mean of what is allocated while so much has arrived that it rounds to 100 %: so the authors sample their curves.
+struct Arrived {
+    sum: f64,
+    count: u32,
+    last: f64,
+}
+
+impl Arrived {
+    fn heard(&mut self, arrived_percent: f64, allocated_percent: f64) {
+        if (99.5..100.5).contains(&arrived_percent) {
+            self.sum += allocated_percent;
+            self.count += 1;
+        }
+        if arrived_percent <= 100.0 {
+            self.last = allocated_percent;
+        }
+    }
+
+    fn percent(&self) -> f64 {
+        if self.count > 0 { self.sum / f64::from(self.count) } else { self.last }
+    }
+}
+
+/// Runs one seed with batches of so many tasks.
+pub fn pack(
+    nodes: &[OpenbNode],
+    tasks: &[OpenbTask],
+    settings: CellSettings,
+    (order, until_per_mille): (ArrivalOrder, u64),
+    (seed, batch): (u64, usize),
+) -> anyhow::Result<Packed> {
+    let begin = thread_cpu_s();
+    let mut cell = Cell::new(settings, nodes, seed)?;
+    let capacity = cell.gpu_capacity_millis();
+    anyhow::ensure!(capacity > 0, "the trace's nodes have no cards");
+    let percent = |millis: u64| millis as f64 * 100.0 / capacity as f64;
+    let arriving = arrivals(tasks, order, seed, (capacity, until_per_mille));
+    let arriving: Vec<&OpenbTask> = arriving.iter().filter_map(|&number| tasks.get(number)).collect();
+    let (mut asked, mut allocated) = (0, 0);
+    let mut arrived = Arrived { sum: 0.0, count: 0, last: 0.0 };
+    let mut packed = Packed { seed, ..Packed::default() };
+    for together in arriving.chunks(batch.max(1)) {
+        for (task, node) in together.iter().zip(cell.arrive(together)?) {
+            asked += task.gpu_millis;
+            allocated += if node.is_some() { task.gpu_millis } else { 0 };
+            packed.dropped += u64::from(node.is_none());
+            arrived.heard(percent(asked), percent(allocated));
+        }
+    }
+    // What the tasks were said to get, and what the nodes say that they gave.
+    anyhow::ensure!(
+        allocated == cell.gpu_used_millis(),
+        "the nodes gave other shares of cards than the tasks got"
+    );
+    packed.tasks = arriving.len() as u64;
+    packed.arrived_percent = arrived.percent();
+    packed.saturated_percent = percent(allocated);
+    packed.nodes_scored_per_decision = cell.counters.nodes_scored as f64 / cell.decisions.max(1) as f64;
+    (packed.cpu_percent, packed.memory_percent) = cell.fixed_percent();
+    packed.cpu_s = thread_cpu_s() - begin;
+    Ok(packed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::policy::{policies, settings};
+
+    /// Two nodes of two cards, and tasks for half a card and for two whole ones.
+    fn small() -> (Vec<OpenbNode>, Vec<OpenbTask>) {
+        let node = |name: &str| OpenbNode {
+            name: name.to_owned(),
+            cpu_millis: 64_000,
+            memory_mib: 65_536,
+            cards: 2,
+            model: "T4".to_owned(),
+        };
+        let task = |gpu_millis, model: &str| OpenbTask {
+            cpu_millis: 1000,
+            memory_mib: 1024,
+            gpu_millis,
+            models: if model.is_empty() { Vec::new() } else { vec![model.to_owned()] },
+        };
+        (vec![node("n0"), node("n1")], vec![task(500, ""), task(2000, "T4"), task(500, "A10")])
+    }
+
+    #[test]
+    fn whatever_the_batch_the_order_of_arrival_decides() {
+        let (nodes, tasks) = small();
+        for policy in policies() {
+            let order = (ArrivalOrder::Drawn, 3000);
+            let run = |batch| pack(&nodes, &tasks, settings(policy).unwrap(), order, (5, batch)).unwrap();
+            let (one, many) = (run(1), run(64));
+            assert_eq!((one.dropped, one.tasks), (many.dropped, many.tasks), "{policy}");
+            assert!((one.saturated_percent - many.saturated_percent).abs() < 1e-9, "{policy}");
+            assert!((one.arrived_percent - many.arrived_percent).abs() < 1e-9, "{policy}");
+            assert!(one.saturated_percent <= 100.0 && one.saturated_percent > 0.0, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_task_for_a_model_that_no_node_has_is_dropped() {
+        let (nodes, tasks) = small();
+        let only = vec![tasks[2].clone()];
+        let order = (ArrivalOrder::Drawn, 1000);
+        let packed = pack(&nodes, &only, settings("best-fit").unwrap(), order, (5, 8)).unwrap();
+        assert_eq!((packed.dropped, packed.tasks), (8, 8));
+        assert!(packed.saturated_percent.abs() < 1e-9);
+    }
+}
