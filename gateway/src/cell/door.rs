@@ -177,7 +177,7 @@ impl CellDoor {
             });
             match meta.await {
                 Ok(meta) => {
-                    return CellSettings { failure_domains: meta.failure_domains, ..CellSettings::default() };
+                    return CellSettings::of_cell(meta.failure_domains, &meta.profile);
                 }
                 Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
             }

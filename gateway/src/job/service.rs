@@ -8,6 +8,7 @@ use borough_model::{JobId, JobRow, JobSpec, Name};
 use borough_proto::convert::{job_spec_from_message, job_spec_to_message, job_to_message, name_from_text};
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
+use borough_scheduler_core::ScoringProfile;
 use borough_store::job::{SubmitOutcome, job_by_name, job_history, job_scale, job_stop, job_submit};
 use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
@@ -18,7 +19,9 @@ use super::request::{Admission, keyed_run};
 use super::{job_counts, job_message};
 use crate::cell::{Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
 use crate::page::{page_of, page_request};
-use crate::status::{status_from_field, status_from_store, status_from_validation, status_not_found};
+use crate::status::{
+    status_from_field, status_from_profile, status_from_store, status_from_validation, status_not_found,
+};
 use crate::task::job_found;
 
 /// Jobs of a history at most.
@@ -50,6 +53,10 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     let spec = job_spec_from_message(message.unwrap_or(&missing))
         .map_err(|refused| status_from_field(&refused.within("spec")))?;
     spec.validate().map_err(|errors| status_from_validation(&errors))?;
+    if let Some(profile) = &spec.profile {
+        let parsed: Result<ScoringProfile, _> = profile.parse();
+        parsed.map_err(|error| status_from_profile("spec.profile", profile, &error))?;
+    }
     Ok(spec)
 }
 

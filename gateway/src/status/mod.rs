@@ -12,6 +12,7 @@ use std::time::Duration;
 use borough_kv::ErrorCode;
 use borough_model::job::{FieldChange, FieldError};
 use borough_proto::convert::FieldRefused;
+use borough_scheduler_core::ProfileError;
 use borough_store::{StoreError, error_chain};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -46,6 +47,11 @@ pub fn status_from_validation(errors: &[FieldError]) -> Status {
         .map(|error| (error.path.clone(), error.value.clone(), error.accepted.clone()))
         .collect();
     status_from_fields(&fields)
+}
+
+/// A field that names no scoring profile.
+pub fn status_from_profile(field: &str, value: &str, error: &ProfileError) -> Status {
+    status_from_fields(&[(field.to_owned(), value.to_owned(), error.to_string())])
 }
 
 /// Fields as (path, value, accepted).

@@ -1,28 +1,11 @@
 //! The policies that are compared: those of the core, by their names.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use borough_scheduler_core::{CellSettings, ScoringProfile};
 
-/// Names that the core may know.
-const NAMES: [&str; 13] = [
-    "borg-hybrid",
-    "best-fit",
-    "worst-fit",
-    "spread",
-    "kubernetes",
-    "swarm-spread",
-    "swarm-binpack",
-    "random",
-    "dynamic-weight",
-    "fahp",
-    "load-aware",
-    "fgd",
-    "dot-product",
-];
-
-/// Every policy of the core.
+/// Every policy of the core, by name.
 pub fn policies() -> Vec<&'static str> {
-    NAMES.into_iter().filter(|name| ScoringProfile::named(name).is_some()).collect()
+    ScoringProfile::names()
 }
 
 /// Those that were asked for: `all`, or names with commas between them.
@@ -39,10 +22,8 @@ pub fn policies_asked(asked: &str) -> anyhow::Result<Vec<&'static str>> {
 
 /// The settings of a cell that is filled by a policy.
 pub fn settings(policy: &str) -> anyhow::Result<CellSettings> {
-    if ScoringProfile::named(policy).is_none() {
-        bail!("no policy is called {policy:?}");
-    }
-    Ok(CellSettings::of_cell(Vec::new(), policy))
+    let profile: ScoringProfile = policy.parse()?;
+    Ok(CellSettings { profile, ..CellSettings::default() })
 }
 
 #[cfg(test)]

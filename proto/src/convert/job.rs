@@ -73,6 +73,7 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         affinity: spec.affinity.iter().map(affinity_to_message).collect(),
         tolerations: spec.tolerations.iter().map(toleration_to_message).collect(),
         scheduler: spec.scheduler.as_ref().map(ToString::to_string).unwrap_or_default(),
+        profile: spec.profile.clone().unwrap_or_default(),
     }
 }
 
@@ -121,6 +122,7 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
             "" => None,
             named => Some(name_from_text("scheduler", named)?),
         },
+        profile: (!message.profile.is_empty()).then(|| message.profile.clone()),
     })
 }
 

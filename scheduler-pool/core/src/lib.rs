@@ -10,6 +10,7 @@ mod filter;
 mod pace;
 mod pending;
 mod plan;
+mod scoring;
 mod seed;
 mod settings;
 mod snapshot;
@@ -22,6 +23,7 @@ pub use plan::{
     NodeChange, Placement, Plan, PlanCache, PlanCounters, Recheck, TermToken, Unplaced, Vantage, plan,
     plan_from, recheck,
 };
+pub use scoring::{ProfileError, ScoringProfile};
 pub use seed::{PLAN_SEED, shard_of};
-pub use settings::{CellSettings, Overcommit, ScoringProfile};
+pub use settings::{CellSettings, Overcommit};
 pub use snapshot::{Applied, NodeView, Queue, Snapshot, TaskView};

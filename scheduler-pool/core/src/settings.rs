@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::scoring::ScoringProfile;
+
 /// The settings of a cell that deciding depends on. A snapshot keeps those it was made with: after a change a new one
 /// is built.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,37 +47,12 @@ impl Default for Overcommit {
     }
 }
 
-/// Which of the nodes that fit is best, when preferences and spread leave a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScoringProfile {
-    /// The fullest: large tasks keep finding room.
-    #[default]
-    BestFit,
-    /// The emptiest: load is even.
-    WorstFit,
-    /// The one with the fewest tasks.
-    Spread,
-}
-
 impl CellSettings {
     /// The settings of a cell whose stored settings name `failure_domains` and a profile. An unknown profile is the
     /// default one: a newer program may know more of them.
     pub fn of_cell(failure_domains: Vec<String>, profile: &str) -> Self {
-        let profile = ScoringProfile::named(profile).unwrap_or_default();
+        let profile = profile.parse().unwrap_or_default();
         Self { failure_domains, profile, ..Self::default() }
-    }
-}
-
-impl ScoringProfile {
-    /// The profile of a name: `best-fit`, `worst-fit`, `spread`.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "best-fit" => Some(Self::BestFit),
-            "worst-fit" => Some(Self::WorstFit),
-            "spread" => Some(Self::Spread),
-            _ => None,
-        }
     }
 }
 
@@ -86,8 +63,8 @@ mod tests {
     #[test]
     fn a_cell_is_filled_by_the_profile_it_names() {
         let profile = |name| CellSettings::of_cell(Vec::new(), name).profile;
-        assert_eq!(profile("worst-fit"), ScoringProfile::WorstFit);
-        assert_eq!(profile("spread"), ScoringProfile::Spread);
-        assert_eq!(profile("from-the-future"), ScoringProfile::BestFit);
+        assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
+        assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
+        assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);
     }
 }

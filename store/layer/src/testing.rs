@@ -55,6 +55,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         affinity: Vec::new(),
         tolerations: Vec::new(),
         scheduler: None,
+        profile: None,
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

@@ -51,7 +51,9 @@ impl CardAsk {
         Self { kind, need: CardNeed::of(millis), millis, any, slots }
     }
 
-    fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
+    /// Its cards of the kind on a node, and those of them that will do; `None` where the node has none, or only counts its
+    /// devices.
+    pub fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
         let layout = nodes.card_layouts.of(node).checked_sub(1)?;
         self.slots.get(layout as usize).filter(|(all, _)| !all.is_empty())
     }

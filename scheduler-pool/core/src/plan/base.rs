@@ -15,8 +15,8 @@ use super::score::{Score, preference, score};
 use super::search::{Search, Vantage};
 use super::{PlanCounters, Work};
 use crate::filter::{Requirement, fits_in_time};
+use crate::scoring::{Judge, MixCache, Start};
 use crate::seed::{job_seed, mixed};
-use crate::settings::ScoringProfile;
 use crate::snapshot::{NodeTable, Room, Rule, STRETCH, Shape, ShapeId};
 
 /// A list of nodes is searched instead of the cell where it holds at most this part of it.
@@ -50,7 +50,7 @@ pub(super) struct Clear<'w, 'a> {
     pub work: &'w Work<'a>,
     pub requirement: &'w Requirement,
     pub now_ms: i64,
-    pub profile: ScoringProfile,
+    pub judge: &'w Judge,
     pub counters: &'w mut PlanCounters,
 }
 
@@ -61,6 +61,8 @@ pub(super) struct Base {
     /// What ties are broken by.
     pub seed: u64,
     pub search: Search,
+    /// What its entries are scored by.
+    pub judge: Arc<Judge>,
     facts_version: u64,
     freed_at: u64,
     /// The only nodes that can fit, by rank, where a constraint lists few: the cell is not searched.
@@ -106,13 +108,14 @@ impl Base {
         shape: Arc<Shape>,
         requirement: &Requirement,
         work: &Work<'_>,
-        search: Search,
-        seed: u64,
+        (search, seed): (Search, u64),
+        judge: Arc<Judge>,
     ) -> Self {
         Self {
             shape,
             seed,
             search,
+            judge,
             facts_version: work.nodes.facts_version(),
             freed_at: work.nodes.freed_total(),
             listed: listed(requirement, work, search),
@@ -265,14 +268,14 @@ fn entry_made(clear: &mut Clear<'_, '_>, seed: u64, rank: u32, node: u32) -> Opt
     if !fits_in_time(clear.work, clear.requirement, node, clear.now_ms) {
         return None;
     }
-    let preference = preference(clear.work, clear.requirement, node);
+    let preference = preference(clear.work, clear.requirement, node, clear.judge);
     let score = entry_scored(clear, node, (preference, seed));
     Some(Entry { node, rank, preference, score, moved: clear.work.nodes.moved(node), fits: true })
 }
 
 fn entry_scored(clear: &mut Clear<'_, '_>, node: u32, chance: (i64, u64)) -> Score {
     clear.counters.nodes_scored += 1;
-    score(clear.work, clear.requirement, node, clear.profile, chance)
+    score(clear.work, clear.requirement, node, clear.judge, chance)
 }
 
 /// Looks at an entry again if its node has moved.
@@ -286,20 +289,17 @@ fn entry_renew(entry: &mut Entry, clear: &mut Clear<'_, '_>, seed: u64) {
     entry.fits = fits_in_time(clear.work, clear.requirement, entry.node, clear.now_ms);
     if entry.fits {
         // Taints may be preferences too, and come without another attribute.
-        entry.preference = preference(clear.work, clear.requirement, entry.node);
+        entry.preference = preference(clear.work, clear.requirement, entry.node, clear.judge);
         entry.score = entry_scored(clear, entry.node, (entry.preference, seed));
     }
 }
-
-/// Tasks placed between two places at which the search for an even load begins.
-const TURN_TASKS: u64 = 512;
 
 /// The base of a shape: of an earlier plan, or with nothing found yet.
 pub(super) fn base_begun(
     clear: &mut Clear<'_, '_>,
     work: &Work<'_>,
     id: ShapeId,
-    vantage: Vantage,
+    (vantage, judge): (Vantage, &Arc<Judge>),
     cache: &mut PlanCache,
 ) -> Option<Base> {
     let snapshot = work.snapshot;
@@ -311,15 +311,16 @@ pub(super) fn base_begun(
             job_seed(vantage.seed, &row.user, &row.name)
         }
     };
-    // The fullest nodes are filled one after the other; where the emptiest are sought, the whole cell takes its turns.
-    let turn = match snapshot.settings.profile {
-        ScoringProfile::BestFit => 0,
-        ScoringProfile::WorstFit | ScoringProfile::Spread => snapshot.closed_total / TURN_TASKS,
+    let turn = match judge.policy().start() {
+        Start::Same => 0,
+        Start::After(tasks) => snapshot.closed_total / tasks.max(1),
     };
     let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));
     let known = cache.taken((id, shape), search, seed, clear);
     clear.counters.bases_made += u64::from(known.is_none());
-    Some(known.unwrap_or_else(|| Base::new(Arc::clone(shape), clear.requirement, work, search, seed)))
+    Some(known.unwrap_or_else(|| {
+        Base::new(Arc::clone(shape), clear.requirement, work, (search, seed), Arc::clone(judge))
+    }))
 }
 
 /// What plans have found and later plans of the same snapshot may draw on. It changes what deciding costs and never what
@@ -327,6 +328,8 @@ pub(super) fn base_begun(
 #[derive(Debug, Default)]
 pub struct PlanCache {
     bases: BTreeMap<ShapeId, Base>,
+    /// What the cell's tasks ask of cards.
+    pub(super) mix: MixCache,
     plans: u64,
 }
 
@@ -342,7 +345,8 @@ impl PlanCache {
         let mut base = self.bases.remove(&id)?;
         let same = (Arc::ptr_eq(&base.shape, shape) || base.shape == *shape)
             && base.search == search
-            && base.seed == seed;
+            && base.seed == seed
+            && *base.judge == *clear.judge;
         let serves = same && base.follow(clear);
         clear.counters.bases_kept += u64::from(serves);
         serves.then_some(base)

@@ -1,13 +1,14 @@
 //! A class under a plan: its candidates, drawn from the base of its shape, in an order that follows what the plan takes.
 
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 
 use super::base::{Base, Clear, Entry};
 use super::score::{Score, score};
 use super::spread::{Domains, JobPlan};
 use super::{PlanCounters, Work};
 use crate::filter::{Requirement, fits_in_time, fits_moving, rule_held};
-use crate::settings::ScoringProfile;
+use crate::seed::mixed;
 use crate::snapshot::Rule;
 
 /// In a cell of up to so many nodes every node is scored.
@@ -25,6 +26,9 @@ const NODES_BEYOND_SPREAD: usize = 250;
 /// In a larger cell a class follows at most so many of the latest changes that other classes made; what it misses is
 /// found when a node comes to be chosen.
 const CHANGES_MAX: usize = 64;
+
+/// Where one is drawn by chance, so many draws may meet one that no longer fits, before the best of the group is taken.
+const DRAWS_MAX: u64 = 16;
 
 /// A node that fitted when it was last looked at.
 #[derive(Clone, Debug)]
@@ -65,7 +69,6 @@ pub(super) struct Ground<'w, 'a> {
     /// Candidates that are wanted beyond the number of tasks.
     pub beyond: usize,
     pub now_ms: i64,
-    pub profile: ScoringProfile,
     pub counters: &'w mut PlanCounters,
 }
 
@@ -189,7 +192,7 @@ impl ClassPlan {
         let (node, preference) = (known.node, known.preference);
         ground.counters.nodes_scored += 1;
         let chance = (preference, ground.base.seed);
-        let score = score(ground.work, &self.requirement, node, ground.profile, chance);
+        let score = score(ground.work, &self.requirement, node, &ground.base.judge, chance);
         self.ranked(candidate, score, ground.work.version(node));
     }
 
@@ -206,7 +209,7 @@ impl ClassPlan {
     fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, refused: bool) {
         let all = ground.work.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
-        let beyond = beyond.max(ground.beyond);
+        let beyond = ground.base.judge.beyond(beyond.max(ground.beyond));
         let mut enough = self.members + beyond;
         if !all && !refused && self.alive > enough / 4 {
             return;
@@ -215,6 +218,7 @@ impl ClassPlan {
             enough = enough.max(self.alive + beyond);
         }
         let own = ground.base.search.own();
+        let judge = Arc::clone(&ground.base.judge);
         while all || self.alive < enough {
             let outside = all || refused || self.alive == 0 || own < NODES_BEYOND;
             let until = if outside { usize::MAX } else { own };
@@ -222,7 +226,7 @@ impl ClassPlan {
                 work: ground.clear,
                 requirement: &self.requirement,
                 now_ms: ground.now_ms,
-                profile: ground.profile,
+                judge: &judge,
                 counters: ground.counters,
             };
             let Some(entry) = ground.base.draw(&mut clear, &mut self.drawn, until) else { break };
@@ -293,19 +297,49 @@ impl ClassPlan {
     /// The best candidate over all groups: each group's best, less what counts against the group.
     fn best_of_groups(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, usize)> {
         let mut best: Option<(Score, (u32, usize))> = None;
+        let judge = Arc::clone(&ground.base.judge);
         for number in 0..self.groups.len() {
             if self.groups.get(number).is_some_and(|group| group.refused_at == self.choice) {
                 continue;
             }
-            let Some(mut ranked) = self.group_best(ground, number) else { continue };
+            let found = if judge.policy().draws() {
+                self.group_drawn(ground, number)
+            } else {
+                self.group_best(ground, number)
+            };
+            let Some(mut ranked) = found else { continue };
             if let Some(group) = self.groups.get(number) {
-                ranked.score.preference -= job.crowding(ground.work, &group.domains);
+                let crowding = job.crowding(ground.work, &group.domains);
+                ranked.score.preference -= judge.policy().crowding(&judge.profile.weights, crowding);
             }
             if best.is_none_or(|(score, _)| ranked.score > score) {
                 best = Some((ranked.score, (ranked.candidate, number)));
             }
         }
         best.map(|(_, found)| found)
+    }
+
+    /// A candidate of a group by chance: one of those that are wished for as much as its best.
+    fn group_drawn(&mut self, ground: &mut Ground<'_, '_>, group: usize) -> Option<Ranked> {
+        let best = self.group_best(ground, group)?;
+        let turn = ground.base.seed ^ ground.work.snapshot.closed_total ^ (self.choice << 32);
+        for attempt in 0..DRAWS_MAX {
+            let drawn = mixed(mixed(turn).wrapping_add(attempt ^ ((group as u64) << 32)));
+            let ranked = self.groups.get(group)?.heap.as_slice();
+            let place = usize::try_from(drawn % ranked.len().max(1) as u64).ok()?;
+            let mut ranked = *ranked.get(place)?;
+            let known = self.candidates.get(ranked.candidate as usize)?;
+            let outdated = !known.alive || known.version != ranked.version;
+            if outdated || ranked.score.preference != best.score.preference {
+                continue;
+            }
+            self.candidate_renewed(ground, ranked.candidate);
+            if self.candidates.get(ranked.candidate as usize).is_some_and(|known| known.alive) {
+                ranked.score.tie = (drawn >> 32) as u32;
+                return Some(ranked);
+            }
+        }
+        Some(best)
     }
 
     fn group_best(&mut self, ground: &mut Ground<'_, '_>, group: usize) -> Option<Ranked> {

@@ -17,6 +17,7 @@ mod token;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, UnitId};
@@ -24,6 +25,7 @@ use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, Un
 use crate::explain::{Explanation, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::{PendingQueue, PendingTask};
+use crate::scoring::{Figures, Judge};
 use crate::snapshot::{ShapeId, Snapshot};
 pub use base::PlanCache;
 use base::{Base, Clear, base_begun};
@@ -146,6 +148,7 @@ pub fn plan_from(
     cache: &mut PlanCache,
 ) -> Plan {
     let (plan_of, members) = plans_of(snapshot, queue);
+    let figures = Figures::new(&snapshot.nodes, cache.mix.mix(snapshot));
     let mut planner = Planner {
         snapshot,
         queue,
@@ -163,6 +166,7 @@ pub fn plan_from(
         exhausted: BTreeMap::new(),
         unplaced_of: BTreeMap::new(),
         witnesses: Witnesses::new(),
+        figures,
         out: Plan::default(),
     };
     planner.items();
@@ -194,6 +198,7 @@ struct Planner<'a, 'c> {
     /// Where in the plan a class's unplaced tasks are.
     unplaced_of: BTreeMap<u32, usize>,
     witnesses: Witnesses,
+    figures: Figures<'a>,
     out: Plan,
 }
 
@@ -343,14 +348,16 @@ impl Planner<'_, '_> {
         }
         let requirement = &slot.as_ref()?.requirement;
         if !self.bases.contains_key(&id) {
+            let profile = self.snapshot.shapes.get(id)?.profile.unwrap_or(self.snapshot.settings.profile);
+            let judge = Arc::new(Judge::new(profile, &self.figures, requirement));
             let mut clear = Clear {
                 work: &self.clear,
                 requirement,
                 now_ms: self.now_ms,
-                profile: self.snapshot.settings.profile,
+                judge: &judge,
                 counters: &mut self.out.counters,
             };
-            let base = base_begun(&mut clear, &self.work, id, self.vantage, self.cache)?;
+            let base = base_begun(&mut clear, &self.work, id, (self.vantage, &judge), self.cache)?;
             self.bases.insert(id, base);
         }
         let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };
@@ -360,7 +367,6 @@ impl Planner<'_, '_> {
             base: self.bases.get_mut(&id)?,
             beyond: self.vantage.beyond,
             now_ms: self.now_ms,
-            profile: self.snapshot.settings.profile,
             counters: &mut self.out.counters,
         };
         self.plans.get_mut(number)?.as_mut()?.chosen(&mut ground, job, avoid)

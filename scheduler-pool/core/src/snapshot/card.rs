@@ -17,6 +17,11 @@ pub(crate) struct CardSlot {
 }
 
 impl NodeTable {
+    /// The cards of a node, in the order of their places; none where it only counts its devices.
+    pub fn cards_of(&self, node: u32) -> &[CardSlot] {
+        self.card_layouts.layout_of(node).unwrap_or(&[])
+    }
+
     /// Takes in a node's cards. Their dimensions are known by then.
     pub(super) fn cards_put(&mut self, node: u32, cards: &[Card]) {
         let number = |dimension: Option<usize>| u16::try_from(dimension?).ok();

@@ -82,6 +82,8 @@ pub(crate) struct JobEntry {
     /// The shape of tasks without one of their own.
     pub shape: Option<ShapeId>,
     pub shapes_own: BTreeMap<u32, ShapeId>,
+    /// Tasks that count for `shape`.
+    pub weighed: u32,
     /// What its tasks ask of others, and where they are counted.
     pub terms: JobTerms,
     /// Its queue and its place there, while it has open tasks and is not asleep.

@@ -28,6 +28,12 @@ impl<S: Clone + Ord> Layouts<S> {
         self.of_node.get(node as usize).copied().unwrap_or(0)
     }
 
+    /// A node's layout, where it has one.
+    pub fn layout_of(&self, node: u32) -> Option<&[S]> {
+        let number = self.of(node).checked_sub(1)?;
+        self.layouts.get(number as usize).map(|layout| &**layout)
+    }
+
     /// Gives a node its layout; an empty one is none.
     pub(super) fn put(&mut self, node: u32, layout: Box<[S]>) {
         let number = self.interned(layout);

@@ -21,7 +21,7 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_model::job::band;
+use borough_model::job::{JobState, band};
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use blocked::Blocked;
@@ -196,10 +196,21 @@ impl Snapshot {
         } else if moved && !older {
             self.shapes_set(row.id);
         }
+        self.shape_weigh(row.id);
         self.ruled_woken(row.id);
         self.blocked.job_woken(row.id);
         self.open_update(row.id);
         Applied::Changed
+    }
+
+    /// Counts the tasks that a job wants of its shape: none where it has ended.
+    fn shape_weigh(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let ended = entry.row.as_ref().is_none_or(|row| matches!(row.state, JobState::Ended { .. }));
+        let wanted = if ended { 0 } else { entry.count() };
+        let Some(shape) = entry.shape else { return };
+        let before = std::mem::replace(&mut entry.weighed, wanted);
+        self.shapes.weigh(shape, before, wanted);
     }
 
     /// What was found out about shapes that are a job's own is void, since the job has changed.
@@ -235,7 +246,12 @@ impl Snapshot {
             own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, ruled))));
         let shapes_own = shapes_own.collect();
         let shape_before = entry.shape.replace(shape);
+        let weighed_before = std::mem::take(&mut entry.weighed);
         let own_before = std::mem::replace(&mut entry.shapes_own, shapes_own);
+        if let Some(before) = shape_before {
+            self.shapes.weigh(before, weighed_before, 0);
+        }
+        self.shape_weigh(job);
         self.shapes_release(shape_before.into_iter().chain(own_before.into_values()));
         self.blocked.job_woken(job);
         self.open_update(job);
@@ -261,6 +277,9 @@ impl Snapshot {
             self.assumed_release(TaskId { job, index }, None);
         }
         self.blocked.job_woken(job);
+        if let Some(shape) = entry.shape {
+            self.shapes.weigh(shape, entry.weighed, 0);
+        }
         self.shapes_release(entry.shape.into_iter().chain(entry.shapes_own.into_values()));
         Applied::Changed
     }

@@ -1,7 +1,7 @@
 //! Shapes: what a task asks of a node. Tasks that ask the same share one shape, whatever job they belong to, and what is
 //! found out about a shape (that it fits nowhere, say) is found out once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_model::job::{Band, Constraint, Toleration};
@@ -10,6 +10,7 @@ use borough_model::{JobId, JobSpec, Resources};
 
 use super::node::fixed_amounts;
 use crate::plan::operator_number;
+use crate::scoring::ScoringProfile;
 use crate::seed::{bytes_mixed, mixed};
 
 const SEED_OF_SHAPES: u64 = 0x7368_6170_6573;
@@ -33,6 +34,8 @@ pub(crate) struct Shape {
     pub constraints: Vec<Constraint>,
     /// Taints that do not keep it away, by its owner's word and by its band.
     pub tolerations: Vec<Toleration>,
+    /// The profile by which nodes are judged; `None`: the cell's.
+    pub profile: Option<ScoringProfile>,
     /// The job whose own the shape is, since its tasks are held against other tasks too.
     pub job: Option<JobId>,
 }
@@ -52,6 +55,8 @@ impl Shape {
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),
             tolerations: tolerations_in_force(&spec.tolerations, band),
+            // A profile that a newer program knows is the cell's here.
+            profile: spec.profile.as_deref().and_then(|profile| profile.parse().ok()),
             job,
         }
     }
@@ -91,6 +96,8 @@ struct Entry {
     shape: Arc<Shape>,
     seed: u64,
     jobs: u32,
+    /// Tasks that jobs want of it, where it asks for devices.
+    tasks: u64,
 }
 
 /// The shapes in use, counted by the jobs that use them.
@@ -99,6 +106,8 @@ pub(crate) struct Shapes {
     numbers: BTreeMap<Arc<Shape>, ShapeId>,
     entries: Vec<Option<Entry>>,
     vacant: Vec<ShapeId>,
+    /// Shapes that ask for devices and of which jobs want tasks.
+    weighed: BTreeSet<ShapeId>,
 }
 
 impl Shapes {
@@ -120,7 +129,7 @@ impl Shapes {
             return id;
         }
         let shape = Arc::new(shape);
-        let entry = Some(Entry { shape: Arc::clone(&shape), seed: shape.seed(), jobs: 1 });
+        let entry = Some(Entry { shape: Arc::clone(&shape), seed: shape.seed(), jobs: 1, tasks: 0 });
         let id = match self.vacant.pop() {
             Some(id) => {
                 if let Some(slot) = self.entries.get_mut(id as usize) {
@@ -135,6 +144,26 @@ impl Shapes {
         };
         self.numbers.insert(shape, id);
         id
+    }
+
+    /// Jobs want another number of tasks of a shape. Only those that ask for devices are counted.
+    pub fn weigh(&mut self, id: ShapeId, before: u32, after: u32) {
+        let Some(Some(entry)) = self.entries.get_mut(id as usize) else { return };
+        if entry.shape.resources.device_millis.is_empty() {
+            return;
+        }
+        entry.tasks = entry.tasks.saturating_add(u64::from(after)).saturating_sub(u64::from(before));
+        if entry.tasks > 0 {
+            self.weighed.insert(id);
+        } else {
+            self.weighed.remove(&id);
+        }
+    }
+
+    /// Shapes that ask for devices, with the tasks that jobs want of them.
+    pub fn weighed(&self) -> impl Iterator<Item = (&Arc<Shape>, u64)> + Clone {
+        let entries = self.weighed.iter().filter_map(|&id| self.entries.get(id as usize)?.as_ref());
+        entries.map(|entry| (&entry.shape, entry.tasks))
     }
 
     /// One user less. Answers whether that was the last and the number is free again.

@@ -151,7 +151,7 @@ proptest! {
 
     #[test]
     fn a_plan_is_the_same_with_and_without_what_earlier_plans_found(
-        profile in select(vec![ScoringProfile::BestFit, ScoringProfile::WorstFit, ScoringProfile::Spread]),
+        profile in select(ScoringProfile::all()),
         part in select(vec![(0u32, 1u32), (1, 3), (11, 12)]),
         steps in vec(step(), 1..40),
     ) {
@@ -166,7 +166,7 @@ proptest! {
 /// Jobs of one task each, of one shape: few nodes are scored for each, however they arrive.
 #[test]
 fn jobs_of_one_shape_are_planned_as_one_class() {
-    let mut cell = Cell::new(ScoringProfile::BestFit, (0, 1));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
     let (mut scored, mut placed, mut made) = (0, 0, 0);
     for batch in 0..20 {
         cell.happens(&Step::Jobs(0, 40, 1));
@@ -185,7 +185,7 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
 /// A service of one task spreads over nothing, whatever the cell's failure domains.
 #[test]
 fn services_of_one_task_share_a_search_too() {
-    let mut cell = Cell::new(ScoringProfile::BestFit, (0, 1));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
     cell.happens(&Step::Jobs(5, 40, 1));
     assert_eq!(cell.planned().classes, 1);
     cell.happens(&Step::Jobs(5, 4, 3));
@@ -194,7 +194,7 @@ fn services_of_one_task_share_a_search_too() {
 
 #[test]
 fn a_worker_fills_its_part_first_and_others_when_there_is_no_room() {
-    let mut cell = Cell::new(ScoringProfile::BestFit, (1, 4));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (1, 4));
     let mut order: Vec<_> = cell.world.nodes.keys().copied().collect();
     order.sort_unstable();
     let part = order.get(80..160).expect("a quarter").to_vec();
@@ -225,7 +225,7 @@ fn a_worker_fills_its_part_first_and_others_when_there_is_no_room() {
 #[test]
 fn jobs_of_one_rule_share_a_search() {
     use borough_model::job::{Affinity, AffinityKind};
-    let mut cell = Cell::new(ScoringProfile::BestFit, (0, 1));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
     let label = |key: &str| Constraint {
         attribute: key.to_owned(),
         operator: ConstraintOperator::In,

@@ -102,7 +102,7 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
 
 #[test]
 fn where_no_single_change_helps_the_fewest_that_do_are_told() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     world.node_put(node(1, 8, 4));
     let mut big = spec("ann", "big", 1, 16_000, 64);
@@ -145,7 +145,7 @@ fn constrained(attribute: &str, operator: ConstraintOperator, values: &[&str]) -
 
 /// A cell in which a job fits nowhere for every reason there is.
 fn refused_for_every_reason() -> (World, JobSpec) {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let mut number = 0;
     let mut added = |world: &mut World, gib: u64, change: &dyn Fn(&mut NodeRow)| {
         let mut row = node(number, 8, gib);
@@ -183,7 +183,7 @@ fn an_explanation_names_each_filter_and_the_nearest_fit() {
 
 #[test]
 fn what_is_in_use_is_told_from_what_is_not_there() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     world.job_submit(JobId(1), &spec("ann", "first", 1, 3000, 64));
     world.commit(&planned(&world));
@@ -197,7 +197,7 @@ fn what_is_in_use_is_told_from_what_is_not_there() {
 
 #[test]
 fn reasons_that_lie_in_no_node_are_told() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     let told = |world: &World, job: u64, index: u32| {
         explain(&world.snapshot(0), JobId(job), index, world.now_ms).to_string()
@@ -229,7 +229,7 @@ fn reasons_that_lie_in_no_node_are_told() {
     expect!["3 tasks must be placed together and 2 fit; fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node without cpu"]
     .assert_eq(&told(&world, 3, 0));
     expect!["there are no nodes"].assert_eq(&{
-        let mut empty = crate::place::world(ScoringProfile::BestFit);
+        let mut empty = crate::place::world(ScoringProfile::BEST_FIT);
         empty.job_submit(JobId(1), &spec("ann", "job", 1, 100, 64));
         told(&empty, 1, 0)
     });
@@ -237,7 +237,7 @@ fn reasons_that_lie_in_no_node_are_told() {
 
 #[test]
 fn tasks_of_a_job_are_explained_class_by_class() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     let mut job = spec("ann", "job", 4, 8000, 64);
     let resources = Some(Resources { cpu_millis: 9000, ..Resources::default() });

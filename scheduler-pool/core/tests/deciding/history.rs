@@ -344,7 +344,7 @@ impl History {
 }
 
 fn settings() -> impl Strategy<Value = CellSettings> {
-    let profile = select(vec![ScoringProfile::BestFit, ScoringProfile::WorstFit, ScoringProfile::Spread]);
+    let profile = select(ScoringProfile::all());
     let domains =
         select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
     (profile, domains, select(vec![1000u32, 1500])).prop_map(

@@ -15,7 +15,7 @@ fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_
         .map(|effect| short_of("pressure/memory", effect));
     let disk = [short_of("pressure/disk", TaintEffect::NoSchedule)];
     let placed = |taints: &[Taint], priority: u32, count: u32| {
-        let mut world = world(ScoringProfile::WorstFit);
+        let mut world = world(ScoringProfile::WORST_FIT);
         let mut short = node(0, 8, 8);
         short.taints = taints.to_vec();
         world.node_put(short);
@@ -33,7 +33,7 @@ fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_
     );
     assert_eq!(placed(&disk, 399, 6), counts(&[("node-1", 4)]));
     // With its band a job changes what it tolerates.
-    let mut world = world(ScoringProfile::WorstFit);
+    let mut world = world(ScoringProfile::WORST_FIT);
     let mut short = node(0, 8, 8);
     short.taints = memory.to_vec();
     world.node_put(short);

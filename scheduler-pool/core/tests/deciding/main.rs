@@ -10,6 +10,7 @@ mod machine;
 mod naive;
 mod order;
 mod place;
+mod policy;
 mod rule;
 mod sleep;
 mod world;

@@ -16,7 +16,7 @@ fn queued(world: &World, limit: usize) -> Vec<u64> {
 
 #[test]
 fn higher_priority_goes_first_and_users_take_turns() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let mut urgent = spec("ann", "urgent", 2, 100, 64);
     urgent.priority = 250;
     world.job_submit(JobId(1), &spec("ann", "many", 4, 100, 64));
@@ -31,7 +31,7 @@ fn higher_priority_goes_first_and_users_take_turns() {
 
 #[test]
 fn the_older_job_of_a_user_goes_first() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.job_submit(JobId(9), &spec("ann", "z-older", 1, 100, 64));
     world.now_ms += 5;
     world.job_submit(JobId(1), &spec("ann", "a-newer", 1, 100, 64));
@@ -40,7 +40,7 @@ fn the_older_job_of_a_user_goes_first() {
 
 #[test]
 fn a_task_in_back_off_waits_and_its_time_is_told() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     world.job_submit(JobId(1), &spec("ann", "job", 1, 100, 64));
     world.commit(&planned(&world));
@@ -57,7 +57,7 @@ fn a_task_in_back_off_waits_and_its_time_is_told() {
 
 #[test]
 fn a_gang_is_not_cut_by_a_limit() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let mut gang = spec("ann", "gang", 8, 100, 64);
     gang.min_member = 6;
     world.job_submit(JobId(1), &gang);
@@ -81,7 +81,7 @@ fn a_gang_is_not_cut_by_a_limit() {
 fn nothing_starves_beside_a_stream_of_more_urgent_work() {
     const LIMIT: usize = 64;
     for (jobs, tasks, gang) in [(1, 1, 1), (40, 1, 1), (3, 20, 1), (5, 9, 4), (2, 90, 80)] {
-        let mut world = world(ScoringProfile::BestFit);
+        let mut world = world(ScoringProfile::BEST_FIT);
         for number in 0..300 {
             world.node_put(node(number, 1000, 1000));
         }
@@ -119,7 +119,7 @@ fn nothing_starves_beside_a_stream_of_more_urgent_work() {
 
 #[test]
 fn every_user_gets_a_turn_when_users_outnumber_the_limit() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 1000, 1000));
     let users = 24u64;
     for user in 0..users {
@@ -144,7 +144,7 @@ fn every_user_gets_a_turn_when_users_outnumber_the_limit() {
 
 #[test]
 fn shards_divide_the_jobs() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     for job in 0..40 {
         world.job_submit(JobId(job), &spec("ann", &format!("job-{job}"), 1, 100, 64));
     }
@@ -162,7 +162,7 @@ fn shards_divide_the_jobs() {
 
 #[test]
 fn each_scheduler_has_its_own_queue() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let mut named = spec("ann", "gpu-job", 2, 100, 64);
     named.scheduler = Some(crate::world::name("gpu"));
     let mut default = spec("ann", "plain", 1, 100, 64);

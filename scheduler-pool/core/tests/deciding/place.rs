@@ -57,7 +57,7 @@ fn prefers(attribute: &str, value: &str, weight: u32) -> Constraint {
 
 #[test]
 fn best_fit_fills_the_fullest_node_that_has_room() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 8, 8));
     world.node_put(node(1, 2, 2));
     world.job_submit(JobId(1), &spec("ann", "small", 3, 1000, 1024));
@@ -66,7 +66,7 @@ fn best_fit_fills_the_fullest_node_that_has_room() {
 
 #[test]
 fn worst_fit_and_spread_even_out() {
-    for profile in [ScoringProfile::WorstFit, ScoringProfile::Spread] {
+    for profile in [ScoringProfile::WORST_FIT, ScoringProfile::SWARM_SPREAD] {
         let mut world = world(profile);
         world.node_put(node(0, 4, 4));
         world.node_put(node(1, 4, 4));
@@ -77,7 +77,7 @@ fn worst_fit_and_spread_even_out() {
 
 #[test]
 fn a_job_spreads_over_racks_and_then_over_nodes() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     for (number, rack) in ["a", "a", "b", "b", "c", "c"].into_iter().enumerate() {
         racked(&mut world, number as u64, rack);
     }
@@ -99,7 +99,7 @@ fn a_job_spreads_over_racks_and_then_over_nodes() {
 
 #[test]
 fn siblings_that_run_already_count_for_spread() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let first = racked(&mut world, 0, "a");
     let second = racked(&mut world, 1, "b");
     let mut web = spec("ann", "web", 1, 100, 64);
@@ -116,7 +116,7 @@ fn siblings_that_run_already_count_for_spread() {
 
 #[test]
 fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     racked(&mut world, 0, "a");
     racked(&mut world, 1, "b");
     let mut job = spec("ann", "job", 6, 1000, 64);
@@ -127,7 +127,7 @@ fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
 
 #[test]
 fn what_can_never_be_placed_says_so_and_holds_up_nobody() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     world.node_put(node(1, 2, 4));
     world.job_submit(JobId(1), &spec("ann", "huge", 2, 64_000, 64));
@@ -181,7 +181,7 @@ fn carded(number: u64, models: &[&str]) -> borough_model::NodeRow {
 #[test]
 fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
     use borough_model::node::CardSelector;
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(carded(0, &["A100", "A100", "L4"]));
     let mut given: Vec<Vec<(u32, u64)>> = Vec::new();
     let mut submit = |id, count, millis, selector: Option<(&str, u64)>| {
@@ -220,7 +220,7 @@ fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
 
 #[test]
 fn several_cards_are_whole_ones() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(carded(0, &["a", "a", "a", "a"]));
     let mut share = spec("ann", "share", 1, 100, 64);
     share.task.resources.device_millis.insert("gpu".to_owned(), 100);
@@ -240,7 +240,7 @@ fn several_cards_are_whole_ones() {
 #[test]
 fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
     use borough_model::node::{NumaDomain, Within, confinement, domains_counted};
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let mut two = node(0, 8, 8);
     let domain = |place: u32| NumaDomain {
         place,
@@ -283,7 +283,7 @@ fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
         evict_after_ms: None,
     };
     let placed = |effect, count: u32, tolerations: &[Toleration]| {
-        let mut world = world(ScoringProfile::WorstFit);
+        let mut world = world(ScoringProfile::WORST_FIT);
         let mut tainted = node(0, 8, 8);
         tainted.taints = vec![taint(effect)];
         world.node_put(tainted);
@@ -303,7 +303,7 @@ fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
 
 #[test]
 fn a_node_where_the_task_crashed_repeatedly_is_left_for_another_unless_it_is_the_only_one() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let full = racked(&mut world, 0, "a");
     let job = spec("ann", "job", 1, 1000, 64);
     world.job_submit(JobId(1), &job);
@@ -327,7 +327,7 @@ fn a_node_where_the_task_crashed_repeatedly_is_left_for_another_unless_it_is_the
 
 #[test]
 fn a_gang_takes_nothing_where_it_does_not_fit_whole() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     let mut gang = spec("ann", "gang", 5, 1000, 64);
     gang.min_member = 5;
@@ -347,7 +347,7 @@ fn a_gang_takes_nothing_where_it_does_not_fit_whole() {
 
 #[test]
 fn a_recheck_drops_what_was_overtaken_and_the_gang_around_it() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let first = racked(&mut world, 0, "a");
     let second = racked(&mut world, 1, "b");
     let mut gang = spec("ann", "gang", 2, 3000, 64);
@@ -365,7 +365,7 @@ fn a_recheck_drops_what_was_overtaken_and_the_gang_around_it() {
 
 /// A large cell: more nodes than are scored for one class.
 fn large(nodes: u64) -> World {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     for number in 0..nodes {
         world.node_put(node(number, 4, 4));
     }
@@ -390,7 +390,7 @@ fn a_large_cell_is_searched_until_enough_nodes_are_scored_and_further_when_they_
 
 #[test]
 fn classes_that_contend_in_a_large_cell_fill_it_and_no_more() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     for number in 0..1100 {
         world.node_put(node(number, 2, 4));
     }
@@ -420,7 +420,7 @@ fn many_classes_of_one_shape_that_fits_nowhere_are_examined_once() {
 
 #[test]
 fn a_dry_run_of_a_changed_count_keeps_and_stops() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 8, 8));
     let mut job = spec("ann", "job", 4, 1000, 64);
     world.job_submit(JobId(1), &job);
@@ -437,7 +437,7 @@ fn a_dry_run_of_a_changed_count_keeps_and_stops() {
 
 #[test]
 fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 8, 8));
     let job: JobSpec = spec("ann", "job", 1, 1000, 64);
     world.job_submit(JobId(1), &job);
@@ -454,7 +454,7 @@ fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
 
 #[test]
 fn what_is_promised_to_a_preemptor_is_not_free() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let id = racked(&mut world, 0, "a");
     let (_, alloc) = world.nodes.get_mut(&id).expect("a node");
     (alloc.promised.cpu_millis, alloc.tasks) = (3000, 1);

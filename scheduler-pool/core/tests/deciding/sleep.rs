@@ -18,7 +18,7 @@ fn round(world: &mut World, snapshot: &mut Snapshot) -> Plan {
 }
 
 fn asleep() -> (World, Snapshot) {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 2, 2));
     world.job_submit(JobId(1), &spec("ann", "large", 100, 4000, 64));
     let mut snapshot = Snapshot::new(world.settings.clone());
@@ -52,7 +52,7 @@ fn a_node_that_can_help_wakes_it() {
 
 #[test]
 fn uncordoning_and_relabelling_wake_it() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     let mut row = node(0, 8, 8);
     let id = row.id;
     row.schedulable = false;
@@ -68,7 +68,7 @@ fn uncordoning_and_relabelling_wake_it() {
 
 #[test]
 fn a_port_that_has_cooled_down_wakes_it() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 8, 8));
     let mut job = spec("ann", "job", 2, 100, 64);
     let port = borough_model::job::PortSpec { name: crate::world::name("http"), number: Some(80) };
@@ -89,7 +89,7 @@ fn a_port_that_has_cooled_down_wakes_it() {
 
 #[test]
 fn a_gang_sleeps_until_there_is_more_room() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     let mut gang = spec("ann", "gang", 6, 1000, 64);
     gang.min_member = 6;
@@ -103,7 +103,7 @@ fn a_gang_sleeps_until_there_is_more_room() {
 
 #[test]
 fn a_gang_sleeps_while_others_are_placed() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 4, 4));
     let mut gang = spec("ann", "gang", 6, 1000, 64);
     gang.min_member = 6;
@@ -119,7 +119,7 @@ fn a_gang_sleeps_while_others_are_placed() {
 
 #[test]
 fn a_lost_commit_puts_nobody_to_sleep() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     world.node_put(node(0, 2, 2));
     world.job_submit(JobId(1), &spec("ann", "job", 3, 1000, 64));
     let mut snapshot = Snapshot::new(world.settings.clone());
@@ -134,7 +134,7 @@ fn a_lost_commit_puts_nobody_to_sleep() {
 /// What waits is looked at when something happens that could help it, and otherwise costs nothing.
 #[test]
 fn waiting_costs_next_to_nothing() {
-    let mut world = world(ScoringProfile::BestFit);
+    let mut world = world(ScoringProfile::BEST_FIT);
     for number in 0..500 {
         world.node_put(node(number, 4, 8));
     }

@@ -109,6 +109,7 @@ impl JobSpec {
             affinity: Vec::new(),
             tolerations: Vec::new(),
             scheduler: None,
+            profile: None,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::spread::spread_decode;
 use super::task::{override_decode, task_decode};
 use super::toleration::tolerations_decode;
 
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "user",
     "name",
     "kind",
@@ -34,6 +34,7 @@ const FIELDS: [&str; 18] = [
     "lost_after",
     "labels",
     "scheduler",
+    "profile",
 ];
 
 /// A band stands for the lowest priority in it.
@@ -89,6 +90,9 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     }
     if let Some(item) = fields.get("scheduler") {
         spec.scheduler = reader.name(&item);
+    }
+    if let Some(item) = fields.get("profile") {
+        spec.profile = reader.text(&item);
     }
     Some(spec)
 }

@@ -22,6 +22,8 @@ pub const SPEC_BYTES_MAX: usize = 90_000;
 pub const DELAY_MS_MAX: u64 = 3_600_000;
 /// Most jobs a job waits for.
 pub const AFTER_MAX: usize = 32;
+/// Most bytes of a scoring profile with its weights.
+pub const PROFILE_BYTES_MAX: usize = 200;
 /// Most labels.
 pub const LABELS_MAX: usize = 64;
 
@@ -64,6 +66,7 @@ impl JobSpec {
         placement::spread_check(&mut fields, &self.spread);
         placement::affinity_check(&mut fields, &self.affinity);
         placement::tolerations_check(&mut fields, &self.tolerations);
+        profile_check(&mut fields, self.profile.as_deref());
         task::task_check(&mut fields, &self.task);
         task::overrides_check(&mut fields, self);
         size_check(&mut fields, self);
@@ -136,6 +139,16 @@ fn restart_check(fields: &mut Fields, restart: &RestartSpec) {
         restart.backoff_max_ms,
         format!("at least backoff_initial_ms, {}", restart.backoff_initial_ms),
     );
+}
+
+/// A profile is a name, perhaps with weights; which names there are, the scheduler knows.
+fn profile_check(fields: &mut Fields, profile: Option<&str>) {
+    let Some(profile) = profile else { return };
+    let fine =
+        !profile.is_empty() && profile.len() <= PROFILE_BYTES_MAX && !profile.contains(char::is_control);
+    let accepted =
+        format!("the name of a scoring profile, perhaps with weights, in {PROFILE_BYTES_MAX} bytes at most");
+    fields.require(fine, "profile", profile, accepted);
 }
 
 fn size_check(fields: &mut Fields, spec: &JobSpec) {

@@ -1,0 +1,93 @@
+//! What a policy knows of the whole cell: means and maxima over its nodes, rounded so that small changes change nothing,
+//! and what its tasks ask of cards.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Mix;
+use crate::snapshot::{NodeGate, NodeTable};
+
+/// What a policy has made of the cell for one class. Two that are equal score every node alike.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub(crate) struct Basis {
+    /// Numbers whose meaning is the policy's, such as a weight for each dimension asked for.
+    pub amounts: SmallVec<[u64; 6]>,
+    /// What the tasks of the cell ask of cards.
+    pub mix: Option<Arc<Mix>>,
+}
+
+/// Bits of a mean that count: it is known to within a sixty-fourth.
+const BITS: u32 = 7;
+
+/// A cell's figures, each made when it is first asked for.
+pub(crate) struct Figures<'a> {
+    nodes: &'a NodeTable,
+    free: RefCell<BTreeMap<usize, u64>>,
+    most: RefCell<BTreeMap<usize, u64>>,
+    tasks: OnceCell<u64>,
+    mix: Option<Arc<Mix>>,
+}
+
+impl<'a> Figures<'a> {
+    /// Of the nodes as a snapshot has them; `mix` is what its tasks ask of cards.
+    pub fn new(nodes: &'a NodeTable, mix: Option<Arc<Mix>>) -> Self {
+        Self { nodes, free: RefCell::default(), most: RefCell::default(), tasks: OnceCell::new(), mix }
+    }
+
+    fn open(&self) -> impl Iterator<Item = u32> {
+        let open = |node: &u32| self.nodes.gate(*node) == NodeGate::Open;
+        self.nodes.order.iter().copied().filter(open)
+    }
+
+    fn mean(&self, of: impl Fn(u32) -> u64) -> u64 {
+        let (sum, count) =
+            self.open().fold((0u128, 0u128), |(sum, count), node| (sum + u128::from(of(node)), count + 1));
+        rounded(u64::try_from(sum / count.max(1)).unwrap_or(u64::MAX))
+    }
+
+    /// The mean of what is free of a dimension, over the nodes that take tasks.
+    pub fn free_mean(&self, dimension: usize) -> u64 {
+        let free = |node| self.nodes.limit(dimension, node).saturating_sub(self.nodes.used(dimension, node));
+        *self.free.borrow_mut().entry(dimension).or_insert_with(|| self.mean(free))
+    }
+
+    /// The mean of the tasks on a node, over the nodes that take tasks.
+    pub fn tasks_mean(&self) -> u64 {
+        let tasks = |node: u32| self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
+        *self.tasks.get_or_init(|| self.mean(|node| u64::from(tasks(node))))
+    }
+
+    /// The most that any node has of a dimension, whether it takes tasks or not.
+    pub fn limit_most(&self, dimension: usize) -> u64 {
+        let most = || self.nodes.order.iter().map(|&node| self.nodes.limit(dimension, node)).max();
+        *self.most.borrow_mut().entry(dimension).or_insert_with(|| most().unwrap_or(0))
+    }
+
+    /// What the tasks of the cell ask of cards.
+    pub fn mix(&self) -> Option<&Arc<Mix>> {
+        self.mix.as_ref()
+    }
+}
+
+/// A number with its first bits only.
+fn rounded(number: u64) -> u64 {
+    let length = u64::BITS - number.leading_zeros();
+    let dropped = length.saturating_sub(BITS);
+    number >> dropped << dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_is_known_to_within_a_sixty_fourth() {
+        assert_eq!([0, 1, 127, 128, 129, 255, 256, 257].map(rounded), [0, 1, 127, 128, 128, 254, 256, 256]);
+        for number in [1000u64, 123_456, u64::MAX] {
+            assert!(number - rounded(number) <= number / 64);
+        }
+    }
+}

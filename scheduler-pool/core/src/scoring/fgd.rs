@@ -1,0 +1,128 @@
+//! Fragmentation gradient descent: the node on which the task adds least to what other tasks could not use of its cards
+//! ("Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023, section 4).
+//!
+//! The fragmentation of a node for one kind of task is all that is free of the node's cards where the task does not fit, and
+//! where it does, what is free of those cards that it could not use; that of a node is the mean over the kinds of task in the
+//! cell, by how many there are of each. Where no task of the cell uses cards, and between nodes that are even, the fullest
+//! node is best.
+
+use smallvec::SmallVec;
+
+use super::basis::Basis;
+use super::best_fit::fullness;
+use super::mix::{Mix, Typical};
+use super::scene::FULL;
+use super::{Breadth, Figures, Policy, Scene};
+use crate::filter::{Requirement, cards_given};
+use crate::plan::Work;
+
+/// See `docs/policies.md`.
+#[derive(Debug)]
+pub(super) struct Fgd;
+
+/// Nodes that are scored for a class where the cell's tasks use cards.
+const NODES: usize = 2_048;
+/// What no node's fragmentation reaches, in thousandths of a card.
+const ABOVE: i64 = 1 << 17;
+/// Steps of fullness between two thousandths of a card.
+const STEPS: i64 = 8;
+
+impl Policy for Fgd {
+    fn name(&self) -> &'static str {
+        "fgd"
+    }
+
+    fn about(&self) -> &'static str {
+        "The node on which least of the cards becomes useless to other tasks (fragmentation gradient descent)."
+    }
+
+    fn breadth(&self, basis: &Basis) -> Breadth {
+        if basis.mix.is_some() { Breadth::Nodes(NODES) } else { Breadth::Few }
+    }
+
+    fn basis(&self, figures: &Figures<'_>, _requirement: &Requirement) -> Basis {
+        Basis { mix: figures.mix().cloned(), ..Basis::default() }
+    }
+
+    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
+        let fullness = fullness(scene);
+        let Some(mix) = &scene.basis.mix else { return fullness };
+        let rise = fragmentation_rise(scene, mix);
+        let steps = i64::from(fullness) * STEPS / i64::from(FULL * scene.dimensions().len() as u32 + 1);
+        u32::try_from((ABOVE - rise).max(0) * STEPS + steps).unwrap_or(u32::MAX)
+    }
+}
+
+/// What is free of a node.
+struct Free {
+    cpu_millis: u64,
+    memory_bytes: u64,
+    /// By the dimension of the card.
+    cards: SmallVec<[(usize, u64); 16]>,
+}
+
+impl Free {
+    fn of(work: &Work<'_>, node: u32) -> Self {
+        let free = |dimension| work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node));
+        let cards = work.nodes.cards_of(node).iter().map(|slot| usize::from(slot.dimension));
+        Self {
+            cpu_millis: free(0),
+            memory_bytes: free(1),
+            cards: cards.map(|dimension| (dimension, free(dimension))).collect(),
+        }
+    }
+
+    /// What is left with the task.
+    fn without(mut self, requirement: &Requirement, given: &[(usize, u64)]) -> Self {
+        self.cpu_millis = self.cpu_millis.saturating_sub(requirement.amount(0));
+        self.memory_bytes = self.memory_bytes.saturating_sub(requirement.amount(1));
+        for &(dimension, amount) in given {
+            for (_, free) in self.cards.iter_mut().filter(|&&mut (card, _)| card == dimension) {
+                *free = free.saturating_sub(amount);
+            }
+        }
+        self
+    }
+
+    fn of_card(&self, dimension: u16) -> u64 {
+        let known = self.cards.iter().find(|&&(card, _)| card == usize::from(dimension));
+        known.map_or(0, |&(_, free)| free)
+    }
+}
+
+/// By how much a node's fragmentation rises with the task, in thousandths of a card.
+fn fragmentation_rise(scene: &Scene<'_, '_>, mix: &Mix) -> i64 {
+    if scene.work.nodes.cards_of(scene.node).is_empty() {
+        return 0;
+    }
+    let before = Free::of(scene.work, scene.node);
+    let of_before = fragmentation(scene, mix, &before);
+    let given = cards_given(scene.work, &scene.requirement.cards, scene.node);
+    let after = before.without(scene.requirement, &given);
+    fragmentation(scene, mix, &after) - of_before
+}
+
+/// A node's fragmentation with so much free.
+fn fragmentation(scene: &Scene<'_, '_>, mix: &Mix, free: &Free) -> i64 {
+    let parts: u64 = mix.tasks.iter().map(|task| task.part).sum();
+    let sum: u64 = mix.tasks.iter().map(|task| task.part * fragment(scene, task, free)).sum();
+    i64::try_from(sum / parts.max(1)).unwrap_or(i64::MAX)
+}
+
+/// What one kind of task could not use of the cards of its kind that are free.
+fn fragment(scene: &Scene<'_, '_>, task: &Typical, free: &Free) -> u64 {
+    let mut fragment = 0;
+    let mut fits = task.cpu_millis <= free.cpu_millis && task.memory_bytes <= free.memory_bytes;
+    let mut all = 0;
+    for ask in &task.cards {
+        let Some((of_kind, selected)) = ask.of_node(scene.work.nodes, scene.node) else { continue };
+        let each = ask.need.millis;
+        let usable = |slot: &&u16| free.of_card(**slot) >= each;
+        fits &= selected.iter().filter(usable).count() as u64 >= ask.need.count;
+        let of_all: u64 = of_kind.iter().map(|&slot| free.of_card(slot)).sum();
+        let of_usable: u64 = selected.iter().filter(usable).map(|&slot| free.of_card(slot)).sum();
+        all += of_all;
+        fragment += of_all - of_usable;
+    }
+    if fits { fragment } else { all }
+}

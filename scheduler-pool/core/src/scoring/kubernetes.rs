@@ -1,0 +1,89 @@
+//! What kube-scheduler scores by default, with its weights: least allocated and balanced allocation, and beside them node
+//! affinity, taints, and spreading, all in one sum (kubernetes.io, "Scheduler Configuration", default plugins).
+//!
+//! Kubernetes scales each score to 0..100 over the nodes it has looked at; here each has a scale of its own, so that a node's
+//! score does not depend on which others were seen.
+
+use super::scene::FULL;
+use super::{Policy, Scene, Start, Weights, Wishes};
+
+/// See `docs/policies.md`.
+#[derive(Debug)]
+pub(super) struct Kubernetes;
+
+/// The weights in their order: `NodeResourcesFit` (least allocated), `NodeResourcesBalancedAllocation`, `NodeAffinity`,
+/// `TaintToleration`, `PodTopologySpread` and `InterPodAffinity`.
+const WEIGHTS: [(&str, u16); 5] = [
+    ("least_allocated", 100),
+    ("balanced_allocation", 100),
+    ("affinity", 200),
+    ("taint", 300),
+    ("spread", 200),
+];
+
+/// A full score of a weight of one, in the units of the sum.
+const POINTS: i64 = 100 * FULL as i64;
+
+/// So many siblings more in a domain make half of what crowding can count.
+const CROWD_HALF: i64 = 8;
+
+impl Policy for Kubernetes {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn about(&self) -> &'static str {
+        "Least and evenly allocated, with wishes, taints and spreading in one weighted sum (kube-scheduler's defaults)."
+    }
+
+    fn weights(&self) -> &'static [(&'static str, u16)] {
+        &WEIGHTS
+    }
+
+    fn start(&self) -> Start {
+        Start::After(512)
+    }
+
+    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
+        let [least, balanced, ..] = scene.weights.map(u32::from);
+        let used = [scene.used_after(0), scene.used_after(1)];
+        let free = used.map(|used| FULL - used);
+        // Of two shares the standard deviation is half their difference.
+        let spread = used[0].abs_diff(used[1]) / 2;
+        least * ((free[0] + free[1]) / 2) + balanced * (FULL - spread)
+    }
+
+    fn preference(&self, weights: &Weights, wishes: Wishes) -> i64 {
+        let [_, _, affinity, taint, _] = weights.map(i64::from);
+        let met = if wishes.all > 0 { POINTS * wishes.met / wishes.all } else { 0 };
+        let tolerated = POINTS / (1 + i64::from(wishes.disliking));
+        (affinity * met + taint * tolerated) / 100
+    }
+
+    fn crowding(&self, weights: &Weights, crowding: i64) -> i64 {
+        let [.., spread] = weights.map(i64::from);
+        spread * POINTS * crowding / (crowding.abs() + CROWD_HALF) / 100
+    }
+
+    fn sums(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_taints_and_crowding_count_with_their_weights() {
+        let weights = WEIGHTS.map(|(_, weight)| weight);
+        let of = |met, all, disliking| Kubernetes.preference(&weights, Wishes { met, all, disliking });
+        assert_eq!(of(0, 0, 0), 3 * POINTS);
+        assert_eq!(of(100, 100, 0) - of(0, 100, 0), 2 * POINTS);
+        assert_eq!(of(50, 100, 1), POINTS + POINTS * 3 / 2);
+        let crowding = |crowding| Kubernetes.crowding(&weights, crowding);
+        assert_eq!((crowding(0), crowding(8), crowding(-8)), (0, POINTS, -POINTS));
+        assert!((0..1000).all(|siblings| crowding(siblings + 1) > crowding(siblings)));
+        assert!(crowding(i64::from(u32::MAX)) <= 2 * POINTS);
+    }
+}

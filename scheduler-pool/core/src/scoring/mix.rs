@@ -1,0 +1,97 @@
+//! What the tasks of a cell ask of cards: the kinds of task that use any, each with its part of all of them. It is the
+//! target workload by which fragmentation is measured ("Beware of Fragmentation", ATC 2023, section 4.1), taken from the
+//! cell's own jobs.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::filter::{CardAsk, Requirement, card_asks};
+use crate::snapshot::{Shape, Snapshot};
+
+/// The parts sum to about this; a kind of task with less than one part is left out.
+const PARTS: u64 = 128;
+
+/// A shape and its part of all.
+type Part = (Arc<Shape>, u64);
+
+/// One kind of task.
+#[derive(Clone, Debug)]
+pub(crate) struct Typical {
+    pub cpu_millis: u64,
+    pub memory_bytes: u64,
+    pub cards: SmallVec<[CardAsk; 1]>,
+    /// Its part of all.
+    pub part: u64,
+}
+
+/// The kinds of task that use cards.
+#[derive(Clone, Debug)]
+pub(crate) struct Mix {
+    pub tasks: Vec<Typical>,
+    /// What it was made of: two mixes of the same are the same.
+    made_of: Vec<Part>,
+    facts_version: u64,
+}
+
+impl PartialEq for Mix {
+    fn eq(&self, other: &Self) -> bool {
+        self.serves(&other.made_of, other.facts_version)
+    }
+}
+
+impl Mix {
+    fn new(made_of: Vec<Part>, snapshot: &Snapshot) -> Self {
+        let typical = |(shape, part): &Part| {
+            let demand = Requirement::of_resources(&shape.resources, &snapshot.nodes).demand;
+            Typical {
+                cpu_millis: shape.resources.cpu_millis,
+                memory_bytes: shape.resources.memory_bytes,
+                cards: card_asks(&demand, &shape.device_selectors, &snapshot.nodes),
+                part: *part,
+            }
+        };
+        let tasks = made_of.iter().map(typical).filter(|typical| !typical.cards.is_empty()).collect();
+        Self { tasks, made_of, facts_version: snapshot.nodes.facts_version() }
+    }
+
+    fn serves(&self, made_of: &[Part], facts_version: u64) -> bool {
+        let same = |(left, right): (&Part, &Part)| {
+            left.1 == right.1 && (Arc::ptr_eq(&left.0, &right.0) || left.0 == right.0)
+        };
+        self.facts_version == facts_version
+            && self.made_of.len() == made_of.len()
+            && self.made_of.iter().zip(made_of).all(same)
+    }
+}
+
+/// The mix of the last plan, for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct MixCache(Option<Arc<Mix>>);
+
+impl MixCache {
+    /// What the tasks of a snapshot ask of cards; `None` where none asks for any.
+    pub fn mix(&mut self, snapshot: &Snapshot) -> Option<Arc<Mix>> {
+        let made_of = parts(snapshot);
+        if made_of.is_empty() {
+            return None;
+        }
+        let facts_version = snapshot.nodes.facts_version();
+        let known = self.0.take().filter(|known| known.serves(&made_of, facts_version));
+        let mix = known.unwrap_or_else(|| Arc::new(Mix::new(made_of, snapshot)));
+        self.0 = Some(Arc::clone(&mix));
+        Some(mix)
+    }
+}
+
+/// The shapes that use cards, each with its part; in the order of their numbers.
+fn parts(snapshot: &Snapshot) -> Vec<Part> {
+    let weighed = snapshot.shapes.weighed();
+    let total: u64 = weighed.clone().map(|(_, tasks)| tasks).sum();
+    let part = |tasks: u64| {
+        let part = (u128::from(tasks) * u128::from(PARTS) + u128::from(total / 2)) / u128::from(total.max(1));
+        u64::try_from(part).unwrap_or(0)
+    };
+    let parts = weighed.map(|(shape, tasks)| (Arc::clone(shape), part(tasks)));
+    parts.filter(|&(_, part)| part > 0).collect()
+}

@@ -1,0 +1,162 @@
+//! Which of the nodes that fit is best: named policies over the same readings of a node. A policy is one file here and
+//! one line in [`POLICIES`]; cells, jobs and tools select it by its name.
+//!
+//! A policy is a pure function of one node as the plan has left it and of a [`Basis`], which is what it wants to know of
+//! the whole cell. Everything is whole numbers, so that a score is the same on every machine and in every release.
+
+mod basis;
+mod best_fit;
+mod borg_hybrid;
+mod dot_product;
+mod dynamic_weight;
+mod fahp;
+mod fgd;
+mod kubernetes;
+mod mix;
+mod profile;
+mod random;
+mod scene;
+mod swarm_binpack;
+mod swarm_spread;
+mod worst_fit;
+
+use std::fmt;
+
+pub(crate) use basis::{Basis, Figures};
+pub(crate) use mix::{Mix, MixCache};
+pub use profile::{ProfileError, ScoringProfile};
+pub(crate) use scene::Scene;
+
+use crate::filter::Requirement;
+
+/// All policies, by name.
+pub(crate) static POLICIES: [&dyn Policy; 11] = [
+    &best_fit::BestFit,
+    &borg_hybrid::BorgHybrid,
+    &dot_product::DotProduct,
+    &dynamic_weight::DynamicWeight,
+    &fahp::Fahp,
+    &fgd::Fgd,
+    &kubernetes::Kubernetes,
+    &random::Random,
+    &swarm_binpack::SwarmBinpack,
+    &swarm_spread::SwarmSpread,
+    &worst_fit::WorstFit,
+];
+
+/// Weights of a policy that takes any, in hundredths, in the order in which it names them.
+pub(crate) type Weights = [u16; WEIGHTS_MAX];
+
+/// Weights that a policy may take at most.
+pub(crate) const WEIGHTS_MAX: usize = 5;
+
+/// How many nodes that fit are scored for a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breadth {
+    /// As many as the class has tasks, and some more: relaxed randomization.
+    Few,
+    /// All that fit, up to so many.
+    Nodes(usize),
+}
+
+/// Where the search for nodes begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Always at the place that chance gives the class: nodes are filled one after the other.
+    Same,
+    /// Elsewhere after so many placements in the cell: the whole cell takes its turns.
+    After(u64),
+}
+
+/// A way of telling the better of two nodes that fit.
+pub(crate) trait Policy: Sync + fmt::Debug {
+    /// Its name in settings, specs and tools.
+    fn name(&self) -> &'static str;
+
+    /// What it prefers, in one sentence.
+    fn about(&self) -> &'static str;
+
+    /// The weights that a profile may set, each with what holds otherwise, in hundredths.
+    fn weights(&self) -> &'static [(&'static str, u16)] {
+        &[]
+    }
+
+    /// Where its searches begin.
+    fn start(&self) -> Start {
+        Start::Same
+    }
+
+    /// How many nodes it wants to see.
+    fn breadth(&self, _basis: &Basis) -> Breadth {
+        Breadth::Few
+    }
+
+    /// What it wants to know of the cell for a class.
+    fn basis(&self, _figures: &Figures<'_>, _requirement: &Requirement) -> Basis {
+        Basis::default()
+    }
+
+    /// How good a node is, were the task placed there; the larger, the better.
+    fn fit(&self, scene: &Scene<'_, '_>) -> u32;
+
+    /// What the soft wishes that a node meets are worth, out of the weight of all of them, and how many taints would rather
+    /// keep the task away. By default wishes go before everything else.
+    fn preference(&self, _weights: &Weights, wishes: Wishes) -> i64 {
+        wishes.met - DISLIKE * i64::from(wishes.disliking)
+    }
+
+    /// What siblings, and tasks that it would rather be near to or apart from, count against a node.
+    fn crowding(&self, _weights: &Weights, crowding: i64) -> i64 {
+        crowding
+    }
+
+    /// Whether wishes and fit are one sum rather than first one, then the other.
+    fn sums(&self) -> bool {
+        false
+    }
+
+    /// Whether one of the candidates is drawn, whatever it scores.
+    fn draws(&self) -> bool {
+        false
+    }
+}
+
+/// What a task's soft wishes say of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Wishes {
+    /// The weights of those that it meets.
+    pub met: i64,
+    /// The weights of all of them.
+    pub all: i64,
+    /// Taints that would rather keep the task away.
+    pub disliking: u16,
+}
+
+/// What a taint counts against a node that it would rather keep the task away from: as much as the strongest wish.
+pub(crate) const DISLIKE: i64 = 100;
+
+/// A policy with what it knows of the cell: all that a score depends on besides the node and the task.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Judge {
+    pub profile: ScoringProfile,
+    pub basis: Basis,
+}
+
+impl Judge {
+    /// A profile over a cell, for a class that asks for this.
+    pub fn new(profile: ScoringProfile, figures: &Figures<'_>, requirement: &Requirement) -> Self {
+        Self { profile, basis: profile.policy.basis(figures, requirement) }
+    }
+
+    pub fn policy(&self) -> &'static dyn Policy {
+        self.profile.policy
+    }
+
+    /// How many nodes that fit it wants to see beyond the tasks; `few` where it does not say.
+    pub fn beyond(&self, few: usize) -> usize {
+        match self.policy().breadth(&self.basis) {
+            Breadth::Few => few,
+            Breadth::Nodes(nodes) => nodes.max(few),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Random: any node that fits, each as likely as the next. What others are compared with.
+
+use super::{Policy, Scene, Start};
+
+/// See `docs/policies.md`.
+#[derive(Debug)]
+pub(super) struct Random;
+
+impl Policy for Random {
+    fn name(&self) -> &'static str {
+        "random"
+    }
+
+    fn about(&self) -> &'static str {
+        "Any node that fits, by chance."
+    }
+
+    fn start(&self) -> Start {
+        Start::After(1)
+    }
+
+    fn fit(&self, _scene: &Scene<'_, '_>) -> u32 {
+        0
+    }
+
+    fn draws(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,73 @@
+//! What a policy sees of a node: what is promised of it as the plan stands, before the task and with it.
+
+use smallvec::SmallVec;
+
+use super::{Basis, Weights};
+use crate::filter::Requirement;
+use crate::plan::Work;
+
+/// All of a dimension, in thousandths.
+pub(crate) const FULL: u32 = 1000;
+
+/// Processor and memory, which every node is judged by.
+const DIMENSIONS_ALWAYS: [usize; 2] = [0, 1];
+
+/// One node in the eyes of a policy.
+pub(crate) struct Scene<'w, 'a> {
+    pub work: &'w Work<'a>,
+    pub requirement: &'w Requirement,
+    pub basis: &'w Basis,
+    pub weights: &'w Weights,
+    pub node: u32,
+}
+
+impl Scene<'_, '_> {
+    /// The dimensions that a node is judged by: processor, memory, and what else is asked for.
+    pub fn dimensions(&self) -> SmallVec<[usize; 6]> {
+        let asked = self.requirement.demand.iter().map(|&(dimension, _)| dimension);
+        let asked = asked.filter(|dimension| !DIMENSIONS_ALWAYS.contains(dimension));
+        DIMENSIONS_ALWAYS.into_iter().chain(asked).collect()
+    }
+
+    /// The part of `amount` in a dimension of the node, in thousandths, rounded down: small changes change nothing.
+    fn share(&self, dimension: usize, amount: u64) -> u32 {
+        let limit = self.work.nodes.limit(dimension, self.node);
+        if limit == 0 {
+            return 0;
+        }
+        let share = u128::from(amount) * u128::from(FULL) / u128::from(limit);
+        u32::try_from(share).unwrap_or(u32::MAX)
+    }
+
+    /// What is promised of a dimension now.
+    pub fn used(&self, dimension: usize) -> u32 {
+        self.share(dimension, self.work.used(dimension, self.node)).min(FULL)
+    }
+
+    /// What would be promised of it with the task.
+    pub fn used_after(&self, dimension: usize) -> u32 {
+        let used = self.work.used(dimension, self.node);
+        self.share(dimension, used.saturating_add(self.requirement.amount(dimension))).min(FULL)
+    }
+
+    /// What would be free of it with the task.
+    pub fn free_after(&self, dimension: usize) -> u32 {
+        FULL - self.used_after(dimension)
+    }
+
+    /// What is free of it now.
+    pub fn free(&self, dimension: usize) -> u32 {
+        FULL - self.used(dimension)
+    }
+
+    /// How much of a dimension is free now, in its own unit.
+    pub fn free_amount(&self, dimension: usize) -> u64 {
+        let limit = self.work.nodes.limit(dimension, self.node);
+        limit.saturating_sub(self.work.used(dimension, self.node))
+    }
+
+    /// Tasks on the node now.
+    pub fn tasks(&self) -> u32 {
+        self.work.tasks(self.node)
+    }
+}

@@ -1,0 +1,25 @@
+//! Swarm's `spread`: the node with the fewest tasks, however large they are.
+
+use super::{Policy, Scene, Start};
+
+/// See `docs/policies.md`.
+#[derive(Debug)]
+pub(super) struct SwarmSpread;
+
+impl Policy for SwarmSpread {
+    fn name(&self) -> &'static str {
+        "swarm-spread"
+    }
+
+    fn about(&self) -> &'static str {
+        "The node with the fewest tasks."
+    }
+
+    fn start(&self) -> Start {
+        Start::After(512)
+    }
+
+    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
+        u32::MAX - scene.tasks()
+    }
+}

@@ -1,0 +1,58 @@
+//! Worst fit as E-PVM does it: the node whose cost rises least by the task, where the cost of a dimension grows
+//! exponentially with the part of it that is promised (Amir et al., "An Opportunity Cost Approach for Job Assignment in a
+//! Scalable Computing Cluster", 2000, section 3; Borg, EuroSys 2015, section 3.2, calls the outcome worst fit).
+
+use super::scene::FULL;
+use super::{Policy, Scene, Start};
+
+/// See `docs/policies.md`.
+#[derive(Debug)]
+pub(super) struct WorstFit;
+
+/// The cost of a full dimension over that of an empty one: 2 to the power of this.
+const DOUBLINGS: u32 = 8;
+/// The cost of an empty dimension.
+const COST_EMPTY: u64 = 1 << 20;
+
+impl Policy for WorstFit {
+    fn name(&self) -> &'static str {
+        "worst-fit"
+    }
+
+    fn about(&self) -> &'static str {
+        "The node whose cost rises least, costs growing exponentially with use: load is even (E-PVM)."
+    }
+
+    fn start(&self) -> Start {
+        Start::After(512)
+    }
+
+    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
+        let rise = |dimension| cost(scene.used_after(dimension)) - cost(scene.used(dimension));
+        let rise: u64 = scene.dimensions().into_iter().map(rise).sum();
+        u32::MAX - u32::try_from(rise).unwrap_or(u32::MAX)
+    }
+}
+
+/// The cost of a dimension of which so many thousandths are promised: doubles eight times from empty to full, straight
+/// between two doublings.
+fn cost(used: u32) -> u64 {
+    let steps = u64::from(used.min(FULL)) * u64::from(DOUBLINGS);
+    let (doublings, part) = (steps / u64::from(FULL), steps % u64::from(FULL));
+    let at = COST_EMPTY << doublings;
+    at + at * part / u64::from(FULL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_a_dimension_costs_more_than_the_one_before() {
+        assert_eq!((cost(0), cost(125), cost(1000)), (COST_EMPTY, 2 * COST_EMPTY, 256 * COST_EMPTY));
+        let rises: Vec<u64> = (0..1000).map(|used| cost(used + 1) - cost(used)).collect();
+        // Rounding moves a rise by one at most.
+        assert!(rises.iter().zip(rises.iter().skip(1)).all(|(one, next)| *next + 1 >= *one));
+        assert!(rises[0] * 100 < rises[999]);
+    }
+}

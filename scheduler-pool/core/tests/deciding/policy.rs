@@ -1,0 +1,335 @@
+//! Every scoring policy against a slow, obvious re-statement of its formula: in a cell that is small enough for every node
+//! to be scored, the node that a task gets is one that the formula says none is better than.
+
+use std::collections::BTreeMap;
+
+use borough_model::node::{Card, card_dimension};
+use borough_model::{JobId, JobSpec, NodeAlloc, NodeRow, Resources};
+use borough_scheduler_core::{CellSettings, ScoringProfile};
+use proptest::prelude::*;
+
+use crate::naive;
+use crate::place::planned;
+use crate::world::{World, node, spec};
+
+/// A cell as a formula sees it: nodes with what is promised of them.
+type Nodes<'w> = Vec<(&'w NodeRow, &'w NodeAlloc)>;
+
+/// The parts of processor and memory (and of what else a task asks for) that are promised, were so much added.
+fn parts(row: &NodeRow, alloc: &NodeAlloc, asked: &Resources, added: bool) -> Vec<f64> {
+    let part = |limit: u64, used: u64, asked: u64| {
+        let used = used + if added { asked } else { 0 };
+        if limit == 0 { 0.0 } else { used as f64 / limit as f64 }
+    };
+    let (has, used) = (&row.capacity, &alloc.used);
+    let mut parts = vec![
+        part(has.cpu_millis, used.cpu_millis, asked.cpu_millis),
+        part(has.memory_bytes, used.memory_bytes, asked.memory_bytes),
+    ];
+    if asked.disk_bytes > 0 {
+        parts.push(part(has.disk_bytes, used.disk_bytes, asked.disk_bytes));
+    }
+    for (kind, &millis) in &asked.device_millis {
+        let of = |amounts: &Resources| amounts.device_millis.get(kind).copied().unwrap_or(0);
+        parts.push(part(of(has), of(used), millis));
+    }
+    parts
+}
+
+fn gpus(of: &Resources) -> u64 {
+    of.device_millis.get("gpu").copied().unwrap_or(0)
+}
+
+/// What is free of processor, memory, disk, network and cards, in units and as a part.
+fn free(row: &NodeRow, alloc: &NodeAlloc) -> [(f64, f64); 5] {
+    let (has, used) = (&row.capacity, &alloc.used);
+    let of = |has: u64, used: u64| {
+        let free = (has - used) as f64;
+        (free, if has == 0 { 1.0 } else { free / has as f64 })
+    };
+    [
+        of(has.cpu_millis, used.cpu_millis),
+        of(has.memory_bytes, used.memory_bytes),
+        of(has.disk_bytes, used.disk_bytes),
+        of(has.network_bytes_per_s, used.network_bytes_per_s),
+        of(gpus(has), gpus(used)),
+    ]
+}
+
+fn mean(nodes: &Nodes<'_>, dimension: usize) -> f64 {
+    nodes.iter().map(|(row, alloc)| free(row, alloc)[dimension].0).sum::<f64>() / nodes.len() as f64
+}
+
+fn demands(asked: &Resources) -> [f64; 5] {
+    let Resources { cpu_millis, memory_bytes, disk_bytes, network_bytes_per_s, .. } = *asked;
+    [cpu_millis, memory_bytes, disk_bytes, network_bytes_per_s, gpus(asked)].map(|amount| amount as f64)
+}
+
+/// Published: score = sum over resources of free part x 10 x weight, weight = demand over the mean demand, demand =
+/// request over the mean of what is free.
+fn dynamic_weight(nodes: &Nodes<'_>, asked: &Resources, (row, alloc): (&NodeRow, &NodeAlloc)) -> f64 {
+    let asked: Vec<(usize, f64)> =
+        demands(asked).into_iter().enumerate().filter(|&(_, amount)| amount > 0.0).collect();
+    let demand: Vec<f64> =
+        asked.iter().map(|&(dimension, amount)| amount / mean(nodes, dimension).max(1.0)).collect();
+    let average = demand.iter().sum::<f64>() / demand.len() as f64;
+    let of = |(&(dimension, _), demand): (&(usize, f64), &f64)| {
+        free(row, alloc)[dimension].1 * 10.0 * demand / average
+    };
+    asked.iter().zip(&demand).map(of).sum()
+}
+
+/// The fuzzy analytic hierarchy process, step by step as its literature writes it.
+fn fahp(nodes: &Nodes<'_>, asked: &Resources, (row, alloc): (&NodeRow, &NodeAlloc)) -> f64 {
+    let mut demand: Vec<f64> = demands(asked)
+        .into_iter()
+        .take(4)
+        .enumerate()
+        .map(|(dimension, amount)| amount / mean(nodes, dimension).max(1.0))
+        .collect();
+    let tasks = nodes.iter().map(|(_, alloc)| f64::from(alloc.tasks)).sum::<f64>() / nodes.len() as f64;
+    demand.push(1.0 / (110.0 - tasks.floor()).max(1.0));
+    let n = 5;
+    let judged = |i: usize, j: usize| match demand[i] + demand[j] {
+        0.0 => 0.5,
+        sum => demand[i] / sum,
+    };
+    let row_sum = |i: usize| (0..n).map(|j| judged(i, j)).sum::<f64>();
+    let consistent = |i: usize, j: usize| (row_sum(i) - row_sum(j)) / (2 * n) as f64 + 0.5;
+    let a = (n - 1) as f64 / 2.0;
+    let weight = |i: usize| {
+        1.0 / n as f64 - 1.0 / (2.0 * a) + (0..n).map(|j| consistent(i, j)).sum::<f64>() / (n as f64 * a)
+    };
+    let idle = free(row, alloc)
+        .into_iter()
+        .take(4)
+        .map(|(_, part)| part)
+        .chain([1.0 - f64::from(alloc.tasks) / 110.0]);
+    idle.enumerate().map(|(i, idle)| weight(i) * idle).sum()
+}
+
+/// What a kind of task could not use of the free cards of a node, in thousandths.
+fn fragment(task: &Resources, free: &Resources, cards: &BTreeMap<String, u64>) -> f64 {
+    let wanted = task.device_millis.get("gpu").copied().unwrap_or(0);
+    let (count, each) = if wanted <= 1000 { (1, wanted) } else { (wanted / 1000, 1000) };
+    let all: u64 = cards.values().sum();
+    let usable: Vec<u64> = cards.values().copied().filter(|&free| free >= each).collect();
+    let fits = task.cpu_millis <= free.cpu_millis
+        && task.memory_bytes <= free.memory_bytes
+        && usable.len() as u64 >= count;
+    if fits { (all - usable.iter().sum::<u64>()) as f64 } else { all as f64 }
+}
+
+/// Minus the rise of the mean fragment over the tasks of the cell.
+fn fgd(world: &World, spec: &JobSpec, (row, alloc): (&NodeRow, &NodeAlloc)) -> f64 {
+    let free = borough_model::node::node_free(&row.capacity, alloc);
+    let of_place = |place: u32| {
+        let dimension = card_dimension("gpu", place);
+        (dimension.clone(), free.device_millis.get(&dimension).copied().unwrap_or(0))
+    };
+    let before: BTreeMap<String, u64> = row.cards.iter().map(|card| of_place(card.place)).collect();
+    let jobs = world.jobs.values().filter(|(_, spec)| !spec.task.resources.device_millis.is_empty());
+    let kinds: Vec<(f64, &Resources)> =
+        jobs.map(|(row, spec)| (f64::from(row.count), &spec.task.resources)).collect();
+    let all: f64 = kinds.iter().map(|(count, _)| count).sum();
+    let of = |free: &Resources, cards: &BTreeMap<String, u64>| {
+        kinds.iter().map(|(count, task)| count / all * fragment(task, free, cards)).sum::<f64>()
+    };
+    let asked = &spec.task.resources;
+    let mut after = before.clone();
+    let wanted = asked.device_millis.get("gpu").copied().unwrap_or(0);
+    if wanted > 0 && wanted < 1000 {
+        // A share goes to the fullest card that has room.
+        let fullest = after.iter_mut().filter(|(_, free)| **free >= wanted).min_by_key(|(_, free)| **free);
+        if let Some((_, free)) = fullest {
+            *free -= wanted;
+        }
+    } else {
+        let whole = after.values_mut().filter(|free| **free == 1000).take((wanted / 1000) as usize);
+        whole.for_each(|free| *free = 0);
+    }
+    let mut left = free.clone();
+    left.cpu_millis = left.cpu_millis.saturating_sub(asked.cpu_millis);
+    left.memory_bytes = left.memory_bytes.saturating_sub(asked.memory_bytes);
+    of(&free, &before) - of(&left, &after)
+}
+
+/// The score of a node by the formula of a profile, and how far apart two scores must be at least to tell nodes apart:
+/// the policies count in thousandths.
+fn formula(profile: &str, world: &World, spec: &JobSpec, node: (&NodeRow, &NodeAlloc)) -> (f64, f64) {
+    let nodes: Nodes<'_> = world.nodes.values().map(|(row, alloc)| (row, alloc)).collect();
+    let (row, alloc) = node;
+    let asked = &spec.task.resources;
+    let (before, after) = (parts(row, alloc, asked, false), parts(row, alloc, asked, true));
+    let fullness: f64 = after.iter().sum();
+    match profile {
+        "best-fit" => (fullness, 0.006),
+        "worst-fit" => {
+            let cost = |part: f64| {
+                let (whole, rest) = ((part * 8.0).floor(), (part * 8.0).fract());
+                whole.exp2() * (1.0 + rest)
+            };
+            let rise: f64 =
+                after.iter().zip(&before).map(|(after, before)| cost(*after) - cost(*before)).sum();
+            (-rise, 8.0)
+        }
+        "swarm-spread" => (-f64::from(alloc.tasks), 0.5),
+        "swarm-binpack" => (f64::from(alloc.tasks), 0.5),
+        "random" => (0.0, 0.5),
+        "borg-hybrid" => {
+            let most = after.iter().copied().fold(0.0, f64::max);
+            let stranded: f64 = after.iter().map(|part| most - part).sum();
+            (fullness - stranded, 0.02)
+        }
+        "dot-product" => {
+            let dimensions = demands(asked).into_iter().enumerate().filter(|&(_, amount)| amount > 0.0);
+            let most = |dimension: usize| {
+                nodes.iter().map(|(row, _)| demands(&row.capacity)[dimension]).fold(1.0, f64::max)
+            };
+            let product: f64 = dimensions
+                .map(|(dimension, amount)| {
+                    amount / most(dimension) * free(row, alloc)[dimension].0 / most(dimension)
+                })
+                .sum();
+            (-product, 0.001)
+        }
+        "dynamic-weight" => (dynamic_weight(&nodes, asked, node), 0.5),
+        "fahp" => (fahp(&nodes, asked, node), 0.02),
+        "kubernetes" => {
+            let least = (1.0 - after[0] + 1.0 - after[1]) / 2.0;
+            let balanced = 1.0 - (after[0] - after[1]).abs() / 2.0;
+            (least + balanced, 0.005)
+        }
+        "fgd" => match world.jobs.values().any(|(_, spec)| !spec.task.resources.device_millis.is_empty()) {
+            true => (fgd(world, spec, node), 30.0),
+            false => (fullness, 0.006),
+        },
+        other => panic!("no formula of {other} is written down here"),
+    }
+}
+
+/// What a node or task of a small cell is drawn from.
+#[derive(Clone, Debug)]
+struct Draft {
+    cores: u64,
+    gib: u64,
+    gpus: u32,
+    /// What is promised of it already: cores, GiB, thousandths of each card, and tasks.
+    used: (u64, u64, u64, u32),
+}
+
+fn drafts() -> impl Strategy<Value = Vec<Draft>> {
+    let draft = (2..32u64, 2..64u64, prop_oneof![Just(0u32), 1..4u32], 0..8u64, 0..16u64, 0..4u64, 0..40u32);
+    let draft = draft.prop_map(|(cores, gib, gpus, cpu, memory, card, tasks)| Draft {
+        cores,
+        gib,
+        gpus,
+        used: (cpu.min(cores), memory.min(gib), card * 250, tasks),
+    });
+    prop::collection::vec(draft, 2..12)
+}
+
+fn world_of(profile: ScoringProfile, drafts: &[Draft]) -> World {
+    let settings = CellSettings { profile, ..CellSettings::default() };
+    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
+    for (number, draft) in (0..).zip(drafts) {
+        let mut row = node(number, draft.cores, draft.gib);
+        row.capacity.disk_bytes = 1 << 40;
+        row.cards = (0..draft.gpus)
+            .map(|place| Card {
+                kind: "gpu".to_owned(),
+                place,
+                id: place.to_string(),
+                model: String::new(),
+                memory_bytes: 0,
+            })
+            .collect();
+        if draft.gpus > 0 {
+            row.capacity.device_millis.insert("gpu".to_owned(), u64::from(draft.gpus) * 1000);
+            for place in 0..draft.gpus {
+                row.capacity.device_millis.insert(card_dimension("gpu", place), 1000);
+            }
+        }
+        let (cpu, memory, card, tasks) = draft.used;
+        let mut used =
+            Resources { cpu_millis: cpu * 1000, memory_bytes: memory << 30, ..Resources::default() };
+        for place in 0..draft.gpus {
+            used.device_millis.insert(card_dimension("gpu", place), card);
+        }
+        if draft.gpus > 0 {
+            used.device_millis.insert("gpu".to_owned(), card * u64::from(draft.gpus));
+        }
+        let id = row.id;
+        world.node_put(row);
+        let (_, alloc) = world.nodes.get_mut(&id).expect("it was put");
+        *alloc = NodeAlloc { used, tasks, epoch: alloc.epoch + 1, ..alloc.clone() };
+        let alloc = alloc.clone();
+        world.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc });
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn a_task_gets_the_node_that_the_formula_prefers(
+        name in prop::sample::select(ScoringProfile::names()),
+        drafts in drafts(),
+        (cpu, mib, gpu) in (1..8000u64, 1..8192u64, prop_oneof![Just(0u64), Just(250), Just(500), Just(1000), Just(2000)]),
+        (disk, of_job, others) in (0..2u64, any::<bool>(), prop::collection::vec((1..4u64, 1..4000u64), 0..3)),
+    ) {
+        let profile: ScoringProfile = name.parse().expect("it is listed");
+        let mut world = world_of(if of_job { ScoringProfile::default() } else { profile }, &drafts);
+        let mut task = spec("ann", "one", 1, cpu, mib);
+        task.task.resources.disk_bytes = disk << 30;
+        if gpu > 0 {
+            task.task.resources.device_millis.insert("gpu".to_owned(), gpu);
+        }
+        task.profile = of_job.then(|| name.to_owned());
+        // What else the cell wants of cards: submitted by others, and not to be placed here.
+        for (number, (quarters, cpu)) in (2..).zip(others) {
+            let mut other = spec("bob", &format!("other-{number}"), 1, cpu, 1);
+            other.task.resources.device_millis.insert("gpu".to_owned(), quarters * 250);
+            let job = world.job_submit(JobId(number), &other);
+            world.job_change(job, |row| row.state = borough_model::job::JobState::Waiting);
+        }
+        world.job_submit(JobId(1), &task);
+        let outcome = planned(&world);
+        let fits = |row: &NodeRow, alloc: &NodeAlloc| naive::fits(&world, &task, 0, row, alloc);
+        let open: Vec<(&NodeRow, &NodeAlloc)> =
+            world.nodes.values().filter(|(row, alloc)| fits(row, alloc)).map(|(row, alloc)| (row, alloc)).collect();
+        let Some(placement) = outcome.placements.first() else {
+            prop_assert!(open.is_empty(), "nothing was placed");
+            return Ok(());
+        };
+        let (row, alloc) = &world.nodes[&placement.node];
+        let (chosen, apart) = formula(name, &world, &task, (row, alloc));
+        for &(row, alloc) in &open {
+            let (score, _) = formula(name, &world, &task, (row, alloc));
+            prop_assert!(
+                score <= chosen + apart,
+                "{name}: {} scores {score}, {} was chosen with {chosen}", row.name, placement.node,
+            );
+        }
+    }
+}
+
+/// How many tasks of 4,000 each of ten nodes gets at random, in batches: nobody is favoured for being empty, or full.
+#[test]
+fn random_is_even_on_average_and_not_by_design() {
+    let profile: ScoringProfile = "random".parse().expect("it is listed");
+    let settings = CellSettings { profile, ..CellSettings::default() };
+    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
+    (0..10).for_each(|number| world.node_put(node(number, 10_000, 10_000)));
+    for number in 1..=400 {
+        world.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 10, 1, 1));
+        let outcome = planned(&world);
+        world.commit(&outcome);
+    }
+    let counts: Vec<f64> = world.nodes.values().map(|(_, alloc)| f64::from(alloc.tasks)).collect();
+    let variance = counts.iter().map(|count| (count - 400.0).powi(2)).sum::<f64>() / 10.0;
+    assert!(counts.iter().all(|count| (count - 400.0).abs() < 100.0), "{counts:?}");
+    // Ten draws of a binomial with this variance: 360. Even by design would be next to nothing.
+    assert!((60.0..1500.0).contains(&variance), "{variance} {counts:?}");
+}
