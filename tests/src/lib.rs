@@ -25,7 +25,7 @@ pub use check::{bytes_of, journal_trim_all, store_violations};
 pub use command::Ran;
 pub use follow::{Seen, Watcher};
 pub use http::{http_get, sse_events};
-pub use options::Options;
+pub use options::{NEVER_SHORT, Options};
 pub use process::{descendants_of, is_stopped, recorded};
 pub use slot::PortSlot;
 pub use store::{TestStore, is_fdb};

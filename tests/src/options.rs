@@ -7,6 +7,9 @@ use borough_kv::env::SeededRng;
 /// Repeats a run: the seed of its faults.
 const SEED_VARIABLE: &str = "BOROUGH_TEST_SEED";
 
+/// A test is not to depend on how full the machine is that it runs on.
+pub const NEVER_SHORT: [&str; 4] = ["--memory-low=0", "--memory-stalled=0", "--disk-low=0", "--pids-low=0"];
+
 /// How a test's cell is to be.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -55,7 +58,7 @@ impl Options {
             seed: given.unwrap_or_else(|| SeededRng::from_kernel().1 & 0xffff_ffff),
             faults: true,
             cards: Vec::new(),
-            agent_arguments: Vec::new(),
+            agent_arguments: NEVER_SHORT.map(str::to_owned).to_vec(),
             below: None,
             control_below: None,
         }
@@ -79,10 +82,13 @@ impl Options {
         Self { cards: cards.iter().map(|card| (*card).to_owned()).collect(), ..self }
     }
 
-    /// The same with these arguments of the agents.
+    /// The same with these arguments of the agents besides. One that is given already is given anew.
     #[must_use]
-    pub fn agent_arguments(self, arguments: &[&str]) -> Self {
-        Self { agent_arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(), ..self }
+    pub fn agent_arguments(mut self, arguments: &[&str]) -> Self {
+        let name = |argument: &str| argument.split('=').next().map(str::to_owned);
+        self.agent_arguments.retain(|known| !arguments.iter().any(|argument| name(argument) == name(known)));
+        self.agent_arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
     }
 
     /// What repeats the test `name`.

@@ -11,7 +11,7 @@ use borough_client::{Client, ClientConfig, JobRef, LogQuery, TaskRef, Token};
 use borough_kv::env::SeededRng;
 use borough_proto::v1::{JobState, Task};
 use borough_tests::{
-    PortSlot, RECORDS_VARIABLE, TestStore, is_fdb, is_running, options, store_violations, until,
+    NEVER_SHORT, PortSlot, RECORDS_VARIABLE, TestStore, is_fdb, is_running, options, store_violations, until,
 };
 use futures::StreamExt as _;
 
@@ -75,7 +75,7 @@ impl Roles {
         let cell = ["agent", "--cell", "alpha", "--node", node, "--gateway", gateways];
         let own = ["--state-dir", &state, "--ports", ports, "--record-dir", &records];
         let capacity = ["--cpu", "1", "--memory", "1GiB", "--disk", "1GiB"];
-        self.start(node, &[cell.as_slice(), &own, &capacity].concat());
+        self.start(node, &[cell.as_slice(), &own, &capacity, &NEVER_SHORT].concat());
     }
 
     /// SIGKILL.
