@@ -51,6 +51,8 @@ enum DecideWorkload {
     AntiAffinityUsers,
     /// 5,000 nodes in three zones, 10,000 tasks with a skew of at most 5
     Spreading,
+    /// 4,000 nodes, 4,000 tasks with a skew of at most 1 over the nodes
+    Inclusion,
     /// 10,000 nodes, 20,000 tasks that fit nowhere beside 50,000 that do
     Unschedulable,
 }
@@ -81,6 +83,7 @@ pub fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result
                 line(arguments, results, "anti-affinity-users", &rules::anti_affinity_users)?;
             }
             DecideWorkload::Spreading => line(arguments, results, "spreading", &rules::spreading)?,
+            DecideWorkload::Inclusion => line(arguments, results, "inclusion", &rules::inclusion)?,
             DecideWorkload::Unschedulable => {
                 line(arguments, results, "unschedulable", &workload::unschedulable)?;
             }

@@ -60,3 +60,13 @@ pub fn spreading(seed: u64) -> Workload {
     });
     maker.done(CellSettings::default())
 }
+
+/// One job of a task for each of 4,000 nodes, within a skew of one over nodes: as many domains as tasks.
+pub fn inclusion(seed: u64) -> Workload {
+    let mut maker = Maker::new(seed);
+    (0..4_000).for_each(|_| maker.node(4, 32, 0));
+    maker.job(JobKind::Batch, 4_000, amounts(100, 500 * MIB), |spec| {
+        spec.spread = vec![Spread { max_skew: Some(1), ..Spread::preferred("node.name".to_owned(), 1) }];
+    });
+    maker.done(CellSettings::default())
+}

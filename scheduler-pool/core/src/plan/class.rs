@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use super::base::{Base, Clear, Entry};
+use super::order::GroupOrder;
 use super::score::{Score, score};
 use super::spread::{Domains, JobPlan};
 use super::{PlanCounters, Work};
@@ -29,6 +30,17 @@ const CHANGES_MAX: usize = 64;
 
 /// Where one is drawn by chance, so many draws may meet one that no longer fits, before the best of the group is taken.
 const DRAWS_MAX: u64 = 16;
+
+/// How the best of the groups is found, which changes what it costs and never which it is.
+#[derive(Clone, Copy, Debug)]
+struct Ways {
+    /// So many groups are all asked at each choice; more are kept in order.
+    few: u32,
+    /// Whether every group is asked again, also where nothing has happened that could let it in.
+    forgets: bool,
+}
+
+const WAYS: Ways = Ways { few: 4, forgets: false };
 
 /// A node that fitted when it was last looked at.
 #[derive(Clone, Debug)]
@@ -56,8 +68,8 @@ struct Ranked {
 struct Group {
     domains: Domains,
     heap: BinaryHeap<Ranked>,
-    /// The choice at which a rule refused it.
-    refused_at: u64,
+    /// Whether a rule refused it at this moment ([`Work::moment`]): until another comes it would do so again.
+    refused: bool,
 }
 
 /// What a class is held against.
@@ -83,11 +95,14 @@ pub(super) struct ClassPlan {
     candidates: Vec<Candidate>,
     groups: Vec<Group>,
     group_of: BTreeMap<Domains, u32>,
+    order: GroupOrder,
     alive: usize,
     log_at: usize,
     generation: u32,
     /// Counts choices.
     choice: u64,
+    /// The moment of the last choice.
+    moment: u64,
 }
 
 impl ClassPlan {
@@ -99,10 +114,12 @@ impl ClassPlan {
             candidates: Vec::new(),
             groups: Vec::new(),
             group_of: BTreeMap::new(),
+            order: GroupOrder::default(),
             alive: 0,
             log_at: work.log.len(),
             generation: work.generation,
             choice: 0,
+            moment: 0,
         }
     }
 
@@ -202,6 +219,7 @@ impl ClassPlan {
         known.version = version;
         if let Some(group) = self.groups.get_mut(known.group as usize) {
             group.heap.push(Ranked { score, candidate, version });
+            self.order.noted(known.group);
         }
     }
 
@@ -244,7 +262,7 @@ impl ClassPlan {
         let group = match self.group_of.get(&domains) {
             Some(&group) => group,
             None => {
-                groups.push(Group { domains: domains.clone(), heap: BinaryHeap::new(), refused_at: 0 });
+                groups.push(Group { domains: domains.clone(), heap: BinaryHeap::new(), refused: false });
                 let group = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
                 self.group_of.insert(domains, group);
                 group
@@ -270,6 +288,12 @@ impl ClassPlan {
     /// The best candidate that no rule refuses.
     fn best(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<u32> {
         self.choice += 1;
+        let moment = ground.work.moment(&self.requirement.rules.rules, job.drawn_near());
+        if self.moment != moment || ways().forgets {
+            self.moment = moment;
+            self.groups.iter_mut().for_each(|group| group.refused = false);
+            self.order.noted_all(self.groups.len());
+        }
         loop {
             let (candidate, group) = self.best_of_groups(ground, job)?;
             let node = self.node(candidate);
@@ -284,39 +308,71 @@ impl ClassPlan {
     }
 
     /// All nodes of a group are in the same domains, so what refuses one refuses all.
-    fn group_refused(&mut self, group: usize, for_good: bool) {
-        let Some(known) = self.groups.get_mut(group) else { return };
-        known.refused_at = self.choice;
+    fn group_refused(&mut self, group: u32, for_good: bool) {
+        let Some(known) = self.groups.get_mut(group as usize) else { return };
+        known.refused = true;
         if for_good {
             for ranked in std::mem::take(&mut known.heap) {
                 self.alive_set(ranked.candidate, false);
             }
         }
+        self.order.put(group, None);
     }
 
-    /// The best candidate over all groups: each group's best, less what counts against the group.
-    fn best_of_groups(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, usize)> {
-        let mut best: Option<(Score, (u32, usize))> = None;
-        let judge = Arc::clone(&ground.base.judge);
-        for number in 0..self.groups.len() {
-            if self.groups.get(number).is_some_and(|group| group.refused_at == self.choice) {
-                continue;
-            }
-            let found = if judge.policy().draws() {
-                self.group_drawn(ground, number)
-            } else {
-                self.group_best(ground, number)
-            };
-            let Some(mut ranked) = found else { continue };
-            if let Some(group) = self.groups.get(number) {
-                let crowding = job.crowding(ground.work, &group.domains);
-                ranked.score.preference -= judge.policy().crowding(&judge.profile.weights, crowding);
-            }
-            if best.is_none_or(|(score, _)| ranked.score > score) {
-                best = Some((ranked.score, (ranked.candidate, number)));
+    /// The best candidate over all groups that are not refused, with its group.
+    fn best_of_groups(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
+        let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        // What is drawn is another one at each choice: no order of it lasts.
+        match groups <= ways().few || ground.base.judge.policy().draws() {
+            true => self.best_of_few(ground, job, groups),
+            false => self.best_of_many(ground, job),
+        }
+    }
+
+    fn best_of_few(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan, groups: u32) -> Option<(u32, u32)> {
+        let mut best: Option<(Score, (u32, u32))> = None;
+        for group in 0..groups {
+            let Some((score, candidate)) = self.group_best_counted(ground, job, group) else { continue };
+            if best.is_none_or(|(known, _)| score > known) {
+                best = Some((score, (candidate, group)));
             }
         }
         best.map(|(_, found)| found)
+    }
+
+    fn best_of_many(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
+        while let Some(group) = self.order.noted_next() {
+            let best = self.group_best_counted(ground, job, group);
+            self.order.put(group, best.map(|(score, _)| score));
+        }
+        loop {
+            let (score, group) = self.order.top()?;
+            match self.group_best_counted(ground, job, group) {
+                Some((now, candidate)) if now == score => return Some((candidate, group)),
+                now => self.order.put(group, now.map(|(score, _)| score)),
+            }
+        }
+    }
+
+    /// A group's best, less what counts against the group; `None` where it has none, or is refused.
+    fn group_best_counted(
+        &mut self,
+        ground: &mut Ground<'_, '_>,
+        job: &JobPlan,
+        group: u32,
+    ) -> Option<(Score, u32)> {
+        if self.groups.get(group as usize)?.refused {
+            return None;
+        }
+        let judge = Arc::clone(&ground.base.judge);
+        let found = match judge.policy().draws() {
+            true => self.group_drawn(ground, group as usize),
+            false => self.group_best(ground, group as usize),
+        };
+        let Ranked { mut score, candidate, .. } = found?;
+        let crowding = job.crowding(ground.work, &self.groups.get(group as usize)?.domains);
+        score.preference -= judge.policy().crowding(&judge.profile.weights, crowding);
+        Some((score, candidate))
     }
 
     /// A candidate of a group by chance: one of those that are wished for as much as its best.
@@ -357,3 +413,14 @@ impl ClassPlan {
         }
     }
 }
+
+#[cfg(not(test))]
+fn ways() -> Ways {
+    WAYS
+}
+
+#[cfg(test)]
+use tests::ways;
+
+#[cfg(test)]
+mod tests;

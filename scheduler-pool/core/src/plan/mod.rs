@@ -8,6 +8,7 @@ mod charge;
 mod class;
 mod gang;
 mod kin;
+mod order;
 mod places;
 mod recheck;
 mod score;

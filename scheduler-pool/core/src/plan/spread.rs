@@ -85,6 +85,11 @@ impl JobPlan {
         !self.attributes.is_empty()
     }
 
+    /// Whether tasks elsewhere can make a domain better than it was.
+    pub fn drawn_near(&self) -> bool {
+        self.wishes.iter().any(|&(_, _, weight)| weight > 0)
+    }
+
     /// The domains of a node.
     pub fn domains(&mut self, nodes: &NodeTable, node: u32) -> Domains {
         let place = |attribute: &mut Attribute| {

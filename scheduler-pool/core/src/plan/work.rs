@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::places::Places;
 use crate::filter::{Requirement, refusals_fixed};
-use crate::snapshot::{NodeTable, Snapshot, TermId};
+use crate::snapshot::{NodeTable, Rule, Snapshot, TermId};
 
 /// A node as the plan has left it.
 #[derive(Clone, Debug)]
@@ -29,6 +29,17 @@ struct Standing {
     domains_of: BTreeMap<u32, u32>,
 }
 
+/// Counts what may let tasks in where they were kept out, or make a domain better than it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    /// First tasks of a term in a domain.
+    firsts: u64,
+    /// Emptiest domains that are so empty no more.
+    rises: u64,
+    /// Tasks that are counted no longer.
+    falls: u64,
+}
+
 /// The nodes under a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Work<'a> {
@@ -39,6 +50,7 @@ pub(crate) struct Work<'a> {
     totals: BTreeMap<TermId, u32>,
     /// Made when a skew is first asked for.
     standing: RefCell<BTreeMap<TermId, Standing>>,
+    moments: Moments,
     /// Where in `touched` a node is.
     places: Places,
     touched: Vec<Touched>,
@@ -49,6 +61,10 @@ pub(crate) struct Work<'a> {
 }
 
 impl Standing {
+    fn least(&self) -> u32 {
+        self.domains_of.first_key_value().map_or(0, |(&least, _)| least)
+    }
+
     fn moved(&mut self, value: u32, more: bool) {
         let Some(count) = self.counts.get_mut(&value) else { return };
         if let Some(domains) = self.domains_of.get_mut(count) {
@@ -70,6 +86,7 @@ impl<'a> Work<'a> {
             terms: BTreeMap::new(),
             totals: BTreeMap::new(),
             standing: RefCell::default(),
+            moments: Moments::default(),
             places: Places::new(),
             touched: Vec::new(),
             log: Vec::new(),
@@ -104,7 +121,16 @@ impl<'a> Work<'a> {
     pub fn term_least(&self, term: TermId, requirement: &Requirement) -> u32 {
         let mut standing = self.standing.borrow_mut();
         let standing = standing.entry(term).or_insert_with(|| self.standing_made(term, requirement));
-        standing.domains_of.first_key_value().map_or(0, |(&least, _)| least)
+        standing.least()
+    }
+
+    /// A number that changes whenever one of these rules may allow what it refused, or a domain may have become better for
+    /// a job that some tasks draw near them (`drawn_near`).
+    pub fn moment(&self, rules: &[Rule], drawn_near: bool) -> u64 {
+        let Moments { firsts, rises, falls } = self.moments;
+        let near = drawn_near || rules.iter().any(|rule| matches!(rule, Rule::Near { .. }));
+        let skewed = rules.iter().any(|rule| matches!(rule, Rule::Skew { .. }));
+        falls + if near { firsts } else { 0 } + if skewed { rises } else { 0 }
     }
 
     fn standing_made(&self, id: TermId, requirement: &Requirement) -> Standing {
@@ -132,8 +158,12 @@ impl<'a> Work<'a> {
             *total = if more { *total + 1 } else { total.saturating_sub(1) };
             let count = self.terms.entry((id, value)).or_default();
             *count = if more { *count + 1 } else { count.saturating_sub(1) };
+            self.moments.firsts += u64::from(more && self.term_count(id, value) == 1);
+            self.moments.falls += u64::from(!more);
             if let Some(standing) = self.standing.get_mut().get_mut(&id) {
+                let least = standing.least();
                 standing.moved(value, more);
+                self.moments.rises += u64::from(standing.least() > least);
             }
         }
     }
