@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
-use borough_model::{JournalEntry, Name, RequestId};
+use borough_model::{Delta, JournalEntry, Name, RequestId};
 use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
 use borough_scheduler_core::{CellSettings, Snapshot};
@@ -160,7 +160,12 @@ impl CellDoor {
             *self.snapshot.lock() = snapshot;
             while let Some(event) = subscription.next().await {
                 match event {
-                    MirrorEvent::Entry { entry, .. } => self.snapshot_apply(&entry),
+                    MirrorEvent::Entry { entry, .. } => {
+                        self.snapshot_apply(&entry);
+                        if settings_changed(&entry) {
+                            break;
+                        }
+                    }
                     MirrorEvent::Resync => break,
                 }
             }
@@ -191,6 +196,11 @@ impl CellDoor {
             snapshot.apply(delta);
         }
     }
+}
+
+/// A snapshot keeps the settings it was made with: after a change of them a new one is made.
+fn settings_changed(entry: &JournalEntry) -> bool {
+    entry.deltas.iter().any(|delta| matches!(delta, Delta::CellSettings { .. }))
 }
 
 fn snapshot_of(state: &MirrorState, settings: CellSettings) -> Snapshot {

@@ -2,6 +2,7 @@
 
 mod door;
 mod service;
+mod settings;
 
 pub use door::{
     Caller, CellConnection, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_from_message,

@@ -15,7 +15,8 @@ use borough_store::lease::{SchedulerShard, WorkerStatus, scheduler_shards};
 use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
-use super::door::{CellDoor, Cells, caller_of_read, cursor_to_message};
+use super::door::{CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use super::settings::{SettingsChange, settings_change, settings_message, settings_read};
 use crate::status::status_from_store;
 
 /// The room of cells.
@@ -56,6 +57,22 @@ impl CellService for CellRoom {
         let cursor = Some(cursor_to_message(door.mirror.cursor()));
         Ok(Response::new(v1::GetCellResponse { cell: Some(cell), cursor }))
     }
+
+    async fn update_cell(
+        &self,
+        request: Request<v1::UpdateCellRequest>,
+    ) -> Result<Response<v1::UpdateCellResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let door = self.cells.get(&request.name)?;
+        let change = SettingsChange::of(&request)?;
+        let ((), cursor) = door.settled(settings_change(door, &caller, &change).await).await?;
+        let cell = cell_message(door).await?;
+        Ok(Response::new(v1::UpdateCellResponse {
+            cell: Some(cell),
+            cursor: Some(cursor_to_message(cursor)),
+        }))
+    }
 }
 
 async fn cell_message(door: &CellDoor) -> Result<v1::Cell, Status> {
@@ -65,6 +82,8 @@ async fn cell_message(door: &CellDoor) -> Result<v1::Cell, Status> {
     cell.store = format!("{} {}", info.name, info.location);
     cell.staleness_ms = u64::try_from(door.mirror.staleness().as_millis()).unwrap_or(u64::MAX);
     cell.schedulers = schedulers(door).await?;
+    let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;
+    cell.settings = Some(settings_message(meta));
     Ok(cell)
 }
 

@@ -46,6 +46,9 @@ pub fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
         Delta::EndpointWithdrawn { user, job, task, .. } => {
             (format!("name {}.{job}.{user}", task.index), "withdrawn".to_owned())
         }
+        Delta::CellSettings { revision } => {
+            ("cell settings".to_owned(), format!("changed to revision {revision}"))
+        }
         Delta::NodeAlloc { .. } | Delta::TaskRemoved { .. } | Delta::Unit { .. } => return None,
     };
     Some(Sentence { subject, text })

@@ -83,6 +83,8 @@ pub struct Worker {
     figures: Figures,
     /// The last read: its version, and when it was, by the monotonic clock.
     read_last: (Version, Duration),
+    /// Whether the cell's settings have changed since the last listing.
+    settings_changed: bool,
     /// Counts rounds.
     turn: usize,
     /// Conflicts in a row: turns the seed, so that workers that collided look elsewhere.
@@ -117,6 +119,7 @@ impl Worker {
             pace,
             figures,
             read_last,
+            settings_changed: false,
             turn: 0,
             collisions: 0,
         };
@@ -180,6 +183,11 @@ impl Worker {
     async fn round(&mut self) -> StoreResult<Round> {
         self.tend().await?;
         let read = self.read().await?;
+        if std::mem::take(&mut self.settings_changed) {
+            // A snapshot keeps the settings it was made with.
+            self.list().await?;
+            return Ok(Round::Again);
+        }
         let mut round = Round::Idle(None);
         // A cell that is being drained or has moved takes nothing new; its gate wakes nobody, the next look does.
         if read.gate.state != CellState::Open {
@@ -235,6 +243,8 @@ impl Worker {
         let config = &self.config;
         let read = cell_read(&self.db, &config.space, self.cursor, &leases, &config.share).await?;
         read.entries.iter().for_each(|entry| self.view.apply(entry));
+        let deltas = read.entries.iter().flat_map(|entry| &entry.deltas);
+        self.settings_changed |= deltas.into_iter().any(|delta| matches!(delta, Delta::CellSettings { .. }));
         self.cursor = read.next;
         self.read_last = (read.version, self.clock.monotonic());
         Ok(read)

@@ -4,8 +4,9 @@ use borough_proto::v1::cell_service_client::CellServiceClient;
 use borough_proto::v1::name_service_client::NameServiceClient;
 use borough_proto::v1::watch_service_client::WatchServiceClient;
 use borough_proto::v1::{
-    Cell, Cursor, Endpoint, GetCellRequest, GetCellResponse, ListCellsRequest, ListEndpointsRequest,
-    ListEventsRequest, ListEventsResponse, WatchFilter,
+    Cell, CellSettings, Cursor, Endpoint, GetCellRequest, GetCellResponse, ListCellsRequest,
+    ListEndpointsRequest, ListEventsRequest, ListEventsResponse, UpdateCellRequest, UpdateCellResponse,
+    WatchFilter,
 };
 
 use crate::call::{Client, present, rpc};
@@ -30,6 +31,22 @@ impl Client {
         let message = GetCellRequest { context: self.context_read(), name: self.cell().to_owned() };
         let answer: GetCellResponse = self.call("GetCell", message, rpc!(CellServiceClient.get_cell)).await?;
         Ok((present("GetCell", "cell", answer.cell)?, answer.cursor))
+    }
+
+    /// Changes settings of the cell that calls are about; what is absent stays.
+    ///
+    /// # Errors
+    /// As for every call; `INVALID_ARGUMENT` names the field that cannot be, and what could.
+    pub async fn cell_update(&self, settings: CellSettings) -> Result<Cell, ClientError> {
+        let message = UpdateCellRequest {
+            context: self.context_mutation(),
+            name: self.cell().to_owned(),
+            settings: Some(settings),
+            expected_revision: 0,
+        };
+        let answer: UpdateCellResponse =
+            self.call("UpdateCell", message, rpc!(CellServiceClient.update_cell)).await?;
+        present("UpdateCell", "cell", answer.cell)
     }
 
     /// Endpoints of a user's jobs, of one job where `job` is not empty, of everybody where both are.

@@ -164,6 +164,8 @@ pub struct Dirty {
     users: BTreeSet<Name>,
     /// Whether a task has moved, which makes room for the next of its job on a node that is emptied.
     moved: bool,
+    /// Whether the cell's settings have changed.
+    pub settings: bool,
 }
 
 impl Dirty {
@@ -196,6 +198,7 @@ impl Dirty {
             Delta::Node { row } => {
                 self.nodes.insert(row.id);
             }
+            Delta::CellSettings { .. } => self.settings = true,
             _ => {}
         }
     }

@@ -200,6 +200,9 @@ impl Controller {
 
     async fn dirty_work(&self, term: &mut Term) -> StoreResult<()> {
         self.lease_keep(term).await?;
+        if std::mem::take(&mut term.dirty.settings) {
+            term.meta = self.meta().await?;
+        }
         if term.dirty.is_empty() {
             return Ok(());
         }

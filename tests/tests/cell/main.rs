@@ -13,6 +13,7 @@ mod machine;
 mod node;
 mod plan;
 mod role;
+mod setting;
 mod task;
 mod watch;
 mod web;

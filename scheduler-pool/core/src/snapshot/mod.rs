@@ -117,7 +117,11 @@ impl Snapshot {
             Delta::JobRemoved { job } => self.job_remove(*job),
             Delta::Task { row } => self.task_upsert(row),
             Delta::TaskRemoved { task, revision } => self.task_remove(*task, *revision),
-            Delta::Endpoint { .. } | Delta::EndpointWithdrawn { .. } | Delta::Unit { .. } => Applied::Ignored,
+            // A snapshot keeps the settings it was made with: whoever keeps it makes a new one.
+            Delta::CellSettings { .. }
+            | Delta::Endpoint { .. }
+            | Delta::EndpointWithdrawn { .. }
+            | Delta::Unit { .. } => Applied::Ignored,
         }
     }
 

@@ -63,6 +63,36 @@ pub enum CellVerb {
         /// The cell's name; default: the one in use
         name: Option<String>,
     },
+    /// Change settings of a cell; what is not named stays
+    Set {
+        /// The cell's name; default: the one in use
+        name: Option<String>,
+        /// What is changed.
+        #[command(flatten)]
+        settings: CellSet,
+    },
+}
+
+/// Settings of a cell.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct CellSet {
+    /// By which scoring profile nodes are judged where a job names none, such as best-fit or kubernetes:spread=0.5
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Node attributes and labels that name failure domains, from the widest to the narrowest, with commas between; "" for
+    /// none
+    #[arg(long, value_name = "KEYS")]
+    pub failure_domains: Option<String>,
+    /// Nodes declared lost per minute at most
+    #[arg(long, value_name = "NODES")]
+    pub lost_per_minute: Option<u32>,
+    /// How long jobs are kept after their end, such as 12h
+    #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
+    pub job_retention: Option<std::time::Duration>,
+    /// How long entries of the journal are kept at least
+    #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
+    pub journal_retention: Option<std::time::Duration>,
 }
 
 /// Verbs on names.

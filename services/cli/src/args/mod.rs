@@ -7,7 +7,7 @@ mod taint;
 mod target;
 mod task;
 
-pub use cluster::{CellVerb, EventFilter, EventVerb, NameVerb, NodeVerb};
+pub use cluster::{CellSet, CellVerb, EventFilter, EventVerb, NameVerb, NodeVerb};
 pub(crate) use job::pair;
 pub use job::{FileArguments, JobVerb, RunArguments, StopArguments};
 pub use store::{

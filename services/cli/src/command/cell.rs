@@ -1,6 +1,10 @@
-//! `cell list` and `cell status`.
+//! `cell list`, `cell status` and `cell set`.
 
-use crate::args::{CellVerb, Global};
+use std::time::Duration;
+
+use borough_proto::v1;
+
+use crate::args::{CellSet, CellVerb, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{CellView, Printer};
@@ -20,6 +24,30 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
             let (cell, _) = client.cell_get().await?;
             printer.one(&CellView::from(cell), CellView::text)?;
         }
+        CellVerb::Set { name, settings } => {
+            let client = match name {
+                Some(name) => connect::client(global)?.with_cell(name),
+                None => connect::cell_client(global)?,
+            };
+            let cell = client.cell_update(settings_of(settings)).await?;
+            printer.one(&CellView::from(cell), CellView::text)?;
+        }
     }
     Ok(Code::Done)
+}
+
+fn settings_of(set: CellSet) -> v1::CellSettings {
+    let keys = |text: String| {
+        let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty());
+        v1::FailureDomains { keys: keys.map(str::to_owned).collect() }
+    };
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    v1::CellSettings {
+        profile: set.profile,
+        failure_domains: set.failure_domains.map(keys),
+        lost_per_minute_max: set.lost_per_minute,
+        job_retention_ms: set.job_retention.map(ms),
+        journal_retention_ms: set.journal_retention.map(ms),
+        revision: 0,
+    }
 }

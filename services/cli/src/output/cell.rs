@@ -23,6 +23,31 @@ pub(crate) struct CellView {
     pub(crate) tasks: CountsView,
     pub(crate) schedulers: Vec<SchedulerView>,
     pub(crate) staleness_ms: u64,
+    pub(crate) settings: SettingsView,
+}
+
+/// What an operator set for a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SettingsView {
+    pub(crate) profile: String,
+    pub(crate) failure_domains: Vec<String>,
+    pub(crate) lost_per_minute_max: u32,
+    pub(crate) job_retention_ms: u64,
+    pub(crate) journal_retention_ms: u64,
+    pub(crate) revision: u64,
+}
+
+impl From<v1::CellSettings> for SettingsView {
+    fn from(settings: v1::CellSettings) -> Self {
+        Self {
+            lost_per_minute_max: settings.lost_per_minute_max(),
+            job_retention_ms: settings.job_retention_ms(),
+            journal_retention_ms: settings.journal_retention_ms(),
+            revision: settings.revision,
+            failure_domains: settings.failure_domains.map(|domains| domains.keys).unwrap_or_default(),
+            profile: settings.profile.unwrap_or_default(),
+        }
+    }
 }
 
 /// A scheduler worker as its lease says.
@@ -150,6 +175,7 @@ impl From<v1::Cell> for CellView {
             tasks: cell.tasks.unwrap_or_default().into(),
             schedulers: cell.schedulers.into_iter().map(SchedulerView::from).collect(),
             staleness_ms: cell.staleness_ms,
+            settings: cell.settings.unwrap_or_default().into(),
         }
     }
 }
@@ -188,6 +214,8 @@ impl CellView {
             ("used", self.used.text()),
             ("jobs", self.jobs.to_string()),
             ("tasks", self.tasks.text()),
+            ("profile", self.settings.profile.clone()),
+            ("failure domains", self.settings.failure_domains.join(", ")),
         ]);
         if !self.schedulers.is_empty() {
             text.push('\n');

@@ -12,11 +12,11 @@ use borough_gateway::cell::CellConnection;
 use borough_gateway::{Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
-use borough_model::Name;
+use borough_model::{Name, RequestId};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
-use borough_store::journal::JournalShare;
+use borough_store::journal::{Change, ChangeSet, JournalShare};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
@@ -121,7 +121,8 @@ impl Control {
             let space = CellSpace::new(cell.clone());
             let at_ms = config.clock.wall_ms();
             let enforced = config.meta_enforced;
-            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, at_ms);
+            let request = request_id(&*config.rng);
+            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, (request, at_ms));
             let meta = patiently(&*config.clock, prepare).await?;
             tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
             let roles = CellRoles {
@@ -230,20 +231,32 @@ async fn cell_prepare(
     cell: &Name,
     meta: &CellMeta,
     enforced: bool,
-    at_ms: i64,
+    (request, at_ms): (RequestId, i64),
 ) -> StoreResult<CellMeta> {
+    let change = Change { request, actor: "control".to_owned(), action: "cell_create", at_ms };
+    let change = &change;
     let prepare = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
         cell_create(&tx, space, meta, at_ms).await?;
         if enforced {
-            cell_meta_change(&tx, space, |known| {
-                known.lost_after_ms = meta.lost_after_ms;
-            })
-            .await?;
+            match ChangeSet::begin(&tx, space, change).await {
+                Ok(mut changes) => {
+                    let edit = |known: &mut CellMeta| known.lost_after_ms = meta.lost_after_ms;
+                    cell_meta_change(&tx, &mut changes, edit).await?;
+                    changes.append(&tx)?;
+                }
+                // One that has moved stays as it is.
+                Err(StoreError::CellClosed { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         federation_cell_enter(&tx, cell, at_ms).await?;
         cell_meta_read(&tx, space).await
     });
     prepare.await
+}
+
+fn request_id(rng: &dyn Rng) -> RequestId {
+    RequestId((u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64()))
 }
 
 /// What the roles of one cell share.

@@ -140,6 +140,13 @@ impl CellService for Fake {
         let cell = Some(Cell { name: "alpha".to_owned(), ..Default::default() });
         Ok(Response::new(GetCellResponse { cell, cursor: Some(cursor(1)) }))
     }
+
+    async fn update_cell(
+        &self,
+        _: Request<UpdateCellRequest>,
+    ) -> Result<Response<UpdateCellResponse>, Status> {
+        Err(Status::unimplemented("not in this script"))
+    }
 }
 
 #[tonic::async_trait]

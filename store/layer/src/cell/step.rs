@@ -1,11 +1,11 @@
 //! Steps of transactions on a cell as a whole.
 
 use borough_kv::{RangeRequest, Transaction};
-use borough_model::Name;
+use borough_model::{Delta, Name};
 
 use super::{CellGate, CellMeta, CellState};
 use crate::error::{StoreError, StoreResult};
-use crate::journal::gate_read;
+use crate::journal::{ChangeSet, gate_read};
 use crate::keys::{
     self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Prefix,
 };
@@ -67,20 +67,21 @@ pub async fn cell_meta_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
     meta.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }
 
-/// Changes the cell's settings; what `edit` leaves alike is not written.
+/// Changes the cell's settings, and tells so; what `edit` leaves alike is not written.
 pub async fn cell_meta_change(
     tx: &Transaction,
-    space: &CellSpace,
+    changes: &mut ChangeSet,
     edit: impl FnOnce(&mut CellMeta),
 ) -> StoreResult<CellMeta> {
-    let before = cell_meta_read(tx, space).await?;
+    let before = cell_meta_read(tx, changes.space()).await?;
     let mut meta = before.clone();
     edit(&mut meta);
     meta.created_ms = before.created_ms;
     meta.revision = before.revision;
     if meta != before {
         meta.revision = before.revision.saturating_add(1);
-        keys::write(tx, space, &CellMetaKey {}, &meta)?;
+        keys::write(tx, changes.space(), &CellMetaKey {}, &meta)?;
+        changes.push(Delta::CellSettings { revision: meta.revision });
     }
     Ok(meta)
 }

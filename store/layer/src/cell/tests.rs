@@ -21,12 +21,17 @@ async fn creating_a_cell_twice_is_creating_it_once() {
     let meta = cell.run(async |tx| cell_meta_read(&tx, &cell.space).await).await.unwrap();
     assert_eq!((meta.profile.as_str(), meta.created_ms, meta.revision), ("best-fit", 1_000, 1));
     let edit = async |text: &str| {
-        let editing = cell
-            .run(async |tx| cell_meta_change(&tx, &cell.space, |meta| meta.profile = text.to_owned()).await);
-        editing.await.unwrap().revision
+        let editing = cell.run(async |tx| {
+            let mut changes = ChangeSet::begin(&tx, &cell.space, &change(1, "edit")).await?;
+            let meta = cell_meta_change(&tx, &mut changes, |meta| meta.profile = text.to_owned()).await?;
+            let told = changes.deltas().to_vec();
+            changes.append(&tx)?;
+            Ok((meta.revision, told))
+        });
+        editing.await.unwrap()
     };
-    assert_eq!(edit("spread").await, 2);
-    assert_eq!(edit("spread").await, 2, "changing nothing writes nothing");
+    assert_eq!(edit("swarm-spread").await, (2, vec![Delta::CellSettings { revision: 2 }]));
+    assert_eq!(edit("swarm-spread").await, (2, Vec::new()), "changing nothing writes nothing");
 }
 
 #[tokio::test]

@@ -51,6 +51,10 @@ fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     for row in rows.endpoints.values() {
         each(DeltaKey::Endpoint(row.endpoint.task), endpoint_digest(&row.endpoint, row.revision));
     }
+    // Settings that never changed are not told of.
+    let told = rows.told.last.contains_key(&DeltaKey::CellSettings);
+    let settings = rows.meta.as_ref().filter(|_| told);
+    settings.iter().for_each(|meta| each(DeltaKey::CellSettings, meta.revision));
 }
 
 fn is_stored(rows: &CellRows, key: DeltaKey) -> bool {
@@ -69,6 +73,7 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
             let row = rows.endpoints.get(&(user, job, task.index))?;
             (row.endpoint.task == task).then(|| format!("{row:?}"))
         }
+        DeltaKey::CellSettings => rows.meta.as_ref().map(|meta| format!("{meta:?}")),
     }
 }
 
@@ -94,6 +99,7 @@ fn key_text(rows: &CellRows, key: DeltaKey) -> String {
             Some((user, job)) => format!("name/{user}/{job}/{}", task.index),
             None => format!("name of task/{task}"),
         },
+        DeltaKey::CellSettings => "meta".to_owned(),
     }
 }
 

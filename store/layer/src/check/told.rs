@@ -54,6 +54,7 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
         | Delta::JobRemoved { .. }
         | Delta::TaskRemoved { .. }
         | Delta::EndpointWithdrawn { .. } => None,
+        Delta::CellSettings { revision } => Some(*revision),
     }
 }
 

@@ -192,6 +192,7 @@ impl MirrorState {
             Delta::Unit { row } => {
                 put_newer(&mut self.units, row.id, row, |row| row.revision);
             }
+            Delta::CellSettings { .. } => {}
         }
     }
 

@@ -18,6 +18,8 @@ pub enum DeltaKey {
     Endpoint(TaskId),
     /// A unit's row.
     Unit(UnitId),
+    /// The cell's settings.
+    CellSettings,
 }
 
 impl Delta {
@@ -34,6 +36,7 @@ impl Delta {
             Self::Endpoint { endpoint, .. } => DeltaKey::Endpoint(endpoint.task),
             Self::EndpointWithdrawn { task, .. } => DeltaKey::Endpoint(*task),
             Self::Unit { row } => DeltaKey::Unit(row.id),
+            Self::CellSettings { .. } => DeltaKey::CellSettings,
         }
     }
 
@@ -48,7 +51,8 @@ impl Delta {
             Self::Task { row } => row.revision,
             Self::TaskRemoved { revision, .. }
             | Self::Endpoint { revision, .. }
-            | Self::EndpointWithdrawn { revision, .. } => *revision,
+            | Self::EndpointWithdrawn { revision, .. }
+            | Self::CellSettings { revision } => *revision,
             Self::Unit { row } => row.revision,
         }
     }
@@ -65,7 +69,8 @@ impl Delta {
             | Self::Job { .. }
             | Self::Task { .. }
             | Self::Endpoint { .. }
-            | Self::Unit { .. } => false,
+            | Self::Unit { .. }
+            | Self::CellSettings { .. } => false,
         }
     }
 }

@@ -127,4 +127,11 @@ pub enum Delta {
         #[n(0)]
         row: UnitRow,
     },
+    /// The settings of the cell have changed: who goes by them reads them again.
+    #[n(10)]
+    CellSettings {
+        /// The revision of the settings.
+        #[n(0)]
+        revision: u64,
+    },
 }

@@ -230,6 +230,7 @@ fn journal() -> JournalEntry {
             Delta::Endpoint { endpoint: endpoint(), revision },
             Delta::EndpointWithdrawn { user, job, task, revision },
             Delta::Unit { row: unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000) },
+            Delta::CellSettings { revision },
         ],
     }
 }

@@ -33,6 +33,8 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
             rows.name_revisions.insert((user, job), at.stamp);
         }
         Delta::Unit { row } => drop(rows.units.insert(row.id, row)),
+        // The settings themselves are read with the other rows.
+        Delta::CellSettings { .. } => {}
     }
 }
 

@@ -1,0 +1,201 @@
+//! The settings of a cell, as operators read and change them.
+
+use borough_kv::Idempotency;
+use borough_proto::convert::FieldRefused;
+use borough_proto::v1;
+use borough_scheduler_core::ScoringProfile;
+use borough_store::cell::{CellMeta, cell_meta_change, cell_meta_read};
+use borough_store::journal::{ChangeSet, Cursor};
+use borough_store::{StoreError, StoreResult};
+use tonic::Status;
+
+use super::door::{Caller, CellDoor};
+use crate::status::{status_from_field, status_from_profile};
+
+/// Failure domains at most.
+const DOMAINS_MAX: usize = 8;
+/// Bytes of the key of a failure domain at most.
+const DOMAIN_BYTES_MAX: usize = 128;
+/// The shortest and the longest time that anything is kept.
+const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
+
+/// What is to be changed; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SettingsChange {
+    profile: Option<String>,
+    failure_domains: Option<Vec<String>>,
+    lost_per_minute_max: Option<u32>,
+    job_retention_ms: Option<u64>,
+    journal_retention_ms: Option<u64>,
+    /// The revision it was made for; 0: any.
+    expected_revision: u64,
+}
+
+impl SettingsChange {
+    /// A change whose every field is checked.
+    pub fn of(request: &v1::UpdateCellRequest) -> Result<Self, Status> {
+        let missing = v1::CellSettings::default();
+        let settings = request.settings.as_ref().unwrap_or(&missing);
+        let profile = match &settings.profile {
+            None => None,
+            Some(text) => {
+                let profile: Result<ScoringProfile, _> = text.parse();
+                let refused = |error| status_from_profile("settings.profile", text, &error);
+                Some(profile.map_err(refused)?.to_string())
+            }
+        };
+        let keys = settings.failure_domains.as_ref().map(|domains| domains.keys.clone());
+        let change = Self {
+            profile,
+            failure_domains: keys,
+            lost_per_minute_max: settings.lost_per_minute_max,
+            job_retention_ms: settings.job_retention_ms,
+            journal_retention_ms: settings.journal_retention_ms,
+            expected_revision: request.expected_revision,
+        };
+        change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
+        Ok(change)
+    }
+
+    fn checked(&self) -> Result<(), FieldRefused> {
+        let keys = self.failure_domains.as_deref().unwrap_or_default();
+        if keys.len() > DOMAINS_MAX {
+            let accepted = format!("{DOMAINS_MAX} at most");
+            return Err(FieldRefused::new("failure_domains", keys.len().to_string(), &accepted));
+        }
+        for (place, key) in keys.iter().enumerate() {
+            let fine = !key.is_empty() && key.len() <= DOMAIN_BYTES_MAX && !key.contains(char::is_control);
+            if !fine || keys.iter().filter(|other| *other == key).count() > 1 {
+                let accepted =
+                    format!("keys of node attributes or labels, each once, {DOMAIN_BYTES_MAX} bytes at most");
+                return Err(FieldRefused::new(format!("failure_domains[{place}]"), key, &accepted));
+            }
+        }
+        if self.lost_per_minute_max == Some(0) {
+            return Err(FieldRefused::new("lost_per_minute_max", "0", "1 or more"));
+        }
+        let kept = [
+            ("job_retention_ms", self.job_retention_ms),
+            ("journal_retention_ms", self.journal_retention_ms),
+        ];
+        for (field, value) in kept {
+            let Some(value) = value.filter(|value| !RETENTION_MS.contains(value)) else { continue };
+            let accepted = format!("{} to {} milliseconds", RETENTION_MS.start(), RETENTION_MS.end());
+            return Err(FieldRefused::new(field, value.to_string(), &accepted));
+        }
+        Ok(())
+    }
+
+    fn made(&self, meta: &mut CellMeta) {
+        fn set<T: Clone>(to: &mut T, from: Option<&T>) {
+            if let Some(from) = from {
+                *to = from.clone();
+            }
+        }
+        set(&mut meta.profile, self.profile.as_ref());
+        set(&mut meta.failure_domains, self.failure_domains.as_ref());
+        set(&mut meta.lost_per_minute_max, self.lost_per_minute_max.as_ref());
+        set(&mut meta.job_retention_ms, self.job_retention_ms.as_ref());
+        set(&mut meta.journal_retention_ms, self.journal_retention_ms.as_ref());
+    }
+}
+
+/// The settings as they are stored now.
+pub(super) async fn settings_read(door: &CellDoor) -> StoreResult<CellMeta> {
+    let space = &door.space;
+    let meta = door.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
+        cell_meta_read(&tx, space).await
+    });
+    meta.await
+}
+
+/// Makes a change. Answers the cursor of its entry; `None` where nothing changed.
+pub(super) async fn settings_change(
+    door: &CellDoor,
+    caller: &Caller,
+    change: &SettingsChange,
+) -> StoreResult<((), Option<Cursor>)> {
+    let by = door.change(caller, "cell_settings");
+    let (by, space) = (&by, &door.space);
+    let changed = door.db.run_committed("cell_settings", Idempotency::Natural, |tx, _| async move {
+        let mut changes = ChangeSet::begin(&tx, space, by).await?;
+        let revision = cell_meta_read(&tx, space).await?.revision;
+        if change.expected_revision != 0 && change.expected_revision != revision {
+            return Err(StoreError::refused(format!(
+                "the settings of cell {space} are at revision {revision}, the change was made for {}; look again",
+                change.expected_revision
+            )));
+        }
+        cell_meta_change(&tx, &mut changes, |meta| change.made(meta)).await?;
+        let epoch = changes.store_epoch();
+        let any = !changes.deltas().is_empty();
+        changes.append(&tx)?;
+        Ok::<_, StoreError>((epoch, any))
+    });
+    let ((epoch, any), committed) = changed.await?;
+    let stamp = committed.stamp.filter(|_| any);
+    Ok(((), stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
+}
+
+/// The settings as a message.
+pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
+    v1::CellSettings {
+        profile: Some(meta.profile),
+        failure_domains: Some(v1::FailureDomains { keys: meta.failure_domains }),
+        lost_per_minute_max: Some(meta.lost_per_minute_max),
+        job_retention_ms: Some(meta.job_retention_ms),
+        journal_retention_ms: Some(meta.journal_retention_ms),
+        revision: meta.revision,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(settings: v1::CellSettings) -> Result<SettingsChange, String> {
+        let request = v1::UpdateCellRequest { settings: Some(settings), ..Default::default() };
+        SettingsChange::of(&request).map_err(|status| status.message().to_owned())
+    }
+
+    #[test]
+    fn what_is_absent_stays_and_what_is_there_is_set() {
+        let mut meta = CellMeta::default();
+        change(v1::CellSettings::default()).unwrap().made(&mut meta);
+        assert_eq!(meta, CellMeta::default());
+        let settings = v1::CellSettings {
+            profile: Some("kubernetes:spread=0.5".to_owned()),
+            failure_domains: Some(v1::FailureDomains { keys: vec!["rack".to_owned()] }),
+            ..v1::CellSettings::default()
+        };
+        change(settings).unwrap().made(&mut meta);
+        assert_eq!(
+            (meta.profile.as_str(), meta.failure_domains),
+            ("kubernetes:spread=0.50", vec!["rack".to_owned()])
+        );
+        assert_eq!(meta.job_retention_ms, CellMeta::default().job_retention_ms);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_field_and_what_would_be() {
+        let refused = |settings| change(settings).unwrap_err();
+        let with = |edit: fn(&mut v1::CellSettings)| {
+            let mut settings = v1::CellSettings::default();
+            edit(&mut settings);
+            settings
+        };
+        let unknown = refused(with(|settings| settings.profile = Some("fastest".to_owned())));
+        assert!(unknown.contains("settings.profile") && unknown.contains("best-fit"), "{unknown}");
+        let infinite = refused(with(|settings| settings.profile = Some("kubernetes:spread=inf".to_owned())));
+        assert!(infinite.contains("from 0 to 100"), "{infinite}");
+        let twice = vec!["rack".to_owned(), "rack".to_owned()];
+        for keys in [vec![String::new()], twice, vec!["x".repeat(129)], vec!["x".to_owned(); 9]] {
+            let domains = Some(v1::FailureDomains { keys });
+            let refusal = refused(v1::CellSettings { failure_domains: domains, ..Default::default() });
+            assert!(refusal.contains("settings.failure_domains"), "{refusal}");
+        }
+        assert!(refused(with(|settings| settings.lost_per_minute_max = Some(0))).contains("1 or more"));
+        let brief = refused(with(|settings| settings.job_retention_ms = Some(59_999)));
+        assert!(brief.contains("settings.job_retention_ms") && brief.contains("60000"), "{brief}");
+    }
+}

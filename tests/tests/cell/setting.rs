@@ -1,0 +1,46 @@
+//! Settings of a cell, changed while it runs.
+
+use borough_proto::v1::TaskState;
+use borough_tests::{TestCell, options};
+
+fn file(name: &str, profile: &str) -> String {
+    format!(
+        "name: {name}\ncount: 1\ntask: {{command: [sleep, 600], resources: {{cpu: 10m, memory: 4MiB}}, \
+         grace: 300ms}}\n{profile}"
+    )
+}
+
+/// Where the only task of a job runs.
+async fn node_of(cell: &TestCell, name: &str, profile: &str) -> String {
+    cell.run(&format!("{name}.yaml"), &file(name, profile)).await;
+    let tasks = cell
+        .tasks_until(name, "up", |tasks| tasks.iter().all(|task| task.state() == TaskState::Running))
+        .await;
+    tasks[0].node.clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
+    let cell = TestCell::start(options!()).await;
+    cell.borough(&["cell", "status"]).await.ended(0).says("best-fit");
+    let first = node_of(&cell, "first", "").await;
+    assert_eq!(node_of(&cell, "second", "").await, first, "the fuller node");
+
+    let refused = cell.borough(&["cell", "set", "--profile", "fastest"]).await;
+    refused.ended(2).warns("there are best-fit, borg-hybrid,");
+    let set = cell.borough(&["cell", "set", "--profile", "swarm-spread", "--failure-domains", "rack"]).await;
+    set.ended(0).says("swarm-spread").says("rack");
+    let third = node_of(&cell, "third", "").await;
+    assert_ne!(third, first, "the one with fewer tasks, without a restart");
+    // A job's own profile goes before the cell's.
+    let own = node_of(&cell, "own", "profile: swarm-binpack\n").await;
+    assert_eq!(own, first);
+    let plan = cell.file("planned.yaml", &file("planned", ""));
+    cell.borough(&["job", "plan", &plan]).await.says(&third);
+    let unknown = cell.file("unknown.yaml", &file("unknown", "profile: \"kubernetes:spread=NaN\"\n"));
+    cell.borough(&["job", "run", &unknown]).await.ended(2).warns("from 0 to 100");
+    for job in ["first", "second", "third", "own"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
