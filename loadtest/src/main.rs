@@ -60,6 +60,10 @@ enum Bench {
     Decide(decide::DecideArguments),
     /// The published packing experiment on the openb trace, under each scoring policy
     Packing(lab::packing::PackingArguments),
+    /// The same work under each scoring policy: how evenly the nodes are loaded, what is stranded
+    Balance(lab::balance::BalanceArguments),
+    /// Alibaba's stream of batch work through a store and the scheduler's workers, with time compressed
+    Replay(lab::replay::ReplayArguments),
     /// One to twelve workers over one cell in simulated time: what their conflicts cost
     Conflicts(conflicts::ConflictsArguments),
     /// The embedded engine alone for a long time: its rules, its memory, its files
@@ -79,19 +83,8 @@ fn main() -> anyhow::Result<()> {
     }
     let directory = arguments.directory.unwrap_or_else(std::env::temp_dir);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    if let Bench::Kv(kv) = &arguments.bench {
-        let scratch = scratch(&directory)?;
-        let mut results = Results::begin(kv.engine.name(), &scratch)?;
-        runtime.block_on(kv::run(scratch, kv, &mut results))?;
-        results.end();
-        return Ok(());
-    }
-    if let Bench::Soak(soak) = &arguments.bench {
-        let scratch = scratch(&directory)?;
-        let mut results = Results::begin("embedded", &scratch)?;
-        let soaked = runtime.block_on(soak::run(&scratch, soak, &mut results));
-        results.end();
-        return soaked;
+    if let Some(held) = with_store(&runtime, &directory, &arguments.bench) {
+        return held;
     }
     let system = |borough, schedulers| SystemOptions::new(borough, directory.clone(), 0, schedulers);
     if let Bench::Scheduler(scheduler) = &arguments.bench {
@@ -129,6 +122,8 @@ fn main() -> anyhow::Result<()> {
             | Bench::Soak(_)
             | Bench::Decide(_)
             | Bench::Packing(_)
+            | Bench::Balance(_)
+            | Bench::Replay(_)
             | Bench::Hollow(_)
             | Bench::TinyTask(_) => Ok(()),
         }?;
@@ -143,10 +138,36 @@ fn without_store(bench: &Bench) -> Option<anyhow::Result<()>> {
     let held = match bench {
         Bench::Decide(decide) => decide::run(decide, &mut results),
         Bench::Packing(packing) => lab::packing::run(packing, &mut results),
+        Bench::Balance(balance) => lab::balance::run(balance, &mut results),
         _ => return None,
     };
     results.end();
     Some(held)
+}
+
+/// Runs what keeps a store in this process and needs no cell; `None` for the others.
+fn with_store(
+    runtime: &tokio::runtime::Runtime,
+    directory: &Path,
+    bench: &Bench,
+) -> Option<anyhow::Result<()>> {
+    let engine = match bench {
+        Bench::Kv(kv) => kv.engine.name(),
+        Bench::Soak(_) | Bench::Replay(_) => "embedded",
+        _ => return None,
+    };
+    Some((|| {
+        let scratch = scratch(directory)?;
+        let mut results = Results::begin(engine, &scratch)?;
+        let held = match bench {
+            Bench::Kv(kv) => runtime.block_on(kv::run(scratch, kv, &mut results)),
+            Bench::Soak(soak) => runtime.block_on(soak::run(&scratch, soak, &mut results)),
+            Bench::Replay(replay) => runtime.block_on(lab::replay::run(scratch, replay, &mut results)),
+            _ => Ok(()),
+        };
+        results.end();
+        held
+    })())
 }
 
 fn scheduler_run(

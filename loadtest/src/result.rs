@@ -71,6 +71,17 @@ impl Results {
         self.lines.push((bench.to_owned(), workload.to_owned(), figures));
     }
 
+    /// A table of its own for people.
+    #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
+    pub fn table(&self, title: &str, header: &[String], rows: &[Vec<String>]) {
+        let mut table = Table::new();
+        table.set_header(header);
+        for row in rows {
+            table.add_row(row);
+        }
+        eprintln!("{title}\n{table}");
+    }
+
     /// The table, where a person looks.
     #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
     pub fn end(self) {

@@ -50,7 +50,13 @@ mod tests {
     use super::*;
 
     fn tasks() -> Vec<OpenbTask> {
-        let task = |gpu_millis| OpenbTask { cpu_millis: 1, memory_mib: 1, gpu_millis, models: Vec::new() };
+        let task = |gpu_millis| OpenbTask {
+            cpu_millis: 1,
+            memory_mib: 1,
+            gpu_millis,
+            models: Vec::new(),
+            service: false,
+        };
         (1..=50).map(|number| task(number * 20)).collect()
     }
 

@@ -14,9 +14,9 @@ use crate::decide::drive::committed;
 
 /// Wall time of the run: deciding takes it as an argument.
 pub const NOW_MS: i64 = 1_700_000_000_000;
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 /// What cards are called.
-const GPU: &str = "gpu";
+pub const GPU: &str = "gpu";
 
 /// A cell and what plans of it have found.
 pub struct Cell {
@@ -74,8 +74,8 @@ fn node_row(number: u64, node: &OpenbNode) -> anyhow::Result<NodeRow> {
 
 /// The spec of a job of one task of the trace.
 fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
-    let mut spec =
-        JobSpec::defaults(user.clone(), Name::new("task")?, JobKind::Batch, vec!["/bin/true".to_owned()]);
+    let kind = if task.service { JobKind::Service } else { JobKind::Batch };
+    let mut spec = JobSpec::defaults(user.clone(), Name::new("task")?, kind, vec!["/bin/true".to_owned()]);
     spec.count = 1;
     let resources = &mut spec.task.resources;
     (resources.cpu_millis, resources.memory_bytes) = (task.cpu_millis, task.memory_mib * MIB);

@@ -27,6 +27,8 @@ pub struct OpenbTask {
     pub gpu_millis: u64,
     /// Models that will do; none: any.
     pub models: Vec<String>,
+    /// Whether it serves somebody who waits, rather than being done at some time.
+    pub service: bool,
 }
 
 const NODES: &str = "openb_node_list_all_node.csv";
@@ -63,6 +65,7 @@ fn task_of(row: Row<'_>) -> anyhow::Result<OpenbTask> {
         memory_mib: row.number("memory_mib")?,
         gpu_millis: if cards > 1 { cards * 1000 } else { cards * millis },
         models,
+        service: matches!(row.text("qos"), "LS" | "Guaranteed"),
     })
 }
 

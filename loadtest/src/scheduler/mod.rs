@@ -10,7 +10,7 @@ mod background;
 mod catalog;
 mod rules;
 mod workload;
-mod world;
+pub mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -137,7 +137,8 @@ impl World {
         Ok(Self { db, space, seen, metrics, clock, rng, cancelled, tasks, embedded })
     }
 
-    fn change(&self, action: &'static str) -> Change {
+    /// What a transaction says of itself.
+    pub fn change(&self, action: &'static str) -> Change {
         let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
         Change { request, actor: "user/loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
     }
@@ -234,16 +235,25 @@ impl World {
 
     /// Starts the watcher: it follows the journal as any client would, and knows nothing of the workers.
     pub async fn watcher_start(&mut self) -> anyhow::Result<()> {
+        let seen = Arc::clone(&self.seen);
+        self.follow(move |deltas| seen.note(deltas)).await
+    }
+
+    /// Hears every delta from now on, page by page.
+    pub async fn follow(
+        &mut self,
+        hear: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send + 'static,
+    ) -> anyhow::Result<()> {
         let space = &self.space;
         let head = self.db.run("journal_head", Idempotency::ReadOnly, |tx, _| async move {
             journal_head(&tx, space).await
         });
         let cursor = head.await?;
-        let (db, space, seen) = (self.db.clone(), self.space.clone(), Arc::clone(&self.seen));
+        let (db, space) = (self.db.clone(), self.space.clone());
         let cancelled = self.cancelled.clone();
         self.tasks.push(tokio::spawn(async move {
             tokio::select! {
-                () = watch(db, space, cursor, seen) => {}
+                () = watch(db, space, cursor, hear) => {}
                 () = cancelled.cancelled() => {}
             }
         }));
@@ -326,7 +336,12 @@ pub async fn cell_figures(
 }
 
 /// Follows the journal for good; an error of the store is followed by another look.
-async fn watch(db: Database, space: CellSpace, cursor: Cursor, seen: Arc<Seen>) {
+async fn watch(
+    db: Database,
+    space: CellSpace,
+    cursor: Cursor,
+    mut hear: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send,
+) {
     let mut after = cursor;
     loop {
         let space = &space;
@@ -339,7 +354,7 @@ async fn watch(db: Database, space: CellSpace, cursor: Cursor, seen: Arc<Seen>) 
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
-        seen.note(page.entries.iter().flat_map(|(_, entry)| &entry.deltas));
+        hear(&mut page.entries.iter().flat_map(|(_, entry)| &entry.deltas));
         after = page.next;
         if !page.more {
             // A watch may be late: look all the same.

@@ -107,6 +107,7 @@ mod tests {
             memory_mib: 1024,
             gpu_millis,
             models: if model.is_empty() { Vec::new() } else { vec![model.to_owned()] },
+            service: false,
         };
         (vec![node("n0"), node("n1")], vec![task(500, ""), task(2000, "T4"), task(500, "A10")])
     }

@@ -1,0 +1,96 @@
+//! `balance`: the same work in the same order under every policy, and how evenly each of them loads the nodes on the way
+//! to full: mean and standard deviation of what is allocated on a node, dimension by dimension, over what has arrived.
+
+mod figures;
+mod plot;
+mod sample;
+mod work;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::cell::Cell;
+use super::policy::{policies_asked, settings};
+use crate::result::Results;
+use sample::{Curve, Nodes};
+use work::{Work, WorkName};
+
+/// Arguments of the comparison.
+#[derive(Debug, Args)]
+pub struct BalanceArguments {
+    /// Directory of the openb trace
+    #[arg(long, value_name = "DIR")]
+    openb: Option<PathBuf>,
+    /// Directory of the sample of Alibaba's trace of 2018
+    #[arg(long, value_name = "DIR")]
+    alibaba: Option<PathBuf>,
+    /// Policies by name, with commas between them, or `all`
+    #[arg(long, default_value = "all", value_name = "NAME")]
+    policy: String,
+    /// Only this work; without it, all whose trace is given
+    #[arg(long, value_enum)]
+    work: Vec<WorkName>,
+    /// Seed of the order of arrival
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Where plots are written, as SVG
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+/// Arrivals end when they have asked for so much of what there is most of a shortage of.
+const UNTIL_PERCENT: u32 = 120;
+/// Tasks decided in one plan.
+const BATCH: usize = 32;
+
+/// Runs the comparison: a line per work and policy, a table per work, plots where asked for.
+pub fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Result<()> {
+    let policies = policies_asked(&arguments.policy)?;
+    let works = work::works(&arguments.work, arguments.openb.as_deref(), arguments.alibaba.as_deref())?;
+    for name in works {
+        let directory = match name {
+            WorkName::Openb | WorkName::OpenbGpu => &arguments.openb,
+            WorkName::Alibaba => &arguments.alibaba,
+        };
+        let Some(directory) = directory else { continue };
+        let work = name.work(directory, arguments.seed, UNTIL_PERCENT)?;
+        let mut curves = Vec::new();
+        for &policy in &policies {
+            let curve = followed(&work, policy, arguments.seed)?;
+            results.line(
+                "balance",
+                &format!("{}/{policy}", name.text()),
+                figures::figures(&work, policy, &curve),
+            );
+            curves.push((policy, curve));
+        }
+        results.line("balance", &format!("{}/claims", name.text()), figures::claims(&curves));
+        let (header, rows) = figures::table(&curves);
+        results.table(&format!("balance: {}", work.about), &header, &rows);
+        if let Some(directory) = &arguments.svg {
+            plot::written(directory, &name.text(), &curves)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the work arrive under a policy, and samples the nodes at each per cent.
+fn followed(work: &Work, policy: &str, seed: u64) -> anyhow::Result<Curve> {
+    let mut cell = Cell::new(settings(policy)?, &work.nodes, seed)?;
+    let mut curve = Curve::default();
+    let (mut asked, mut refused, mut next) = (0.0, 0_u64, 1.0);
+    for together in work.arriving.chunks(BATCH) {
+        let tasks: Vec<_> = together.iter().filter_map(|&number| work.tasks.get(number)).collect();
+        let placed = cell.arrive(&tasks)?;
+        refused += placed.iter().filter(|node| node.is_none()).count() as u64;
+        asked += tasks.iter().map(|task| work.scarce_percent(task)).sum::<f64>();
+        while asked >= next {
+            curve.sampled(next, refused, &Nodes::of(&cell, work));
+            next += 1.0;
+        }
+    }
+    curve.sampled(asked, refused, &Nodes::of(&cell, work));
+    curve.nodes_scored_per_decision = cell.counters.nodes_scored as f64 / cell.decisions.max(1) as f64;
+    Ok(curve)
+}

@@ -1,0 +1,80 @@
+//! Ends lives when they are due: as the gateway writes what agents report, many nodes in one transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_model::NodeId;
+use borough_model::task::{EndReason, Exit, Health};
+use borough_store::StoreResult;
+use borough_store::journal::ChangeSet;
+use borough_store::task::{ReportPhase, ReportSource, TaskReport, task_report_apply};
+use tokio::task::JoinSet;
+
+use super::stream::{Life, Stream};
+use crate::scheduler::world::World;
+
+/// Lives ended in one transaction.
+const PER_COMMIT: usize = 64;
+/// Transactions at once.
+const AT_ONCE: usize = 8;
+/// Between two looks where nothing is due.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Ends what is due until the stream is closed.
+pub async fn ended(world: Arc<World>, stream: Arc<Stream>) -> anyhow::Result<()> {
+    let mut commits: JoinSet<StoreResult<()>> = JoinSet::new();
+    while !stream.closed() {
+        while commits.len() >= AT_ONCE {
+            commits.join_next().await.transpose()?.transpose()?;
+        }
+        let lives = stream.due(PER_COMMIT);
+        if lives.is_empty() {
+            tokio::time::sleep(TICK).await;
+            continue;
+        }
+        commits.spawn(written(Arc::clone(&world), lives));
+    }
+    while let Some(done) = commits.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+async fn written(world: Arc<World>, lives: Vec<Life>) -> StoreResult<()> {
+    let change = &world.change("task_report");
+    let mut by_node: BTreeMap<NodeId, Vec<TaskReport>> = BTreeMap::new();
+    for life in lives {
+        by_node.entry(life.node).or_default().push(report(life, change.at_ms));
+    }
+    let (by_node, space) = (&by_node, &world.space);
+    let written = world.db.run("task_report", Idempotency::Natural, |tx, _| async move {
+        let mut changes = ChangeSet::begin(&tx, space, change).await?;
+        for (&node, reports) in by_node {
+            task_report_apply(&tx, &mut changes, ReportSource { node, session: 0 }, reports).await?;
+        }
+        changes.append(&tx)
+    });
+    written.await
+}
+
+fn report(life: Life, at_ms: i64) -> TaskReport {
+    let exit = Exit {
+        reason: EndReason::Exited,
+        code: Some(0),
+        signal: None,
+        message: String::new(),
+        at_ms,
+        incarnation: life.incarnation,
+        node: Some(life.node),
+    };
+    TaskReport {
+        task: life.task,
+        incarnation: life.incarnation,
+        phase: ReportPhase::Released,
+        process: Some((1, at_ms)),
+        health: Health::Unknown,
+        exit: Some(exit),
+    }
+}

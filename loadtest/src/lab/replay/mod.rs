@@ -1,0 +1,237 @@
+//! `replay`: the stream of Alibaba's batch work through a store and the production workers, with time compressed: each row
+//! is submitted at its time, its tasks end after their duration, and what is measured is how long they wait, what waits
+//! and what is allocated meanwhile. Nodes are rows; what ends is reported as a gateway reports it.
+
+mod ending;
+mod stream;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use borough_model::Name;
+use borough_model::job::{JobKind, JobSpec};
+use borough_model::node::NodeFacts;
+use borough_model::resource::Resources;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+
+use super::alibaba::{BatchRow, MACHINE_CORES, MACHINE_MEMORY_MIB, rows};
+use super::cell::MIB;
+use crate::result::{Results, percentiles_of};
+use crate::scheduler::world::World;
+use stream::{Sample, Stream};
+
+/// Arguments of the replay.
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// Directory of the sample of Alibaba's trace of 2018
+    #[arg(long, value_name = "DIR")]
+    trace: PathBuf,
+    /// So many times faster than it was
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    compress: u32,
+    /// Part of each row's instances, in per cent, at least one
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    instances_percent: u32,
+    /// Machines; by default as many as are half full on average
+    #[arg(long)]
+    machines: Option<u32>,
+    /// Only the first hours of the trace
+    #[arg(long)]
+    hours: Option<f64>,
+    /// Workers
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// Hold the whole cell against the store's rules at the end
+    #[arg(long)]
+    check: bool,
+}
+
+/// Between two samples.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// So long without anything ending means that the rest never does.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Jobs submitted at once.
+const SUBMITTERS: usize = 64;
+/// Points of the curves that a line has at most.
+const POINTS_MAX: usize = 60;
+
+/// What is replayed.
+struct Plan {
+    rows: Vec<BatchRow>,
+    machines: u32,
+    compress: f64,
+}
+
+/// Runs the replay.
+pub async fn run(scratch: PathBuf, arguments: &ReplayArguments, results: &mut Results) -> anyhow::Result<()> {
+    let plan = planned(arguments)?;
+    let figures = replayed(&scratch, arguments, plan).await;
+    std::fs::remove_dir_all(&scratch).ok();
+    let figures = figures?;
+    let violations = figures.get("violations").and_then(Value::as_u64).unwrap_or(0);
+    results.line("replay", "alibaba2018", figures);
+    anyhow::ensure!(violations == 0, "{violations} violations");
+    Ok(())
+}
+
+fn planned(arguments: &ReplayArguments) -> anyhow::Result<Plan> {
+    let mut rows = rows(&arguments.trace)?;
+    let until_s = arguments.hours.map_or(f64::INFINITY, |hours| hours * 3600.0);
+    rows.retain(|row| row.submit_s <= until_s);
+    for row in &mut rows {
+        let part = u64::from(row.instances) * u64::from(arguments.instances_percent);
+        row.instances = u32::try_from(part.div_ceil(100).max(1))?;
+    }
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+        anyhow::bail!("the trace has no rows")
+    };
+    let span_s = (last.submit_s - first.submit_s).max(1.0);
+    let mean = |amount: fn(&BatchRow) -> f64| {
+        rows.iter().map(|row| amount(row) * row.duration_s * f64::from(row.instances)).sum::<f64>() / span_s
+    };
+    let of_memory = mean(|row| row.memory_fraction);
+    let of_cpu = mean(|row| row.cpu_millis as f64 / (MACHINE_CORES * 1000) as f64);
+    let half_full = (of_memory.max(of_cpu) * 2.0).ceil().max(1.0) as u32;
+    let machines = arguments.machines.unwrap_or(half_full);
+    Ok(Plan { rows, machines, compress: f64::from(arguments.compress) })
+}
+
+fn machine_facts() -> NodeFacts {
+    let capacity = Resources {
+        cpu_millis: MACHINE_CORES * 1000,
+        memory_bytes: MACHINE_MEMORY_MIB * MIB,
+        ..Resources::default()
+    };
+    NodeFacts {
+        capacity,
+        port_first: 20_000,
+        port_last: 29_999,
+        attributes: Default::default(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot".to_owned(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        cards: Vec::new(),
+        domains: Vec::new(),
+    }
+}
+
+fn job_spec(number: usize, row: &BatchRow) -> anyhow::Result<JobSpec> {
+    let name = Name::new(stream::job_name(number))?;
+    let mut spec =
+        JobSpec::defaults(Name::new("alibaba")?, name, JobKind::Batch, vec!["/bin/true".to_owned()]);
+    spec.count = row.instances;
+    let memory_bytes = row.memory_mib() * MIB;
+    spec.task.resources = Resources { cpu_millis: row.cpu_millis, memory_bytes, ..Resources::default() };
+    Ok(spec)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+async fn replayed(
+    directory: &Path,
+    arguments: &ReplayArguments,
+    plan: Plan,
+) -> anyhow::Result<Map<String, Value>> {
+    let mut world = World::new(directory, None).await?;
+    world.nodes_add(plan.machines, |number| (format!("machine-{number}"), machine_facts())).await?;
+    let stream = Arc::new(Stream::new(&plan.rows, plan.compress, Instant::now()));
+    let heard = Arc::clone(&stream);
+    world.follow(move |deltas| heard.heard(deltas)).await?;
+    world.workers_start(arguments.workers).await?;
+    let world = Arc::new(world);
+    stream.begin(Instant::now());
+    let ending = tokio::spawn(ending::ended(Arc::clone(&world), Arc::clone(&stream)));
+    let sampling = tokio::spawn(sampled(Arc::clone(&stream)));
+    let submitted = submitted(&world, &stream, &plan.rows).await;
+    if submitted.is_ok() {
+        stream.over(PATIENCE).await?;
+    }
+    stream.close();
+    submitted?;
+    ending.await??;
+    let samples = sampling.await?;
+    let mut figures = figures(arguments, &plan, &stream, &samples)?;
+    if arguments.check {
+        world.check(&mut figures).await?;
+    }
+    let world = Arc::into_inner(world).ok_or_else(|| anyhow::anyhow!("somebody still uses the cell"))?;
+    world.end().await;
+    Ok(figures)
+}
+
+/// Submits each row at its time, or as soon after it as the cell takes it.
+async fn submitted(world: &Arc<World>, stream: &Arc<Stream>, rows: &[BatchRow]) -> anyhow::Result<()> {
+    let mut submissions = JoinSet::new();
+    for (number, row) in rows.iter().enumerate() {
+        tokio::time::sleep(stream.until(row.submit_s)).await;
+        while submissions.len() >= SUBMITTERS {
+            submissions.join_next().await.transpose()?.transpose()?;
+        }
+        let (spec, world) = (job_spec(number, row)?, Arc::clone(world));
+        stream.submitting(number);
+        submissions.spawn(async move { world.job_submit(&spec).await });
+    }
+    while let Some(done) = submissions.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+async fn sampled(stream: Arc<Stream>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    while !stream.closed() {
+        tokio::time::sleep(SAMPLE).await;
+        samples.push(stream.sample());
+    }
+    samples
+}
+
+fn figures(
+    arguments: &ReplayArguments,
+    plan: &Plan,
+    stream: &Stream,
+    samples: &[Sample],
+) -> anyhow::Result<Map<String, Value>> {
+    let mut figures = Map::new();
+    let capacity_cpu = f64::from(plan.machines) * (MACHINE_CORES * 1000) as f64;
+    let capacity_memory = f64::from(plan.machines) * MACHINE_MEMORY_MIB as f64;
+    let rounded = |value: f64| (value * 100.0).round() / 100.0;
+    let cpu: Vec<f64> =
+        samples.iter().map(|sample| rounded(sample.cpu_millis as f64 * 100.0 / capacity_cpu)).collect();
+    let memory: Vec<f64> =
+        samples.iter().map(|sample| rounded(sample.memory_mib as f64 * 100.0 / capacity_memory)).collect();
+    let waiting: Vec<f64> = samples.iter().map(|sample| sample.waiting as f64).collect();
+    let mean = |values: &[f64]| rounded(values.iter().sum::<f64>() / values.len().max(1) as f64);
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let totals = stream.totals();
+    let seconds = totals.seconds;
+    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    figure("rows", json!(plan.rows.len()));
+    figure("tasks", json!(totals.tasks));
+    figure("machines", json!(plan.machines));
+    figure("compress", json!(arguments.compress));
+    figure("instances_percent", json!(arguments.instances_percent));
+    figure("workers", json!(arguments.workers));
+    figure("seconds", json!(rounded(seconds)));
+    figure("placed", json!(totals.placed));
+    figure("ended", json!(totals.ended));
+    figure("placed_per_s", json!((totals.placed as f64 / seconds.max(1e-9)).round()));
+    figure("submitted_late_max_ms", json!(totals.late_max_ms));
+    figure("waiting_mean", json!(mean(&waiting)));
+    figure("waiting_max", json!(most(&waiting)));
+    figure("cpu_pct_mean", json!(mean(&cpu)));
+    figure("cpu_pct_max", json!(most(&cpu)));
+    figure("memory_pct_mean", json!(mean(&memory)));
+    figure("memory_pct_max", json!(most(&memory)));
+    let every = samples.len().div_ceil(POINTS_MAX).max(1);
+    let curve = |values: &[f64]| json!(values.iter().step_by(every).copied().collect::<Vec<f64>>());
+    figure("sample_every_s", json!(every));
+    figure("cpu_pct", curve(&cpu));
+    figure("memory_pct", curve(&memory));
+    figure("waiting", curve(&waiting));
+    percentiles_of(&mut figures, "submit_to_placed", &stream.latencies());
+    percentiles_of(&mut figures, "first_task_placed", &stream.latencies_first());
+    Ok(figures)
+}

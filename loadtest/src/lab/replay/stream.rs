@@ -1,0 +1,313 @@
+//! What is known of the stream while it runs: when each row was submitted, which lives stand and when they end.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use borough_model::task::{TaskRow, TaskState};
+use borough_model::{Delta, Incarnation, JobId, NodeId, TaskId};
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+use crate::lab::alibaba::BatchRow;
+
+/// The name of the job of a row.
+pub fn job_name(number: usize) -> String {
+    format!("row-{number}")
+}
+
+/// A life that is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Life {
+    pub node: NodeId,
+    pub task: TaskId,
+    pub incarnation: Incarnation,
+}
+
+/// The cell at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Tasks submitted and not placed.
+    pub waiting: u64,
+    pub cpu_millis: u64,
+    pub memory_mib: u64,
+}
+
+/// Sums over the whole run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    pub tasks: u64,
+    pub placed: u64,
+    pub ended: u64,
+    /// How late a row was submitted at most.
+    pub late_max_ms: u64,
+    /// From the beginning to the last end.
+    pub seconds: f64,
+}
+
+/// What a row asks for.
+struct Asked {
+    tasks: u64,
+    submit_s: f64,
+    lasts: Duration,
+    cpu_millis: u64,
+    memory_mib: u64,
+    submitted: Option<Instant>,
+    placed: u64,
+}
+
+struct State {
+    began: Instant,
+    rows: Vec<Asked>,
+    jobs: BTreeMap<JobId, usize>,
+    standing: BTreeMap<TaskId, usize>,
+    due: BinaryHeap<Reverse<(Instant, Life)>>,
+    now: Sample,
+    totals: Totals,
+    /// Microseconds from the submission of a row to the placement of a task, and of its first one.
+    latencies: Histogram<u64>,
+    latencies_first: Histogram<u64>,
+}
+
+/// The stream.
+pub struct Stream {
+    state: Mutex<State>,
+    compress: f64,
+    closed: AtomicBool,
+}
+
+/// A histogram of everything from a microsecond up, to three digits.
+fn histogram() -> Histogram<u64> {
+    #[expect(clippy::expect_used, reason = "three digits are a valid precision")]
+    Histogram::new(3).expect("a histogram")
+}
+
+impl Stream {
+    /// A stream of rows, `compress` times as fast as it was.
+    pub fn new(rows: &[BatchRow], compress: f64, now: Instant) -> Self {
+        let asked = |row: &BatchRow| Asked {
+            tasks: u64::from(row.instances),
+            submit_s: row.submit_s,
+            lasts: Duration::from_secs_f64(row.duration_s.max(0.0) / compress),
+            cpu_millis: row.cpu_millis,
+            memory_mib: row.memory_mib(),
+            submitted: None,
+            placed: 0,
+        };
+        let rows: Vec<Asked> = rows.iter().map(asked).collect();
+        let tasks = rows.iter().map(|row| row.tasks).sum();
+        let state = State {
+            began: now,
+            rows,
+            jobs: BTreeMap::new(),
+            standing: BTreeMap::new(),
+            due: BinaryHeap::new(),
+            now: Sample::default(),
+            totals: Totals { tasks, ..Totals::default() },
+            latencies: histogram(),
+            latencies_first: histogram(),
+        };
+        Self { state: Mutex::new(state), compress, closed: AtomicBool::new(false) }
+    }
+
+    /// The first row's time is `now`.
+    pub fn begin(&self, now: Instant) {
+        self.state.lock().began = now;
+    }
+
+    fn due_at(&self, state: &State, submit_s: f64) -> Instant {
+        let first_s = state.rows.first().map_or(0.0, |row| row.submit_s);
+        state.began + Duration::from_secs_f64((submit_s - first_s).max(0.0) / self.compress)
+    }
+
+    /// How long it is until a time of the trace.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub fn until(&self, submit_s: f64) -> Duration {
+        let due = self.due_at(&self.state.lock(), submit_s);
+        due.saturating_duration_since(Instant::now())
+    }
+
+    /// A row is being submitted.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub fn submitting(&self, number: usize) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let Some(row) = state.rows.get_mut(number) else { return };
+        row.submitted = Some(now);
+        let (tasks, submit_s) = (row.tasks, row.submit_s);
+        state.now.waiting += tasks;
+        let late = now.saturating_duration_since(self.due_at(&state, submit_s));
+        let late_ms = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
+        state.totals.late_max_ms = state.totals.late_max_ms.max(late_ms);
+    }
+
+    /// Takes note of what the journal says.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub fn heard(&self, deltas: &mut dyn Iterator<Item = &Delta>) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        for delta in deltas {
+            match delta {
+                Delta::Job { row, .. } => {
+                    let number = row.name.as_str().strip_prefix("row-").and_then(|text| text.parse().ok());
+                    state.jobs.extend(number.map(|number: usize| (row.id, number)));
+                }
+                Delta::Task { row } => state.task_heard(row, now),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lives that are to end by now, at most so many.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub fn due(&self, most: usize) -> Vec<Life> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let mut lives = Vec::new();
+        while lives.len() < most && state.due.peek().is_some_and(|Reverse((due, _))| *due <= now) {
+            lives.extend(state.due.pop().map(|Reverse((_, life))| life));
+        }
+        lives
+    }
+
+    /// Waits until everything has ended.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub async fn over(&self, patience: Duration) -> anyhow::Result<()> {
+        let mut known = (0, Instant::now());
+        loop {
+            let totals = self.totals();
+            if totals.ended >= totals.tasks {
+                return Ok(());
+            }
+            let done = totals.placed + totals.ended;
+            if done > known.0 {
+                known = (done, Instant::now());
+            }
+            anyhow::ensure!(
+                known.1.elapsed() < patience,
+                "nothing happened for {patience:?}: {} of {} tasks placed, {} ended",
+                totals.placed,
+                totals.tasks,
+                totals.ended
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Nothing more is to end.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was closed.
+    pub fn closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The cell now.
+    pub fn sample(&self) -> Sample {
+        self.state.lock().now
+    }
+
+    /// The sums so far.
+    pub fn totals(&self) -> Totals {
+        self.state.lock().totals
+    }
+
+    /// From the submission of a row to the placement of each of its tasks.
+    pub fn latencies(&self) -> Histogram<u64> {
+        self.state.lock().latencies.clone()
+    }
+
+    /// The same to the first of them.
+    pub fn latencies_first(&self) -> Histogram<u64> {
+        self.state.lock().latencies_first.clone()
+    }
+}
+
+impl State {
+    fn task_heard(&mut self, task: &TaskRow, now: Instant) {
+        let gone = matches!(task.state, TaskState::Dead | TaskState::Pending);
+        match (self.standing.get(&task.id).copied(), task.node) {
+            (None, Some(node)) if !gone => {
+                let Some(number) = self.jobs.get(&task.id.job).copied() else { return };
+                self.standing.insert(task.id, number);
+                self.placed(number, now);
+                let lasts = self.rows.get(number).map_or(Duration::ZERO, |row| row.lasts);
+                let life = Life { node, task: task.id, incarnation: task.incarnation };
+                self.due.push(Reverse((now + lasts, life)));
+            }
+            (Some(number), _) if gone => {
+                self.standing.remove(&task.id);
+                if let Some(row) = self.rows.get(number) {
+                    self.now.cpu_millis = self.now.cpu_millis.saturating_sub(row.cpu_millis);
+                    self.now.memory_mib = self.now.memory_mib.saturating_sub(row.memory_mib);
+                }
+                self.totals.ended += 1;
+                self.totals.seconds = now.saturating_duration_since(self.began).as_secs_f64();
+            }
+            _ => {}
+        }
+    }
+
+    fn placed(&mut self, number: usize, now: Instant) {
+        let Some(row) = self.rows.get_mut(number) else { return };
+        let waited = row.submitted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.latencies.saturating_record(micros);
+        if row.placed == 0 {
+            self.latencies_first.saturating_record(micros);
+        }
+        row.placed += 1;
+        self.now.cpu_millis += row.cpu_millis;
+        self.now.memory_mib += row.memory_mib;
+        self.now.waiting = self.now.waiting.saturating_sub(1);
+        self.totals.placed += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::job::{JobKind, job_new};
+    use borough_model::{JobSpec, Name, RequestId};
+
+    use super::*;
+
+    #[test]
+    fn a_task_is_placed_once_and_ends_once() {
+        let row = BatchRow {
+            submit_s: 5.0,
+            duration_s: 0.0,
+            cpu_millis: 500,
+            memory_fraction: 0.5,
+            job: 1,
+            task: 1,
+            instances: 2,
+        };
+        let now = std::time::Instant::now();
+        let stream = Stream::new(&[row], 10.0, now);
+        stream.submitting(0);
+        let name = |text: &str| Name::new(text).unwrap();
+        let spec = JobSpec::defaults(name("u"), name(&job_name(0)), JobKind::Batch, vec!["/x".to_owned()]);
+        let job = job_new(JobId(7), &spec, RequestId::default(), 0);
+        let mut task = TaskRow::never_placed(TaskId { job: JobId(7), index: 0 });
+        (task.state, task.node, task.incarnation) = (TaskState::Assigned, Some(NodeId(3)), Incarnation(1));
+        let placed = [Delta::Job { row: job, spec: None }, Delta::Task { row: task.clone() }];
+        stream.heard(&mut placed.iter());
+        stream.heard(&mut placed.iter());
+        assert_eq!(
+            (stream.totals().placed, stream.sample().waiting, stream.sample().cpu_millis),
+            (1, 1, 500)
+        );
+        let lives = stream.due(8);
+        assert_eq!(lives, [Life { node: NodeId(3), task: task.id, incarnation: Incarnation(1) }]);
+        assert!(stream.due(8).is_empty());
+        task.state = TaskState::Dead;
+        let ended = [Delta::Task { row: task }];
+        stream.heard(&mut ended.iter());
+        stream.heard(&mut ended.iter());
+        assert_eq!((stream.totals().ended, stream.sample().cpu_millis), (1, 0));
+        assert_eq!(stream.latencies().len(), 1);
+    }
+}
