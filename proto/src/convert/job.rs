@@ -7,6 +7,7 @@ use borough_model::job::{
 use borough_model::{JobRow, JobSpec, Name};
 
 use super::card::selector_to_message;
+use super::gang::{gang_from_message, role_to_message, together_to_message};
 use super::placement::{
     affinity_from_message, affinity_to_message, constraint_from_message, constraint_to_message,
     spread_from_message, spread_to_message,
@@ -74,6 +75,8 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         tolerations: spec.tolerations.iter().map(toleration_to_message).collect(),
         scheduler: spec.scheduler.as_ref().map(ToString::to_string).unwrap_or_default(),
         profile: spec.profile.clone().unwrap_or_default(),
+        together: spec.together().map(together_to_message),
+        roles: spec.roles().iter().map(role_to_message).collect(),
     }
 }
 
@@ -85,7 +88,7 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
         .iter()
         .enumerate()
         .map(|(index, message)| constraint_from_message(&format!("constraints[{index}]"), message));
-    Ok(JobSpec {
+    let spec = JobSpec {
         user: name_from_text("user", &message.user)?,
         name: name_from_text("name", &message.name)?,
         kind: match v1::JobKind::try_from(message.kind) {
@@ -97,7 +100,7 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
         },
         priority: message.priority,
         count: message.count,
-        min_member: message.min_member.max(1),
+        min_member: message.min_member,
         after: message.after.iter().enumerate().map(after_from_message).collect::<Result<_, _>>()?,
         constraints: constraints.collect::<Result<_, _>>()?,
         spread: message.spread.iter().map(spread_from_message).collect(),
@@ -123,6 +126,11 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
             named => Some(name_from_text("scheduler", named)?),
         },
         profile: (!message.profile.is_empty()).then(|| message.profile.clone()),
+        gang: gang_from_message(message)?,
+    };
+    Ok(match spec.min_member {
+        0 => JobSpec { min_member: spec.min_member_default().max(1), ..spec },
+        _ => spec,
     })
 }
 
@@ -178,7 +186,7 @@ fn after_from_message((index, message): (usize, &v1::After)) -> Result<After, Fi
     Ok(After { job: name_from_text(&format!("after[{index}].job"), &message.job)?, condition })
 }
 
-fn override_to_message(over: &TaskOverride) -> v1::TaskOverride {
+pub(super) fn override_to_message(over: &TaskOverride) -> v1::TaskOverride {
     v1::TaskOverride {
         command: over.command.clone().unwrap_or_default(),
         arguments: over.arguments.clone(),
@@ -188,7 +196,7 @@ fn override_to_message(over: &TaskOverride) -> v1::TaskOverride {
     }
 }
 
-fn override_from_message(message: &v1::TaskOverride) -> Result<TaskOverride, FieldRefused> {
+pub(super) fn override_from_message(message: &v1::TaskOverride) -> Result<TaskOverride, FieldRefused> {
     let resources = message.resources.as_ref().map(|resources| capacity_from_message(Some(resources)));
     Ok(TaskOverride {
         command: Some(message.command.clone()).filter(|command| !command.is_empty()),

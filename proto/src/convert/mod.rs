@@ -2,6 +2,7 @@
 //! the model nothing can fail.
 
 mod card;
+mod gang;
 mod job;
 mod node;
 mod placement;

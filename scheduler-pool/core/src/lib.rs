@@ -26,4 +26,5 @@ pub use plan::{
 pub use scoring::{ProfileError, ScoringProfile};
 pub use seed::{PLAN_SEED, shard_of};
 pub use settings::{CellSettings, Overcommit};
+pub use snapshot::GangPart;
 pub use snapshot::{Applied, NodeView, Queue, Snapshot, TaskView};

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use borough_model::{JobId, TaskId};
+use smallvec::SmallVec;
 
 use crate::seed::user_turn;
-use crate::snapshot::{JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
+use crate::snapshot::{GangPart, GangParts, JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
 
 /// A task that wants a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +33,19 @@ pub struct PendingClass {
 }
 
 /// Tasks of one job of which so many are placed together, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingGang {
     /// The job.
     pub job: JobId,
-    /// How many members it still needs.
-    pub need: u32,
+    /// How many members it still needs, by role.
+    pub parts: SmallVec<[GangPart; 1]>,
+}
+
+impl PendingGang {
+    /// How many members it still needs in all.
+    pub fn need(&self) -> u32 {
+        self.parts.iter().map(|part| part.need).sum()
+    }
 }
 
 /// What wants placing, in order.
@@ -125,6 +133,16 @@ pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option
     matches!(item, Item::Taken).then_some(collector.queue)
 }
 
+/// A task alone, as a queue of its own, blocked or not. `None` where it is none of those that want a node.
+pub(crate) fn task_queue(snapshot: &Snapshot, task: TaskId) -> Option<PendingQueue> {
+    let mut collector = Collector::new(snapshot, i64::MAX, 1, true);
+    let mut cursor = Cursor::new(task.job, snapshot.jobs.get(&task.job)?, 0);
+    cursor.index = task.index;
+    let item = collector.single_item(&mut cursor);
+    let found = collector.queue.tasks.first().is_some_and(|found| found.task == task);
+    (matches!(item, Item::Taken) && found).then_some(collector.queue)
+}
+
 /// One lane per user with open jobs of a priority, of which `first` is the first, and the first of the next priority.
 /// Users are leapt over: what a user has waiting is looked at only as far as it is taken.
 fn lanes_of<'a>(
@@ -177,7 +195,7 @@ struct Cursor<'a> {
     entry: &'a JobEntry,
     lane: u32,
     index: u32,
-    gang_need: u32,
+    gang_parts: GangParts,
     found_any: bool,
     /// A task in back-off: the job cannot be put to sleep.
     later_any: bool,
@@ -192,7 +210,7 @@ impl<'a> Cursor<'a> {
             entry,
             lane,
             index: 0,
-            gang_need: entry.gang_need(),
+            gang_parts: entry.gang_parts(),
             found_any: false,
             later_any: false,
             blocked: BTreeSet::new(),
@@ -244,7 +262,7 @@ impl<'a> Collector<'a> {
 
     fn lane_item(&mut self, lane: &mut Lane<'_>) -> Item {
         while let Some(cursor) = lane.cursor() {
-            let item = if cursor.gang_need > 0 { self.gang_item(cursor) } else { self.single_item(cursor) };
+            let item = self.item(cursor);
             if !matches!(item, Item::None) {
                 return item;
             }
@@ -268,19 +286,14 @@ impl<'a> Collector<'a> {
             let Some(entry) = self.snapshot.jobs.get(&job) else { continue };
             let lane = u32::try_from(lanes_before + number + 1).unwrap_or(u32::MAX);
             let mut cursor = Cursor::new(job, entry, lane);
-            if number == 0 && cursor.gang_need > 0 {
+            if number == 0 && !cursor.gang_parts.is_empty() {
                 let limit = std::mem::replace(&mut self.limit, usize::MAX);
                 self.gang_item(&mut cursor);
                 self.limit = limit;
                 continue;
             }
             while self.queue.tasks.len() < self.limit {
-                let item = if cursor.gang_need > 0 {
-                    self.gang_item(&mut cursor)
-                } else {
-                    self.single_item(&mut cursor)
-                };
-                if !matches!(item, Item::Taken) {
+                if !matches!(self.item(&mut cursor), Item::Taken) {
                     break;
                 }
             }
@@ -301,14 +314,19 @@ impl<'a> Collector<'a> {
             let Some(shape) = cursor.entry.shape_of(index) else { continue };
             if !self.blocked_too && self.snapshot.blocked.shape_blocked(shape) {
                 cursor.blocked.insert(shape);
-                if cursor.entry.shapes_own.is_empty() {
-                    cursor.index = u32::MAX;
-                }
+                cursor.index = cursor.entry.shape_end(index);
                 continue;
             }
             return Some((index, shape));
         }
         None
+    }
+
+    fn item(&mut self, cursor: &mut Cursor<'_>) -> Item {
+        if !self.blocked_too && self.snapshot.blocked.gang_blocked(cursor.job) {
+            return Item::None;
+        }
+        if cursor.gang_parts.is_empty() { self.single_item(cursor) } else { self.gang_item(cursor) }
     }
 
     fn single_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
@@ -317,38 +335,43 @@ impl<'a> Collector<'a> {
         Item::Taken
     }
 
-    /// The tasks that a gang can choose its members from: of each shape as many as it needs, since one is as good as the
-    /// other. What the job wants beyond them is for later, when the gang stands: nothing of a gang runs that did not come
-    /// together.
+    /// The tasks that a gang can choose its members from: of each role and shape as many as it needs, since one is as good
+    /// as the other. What the job wants beyond them is for later, when the gang stands: nothing of a gang runs that did not
+    /// come together.
     fn gang_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
-        if !self.blocked_too && self.snapshot.blocked.gang_blocked(cursor.job) {
-            return Item::None;
-        }
-        let need = cursor.gang_need;
-        let mut of_shape: BTreeMap<ShapeId, u32> = BTreeMap::new();
+        let parts = cursor.gang_parts.clone();
         let mut members = Vec::new();
-        while let Some((index, shape)) = self.task_next(cursor) {
-            let taken = of_shape.entry(shape).or_default();
-            if *taken < need {
-                *taken += 1;
-                members.push((index, shape));
-            } else if cursor.entry.shapes_own.is_empty() {
-                break;
+        for part in &parts {
+            let before = members.len();
+            self.part_members(cursor, *part, &mut members);
+            if members.len() - before < part.need as usize {
+                return Item::None;
             }
-        }
-        if members.len() < need as usize {
-            return Item::None;
         }
         if !self.queue.tasks.is_empty() && self.queue.tasks.len().saturating_add(members.len()) > self.limit {
             return Item::Full;
         }
-        (cursor.gang_need, cursor.index) = (0, u32::MAX);
-        self.queue.gangs.push(PendingGang { job: cursor.job, need });
+        (cursor.gang_parts, cursor.index) = (GangParts::new(), u32::MAX);
+        self.queue.gangs.push(PendingGang { job: cursor.job, parts });
         let gang = u32::try_from(self.queue.gangs.len() - 1).ok();
         for (index, shape) in members {
             self.task_push(cursor, index, shape, gang);
         }
         Item::Taken
+    }
+
+    fn part_members(&mut self, cursor: &mut Cursor<'_>, part: GangPart, members: &mut Vec<(u32, ShapeId)>) {
+        let mut of_shape: BTreeMap<ShapeId, u32> = BTreeMap::new();
+        cursor.index = part.first;
+        while let Some((index, shape)) = self.task_next(cursor).filter(|&(index, _)| index < part.end) {
+            let taken = of_shape.entry(shape).or_default();
+            if *taken < part.need {
+                *taken += 1;
+                members.push((index, shape));
+            } else {
+                cursor.index = cursor.entry.shape_end(index);
+            }
+        }
     }
 
     fn task_push(&mut self, cursor: &mut Cursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {

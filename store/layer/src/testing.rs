@@ -56,6 +56,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         tolerations: Vec::new(),
         scheduler: None,
         profile: None,
+        gang: None,
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

@@ -13,12 +13,12 @@ use borough_model::job::{
 };
 use borough_model::node::{CardSelector, TaintEffect, Within};
 use borough_model::resource::Dimension;
-use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskState};
+use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::filter::{Refusal, Requirement, large_enough, passes_with_time, refusals};
-use crate::pending::gang_queue;
+use crate::pending::{PendingQueue, gang_queue, task_queue};
 use crate::plan::{Work, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
@@ -27,7 +27,8 @@ use words::filter;
 /// Why a task has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Reasons that lie in no node. Where there are any but [`Wait::Gang`] and [`Wait::Turn`], nodes were not asked.
+    /// Reasons that lie in no node. Those that say that a gang does not fit and [`Wait::Turn`] are besides what
+    /// nodes say; with any other nodes were not asked.
     pub waits: Vec<Wait>,
     /// How many nodes were asked.
     pub nodes: u32,
@@ -106,6 +107,30 @@ pub enum Wait {
     GangMembers {
         /// Members that still need a node.
         needed: u32,
+    },
+    /// So many members must be placed together within so many failure domains, and none have room for them.
+    GangTogether {
+        /// The attribute that names the domain.
+        attribute: String,
+        /// Over how many domains they may stand.
+        domains_max: u32,
+        /// How many domains there are.
+        domains: u32,
+        /// Members that still need a node.
+        needed: u32,
+        /// The domains that have room for most of them.
+        nearest: Vec<String>,
+        /// For how many.
+        fitted: u32,
+    },
+    /// Other members of its gang stand already, and the domains that it may join have no room.
+    GangStands,
+    /// So many members must be placed together, and the cell could hold fewer, were it empty: that never fits.
+    GangNever {
+        /// Members that still need a node.
+        needed: u32,
+        /// How many there is room for in all.
+        most: u32,
     },
     /// It fits and waits for its turn.
     Turn,
@@ -245,8 +270,13 @@ impl Explanation {
     }
 
     /// The same for a gang, of which so many members found a node.
-    pub(crate) fn of_gang(mut self, needed: u32, fitted: u32) -> Self {
-        self.waits.push(Wait::Gang { needed, fitted });
+    pub(crate) fn of_gang(self, needed: u32, fitted: u32) -> Self {
+        self.of_wait_added(Wait::Gang { needed, fitted })
+    }
+
+    /// The same with one reason more.
+    pub(crate) fn of_wait_added(mut self, wait: Wait) -> Self {
+        self.waits.push(wait);
         self
     }
 }
@@ -282,7 +312,15 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     }
     let needed = entry.gang_need();
     if needed > 0 {
-        return gang_explanation(snapshot, job, needed, now_ms);
+        let Some(queue) = gang_queue(snapshot, job, now_ms) else {
+            return Explanation::of_wait(Wait::GangMembers { needed });
+        };
+        return alone_explanation(snapshot, &queue, now_ms);
+    }
+    let kept =
+        entry.spec_current().and_then(|spec| spec.together()).is_some_and(|together| !together.preferred);
+    if let Some(queue) = task_queue(snapshot, TaskId { job, index }).filter(|_| kept) {
+        return alone_explanation(snapshot, &queue, now_ms);
     }
     let shape = entry.shape_of(index).and_then(|shape| snapshot.shapes.get(shape));
     let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
@@ -341,12 +379,9 @@ pub(crate) fn after_unmet(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Wait> {
     spec.after.iter().filter_map(unmet).collect()
 }
 
-/// Plans the gang alone, as the scheduler would, and tells what became of it.
-fn gang_explanation(snapshot: &Snapshot, job: JobId, needed: u32, now_ms: i64) -> Explanation {
-    let Some(queue) = gang_queue(snapshot, job, now_ms) else {
-        return Explanation::of_wait(Wait::GangMembers { needed });
-    };
-    let outcome = plan(snapshot, &queue, now_ms, PLAN_SEED);
+/// Plans a gang or a task alone, as the scheduler would, and tells what became of it.
+fn alone_explanation(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64) -> Explanation {
+    let outcome = plan(snapshot, queue, now_ms, PLAN_SEED);
     match outcome.unplaced.into_iter().next() {
         Some(unplaced) => unplaced.reason,
         None => Explanation::of_wait(Wait::Turn),

@@ -232,6 +232,29 @@ impl fmt::Display for Wait {
             Self::GangMembers { needed } => {
                 write!(f, "{needed} tasks must be placed together and fewer are ready")
             }
+            Self::GangTogether { attribute, domains_max, domains, needed, nearest, fitted } => {
+                write!(f, "{needed} tasks must be placed together in ")?;
+                match domains_max {
+                    1 => write!(f, "one {attribute}")?,
+                    most => write!(f, "at most {most} of {attribute}")?,
+                }
+                match (domains, nearest.as_slice()) {
+                    (0, _) => write!(f, ", and no node says which it is in"),
+                    (_, []) => write!(f, "; none of {domains} has room for any"),
+                    (_, nearest) => write!(
+                        f,
+                        "; of {domains} {attribute}s {} has most room, for {fitted}",
+                        nearest.join(", ")
+                    ),
+                }
+            }
+            Self::GangStands => f.write_str("where the other tasks of its gang stand there is no room"),
+            Self::GangNever { needed, most } => {
+                write!(
+                    f,
+                    "can never fit: {needed} are needed together, and the empty cell has room for {most}"
+                )
+            }
             Self::Turn => f.write_str("waits for its turn"),
         }
     }

@@ -38,3 +38,17 @@ pub(crate) fn passes_with_time(refusal: Refusal) -> bool {
         | Refusal::CardNever(_) => false,
     }
 }
+
+/// How many tasks that all ask for this a node could hold at most, were it empty and open.
+pub(crate) fn copies_empty(work: &Work<'_>, requirement: &Requirement, node: u32) -> u64 {
+    let meets = requirement.hard.iter().all(|constraint| constraint.met(work.nodes, node));
+    if !meets || !large_enough(work, requirement, node) {
+        return 0;
+    }
+    let on_cards = |dimension: usize| requirement.cards.iter().any(|ask| ask.kind == dimension);
+    let of_dimension = requirement.demand.iter().filter(|&&(dimension, _)| !on_cards(dimension));
+    let of_dimension =
+        of_dimension.map(|&(dimension, amount)| work.nodes.limit(dimension, node) / amount.max(1));
+    let of_fixed = (!requirement.ports_fixed.is_empty()).then_some(1);
+    of_dimension.chain(of_fixed).min().unwrap_or(u64::MAX)
+}

@@ -13,7 +13,7 @@ mod topology;
 use std::ops::ControlFlow;
 
 pub(crate) use card::{CardAsk, card_asks, cards_given, cards_most};
-pub(crate) use large::{large_enough, passes_with_time};
+pub(crate) use large::{copies_empty, large_enough, passes_with_time};
 pub(crate) use port::{ports_dynamic_free, ports_given};
 pub(crate) use requirement::Requirement;
 pub(crate) use rule::rule_held;

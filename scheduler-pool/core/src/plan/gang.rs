@@ -1,57 +1,110 @@
-//! Gangs under a plan: as many members as are needed, or none of them.
+//! Gangs under a plan: as many members of each role as are needed, or none of them.
 
 use std::collections::BTreeMap;
 
-use borough_model::JobId;
 use smallvec::SmallVec;
 
 use super::charge::charge_demand;
 use super::recheck::task_wanted;
+use super::together::Ground;
 use super::{Placement, Planner, Unplaced};
+use crate::explain::{Explanation, Wait};
 use crate::filter::Requirement;
 use crate::pending::{PendingGang, PendingTask};
+
+/// A member that was given a node, and the ground that it was kept to.
+type Placed = (PendingTask, Placement, Option<Ground>);
+
+/// What became of a gang that was tried.
+pub(super) enum Tried {
+    /// It has all its members.
+    Whole(Vec<Placement>),
+    /// So many found a node, and one did not, for this reason where it was free to go anywhere. Nothing is taken.
+    Short { fitted: u32, failed: Option<(PendingTask, Explanation)> },
+}
 
 impl Planner<'_, '_> {
     /// Places as many members of a gang as it needs, or none of them.
     pub(super) fn gang(&mut self, members: &[PendingTask]) -> bool {
-        let gang = members.first().and_then(|member| self.queue.gangs.get(member.gang? as usize));
-        let Some(&PendingGang { job, need }) = gang else { return false };
+        let queue = self.queue;
+        let gang = members.first().and_then(|member| queue.gangs.get(member.gang? as usize));
+        let Some(gang) = gang else { return false };
         if !members.iter().all(|member| task_wanted(self.snapshot, member.task)) {
             return false;
         }
-        let mut placed = Vec::new();
-        let mut failed = None;
-        for member in self.smallest_first(members) {
-            if placed.len() >= need as usize {
-                break;
+        let together = self.snapshot.job_spec(gang.job).and_then(|spec| spec.together().cloned());
+        let (tried, told) = match together {
+            None => (self.gang_tried(members, gang, &[], None), None),
+            Some(together) => self.gang_together(members, gang, &together),
+        };
+        match tried {
+            Tried::Whole(placements) => {
+                self.out.placements.extend(placements);
+                true
             }
-            match self.placed(member) {
-                Some(placement) => placed.push((member, placement)),
-                None => failed = failed.or(Some(member)),
+            Tried::Short { fitted, failed } => {
+                self.gang_unplaced(gang, members, failed, fitted, told);
+                false
             }
         }
-        if placed.len() >= need as usize {
-            self.out.placements.extend(placed.into_iter().map(|(_, placement)| placement));
-            return true;
+    }
+
+    /// Tries a gang: its first members each on one of `first`, the others on `rest`.
+    pub(super) fn gang_tried(
+        &mut self,
+        members: &[PendingTask],
+        gang: &PendingGang,
+        first: &[Ground],
+        rest: Option<Ground>,
+    ) -> Tried {
+        let mut placed: Vec<Placed> = Vec::new();
+        for part in &gang.parts {
+            let of_part = |member: &&PendingTask| (part.first..part.end).contains(&member.task.index);
+            let of_part: Vec<PendingTask> = members.iter().filter(of_part).copied().collect();
+            let mut failed = None;
+            let mut needed = part.need;
+            for member in self.smallest_first(of_part) {
+                if needed == 0 {
+                    break;
+                }
+                let ground = first.get(placed.len()).copied().or(rest);
+                match self.placed(member, ground) {
+                    Some(placement) => {
+                        placed.push((member, placement, ground));
+                        needed -= 1;
+                    }
+                    None => failed = failed.or(Some(member)),
+                }
+            }
+            if needed > 0 {
+                let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
+                let failed = failed.filter(|_| rest.is_none());
+                let failed = failed.and_then(|member| Some((member, self.reason(member.class)?)));
+                self.all_returned(&placed);
+                return Tried::Short { fitted, failed };
+            }
         }
-        let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
-        if let Some(failed) = failed {
-            self.gang_unplaced(job, members, failed, (need, fitted));
+        Tried::Whole(placed.into_iter().map(|(_, placement, _)| placement).collect())
+    }
+
+    fn all_returned(&mut self, placed: &[Placed]) {
+        for (member, placement, ground) in placed.iter().rev() {
+            self.returned(*member, placement, *ground);
         }
-        for (member, placement) in placed.iter().rev() {
-            self.returned(*member, placement);
-        }
-        if fitted > 0 {
+        if !placed.is_empty() {
             self.work.generation += 1;
             self.exhausted.clear();
             self.bases.retain(|_, base| !base.ruled());
         }
-        false
     }
 
     /// The possible members of a gang in the order in which they are tried: those that ask for least first, so that as
     /// many as can be fit. What they ask for is measured by the one of them that asks for most.
-    fn smallest_first(&self, members: &[PendingTask]) -> Vec<PendingTask> {
+    fn smallest_first(&self, members: Vec<PendingTask>) -> Vec<PendingTask> {
+        let alike = members.windows(2).all(|pair| matches!(pair, [one, next] if one.class == next.class));
+        if alike {
+            return members;
+        }
         let demand = |member: &PendingTask| -> SmallVec<[(usize, u64); 6]> {
             let class = self.queue.classes.get(member.class as usize);
             let shape = class.and_then(|class| self.snapshot.shapes.get(class.shape));
@@ -71,40 +124,54 @@ impl Planner<'_, '_> {
             };
             demand(member).into_iter().map(share).sum()
         };
-        let mut ordered = members.to_vec();
+        let mut ordered = members;
         ordered.sort_by_cached_key(size);
         ordered
     }
 
+    /// Notes a gang that was not placed. `told` says that no domains have room for it, and whether that is so before
+    /// anything of this plan is placed.
     fn gang_unplaced(
         &mut self,
-        job: JobId,
+        gang: &PendingGang,
         members: &[PendingTask],
-        failed: PendingTask,
-        (need, fitted): (u32, u32),
+        failed: Option<(PendingTask, Explanation)>,
+        fitted: u32,
+        told: Option<(Wait, bool)>,
     ) {
-        let Some(reason) = self.reason(failed.class) else { return };
+        let first = || members.first().and_then(|member| Some((*member, self.reason(member.class)?)));
+        let Some((failed, mut reason)) = failed.or_else(first) else { return };
         let Some(class) = self.queue.classes.get(failed.class as usize) else { return };
+        let never = told.as_ref().is_some_and(|(_, never)| *never);
+        reason = match told {
+            Some((wait, _)) => reason.of_wait_added(wait),
+            None => reason.of_gang(gang.need(), fitted),
+        };
+        if let Some(most) = self.gang_most(gang, members).filter(|&most| most < u64::from(gang.need())) {
+            let most = u32::try_from(most).unwrap_or(u32::MAX);
+            reason = reason.of_wait_added(Wait::GangNever { needed: gang.need(), most });
+        }
         self.out.unplaced.push(Unplaced {
-            job,
+            job: gang.job,
             tasks: members.iter().map(|member| member.task.index).collect(),
-            gang: fitted > 0,
-            reason: reason.of_gang(need, fitted),
+            gang: fitted > 0 || never,
+            never,
+            reason,
             shape: class.shape,
         });
     }
 
     /// Gives back what a member was given: its gang did not fit.
-    fn returned(&mut self, pending: PendingTask, placement: &Placement) {
+    fn returned(&mut self, pending: PendingTask, placement: &Placement, ground: Option<Ground>) {
         let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
-        let plan_of = self.plan_of.get(pending.class as usize);
-        if let Some(Some(plan)) = plan_of.and_then(|plan_of| self.plans.get(plan_of.number)) {
+        let Some(plan_of) = self.plan_on(pending.class, ground) else { return };
+        if let Some(Some(plan)) = self.plans.get(plan_of.number) {
             let demand = charge_demand(&self.work, &plan.requirement, &placement.charge);
             self.work.returned(node, &demand, &numbers);
             self.work.counted(placement.task.job, node, false);
         }
-        if let Some(job) = plan_of.and_then(|plan_of| self.jobs.get_mut(&plan_of.job)) {
+        if let Some(job) = self.jobs.get_mut(&plan_of.job) {
             let domains = job.domains(&self.snapshot.nodes, node);
             job.counted(&domains, |count| count.saturating_sub(1));
         }

@@ -11,9 +11,11 @@ mod kin;
 mod order;
 mod places;
 mod recheck;
+mod room;
 mod score;
 mod search;
 mod spread;
+mod together;
 mod token;
 mod work;
 
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, UnitId};
 
-use crate::explain::{Explanation, explanation_of_nodes};
+use crate::explain::{Explanation, Wait, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::{PendingQueue, PendingTask};
 use crate::scoring::{Figures, Judge};
@@ -37,6 +39,7 @@ pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
 pub use search::Vantage;
 use spread::JobPlan;
+use together::{Ground as Kept, Grounds, base_on_ground, on_ground};
 pub use token::TermToken;
 pub(crate) use token::operator_number;
 use token::{Witnesses, tokens, witnesses};
@@ -100,6 +103,8 @@ pub struct Unplaced {
     pub tasks: Vec<u32>,
     /// Whether they were to be placed together, and some of them would have fitted.
     pub gang: bool,
+    /// Whether that would be so were nothing of this plan placed.
+    pub never: bool,
     /// Why.
     pub reason: Explanation,
     pub(crate) shape: ShapeId,
@@ -168,11 +173,12 @@ pub fn plan_from(
         unplaced_of: BTreeMap::new(),
         witnesses: Witnesses::new(),
         figures,
+        grounds: Grounds::default(),
         out: Plan::default(),
     };
     planner.items();
     let Planner { mut out, bases, cache, .. } = planner;
-    cache.kept(bases.into_iter());
+    cache.kept(bases.into_iter().filter(|&(id, _)| !on_ground(id)));
     out.changes = changes_of(&snapshot.nodes, &out.placements, now_ms);
     out
 }
@@ -200,6 +206,7 @@ struct Planner<'a, 'c> {
     unplaced_of: BTreeMap<u32, usize>,
     witnesses: Witnesses,
     figures: Figures<'a>,
+    grounds: Grounds,
     out: Plan,
 }
 
@@ -240,29 +247,38 @@ impl Planner<'_, '_> {
         if !task_wanted(self.snapshot, pending.task) {
             return false;
         }
-        let placement = self.placed(pending);
-        if placement.is_none() {
-            self.unplaced(pending);
+        let ground = self.ground_alone(pending);
+        let placement = self.placed(pending, ground);
+        match (&placement, ground) {
+            (None, _) => self.unplaced(pending, ground.is_some()),
+            (Some(placement), Some(ground)) => self.ground_taken(ground, placement),
+            (Some(_), None) => {}
         }
         let placed = placement.is_some();
         self.out.placements.extend(placement);
         placed
     }
 
-    fn unplaced(&mut self, pending: PendingTask) {
+    /// Notes a task that was not placed; `kept` where others of its gang say where it may stand.
+    fn unplaced(&mut self, pending: PendingTask, kept: bool) {
         if let Some(position) = self.unplaced_of.get(&pending.class) {
             if let Some(unplaced) = self.out.unplaced.get_mut(*position) {
                 unplaced.tasks.push(pending.task.index);
             }
             return;
         }
-        let Some(reason) = self.reason(pending.class) else { return };
+        let Some(mut reason) = self.reason(pending.class) else { return };
         let Some(class) = self.queue.classes.get(pending.class as usize) else { return };
+        if kept {
+            reason = reason.of_wait_added(Wait::GangStands);
+        }
+        let never = kept && self.out.placements.is_empty();
         self.unplaced_of.insert(pending.class, self.out.unplaced.len());
         self.out.unplaced.push(Unplaced {
             job: class.job,
             tasks: vec![pending.task.index],
-            gang: false,
+            gang: never,
+            never,
             reason,
             shape: class.shape,
         });
@@ -277,14 +293,14 @@ impl Planner<'_, '_> {
         let shape = self.snapshot.shapes.get(class.shape)?;
         let reason = explanation_of_nodes(&self.work, shape, self.now_ms);
         // Where tasks depend on others, those that are still to be placed may let them in.
-        if shape.job.is_none() {
+        if shape.job.is_none() && reason.nodes_fit == 0 {
             self.exhausted.insert(class.shape, reason.clone());
         }
         Some(reason)
     }
 
-    /// Gives one task its node, ports and charge, or nothing.
-    fn placed(&mut self, pending: PendingTask) -> Option<Placement> {
+    /// Gives one task its node, ports and charge, or nothing; `kept` is what it is kept to.
+    fn placed(&mut self, pending: PendingTask, kept: Option<Kept>) -> Option<Placement> {
         let class = self.queue.classes.get(pending.class as usize)?;
         if self.exhausted.contains_key(&class.shape) {
             return None;
@@ -292,8 +308,8 @@ impl Planner<'_, '_> {
         let entry = self.snapshot.jobs.get(&class.job)?;
         let slot = entry.task(pending.task.index);
         let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| self.snapshot.nodes.ordinal(node));
-        let node = self.chosen(pending.class, avoid)?;
-        let plan_of = *self.plan_of.get(pending.class as usize)?;
+        let node = self.chosen(pending.class, kept, avoid)?;
+        let plan_of = self.plan_on(pending.class, kept)?;
         let plan = self.plans.get(plan_of.number)?.as_ref()?;
         let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
         let mut dynamic = ports_given(&self.work, &plan.requirement, node, self.now_ms).into_iter();
@@ -334,14 +350,14 @@ impl Planner<'_, '_> {
     }
 
     /// The best node of a class, whose search begins here when it is met first.
-    fn chosen(&mut self, class: u32, avoid: Option<u32>) -> Option<u32> {
-        let PlanOf { number, plain, job, shape: id } = *self.plan_of.get(class as usize)?;
+    fn chosen(&mut self, class: u32, kept: Option<Kept>, avoid: Option<u32>) -> Option<u32> {
+        let PlanOf { number, plain, job, shape: id } = self.plan_on(class, kept)?;
         if !plain && !self.jobs.contains_key(&job) {
             self.jobs.insert(job, JobPlan::new(self.snapshot, job)?);
         }
         let slot = self.plans.get_mut(number)?;
         if slot.is_none() {
-            let shape = self.snapshot.shapes.get(id)?;
+            let shape = self.grounds.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
             let requirement = Requirement::of(shape, self.snapshot);
             self.out.counters.classes += 1;
             let members = self.members.get(number).copied().unwrap_or(1);
@@ -349,7 +365,8 @@ impl Planner<'_, '_> {
         }
         let requirement = &slot.as_ref()?.requirement;
         if !self.bases.contains_key(&id) {
-            let profile = self.snapshot.shapes.get(id)?.profile.unwrap_or(self.snapshot.settings.profile);
+            let shape = self.grounds.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
+            let profile = shape.profile.unwrap_or(self.snapshot.settings.profile);
             let judge = Arc::new(Judge::new(profile, &self.figures, requirement));
             let mut clear = Clear {
                 work: &self.clear,
@@ -358,7 +375,10 @@ impl Planner<'_, '_> {
                 judge: &judge,
                 counters: &mut self.out.counters,
             };
-            let base = base_begun(&mut clear, &self.work, id, (self.vantage, &judge), self.cache)?;
+            let base = match self.grounds.shape(id) {
+                Some(shape) => base_on_ground(shape, requirement, &self.work, self.vantage, &judge),
+                None => base_begun(&mut clear, &self.work, id, (self.vantage, &judge), self.cache)?,
+            };
             self.bases.insert(id, base);
         }
         let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };

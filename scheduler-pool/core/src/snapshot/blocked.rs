@@ -157,11 +157,12 @@ impl Snapshot {
                 self.blocked.shapes.insert(unplaced.shape, block);
             } else if unplaced.gang {
                 let Some(entry) = self.jobs.get(&unplaced.job) else { continue };
-                block.uneven = !entry.shapes_own.is_empty() || shape.job.is_some();
-                let fails = match block.uneven {
-                    true => plan.placements.is_empty(),
-                    false => self.shape_room(&shape, now_ms) < u64::from(entry.gang_need()),
-                };
+                block.uneven = !entry.uniform() || shape.job.is_some();
+                let fails = unplaced.never
+                    || match block.uneven {
+                        true => plan.placements.is_empty(),
+                        false => self.shape_room(&shape, now_ms) < u64::from(entry.gang_need()),
+                    };
                 if fails {
                     self.blocked.gangs.insert(unplaced.job, block);
                 }
@@ -259,9 +260,8 @@ impl Snapshot {
             .collect();
         let gang_helped = |job: &JobId| {
             let entry = self.jobs.get(job);
-            let shapes =
-                entry.into_iter().flat_map(|entry| entry.shape.iter().chain(entry.shapes_own.values()));
-            shapes.into_iter().any(|&shape| helps(self.shapes.get(shape)))
+            let shapes = entry.into_iter().flat_map(|entry| entry.shapes());
+            shapes.into_iter().any(|shape| helps(self.shapes.get(shape)))
         };
         let gangs = self.blocked.gangs.iter();
         let gangs: Vec<JobId> = gangs

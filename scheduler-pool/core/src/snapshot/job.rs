@@ -1,11 +1,14 @@
 //! A job as deciding sees it: its row and spec, a slot per task, and which tasks want a node.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState};
 use borough_model::task::machine::node_avoided;
 use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
+
+use smallvec::SmallVec;
 
 use super::open::{OpenKey, Queue, named};
 use super::rule::JobTerms;
@@ -29,6 +32,8 @@ pub(crate) struct TaskSlot {
     pub state: Option<TaskState>,
     /// Placed by a plan that is not committed yet; `revision` is still that of the row it was placed from.
     pub assumed: bool,
+    /// Held for a unit that has not been carried out: it gathers, or what became of it is still to be told its members.
+    pub gathered: bool,
     pub row: Option<Box<TaskRow>>,
 }
 
@@ -44,6 +49,7 @@ impl TaskSlot {
             failures: row.failures,
             state: Some(row.state),
             assumed: false,
+            gathered: row.state == TaskState::Held && row.unit.is_some() && !row.promised,
             row: (row.state == TaskState::Pending).then(|| Box::new(row.clone())),
         }
     }
@@ -58,12 +64,31 @@ impl TaskSlot {
         if self.placed() { self.node } else { None }
     }
 
-    /// Whether it stands on its node for its siblings to keep away from, and for its gang to count.
+    /// Whether it stands for its gang to count: what is held for a unit that gathers does not yet.
+    pub fn stands(&self) -> bool {
+        self.placed() && !self.gathered
+    }
+
+    /// Whether it stands on its node for its siblings to keep away from.
     pub fn placed(&self) -> bool {
         use TaskState::{Assigned, Held, Running, Starting};
         matches!(self.state, Some(Held | Assigned | Starting | Running))
     }
 }
+
+/// Tasks of a gang of which so many must be placed with all others of it: those of one role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GangPart {
+    /// The first of their indexes.
+    pub first: u32,
+    /// The index after the last.
+    pub end: u32,
+    /// How many members are still needed.
+    pub need: u32,
+}
+
+/// The parts of a gang that still need members.
+pub(crate) type GangParts = SmallVec<[GangPart; 1]>;
 
 /// One job.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +106,9 @@ pub(crate) struct JobEntry {
     pub spreads: bool,
     /// The shape of tasks without one of their own.
     pub shape: Option<ShapeId>,
+    /// The shapes of its roles, with the end of each role's indexes.
+    pub shapes_of_roles: Vec<(u32, ShapeId)>,
+    /// The shapes of single tasks.
     pub shapes_own: BTreeMap<u32, ShapeId>,
     /// Tasks that count for `shape`.
     pub weighed: u32,
@@ -229,20 +257,51 @@ impl JobEntry {
 
     /// The shape of a task.
     pub fn shape_of(&self, index: u32) -> Option<ShapeId> {
-        self.shapes_own.get(&index).copied().or(self.shape)
+        let of_role = || self.shapes_of_roles.iter().find(|&&(end, _)| index < end).map(|&(_, shape)| shape);
+        self.shapes_own.get(&index).copied().or_else(of_role).or(self.shape)
     }
 
-    /// How many members of a gang must still be placed together: 0 where the job is none, or its gang stands. Members
-    /// that have ended have had their time and count.
-    pub fn gang_need(&self) -> u32 {
-        let Some(spec) = self.spec_current() else { return 0 };
-        if spec.min_member <= 1 {
-            return 0;
+    /// Every shape of it, some more than once.
+    pub fn shapes(&self) -> impl Iterator<Item = ShapeId> {
+        let of_roles = self.shapes_of_roles.iter().map(|(_, shape)| shape);
+        self.shape.iter().chain(of_roles).chain(self.shapes_own.values()).copied()
+    }
+
+    /// Whether all its tasks have one shape.
+    pub fn uniform(&self) -> bool {
+        self.shapes_own.is_empty() && self.shapes_of_roles.is_empty()
+    }
+
+    /// The first index after `index` that may have another shape.
+    pub fn shape_end(&self, index: u32) -> u32 {
+        if !self.shapes_own.is_empty() {
+            return index.saturating_add(1);
         }
-        let stands = |slot: &&TaskSlot| slot.placed() || slot.state == Some(TaskState::Dead);
-        let wanted = self.tasks.iter().take(self.count() as usize);
-        let standing = u32::try_from(wanted.filter(stands).count()).unwrap_or(u32::MAX);
-        spec.min_member.saturating_sub(standing)
+        let ends = self.shapes_of_roles.iter().map(|&(end, _)| end);
+        ends.filter(|&end| index < end).min().unwrap_or(u32::MAX)
+    }
+
+    /// How many members of a gang must still be placed together: 0 where the job is none, or its gang stands.
+    pub fn gang_need(&self) -> u32 {
+        self.gang_parts().iter().map(|part| part.need).sum()
+    }
+
+    /// The same by role, those left out that need none. Members that have ended have had their time and count; those whose
+    /// unit still gathers do not stand.
+    pub fn gang_parts(&self) -> GangParts {
+        let Some(spec) = self.spec_current() else { return GangParts::new() };
+        if !spec.is_gang() {
+            return GangParts::new();
+        }
+        let stands = |slot: &&TaskSlot| slot.stands() || slot.state == Some(TaskState::Dead);
+        let count = self.count();
+        let part = |(range, least): (Range<u32>, u32)| {
+            let range = range.start.min(count)..range.end.min(count);
+            let slots = self.tasks.iter().take(range.end as usize).skip(range.start as usize);
+            let standing = u32::try_from(slots.filter(stands).count()).unwrap_or(u32::MAX);
+            GangPart { first: range.start, end: range.end, need: least.saturating_sub(standing) }
+        };
+        spec.minimums(count).into_iter().map(part).filter(|part| part.need > 0).collect()
     }
 
     /// The attributes it spreads over, with weights: its own, else for a service the cell's failure domains.

@@ -19,15 +19,17 @@ mod topology;
 mod view;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use borough_model::job::{JobState, band};
+use borough_model::job::{JobState, Role, band};
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use blocked::Blocked;
 pub(crate) use card::CardSlot;
 pub(crate) use index::{Room, STRETCH};
-pub(crate) use job::{JobEntry, TASKS_MAX, TaskSlot};
+pub use job::GangPart;
+pub(crate) use job::{GangParts, JobEntry, TASKS_MAX, TaskSlot};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
 pub use open::Queue;
 pub(crate) use open::{OpenJobs, OpenKey};
@@ -220,7 +222,7 @@ impl Snapshot {
     /// What was found out about shapes that are a job's own is void, since the job has changed.
     fn ruled_woken(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job).filter(|entry| entry.terms.ruled()) else { return };
-        let shapes: Vec<ShapeId> = entry.shape.iter().chain(entry.shapes_own.values()).copied().collect();
+        let shapes: Vec<ShapeId> = entry.shapes().collect();
         for shape in shapes {
             for woken in self.blocked.shape_woken(shape) {
                 self.open_update(woken);
@@ -249,14 +251,19 @@ impl Snapshot {
         let shapes_own =
             own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, ruled))));
         let shapes_own = shapes_own.collect();
+        let of_role = |(_, range): (&Role, Range<u32>)| {
+            (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, ruled)))
+        };
+        let shapes_of_roles = spec.role_ranges().map(of_role).collect();
+        let before: Vec<ShapeId> = entry.shapes().collect();
         let shape_before = entry.shape.replace(shape);
         let weighed_before = std::mem::take(&mut entry.weighed);
-        let own_before = std::mem::replace(&mut entry.shapes_own, shapes_own);
+        (entry.shapes_own, entry.shapes_of_roles) = (shapes_own, shapes_of_roles);
         if let Some(before) = shape_before {
             self.shapes.weigh(before, weighed_before, 0);
         }
         self.shape_weigh(job);
-        self.shapes_release(shape_before.into_iter().chain(own_before.into_values()));
+        self.shapes_release(before.into_iter());
         self.blocked.job_woken(job);
         self.open_update(job);
     }
@@ -284,7 +291,7 @@ impl Snapshot {
         if let Some(shape) = entry.shape {
             self.shapes.weigh(shape, entry.weighed, 0);
         }
-        self.shapes_release(entry.shape.into_iter().chain(entry.shapes_own.into_values()));
+        self.shapes_release(entry.shapes());
         Applied::Changed
     }
 

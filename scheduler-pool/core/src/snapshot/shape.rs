@@ -41,14 +41,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of one task of a job that is in a band.
+    /// The shape of one task of a job that is in a band; of an index that no task has, that of tasks without anything of
+    /// their own.
     pub fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
-        let own = spec.overrides.get(&index).and_then(|task| task.resources.as_ref());
         let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
         let ports_dynamic = spec.task.ports.len() - ports_fixed.len();
         Self {
-            resources: own.unwrap_or(&spec.task.resources).clone(),
+            resources: spec.resources_for(index).clone(),
             device_selectors: spec.task.device_selectors.clone(),
             within: spec.task.within,
             ports_fixed,
@@ -61,6 +61,13 @@ impl Shape {
         }
     }
 
+    /// The shape of the tasks of a role, of which `index` is one.
+    pub fn of_role(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
+        let role = spec.role_of(index).and_then(|(role, _)| role.task.resources.clone());
+        let plain = Self::of(spec, u32::MAX, band, job);
+        Self { resources: role.unwrap_or(plain.resources), ..plain }
+    }
+
     /// Whether it asks the same of a node as another, rules between tasks aside.
     pub fn asks_as(&self, other: &Self) -> bool {
         let asked = |shape: &Self| Self { job: None, ..shape.clone() };
@@ -69,7 +76,7 @@ impl Shape {
 
     /// What chance follows from: what is asked, and not who asks. The same on every machine and in every release, so that a
     /// dry run of a job that does not exist yet draws as the job will.
-    fn seed(&self) -> u64 {
+    pub fn seed(&self) -> u64 {
         let Resources { device_millis, .. } = &self.resources;
         let fixed = fixed_amounts(&self.resources).into_iter().chain([u64::from(self.ports_dynamic)]);
         let numbers = fixed.chain(self.ports_fixed.iter().map(|&port| u64::from(port)));

@@ -226,7 +226,7 @@ fn reasons_that_lie_in_no_node_are_told() {
     let mut gang = spec("ann", "gang", 3, 2000, 64);
     gang.min_member = 3;
     world.job_submit(JobId(3), &gang);
-    expect!["3 tasks must be placed together and 2 fit; fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node without cpu"]
+    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell has room for 2; fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node without cpu"]
     .assert_eq(&told(&world, 3, 0));
     expect!["there are no nodes"].assert_eq(&{
         let mut empty = crate::place::world(ScoringProfile::BEST_FIT);

@@ -5,6 +5,7 @@
 mod cache;
 mod draft;
 mod explain;
+mod gang;
 mod history;
 mod machine;
 mod naive;

@@ -199,6 +199,15 @@ impl Reader {
         parsed
     }
 
+    /// True or false.
+    pub(super) fn truth(&mut self, item: &Item<'_>) -> Option<bool> {
+        let truth = if let Value::Bool(value) = item.node.value { Some(value) } else { None };
+        if truth.is_none() {
+            self.refuse(item, "true or false");
+        }
+        truth
+    }
+
     /// A duration in milliseconds.
     pub(super) fn duration(&mut self, item: &Item<'_>) -> Option<u64> {
         let text = match &item.node.value {

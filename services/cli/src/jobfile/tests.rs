@@ -216,13 +216,13 @@ fn missing_fields_are_named() {
     check(
         &yaml_problems(""),
         &expect![
-            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler"
+            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile"
         ],
     );
     check(
         &yaml_problems("[1, 2]"),
         &expect![
-            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler"
+            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile"
         ],
     );
     check(
@@ -298,8 +298,17 @@ fn the_starter_is_a_good_job() {
     };
     for line in STARTER.lines().filter(|line| line.starts_with("# ") && line.contains(": ")) {
         let line = field(line);
-        let known =
-            ["user", "priority", "after", "constraints", "restart", "lost_after", "labels", "min_member"];
+        let known = [
+            "user",
+            "priority",
+            "after",
+            "constraints",
+            "restart",
+            "lost_after",
+            "labels",
+            "min_member",
+            "together",
+        ];
         if known.iter().any(|name| line.starts_with(&format!("{name}:"))) {
             yaml_spec(&with_task(&format!("count: 2\n{line}\n")));
         }
@@ -328,4 +337,36 @@ proptest! {
             prop_assert!(problems.iter().all(|problem| !problem.message.is_empty()));
         }
     }
+}
+
+#[test]
+fn how_tasks_belong_together_is_read() {
+    let spec = |text: &str| yaml_spec(&with_task(text));
+    let gang = spec("count: 6\ntogether: rack\n");
+    assert_eq!((gang.count, gang.min_member), (6, 6));
+    let gang = spec("count: 6\nmin_member: 4\ntogether: {attribute: rack, exactly: 2, prefer: true}\n");
+    let together = gang.together().unwrap();
+    assert_eq!((gang.min_member, together.domains_min, together.domains_max), (4, 2, 2));
+    assert!(together.preferred);
+    assert_eq!(spec("count: 6\nmin_member: all\n").min_member, 6);
+    assert_eq!(spec("count: 6\n").min_member, 1);
+    let roles = "roles: [{name: server}, {name: worker, count: 4, min_member: 3, resources: {cpu: 2}}]\n";
+    let job = spec(roles);
+    assert_eq!((job.count, job.min_member, job.roles().len()), (5, 4, 2));
+    assert_eq!((job.resources_for(0).cpu_millis, job.resources_for(4).cpu_millis), (100, 2_000));
+    check(
+        &yaml_problems(&with_task("count: 3\nmin_member: 4\n")),
+        &expect!["job.yaml:5:13: min_member: 4; accepted: at most the count, 3; 0 or 1 is no gang"],
+    );
+    check(
+        &yaml_problems(&with_task("count: 3\ntogether: {attribute: rack, at_most: 1, exactly: 2}\n")),
+        &expect!["job.yaml:5:11: together: a map; accepted: at_most or exactly, not both"],
+    );
+    check(
+        &yaml_problems(&with_task("count: 4\nroles: [{name: a}, {name: a, count: 2, min_member: 3}]\n")),
+        &expect![[r#"
+            job.yaml:4:8: count: 4; accepted: none, or the sum over the roles, 3
+            job.yaml:5:27: roles[1].name: a; accepted: each name once
+            job.yaml:5:52: roles[1].min_member: 3; accepted: at most the role's count, 2"#]],
+    );
 }

@@ -58,7 +58,7 @@ pub async fn job_scale(
 ) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
-    count_check(count, spec.min_member).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    count_check(count, &spec.in_force(&before)).map_err(|errors| StoreError::InvalidSpec { errors })?;
     count_set(tx, changes, &before, &spec, count).await
 }
 

@@ -81,7 +81,6 @@ pub async fn endpoint_refresh(
 /// The endpoint of a row; `None` where it has no node to be reached on.
 fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<&NodeRow>) -> Option<Endpoint> {
     let node = node.filter(|node| row.node == Some(node.id))?;
-    let changed = spec.overrides.get(&row.id.index);
     Some(Endpoint {
         task: row.id,
         user: spec.user.clone(),
@@ -90,7 +89,7 @@ fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<&NodeRow>) -> Option<
         host: node.host.clone(),
         ports: row.ports.clone(),
         health: row.health,
-        weight: changed.and_then(|changed| changed.weight).unwrap_or(spec.task.weight),
+        weight: spec.weight_for(row.id.index),
         node: node.name.clone(),
     })
 }

@@ -12,9 +12,17 @@ use super::QuotaUsed;
 pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
     let tasks = indexes.end.saturating_sub(indexes.start);
     let mut used = resources_multiply(&spec.task.resources, tasks)?;
-    for (_, own) in spec.overrides.range(indexes) {
+    for (role, of_role) in spec.role_ranges() {
+        let (start, end) = (of_role.start.max(indexes.start), of_role.end.min(indexes.end));
+        let Some(resources) = role.task.resources.as_ref().filter(|_| start < end) else { continue };
+        used = resources_sub(&used, &resources_multiply(&spec.task.resources, end - start)?)?;
+        used = resources_add(&used, &resources_multiply(resources, end - start)?)?;
+    }
+    for (&index, own) in spec.overrides.range(indexes) {
         if let Some(resources) = &own.resources {
-            used = resources_add(&resources_sub(&used, &spec.task.resources)?, resources)?;
+            let of_role = spec.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());
+            let before = of_role.unwrap_or(&spec.task.resources);
+            used = resources_add(&resources_sub(&used, before)?, resources)?;
         }
     }
     Ok(QuotaUsed { used, tasks: u64::from(tasks) })
@@ -65,9 +73,15 @@ impl QuotaUsed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use borough_model::job::{JobKind, TaskOverride};
+    use borough_model::job::{GangSpec, JobKind, Role, TaskOverride};
     use borough_model::{JobId, Name, Resources, TaskId};
     use proptest::prelude::*;
+
+    fn role(name: &str, count: u32, cpu_millis: Option<u64>) -> Role {
+        let resources = cpu_millis.map(|cpu_millis| Resources { cpu_millis, ..Resources::default() });
+        let task = TaskOverride { resources, ..TaskOverride::default() };
+        Role { name: Name::new(name).unwrap(), count, min_member: 0, task }
+    }
 
     fn spec(overrides: &[(u32, u64)]) -> JobSpec {
         let name = |text: &str| Name::new(text).unwrap();
@@ -85,8 +99,13 @@ mod tests {
             overrides in proptest::collection::vec((0..20_u32, 0..1000_u64), 0..5),
             start in 0..20_u32,
             length in 0..20_u32,
+            roles in proptest::option::of((0..9_u32, proptest::option::of(0..1000_u64))),
         ) {
-            let spec = spec(&overrides);
+            let mut spec = spec(&overrides);
+            spec.gang = roles.map(|(count, cpu_millis)| GangSpec {
+                roles: vec![role("plain", count, None), role("own", 7, cpu_millis)],
+                ..GangSpec::default()
+            });
             let charged = job_charge(&spec, start..start + length).unwrap();
             let mut sum = QuotaUsed::default();
             for index in start..start + length {

@@ -110,6 +110,7 @@ impl JobSpec {
             tolerations: Vec::new(),
             scheduler: None,
             profile: None,
+            gang: None,
         }
     }
 }

@@ -1,29 +1,35 @@
 //! What a single task really runs, and a spec as it is in force.
 
-use crate::job::{JobRow, JobSpec, TaskSpec};
+use crate::job::{JobRow, JobSpec, TaskOverride, TaskSpec};
 use crate::resource::Resources;
 
 impl JobSpec {
-    /// The spec of one task: the job's, with the overrides of its index.
+    /// The spec of one task: the job's, with what its role and then its index have otherwise.
     pub fn for_task(&self, index: u32) -> TaskSpec {
         let mut task = self.task.clone();
-        let Some(own) = self.overrides.get(&index) else { return task };
-        if let Some(command) = &own.command {
-            task.command.clone_from(command);
+        if let Some((role, number)) = self.role_of(index) {
+            overridden(&mut task, &role.task);
+            task.environment.insert("BOROUGH_ROLE".to_owned(), role.name.to_string());
+            task.environment.insert("BOROUGH_ROLE_INDEX".to_owned(), number.to_string());
         }
-        task.command.extend(own.arguments.iter().cloned());
-        task.environment.extend(own.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
-        if let Some(resources) = &own.resources {
-            task.resources.clone_from(resources);
+        if let Some(own) = self.overrides.get(&index) {
+            overridden(&mut task, own);
         }
-        task.weight = own.weight.unwrap_or(task.weight);
         task
+    }
+
+    /// The share of traffic of one task: as [`JobSpec::for_task`], without building the rest.
+    pub fn weight_for(&self, index: u32) -> u32 {
+        let own = self.overrides.get(&index).and_then(|own| own.weight);
+        let of_role = || self.role_of(index).and_then(|(role, _)| role.task.weight);
+        own.or_else(of_role).unwrap_or(self.task.weight)
     }
 
     /// What one task needs: as [`JobSpec::for_task`], without building the rest.
     pub fn resources_for(&self, index: u32) -> &Resources {
         let own = self.overrides.get(&index).and_then(|own| own.resources.as_ref());
-        own.unwrap_or(&self.task.resources)
+        let of_role = || self.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());
+        own.or_else(of_role).unwrap_or(&self.task.resources)
     }
 
     /// The spec with the count and priority that are in force, which may have been changed since.
@@ -33,6 +39,18 @@ impl JobSpec {
 
     /// Whether some of its tasks must fit together before any is placed.
     pub fn is_gang(&self) -> bool {
-        self.min_member > 1
+        self.min_member > 1 || self.roles().iter().any(|role| role.min_member > 0)
     }
+}
+
+fn overridden(task: &mut TaskSpec, own: &TaskOverride) {
+    if let Some(command) = &own.command {
+        task.command.clone_from(command);
+    }
+    task.command.extend(own.arguments.iter().cloned());
+    task.environment.extend(own.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(resources) = &own.resources {
+        task.resources.clone_from(resources);
+    }
+    task.weight = own.weight.unwrap_or(task.weight);
 }

@@ -3,6 +3,7 @@
 pub mod defaults;
 mod diff;
 mod effective;
+mod gang;
 mod machine;
 mod row;
 mod select;
@@ -12,6 +13,7 @@ mod validate;
 
 pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, change_class, spec_diff, spec_value};
+pub use gang::{GangSpec, Role, Together};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
 };
@@ -23,4 +25,6 @@ pub use spec::{
 };
 pub use toleration::{Toleration, TolerationOperator, eviction_due_ms, taint_tolerated};
 pub(crate) use validate::Fields;
-pub use validate::{COUNT_MAX, FieldError, Note, SPEC_BYTES_MAX, count_check, priority_check};
+pub use validate::{
+    COUNT_MAX, FieldError, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
+};

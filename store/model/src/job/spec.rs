@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::Toleration;
+use super::{GangSpec, Toleration};
 use crate::id::Name;
 use crate::node::{CardSelector, Within};
 use crate::resource::Resources;
@@ -78,6 +78,10 @@ pub struct JobSpec {
     #[cbor(default)]
     #[serde(default)]
     pub profile: Option<String>,
+    /// How its tasks belong together beyond `min_member`; absent: no more than that.
+    #[n(24)]
+    #[serde(default)]
+    pub gang: Option<GangSpec>,
 }
 
 /// Whether tasks run until stopped or until done.

@@ -6,9 +6,9 @@ use std::fmt::Debug;
 
 use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
 use borough_model::job::{
-    Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck,
-    JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, Probe, RestartMode, Spread, TaskOverride,
-    Toleration, TolerationOperator,
+    Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, GangSpec,
+    HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, Probe, RestartMode, Role, Spread,
+    TaskOverride, Together, Toleration, TolerationOperator,
 };
 use borough_model::journal::{Delta, JournalEntry};
 use borough_model::node::{
@@ -132,6 +132,14 @@ fn spec_full() -> JobSpec {
     full.lost_after_ms = Some(30_000);
     full.labels = text_map("team", "a");
     full
+}
+
+fn spec_gang() -> JobSpec {
+    let together = Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 2, preferred: true };
+    let task = TaskOverride { weight: Some(3), ..TaskOverride::default() };
+    let role = Role { name: name("worker"), count: 4, min_member: 3, task };
+    let gang = Some(GangSpec { together: Some(together), roles: vec![role] });
+    JobSpec { count: 4, min_member: 3, gang, ..spec(JobKind::Batch) }
 }
 
 fn job_row(state: JobState) -> JobRow {
@@ -273,6 +281,7 @@ fn samples() -> Vec<Sample> {
         sample("task_row.full", &task_full()),
         sample("task_row.never_placed", &TaskRow::never_placed(TASK)),
         sample("job_spec.full", &spec_full()),
+        sample("job_spec.gang", &spec_gang()),
         sample("job_spec.defaults", &spec(JobKind::Service)),
         sample("job_row.running", &job_row(JobState::Running)),
         sample("job_row.stopping", &job_row(JobState::Stopping)),

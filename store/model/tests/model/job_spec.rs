@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint,
-    ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread,
-    TaskOverride, Toleration, TolerationOperator, band, change_class, count_check, priority_check, spec_diff,
+    ConstraintOperator, GangSpec, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec,
+    Role, Spread, TaskOverride, Together, Toleration, TolerationOperator, band, change_class, count_check,
+    priority_check, spec_diff,
 };
 use borough_model::node::{CardSelector, TaintEffect};
 use borough_model::resource::Resources;
@@ -36,6 +37,22 @@ const REFUSED: &[Change] = &[
     ("a priority above the highest", |spec| spec.priority = 400),
     ("a billion tasks", |spec| spec.count = 1_000_000_000),
     ("a gang larger than the job", |spec| (spec.count, spec.min_member) = (3, 4)),
+    ("roles that do not add up", |spec| {
+        *spec = of_roles();
+        (spec.count, spec.min_member) = (6, 2);
+    }),
+    ("roles that cannot be", |spec| {
+        *spec = of_roles();
+        let gang = spec.gang.get_or_insert_default();
+        gang.roles[1].name = name("server");
+        (gang.roles[0].count, gang.roles[1].min_member) = (0, 5);
+        gang.roles[1].task.weight = Some(0);
+    }),
+    ("one alone together", |spec| {
+        let together =
+            Together { attribute: "no rack".to_owned(), domains_min: 3, domains_max: 2, preferred: false };
+        spec.gang = Some(GangSpec { together: Some(together), ..GangSpec::default() });
+    }),
     ("no command", |spec| spec.task.command.clear()),
     ("an empty program", |spec| spec.task.command[0].clear()),
     ("a NUL in an argument", |spec| spec.task.command.push("a\0b".to_owned())),
@@ -220,11 +237,59 @@ fn an_answer_has_a_size_however_much_is_wrong() {
     assert_eq!(errors[50].to_string(), "(and so on): 4950 more errors; accepted: mend those above first");
 }
 
+/// One server and four workers, of which three must fit.
+fn of_roles() -> JobSpec {
+    let role = |role: &str, count, min_member, task| Role { name: name(role), count, min_member, task };
+    let big = TaskOverride { resources: Some(gpu(1000)), weight: Some(9), ..TaskOverride::default() };
+    let told = TaskOverride { arguments: vec!["--worker".to_owned()], ..TaskOverride::default() };
+    let roles = vec![role("server", 1, 1, big), role("worker", 4, 3, told)];
+    let gang = Some(GangSpec { roles, ..GangSpec::default() });
+    JobSpec { count: 5, min_member: 4, gang, ..spec(JobKind::Batch) }
+}
+
+#[test]
+fn roles_share_the_indexes_of_their_job() {
+    let mut job = of_roles();
+    assert_eq!(job.validate(), Ok(()));
+    assert_eq!(job.minimums(5), [(0..1, 1), (1..5, 3)]);
+    assert_eq!(job.min_member_default(), 4);
+    let role = |index| job.role_of(index).map(|(role, number)| (role.name.to_string(), number));
+    assert_eq!(role(0), Some(("server".to_owned(), 0)));
+    assert_eq!(role(4), Some(("worker".to_owned(), 3)));
+    assert_eq!(role(5), None);
+    assert_eq!((job.resources_for(0), job.resources_for(1)), (&gpu(1000), &job.task.resources));
+    assert_eq!((job.weight_for(0), job.weight_for(1)), (9, job.task.weight));
+    let worker = job.for_task(2);
+    assert_eq!(worker.command.last().unwrap(), "--worker");
+    assert_eq!(worker.environment.get("BOROUGH_ROLE").unwrap(), "worker");
+    assert_eq!(worker.environment.get("BOROUGH_ROLE_INDEX").unwrap(), "1");
+    // What a single task has otherwise goes before its role.
+    job.overrides.insert(0, TaskOverride { weight: Some(3), ..TaskOverride::default() });
+    assert_eq!((job.weight_for(0), job.for_task(0).weight, job.resources_for(0)), (3, 3, &gpu(1000)));
+}
+
+#[test]
+fn how_many_must_fit_follows_from_the_kind_of_work() {
+    let mut job = JobSpec { count: 6, ..spec(JobKind::Batch) };
+    assert_eq!((job.min_member_default(), job.minimums(6)), (1, vec![(0..6, 1)]));
+    let together =
+        Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 1, preferred: false };
+    job.gang = Some(GangSpec { together: Some(together), ..GangSpec::default() });
+    assert_eq!(job.min_member_default(), 6);
+    job.min_member = 6;
+    assert_eq!(job.validate(), Ok(()));
+}
+
 #[test]
 fn counts_and_priorities_are_checked_alone() {
-    assert!(count_check(0, 4).is_ok() && count_check(4, 4).is_ok() && count_check(COUNT_MAX, 1).is_ok());
-    assert_eq!(count_check(3, 4).unwrap_err()[0].path, "min_member");
-    assert_eq!(count_check(COUNT_MAX + 1, 1).unwrap_err()[0].path, "count");
+    let gang = |min_member| JobSpec { min_member, ..spec(JobKind::Batch) };
+    let check = |count, min_member| count_check(count, &gang(min_member));
+    assert!(check(0, 4).is_ok() && check(4, 4).is_ok() && check(COUNT_MAX, 1).is_ok());
+    assert_eq!(check(3, 4).unwrap_err()[0].path, "min_member");
+    assert_eq!(check(COUNT_MAX + 1, 1).unwrap_err()[0].path, "count");
+    let roles = of_roles();
+    assert!(count_check(5, &roles).is_ok());
+    assert_eq!(count_check(6, &roles).unwrap_err()[0].path, "count");
     assert!(priority_check(399).is_ok() && priority_check(400).is_err());
 }
 

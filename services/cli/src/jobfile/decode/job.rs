@@ -11,17 +11,20 @@ use super::super::reader::{Fields, Item, Reader};
 use super::super::tree::{Key, Value};
 use super::affinity::affinity_decode;
 use super::constraint::constraints_decode;
+use super::gang::gang_decode;
 use super::spread::spread_decode;
-use super::task::{override_decode, task_decode};
+use super::task::{OVERRIDE_FIELDS, override_decode, task_decode};
 use super::toleration::tolerations_decode;
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 21] = [
     "user",
     "name",
     "kind",
     "priority",
     "count",
     "min_member",
+    "roles",
+    "together",
     "after",
     "constraints",
     "spread",
@@ -64,6 +67,7 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
         None => reader.missing(root, "task", "a map with at least a command"),
     }
     numbers_decode(reader, &fields, &mut spec);
+    gang_decode(reader, &fields, &mut spec);
     if let Some(item) = fields.get("after") {
         spec.after = after_decode(reader, &item);
     }
@@ -104,10 +108,6 @@ fn numbers_decode(reader: &mut Reader, fields: &Fields<'_>, spec: &mut JobSpec) 
     if let Some(item) = fields.get("count") {
         let accepted = "a whole number of tasks from 0 to 100000";
         spec.count = reader.whole(&item, accepted).unwrap_or(spec.count);
-    }
-    if let Some(item) = fields.get("min_member") {
-        let accepted = "a whole number of tasks that must fit together";
-        spec.min_member = reader.whole(&item, accepted).unwrap_or(spec.min_member);
     }
     if let Some(item) = fields.get("drain_delay") {
         spec.drain_delay_ms = reader.duration(&item).unwrap_or(spec.drain_delay_ms);
@@ -153,8 +153,8 @@ fn overrides_decode(reader: &mut Reader, item: &Item<'_>, task: &TaskSpec) -> BT
         let Some(index) = index_decode(reader, key, &own) else { continue };
         let path = format!("overrides[{index}]");
         reader.placed(path.clone(), own.node);
-        if let Some(own) = override_decode(reader, &Item { node: own.node, path }, task) {
-            overrides.insert(index, own);
+        if let Some(fields) = reader.fields(&Item { node: own.node, path }, &OVERRIDE_FIELDS) {
+            overrides.insert(index, override_decode(reader, &fields, task));
         }
     }
     overrides

@@ -3,6 +3,7 @@
 
 mod affinity;
 mod constraint;
+mod gang;
 mod health;
 mod job;
 mod spread;

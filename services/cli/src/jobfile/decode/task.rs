@@ -6,7 +6,7 @@ use borough_model::job::{LogSpec, PortSpec, TaskOverride, TaskSpec};
 use borough_model::node::{CardSelector, Within};
 use borough_model::resource::{Resources, bytes_parse, cpu_parse, device_parse, rate_parse};
 
-use super::super::reader::{Item, Reader};
+use super::super::reader::{Fields, Item, Reader};
 use super::super::tree::{Node, Value};
 use super::health::health_decode;
 
@@ -175,9 +175,10 @@ fn log_decode(reader: &mut Reader, item: &Item<'_>, log: &mut LogSpec) {
     }
 }
 
-pub(super) fn override_decode(reader: &mut Reader, item: &Item<'_>, task: &TaskSpec) -> Option<TaskOverride> {
-    let accepted = ["command", "arguments", "environment", "resources", "weight"];
-    let fields = reader.fields(item, &accepted)?;
+/// The fields of an override.
+pub(super) const OVERRIDE_FIELDS: [&str; 5] = ["command", "arguments", "environment", "resources", "weight"];
+
+pub(super) fn override_decode(reader: &mut Reader, fields: &Fields<'_>, task: &TaskSpec) -> TaskOverride {
     let mut own = TaskOverride::default();
     if let Some(item) = fields.get("command") {
         own.command = Some(reader.texts(&item, COMMAND));
@@ -197,5 +198,5 @@ pub(super) fn override_decode(reader: &mut Reader, item: &Item<'_>, task: &TaskS
     if let Some(item) = fields.get("weight") {
         own.weight = reader.whole(&item, "1 to 255");
     }
-    Some(own)
+    own
 }

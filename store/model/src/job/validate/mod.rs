@@ -3,6 +3,7 @@
 
 mod contradiction;
 mod field;
+mod gang;
 mod placement;
 mod task;
 
@@ -12,6 +13,7 @@ use super::defaults::PRIORITY_MAX;
 use super::{JobSpec, RestartMode, RestartSpec};
 use crate::resource::resources_multiply;
 pub(crate) use field::Fields;
+pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 
 /// Most tasks of a job. A job's rows are listed, stopped and counted together; ten transactions of ten thousand rows
 /// still do that. Larger work is several jobs.
@@ -59,7 +61,8 @@ impl JobSpec {
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut fields = Fields::default();
         job_check(&mut fields, self);
-        count_fields(&mut fields, self.count, self.min_member);
+        gang::count_fields(&mut fields, self.count, self.min_member);
+        gang::gang_check(&mut fields, self);
         restart_check(&mut fields, &self.restart);
         placement::after_check(&mut fields, self);
         placement::constraints_check(&mut fields, &self.constraints);
@@ -87,25 +90,11 @@ impl JobSpec {
     }
 }
 
-/// Checks a count alone, as scaling does: `min_member` is that of the spec in force.
-pub fn count_check(count: u32, min_member: u32) -> Result<(), Vec<FieldError>> {
-    let mut fields = Fields::default();
-    count_fields(&mut fields, count, min_member);
-    fields.done()
-}
-
 /// Checks a priority alone.
 pub fn priority_check(priority: u32) -> Result<(), Vec<FieldError>> {
     let mut fields = Fields::default();
     priority_field(&mut fields, priority);
     fields.done()
-}
-
-fn count_fields(fields: &mut Fields, count: u32, min_member: u32) {
-    let accepted = format!("0 to {COUNT_MAX} tasks; larger work is several jobs");
-    fields.require(count <= COUNT_MAX, "count", count, accepted);
-    let fits = count == 0 || min_member <= count.max(1);
-    fields.require(fits, "min_member", min_member, format!("at most the count, {count}; 0 or 1 is no gang"));
 }
 
 fn priority_field(fields: &mut Fields, priority: u32) {
@@ -162,7 +151,10 @@ fn size_check(fields: &mut Fields, spec: &JobSpec) {
         Err(error) => fields.refuse("(the whole spec)", error, "what can be stored"),
     }
     let tasks = spec.count.min(COUNT_MAX);
-    if let Err(error) = resources_multiply(&spec.task.resources, tasks) {
-        fields.refuse("task.resources", error, "amounts whose sum over all tasks can be counted");
+    let asked = spec.roles().iter().filter_map(|role| role.task.resources.as_ref());
+    for resources in asked.chain([&spec.task.resources]) {
+        if let Err(error) = resources_multiply(resources, tasks) {
+            fields.refuse("task.resources", error, "amounts whose sum over all tasks can be counted");
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn overrides_check(fields: &mut Fields, spec: &JobSpec) {
     }
 }
 
-fn override_check(fields: &mut Fields, path: &str, own: &TaskOverride) {
+pub(super) fn override_check(fields: &mut Fields, path: &str, own: &TaskOverride) {
     if let Some(command) = &own.command {
         command_check(fields, &format!("{path}.command"), command);
     }

@@ -1,0 +1,354 @@
+//! Gangs that stand within few failure domains. How many members a domain has room for is bounded by a count per node
+//! that is kept up to date with what the plan takes; the domains that suffice by it are tried, the one with the least room
+//! first, so that roomy ones are left for larger gangs.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use borough_model::JobId;
+use borough_model::job::{Constraint, ConstraintOperator, Together};
+
+use super::base::Base;
+use super::gang::Tried;
+use super::kin::PlanOf;
+use super::room::Rooms;
+use super::search::Search;
+
+use super::{Placement, Planner, Vantage, Work};
+use crate::explain::Wait;
+use crate::filter::{Requirement, copies_empty};
+use crate::pending::{PendingGang, PendingTask};
+use crate::scoring::Judge;
+use crate::seed::{bytes_mixed, mixed};
+use crate::snapshot::{GangPart, Shape, ShapeId};
+
+/// Shapes of a ground are numbered from here: no snapshot has as many.
+const SHAPES_FIRST: ShapeId = 1 << 31;
+
+/// So many choices of domains that suffice by the bound are tried; where rules between tasks refuse them all, the gang
+/// waits for a change.
+const TRIES_MAX: usize = 8;
+
+/// The number of a set of domains that tasks are kept to: an index into [`Grounds::known`].
+pub(super) type Ground = u32;
+
+/// Sets of domains that tasks of a plan are kept to, and what there is room for in each domain.
+#[derive(Default)]
+pub(super) struct Grounds {
+    /// The attribute and its values; none: any value.
+    known: Vec<(u32, Vec<u32>)>,
+    /// The search of a class on a ground, by the search of the class anywhere.
+    plans: BTreeMap<(usize, Ground), PlanOf>,
+    shapes: Vec<Arc<Shape>>,
+    rooms: BTreeMap<(ShapeId, u32), Rooms>,
+    /// The same of the snapshot without what the plan has taken.
+    rooms_clear: BTreeMap<(ShapeId, u32), Rooms>,
+    /// The domains in which members of a job stand by now.
+    standing: BTreeMap<JobId, BTreeSet<u32>>,
+}
+
+/// What one part of a gang asks of a set of domains: members in all, and of each shape.
+struct Asked {
+    need: u64,
+    shapes: BTreeMap<ShapeId, u64>,
+}
+
+/// The room of a domain: part by part as far as it is asked for, and all of it.
+struct Domain {
+    value: u32,
+    parts: Vec<u64>,
+    room: u64,
+}
+
+/// Whether domains have room for every part together.
+fn suffice<'d>(asked: &[Asked], domains: impl Iterator<Item = &'d Domain> + Clone) -> bool {
+    asked.iter().enumerate().all(|(part, asked)| room_of_part(domains.clone(), part) >= asked.need)
+}
+
+fn room_of_part<'d>(domains: impl Iterator<Item = &'d Domain>, part: usize) -> u64 {
+    domains.filter_map(|domain| domain.parts.get(part)).fold(0, |sum, &room| sum.saturating_add(room))
+}
+
+impl Planner<'_, '_> {
+    /// Places a gang within as few domains as it wants. Where it cannot: why, and whether to let it sleep.
+    pub(super) fn gang_together(
+        &mut self,
+        members: &[PendingTask],
+        gang: &PendingGang,
+        together: &Together,
+    ) -> (Tried, Option<(Wait, bool)>) {
+        let key = self.snapshot.nodes.texts.known(&together.attribute);
+        let standing = self.standing(gang.job, together);
+        let asked = self.asked(members, gang);
+        let mut best = 0;
+        let domains = self.domains(&asked, key, false);
+        for set in self.sets(&asked, &domains, together, &standing) {
+            let key = key.unwrap_or_default();
+            let fresh = set.iter().filter(|value| !standing.contains(value) && together.domains_min > 1);
+            let each: Vec<Ground> = fresh.map(|&value| self.grounds.of(key, vec![value])).collect();
+            let all = self.grounds.of(key, set.clone());
+            match self.gang_tried(members, gang, &each, Some(all)) {
+                Tried::Whole(placements) => {
+                    let used = placements.iter().filter_map(|placement| {
+                        let node = self.snapshot.nodes.ordinal(placement.node)?;
+                        self.snapshot.nodes.attribute(node, key)
+                    });
+                    self.grounds.standing.entry(gang.job).or_default().extend(used);
+                    return (Tried::Whole(placements), None);
+                }
+                Tried::Short { fitted, .. } => best = best.max(fitted),
+            }
+        }
+        if together.preferred {
+            return (self.gang_tried(members, gang, &[], None), None);
+        }
+        let clear = self.domains(&asked, key, true);
+        let sleeps =
+            self.out.placements.is_empty() || self.sets(&asked, &clear, together, &standing).is_empty();
+        let wait = match standing.len() >= together.domains_max as usize {
+            true => Wait::GangStands,
+            false => self.together_told(&asked, &domains, together, gang.need()),
+        };
+        (Tried::Short { fitted: best, failed: None }, Some((wait, sleeps)))
+    }
+
+    /// What a task that is placed alone is kept to, since others of its gang stand already.
+    pub(super) fn ground_alone(&mut self, pending: PendingTask) -> Option<Ground> {
+        let spec = self.snapshot.job_spec(pending.task.job)?;
+        let together = spec.together().filter(|together| !together.preferred)?;
+        let key = self.snapshot.nodes.texts.known(&together.attribute).unwrap_or(u32::MAX);
+        let standing = self.standing(pending.task.job, together);
+        let most = together.domains_max as usize;
+        let values = if standing.len() >= most { standing.into_iter().collect() } else { Vec::new() };
+        Some(self.grounds.of(key, values))
+    }
+
+    /// Notes where a task that was placed alone stands.
+    pub(super) fn ground_taken(&mut self, ground: Ground, placement: &Placement) {
+        let Some(&(key, _)) = self.grounds.known.get(ground as usize) else { return };
+        let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
+        let standing = self.grounds.standing.entry(placement.task.job).or_default();
+        standing.extend(self.snapshot.nodes.attribute(node, key));
+    }
+
+    /// The domains in which members of a job stand.
+    fn standing(&mut self, job: JobId, together: &Together) -> BTreeSet<u32> {
+        if let Some(known) = self.grounds.standing.get(&job) {
+            return known.clone();
+        }
+        let nodes = &self.snapshot.nodes;
+        let key = nodes.texts.known(&together.attribute);
+        let entry = self.snapshot.jobs.get(&job);
+        let slots = entry.into_iter().flat_map(|entry| &entry.tasks).filter(|slot| slot.stands());
+        let values = slots.filter_map(|slot| nodes.attribute(nodes.ordinal(slot.node?)?, key?));
+        let values: BTreeSet<u32> = values.collect();
+        self.grounds.standing.insert(job, values.clone());
+        values
+    }
+
+    /// What the parts of a gang ask for.
+    fn asked(&self, members: &[PendingTask], gang: &PendingGang) -> Vec<Asked> {
+        let part = |part: &GangPart| {
+            let mut shapes: BTreeMap<ShapeId, u64> = BTreeMap::new();
+            let of_part = |member: &&PendingTask| (part.first..part.end).contains(&member.task.index);
+            for member in members.iter().filter(of_part) {
+                let class = self.queue.classes.get(member.class as usize);
+                class.into_iter().for_each(|class| *shapes.entry(class.shape).or_default() += 1);
+            }
+            Asked { need: u64::from(part.need), shapes }
+        };
+        gang.parts.iter().map(part).collect()
+    }
+
+    /// The room of every domain for what is asked, as the plan stands, or before it.
+    fn domains(&mut self, asked: &[Asked], key: Option<u32>, clear: bool) -> Vec<Domain> {
+        let Some(key) = key else { return Vec::new() };
+        for &shape in asked.iter().flat_map(|part| part.shapes.keys()) {
+            let work = if clear { &self.clear } else { &self.work };
+            let rooms = if clear { &mut self.grounds.rooms_clear } else { &mut self.grounds.rooms };
+            match rooms.get_mut(&(shape, key)) {
+                Some(rooms) => rooms.follow(work, key, self.now_ms),
+                None => {
+                    let Some(made) = self.snapshot.shapes.get(shape) else { continue };
+                    let requirement = Requirement::of(made, self.snapshot);
+                    rooms.insert((shape, key), Rooms::made(work, requirement, key, self.now_ms));
+                }
+            }
+        }
+        let rooms = if clear { &self.grounds.rooms_clear } else { &self.grounds.rooms };
+        let room = |shape: ShapeId, value| rooms.get(&(shape, key)).map_or(0, |rooms| rooms.of_domain(value));
+        let domain = |(value, _): (u32, &[u32])| {
+            let part = |part: &Asked| {
+                let capped = part.shapes.iter().map(|(&shape, &members)| room(shape, value).min(members));
+                capped.fold(0, u64::saturating_add)
+            };
+            let shapes = asked.iter().flat_map(|part| part.shapes.keys());
+            Domain {
+                value,
+                parts: asked.iter().map(part).collect(),
+                room: shapes.map(|&shape| room(shape, value)).fold(0, u64::saturating_add),
+            }
+        };
+        self.snapshot.nodes.index.values_of(key).map(domain).collect()
+    }
+
+    /// The sets of domains that suffice by the bound, in the order in which they are tried: those of the fewest domains,
+    /// with the least room, and among equals by chance.
+    fn sets(
+        &self,
+        asked: &[Asked],
+        domains: &[Domain],
+        together: &Together,
+        standing: &BTreeSet<u32>,
+    ) -> Vec<Vec<u32>> {
+        let fixed: Vec<&Domain> = domains.iter().filter(|domain| standing.contains(&domain.value)).collect();
+        let empty = |domain: &&Domain| domain.parts.iter().all(|&room| room == 0);
+        let others = domains.iter().filter(|domain| !standing.contains(&domain.value) && !empty(domain));
+        let mut others: Vec<&Domain> = others.collect();
+        others.sort_by_cached_key(|domain| (domain.room, self.domain_chance(domain.value)));
+        let values = |set: &[&Domain]| set.iter().map(|domain| domain.value).collect::<Vec<u32>>();
+        let (least, most) = (together.domains_min as usize, together.domains_max as usize);
+        for count in least.max(fixed.len()).max(1)..=most.max(fixed.len()) {
+            let with = |more: &[&'_ Domain]| -> Option<Vec<u32>> {
+                let set: Vec<&Domain> = fixed.iter().copied().chain(more.iter().copied()).collect();
+                suffice(asked, set.iter().copied()).then(|| values(&set))
+            };
+            let sets: Vec<Vec<u32>> = match count - fixed.len() {
+                0 => with(&[]).into_iter().collect(),
+                1 => others.iter().filter_map(|&other| with(&[other])).take(TRIES_MAX).collect(),
+                more => others
+                    .len()
+                    .checked_sub(more)
+                    .and_then(|from| with(others.get(from..)?))
+                    .into_iter()
+                    .collect(),
+            };
+            if !sets.is_empty() {
+                return sets;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Chance, the same in whatever order the snapshot was filled; workers of different parts of the cell begin elsewhere.
+    fn domain_chance(&self, value: u32) -> (u64, &str) {
+        let text = self.snapshot.nodes.texts.text(value).unwrap_or_default();
+        let seed = mixed(self.vantage.seed ^ u64::from(self.vantage.part));
+        (bytes_mixed(seed, text.bytes()), text)
+    }
+
+    /// What keeps a gang waiting for domains: those with most room, and for how many members they have room.
+    fn together_told(&self, asked: &[Asked], domains: &[Domain], together: &Together, needed: u32) -> Wait {
+        let fitted_by =
+            |domain: &Domain| domain.parts.iter().fold(0, |sum: u64, &room| sum.saturating_add(room));
+        let mut roomy: Vec<&Domain> = domains.iter().collect();
+        roomy.sort_by_cached_key(|domain| (Reverse(fitted_by(domain)), self.domain_chance(domain.value)));
+        roomy.truncate(together.domains_max as usize);
+        roomy.retain(|domain| fitted_by(domain) > 0);
+        let of_part =
+            |(part, asked): (usize, &Asked)| room_of_part(roomy.iter().copied(), part).min(asked.need);
+        let fitted: u64 = asked.iter().enumerate().map(of_part).sum();
+        let name =
+            |domain: &&Domain| self.snapshot.nodes.texts.text(domain.value).unwrap_or_default().to_owned();
+        Wait::GangTogether {
+            attribute: together.attribute.clone(),
+            domains_max: together.domains_max,
+            domains: u32::try_from(domains.len()).unwrap_or(u32::MAX),
+            needed,
+            nearest: roomy.iter().map(name).collect(),
+            fitted: u32::try_from(fitted).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// How many members at most the cell could hold, were it empty, where that is fewer than a gang needs.
+    pub(super) fn gang_most(&self, gang: &PendingGang, members: &[PendingTask]) -> Option<u64> {
+        let together = self.snapshot.job_spec(gang.job)?.together().filter(|together| !together.preferred);
+        let nodes = &self.snapshot.nodes;
+        let mut most = 0u64;
+        for asked in self.asked(members, gang) {
+            // The bound of members that differ would be that of the smallest: rarely one worth telling.
+            let [shape] = asked.shapes.keys().copied().collect::<Vec<ShapeId>>()[..] else { return None };
+            let requirement = Requirement::of(self.snapshot.shapes.get(shape)?, self.snapshot);
+            let room = |&node: &u32| copies_empty(&self.clear, &requirement, node);
+            let sum = |of: &[u32]| of.iter().map(room).fold(0, u64::saturating_add);
+            let room = match together {
+                None => sum(&nodes.order),
+                Some(together) => {
+                    let key = nodes.texts.known(&together.attribute).unwrap_or(u32::MAX);
+                    let mut rooms: Vec<u64> = nodes.index.values_of(key).map(|(_, of)| sum(of)).collect();
+                    rooms.sort_unstable_by_key(|&room| Reverse(room));
+                    rooms
+                        .iter()
+                        .take(together.domains_max as usize)
+                        .fold(0u64, |all, &room| all.saturating_add(room))
+                }
+            };
+            most = most.saturating_add(room.min(asked.need));
+        }
+        (most < u64::from(gang.need())).then_some(most)
+    }
+
+    /// The search of a class on a ground.
+    pub(super) fn plan_on(&mut self, class: u32, ground: Option<Ground>) -> Option<PlanOf> {
+        let anywhere = *self.plan_of.get(class as usize)?;
+        let Some(ground) = ground else { return Some(anywhere) };
+        if let Some(&known) = self.grounds.plans.get(&(anywhere.number, ground)) {
+            return Some(known);
+        }
+        let mut shape: Shape = (**self.snapshot.shapes.get(anywhere.shape)?).clone();
+        let (key, values) = self.grounds.known.get(ground as usize)?;
+        let texts = &self.snapshot.nodes.texts;
+        let operator = if values.is_empty() { ConstraintOperator::Exists } else { ConstraintOperator::In };
+        shape.constraints.push(Constraint {
+            attribute: texts.text(*key).unwrap_or_default().to_owned(),
+            operator,
+            values: values.iter().filter_map(|&value| texts.text(value)).map(str::to_owned).collect(),
+            preference: None,
+        });
+        self.grounds.shapes.push(Arc::new(shape));
+        let shape = SHAPES_FIRST.saturating_add(u32::try_from(self.grounds.shapes.len() - 1).ok()?);
+        let made = PlanOf { number: self.plans.len(), shape, ..anywhere };
+        self.plans.push(None);
+        self.members.push(self.members.get(anywhere.number).copied().unwrap_or(1));
+        self.grounds.plans.insert((anywhere.number, ground), made);
+        Some(made)
+    }
+}
+
+impl Grounds {
+    /// The number of a set of domains.
+    fn of(&mut self, key: u32, mut values: Vec<u32>) -> Ground {
+        values.sort_unstable();
+        let ground = (key, values);
+        let known = self.known.iter().position(|known| *known == ground);
+        let at = known.unwrap_or_else(|| {
+            self.known.push(ground);
+            self.known.len() - 1
+        });
+        Ground::try_from(at).unwrap_or(Ground::MAX)
+    }
+
+    /// The shape of a class on a ground; `None` for the number of any other shape.
+    pub fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
+        self.shapes.get(id.checked_sub(SHAPES_FIRST)? as usize)
+    }
+}
+
+/// Whether a shape is that of a class on a ground: what is found out about it is of no use to later plans.
+pub(super) fn on_ground(id: ShapeId) -> bool {
+    id >= SHAPES_FIRST
+}
+
+/// The base of a class on a ground.
+pub(super) fn base_on_ground(
+    shape: &Arc<Shape>,
+    requirement: &Requirement,
+    work: &Work<'_>,
+    vantage: Vantage,
+    judge: &Arc<Judge>,
+) -> Base {
+    let seed = mixed(vantage.seed ^ shape.seed());
+    let search = Search::new(work.nodes.count(), Vantage::whole(vantage.seed), seed);
+    Base::new(Arc::clone(shape), requirement, work, (search, seed), Arc::clone(judge))
+}

@@ -1,0 +1,94 @@
+//! How the tasks of a job belong together: how many must fit at once, roles, failure domains.
+
+use borough_model::job::{GangSpec, JobSpec, Role, Together};
+
+use super::super::reader::{Fields, Item, Reader};
+use super::super::tree::Value;
+use super::task::override_decode;
+
+const MEMBERS: &str = "a whole number of tasks that must fit together, or all";
+
+/// Reads `roles`, `together` and `min_member`, whose defaults follow from each other. The count has been read before.
+pub(super) fn gang_decode(reader: &mut Reader, fields: &Fields<'_>, spec: &mut JobSpec) {
+    let roles = fields.get("roles").map(|item| roles_decode(reader, &item, spec)).unwrap_or_default();
+    let together = fields.get("together").and_then(|item| together_decode(reader, &item));
+    if together.is_some() || !roles.is_empty() {
+        spec.gang = Some(GangSpec { together, roles });
+    }
+    if !spec.roles().is_empty() && fields.get("count").is_none() {
+        spec.count = spec.roles().iter().fold(0, |sum: u32, role| sum.saturating_add(role.count));
+    }
+    spec.min_member = match fields.get("min_member") {
+        None => spec.min_member_default(),
+        Some(item) => match members(reader, &item) {
+            Some(Members::All) => spec.count.max(1),
+            Some(Members::Some(number)) => number,
+            None => spec.min_member,
+        },
+    };
+}
+
+enum Members {
+    All,
+    Some(u32),
+}
+
+fn members(reader: &mut Reader, item: &Item<'_>) -> Option<Members> {
+    match &item.node.value {
+        Value::Text(text) if text == "all" => Some(Members::All),
+        _ => reader.whole(item, MEMBERS).map(Members::Some),
+    }
+}
+
+/// `[{name: server}, {name: worker, count: 4, min_member: 3, arguments: [--worker]}]`.
+fn roles_decode(reader: &mut Reader, list: &Item<'_>, spec: &JobSpec) -> Vec<Role> {
+    let items = reader.items(list, "a list of roles such as [{name: server}, {name: worker, count: 4}]");
+    items.iter().filter_map(|item| role_decode(reader, item, spec)).collect()
+}
+
+/// Of a role all tasks must fit, unless it says how many.
+fn role_decode(reader: &mut Reader, item: &Item<'_>, spec: &JobSpec) -> Option<Role> {
+    let accepted =
+        ["name", "count", "min_member", "command", "arguments", "environment", "resources", "weight"];
+    let fields = reader.fields(item, &accepted)?;
+    let count = fields.get("count").and_then(|item| reader.whole(&item, "a whole number of tasks from 1"));
+    let count = count.unwrap_or(1);
+    let min_member = fields.get("min_member").and_then(|item| members(reader, &item));
+    let min_member = match min_member {
+        None | Some(Members::All) => count,
+        Some(Members::Some(number)) => number,
+    };
+    let task = override_decode(reader, &fields, &spec.task);
+    let Some(name) = fields.get("name") else {
+        reader.missing(item, "name", "a name such as worker");
+        return None;
+    };
+    Some(Role { name: reader.name(&name)?, count, min_member, task })
+}
+
+/// `rack`, or `{attribute: rack, at_most: 2}`, or `{attribute: rack, exactly: 2, prefer: true}`.
+fn together_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Together> {
+    let Value::Map(_) = item.node.value else {
+        let attribute = reader.text(item)?;
+        return Some(Together { attribute, domains_min: 1, domains_max: 1, preferred: false });
+    };
+    let fields = reader.fields(item, &["attribute", "at_most", "exactly", "prefer"])?;
+    let mut domains = |name: &str| {
+        fields.get(name).and_then(|item| reader.whole(&item, "a whole number of domains from 1"))
+    };
+    let (at_most, exactly) = (domains("at_most"), domains("exactly"));
+    let preferred = fields.get("prefer").and_then(|item| reader.truth(&item)).unwrap_or(false);
+    let (domains_min, domains_max) = match (at_most, exactly) {
+        (_, None) => (1, at_most.unwrap_or(1)),
+        (None, Some(exactly)) => (exactly, exactly),
+        (Some(_), Some(_)) => {
+            reader.refuse(item, "at_most or exactly, not both");
+            return None;
+        }
+    };
+    let Some(attribute) = fields.get("attribute") else {
+        reader.missing(item, "attribute", "the attribute of nodes that names the domain, such as rack");
+        return None;
+    };
+    Some(Together { attribute: reader.text(&attribute)?, domains_min, domains_max, preferred })
+}

@@ -1,0 +1,80 @@
+//! Units: how many tasks must fit together, roles, failure domains.
+
+use std::collections::BTreeSet;
+
+use super::field::Fields;
+use super::task::override_check;
+use super::{COUNT_MAX, FieldError};
+use crate::job::{JobSpec, Together};
+
+/// Most roles of a job.
+pub const ROLES_MAX: usize = 16;
+/// Most failure domains that a gang stands in.
+pub const TOGETHER_DOMAINS_MAX: u32 = 64;
+
+/// Checks a count alone, as scaling does: the rest is that of the spec in force.
+pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
+    let mut fields = Fields::default();
+    if !spec.roles().is_empty() && count != spec.count {
+        let accepted = format!("{}, the sum of its roles: a job of several roles keeps its size", spec.count);
+        fields.refuse("count", count, accepted);
+    }
+    count_fields(&mut fields, count, spec.min_member);
+    fields.done()
+}
+
+pub(super) fn count_fields(fields: &mut Fields, count: u32, min_member: u32) {
+    let accepted = format!("0 to {COUNT_MAX} tasks; larger work is several jobs");
+    fields.require(count <= COUNT_MAX, "count", count, accepted);
+    let fits = count == 0 || min_member <= count.max(1);
+    fields.require(fits, "min_member", min_member, format!("at most the count, {count}; 0 or 1 is no gang"));
+}
+
+pub(super) fn gang_check(fields: &mut Fields, spec: &JobSpec) {
+    if let Some(together) = spec.together() {
+        together_check(fields, together, spec.min_member);
+    }
+    if !spec.roles().is_empty() {
+        roles_check(fields, spec);
+    }
+}
+
+fn together_check(fields: &mut Fields, together: &Together, min_member: u32) {
+    fields.key("together.attribute", &together.attribute);
+    let gang = min_member > 1;
+    fields.require(gang, "together", format!("min_member {min_member}"), "min_member of 2 or more: a gang");
+    let Together { domains_min, domains_max, .. } = *together;
+    let most = TOGETHER_DOMAINS_MAX.min(min_member.max(1));
+    let accepted = format!("1 to {most} domains, and not fewer than it has at least");
+    let fine = (1..=TOGETHER_DOMAINS_MAX).contains(&domains_max) && domains_min <= domains_max;
+    fields.require(fine, "together.domains", domains_max, accepted.clone());
+    let least = domains_min >= 1 && domains_min <= most;
+    fields.require(least, "together.exactly", domains_min, accepted);
+}
+
+fn roles_check(fields: &mut Fields, spec: &JobSpec) {
+    let roles = spec.roles();
+    let given = format!("{} roles", roles.len());
+    fields.require(roles.len() <= ROLES_MAX, "roles", given, format!("at most {ROLES_MAX}"));
+    let mut names = BTreeSet::new();
+    for (at, role) in roles.iter().enumerate() {
+        let path = |field: &str| format!("roles[{at}]{field}");
+        fields.require(names.insert(&role.name), &path(".name"), &role.name, "each name once");
+        let accepted = format!("1 to {COUNT_MAX} tasks");
+        fields.require((1..=COUNT_MAX).contains(&role.count), &path(".count"), role.count, accepted);
+        let accepted = format!("at most the role's count, {}", role.count);
+        fields.require(role.min_member <= role.count, &path(".min_member"), role.min_member, accepted);
+        override_check(fields, &path(""), &role.task);
+    }
+    let sum = |of: fn(&crate::job::Role) -> u32| roles.iter().map(|role| u64::from(of(role))).sum::<u64>();
+    let (count, least) = (sum(|role| role.count), sum(|role| role.min_member));
+    let accepted = format!("none, or the sum over the roles, {count}");
+    fields.require(u64::from(spec.count) == count, "count", spec.count, accepted);
+    let accepted = format!("none, or the sum over the roles, {least}");
+    fields.require(
+        u64::from(spec.min_member.max(1)) == least.max(1),
+        "min_member",
+        spec.min_member,
+        accepted,
+    );
+}
