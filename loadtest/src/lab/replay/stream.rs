@@ -275,6 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the stream lives by the machine's clock")]
     fn a_task_is_placed_once_and_ends_once() {
         let row = BatchRow {
             submit_s: 5.0,
@@ -285,7 +286,7 @@ mod tests {
             task: 1,
             instances: 2,
         };
-        let now = std::time::Instant::now();
+        let now = Instant::now();
         let stream = Stream::new(&[row], 10.0, now);
         stream.submitting(0);
         let name = |text: &str| Name::new(text).unwrap();
