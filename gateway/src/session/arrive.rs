@@ -11,7 +11,9 @@ use borough_kv::{Database, Idempotency, Transaction};
 use borough_model::node::{NodeFacts, NodeLive, Pressure};
 use borough_model::{Name, NodeId, RequestId};
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
-use borough_store::node::{Registered, node_live_renew, node_pressure_set, node_register, node_reported};
+use borough_store::node::{
+    Registered, node_live_renew, node_packages_set, node_pressure_set, node_register, node_reported,
+};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
@@ -47,6 +49,8 @@ enum Pending {
 pub struct NodeNotes {
     /// What it is short of; absent: it does not say.
     pub short_of: Option<BTreeSet<Pressure>>,
+    /// The packages that are installed; absent: it does not say.
+    pub packages: Option<BTreeSet<String>>,
 }
 
 /// What became of one of them.
@@ -189,6 +193,9 @@ async fn notes_write(
 ) -> StoreResult<()> {
     if let Some(short_of) = &notes.short_of {
         node_pressure_set(tx, changes, node, short_of).await?;
+    }
+    if let Some(packages) = &notes.packages {
+        node_packages_set(tx, changes, node, packages).await?;
     }
     Ok(())
 }

@@ -160,14 +160,15 @@ impl Course {
     /// Writes what the agent says of its machine where the node's row does not say so. What could not be written is
     /// tried again with the next report.
     async fn noted(&mut self, report: &v1::Report) -> Option<()> {
-        let NodeNotes { short_of } = notes_of(report);
-        if short_of.is_some() {
-            self.notes.short_of = short_of;
-        }
+        let NodeNotes { short_of, packages } = notes_of(report);
+        self.notes.short_of = short_of.or_else(|| self.notes.short_of.take());
+        self.notes.packages = packages.or_else(|| self.notes.packages.take());
         let (node, notes) = (self.session.node, &self.notes);
         let known = self.door.mirror.read(|state| {
             let row = state.nodes().get(&node)?;
-            Some(notes.short_of.as_ref().is_none_or(|short_of| *short_of == pressure_of(&row.taints)))
+            let short_of = notes.short_of.as_ref();
+            let packages = notes.packages.as_ref().is_none_or(|packages| *packages == row.packages);
+            Some(packages && short_of.is_none_or(|short_of| *short_of == pressure_of(&row.taints)))
         });
         if known.unwrap_or(true) {
             return Some(());

@@ -1,6 +1,6 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
-use borough_model::node::{NodeFacts, NodeRow, Pressure, confinement};
+use borough_model::node::{NodeFacts, NodeRow, Pressure, confinement, node_packages_kept};
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
@@ -53,7 +53,10 @@ pub fn notes_of(report: &v1::Report) -> NodeNotes {
         v1::NodePressure::Disk => Some(Pressure::Disk),
         v1::NodePressure::Pids => Some(Pressure::Pids),
     };
-    NodeNotes { short_of: report.pressure.as_ref().map(|told| told.short_of().filter_map(kind).collect()) }
+    NodeNotes {
+        short_of: report.pressure.as_ref().map(|told| told.short_of().filter_map(kind).collect()),
+        packages: report.packages.as_ref().map(|told| node_packages_kept(told.installed.iter().cloned())),
+    }
 }
 
 /// The life a status is of.

@@ -87,6 +87,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
         taints: Vec::new(),
         cards: Vec::new(),
         domains: Vec::new(),
+        packages: Default::default(),
     }
 }
 

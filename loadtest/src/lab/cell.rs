@@ -69,6 +69,7 @@ fn node_row(number: u64, node: &OpenbNode) -> anyhow::Result<NodeRow> {
         taints: Vec::new(),
         cards,
         domains: Vec::new(),
+        packages: Default::default(),
     })
 }
 

@@ -151,6 +151,7 @@ pub fn task_spec_to_message(spec: &TaskSpec) -> v1::TaskSpec {
         log: Some(v1::LogSpec { file_bytes_max: spec.log.file_bytes_max, files_max: spec.log.files_max }),
         weight: spec.weight,
         within: within_to_message(spec.within).into(),
+        packages: spec.packages.clone(),
         device_selectors: spec
             .device_selectors
             .iter()

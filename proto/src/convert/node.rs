@@ -66,6 +66,7 @@ pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, connected:
         revision: row.revision,
         changed_ms: row.changed_ms,
         connected,
+        packages: row.packages.iter().cloned().collect(),
         domains: row.domains.iter().map(domain_to_message).collect(),
         cards: row.cards.iter().map(card_to_message).collect(),
         taints: row.taints.iter().map(taint_to_message).collect(),

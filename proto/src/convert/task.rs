@@ -225,6 +225,7 @@ pub fn task_spec_from_message(message: &v1::TaskSpec) -> Result<TaskSpec, FieldR
             .ok_or_else(|| FieldRefused::new("log", "", "file_bytes_max and files_max"))?,
         weight: message.weight,
         within: within_from_message(message.within)?,
+        packages: message.packages.clone(),
         device_selectors: message
             .device_selectors
             .iter()

@@ -35,6 +35,8 @@ pub struct AgentConfig {
     pub proc: PathBuf,
     /// From when on it is short of something.
     pub pressure: PressureLimits,
+    /// Where packages are installed, as `NAME/VERSION`; absent: there are none.
+    pub packages: Option<PathBuf>,
     /// TCP ports the scheduler may hand out here.
     pub ports: RangeInclusive<u16>,
     /// Where tasks are reached: an IP address or host name.
@@ -87,6 +89,7 @@ impl AgentConfig {
             sysfs: PathBuf::from(crate::topology::SYSFS),
             proc: PathBuf::from("/proc"),
             pressure: PressureLimits::default(),
+            packages: None,
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),
             attributes: BTreeMap::new(),

@@ -1,10 +1,11 @@
 //! What the machine is and has: facts for the node's attributes, and the capacity where nobody says otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use borough_model::node::node_packages_kept;
 use borough_proto::v1;
 use borough_shim::cgroup::Base;
 
@@ -85,6 +86,21 @@ pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
 
 /// More devices of a kind are only counted.
 const CARDS_MAX: u32 = 64;
+
+/// The packages that are installed below a directory: `NAME/VERSION`, each a directory. What is being made there, with a
+/// name that begins with a dot, is none. A directory that is not there has none.
+pub fn packages(directory: &Path) -> BTreeSet<String> {
+    let names = |directory: &Path| -> Vec<String> {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.path().is_dir());
+        directories.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    };
+    let versions = |name: String| {
+        let of_name = names(&directory.join(&name));
+        of_name.into_iter().map(move |version| format!("{name}/{version}"))
+    };
+    node_packages_kept(names(directory).into_iter().flat_map(versions))
+}
 
 /// What is left of the machine. `proc` is where the kernel shows its figures.
 pub fn reading(proc: &Path, state_dir: &Path) -> Reading {
@@ -170,6 +186,18 @@ mod tests {
         let found = cards(&given, &capacity);
         let expect = [card("gpu", 0, "a"), card("gpu", 1, "b"), card("tpu", 0, "0"), card("tpu", 1, "1")];
         assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn packages_are_directories_of_versions() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["web/1.4.2", "web/1.5", "web/.1.6-next", "db/2", ".trash/1", "empty"] {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+        }
+        fs::write(root.path().join("db/notes"), "").unwrap();
+        let found: Vec<String> = packages(root.path()).into_iter().collect();
+        assert_eq!(found, ["db/2", "web/1.4.2", "web/1.5"]);
+        assert!(packages(Path::new("/nowhere")).is_empty());
     }
 
     #[test]

@@ -69,6 +69,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
             weight: 1,
             device_selectors: BTreeMap::new(),
             within: None,
+            packages: Vec::new(),
         },
         overrides: BTreeMap::new(),
         restart: RestartSpec {

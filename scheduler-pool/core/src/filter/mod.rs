@@ -4,6 +4,7 @@
 mod card;
 mod constraint;
 mod large;
+mod package;
 mod port;
 mod requirement;
 mod rule;

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::card::{CardAsk, card_asks};
 use super::constraint::ConstraintReady;
+use super::package::Packages;
 use super::rule::Rules;
 use super::taint::TaintsMet;
 use super::topology::WithinAsk;
@@ -19,6 +20,7 @@ pub(crate) struct Requirement {
     pub cards: SmallVec<[CardAsk; 1]>,
     /// What is asked of one socket or domain.
     pub within: Option<WithinAsk>,
+    pub packages: Packages,
     /// Device kinds asked for that no node has, with the amounts.
     pub missing: Vec<(String, u64)>,
     /// Hard constraints, each with its position among the owner's.
@@ -40,6 +42,7 @@ impl Requirement {
         let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
         requirement.within =
             shape.within.map(|within| WithinAsk::of(within, cpu_millis, memory_bytes, nodes));
+        requirement.packages = Packages::of(&shape.packages, &nodes.texts);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, snapshot);
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
@@ -70,6 +73,7 @@ impl Requirement {
             demand,
             cards: SmallVec::new(),
             within: None,
+            packages: Packages::default(),
             missing,
             hard: Vec::new(),
             soft: Vec::new(),

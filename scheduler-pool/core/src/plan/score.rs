@@ -13,7 +13,7 @@ use crate::seed::mixed;
 /// The larger, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    /// Weights of the soft constraints that are met; against it count taints that would rather keep the task away and the siblings in the node's failure domains.
+    /// Weights of the soft constraints that are met, and packages that are there; against it count taints that would rather keep the task away and the siblings in the node's failure domains.
     pub preference: i64,
     /// What the profile says.
     pub fit: u32,
@@ -22,13 +22,13 @@ pub(crate) struct Score {
     pub node: Reverse<NodeId>,
 }
 
-/// What the soft constraints and the taints of a node say of it.
+/// What the soft constraints, the packages and the taints of a node say of it.
 pub(crate) fn preference(work: &Work<'_>, requirement: &Requirement, node: u32, judge: &Judge) -> i64 {
     let weight = |(_, weight): &(_, u32)| i64::from(*weight);
     let met = requirement.soft.iter().filter(|(constraint, _)| constraint.met(work.nodes, node));
     let wishes = Wishes {
-        met: met.map(weight).sum(),
-        all: requirement.soft.iter().map(weight).sum(),
+        met: met.map(weight).sum::<i64>() + requirement.packages.present(work.nodes, node),
+        all: requirement.soft.iter().map(weight).sum::<i64>() + requirement.packages.wish(),
         disliking: requirement.taints.disliking(work.nodes, node),
     };
     judge.policy().preference(&judge.profile.weights, wishes)

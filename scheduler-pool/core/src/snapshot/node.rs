@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::NodeState;
+use borough_model::node::{NodeState, package_attributes};
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
@@ -290,10 +290,13 @@ impl NodeTable {
         Some(node)
     }
 
-    /// As the model's `node_attribute` says: the node's name, then what operators add, then what the agent found.
+    /// As the model's `node_attribute` says: the node's name, then what operators add, then what is installed, then what
+    /// the agent found.
     fn attributes_interned(&mut self, row: &NodeRow) -> Box<[(u32, u32)]> {
+        let packages: Vec<(String, &str)> = package_attributes(&row.packages).collect();
         let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
         merged.extend(row.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        merged.extend(packages.iter().map(|(key, value)| (key.as_str(), *value)));
         merged.extend(row.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         merged.insert(NODE_NAME, row.name.as_str());
         let mut interned: Vec<(u32, u32)> = merged

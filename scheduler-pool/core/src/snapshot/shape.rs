@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub device_selectors: BTreeMap<String, CardSelector>,
     /// Within what of its node it stays.
     pub within: Option<Within>,
+    /// Packages that it uses.
+    pub packages: Vec<String>,
     /// Fixed port numbers, ascending.
     pub ports_fixed: Vec<u16>,
     /// How many ports the scheduler hands out.
@@ -51,6 +53,7 @@ impl Shape {
             resources: spec.resources_for(index).clone(),
             device_selectors: spec.task.device_selectors.clone(),
             within: spec.task.within,
+            packages: spec.task.packages.clone(),
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),

@@ -51,6 +51,7 @@ pub struct NodeDraft {
     pub ports: u16,
     pub generation: Option<u8>,
     pub taint: Option<Taint>,
+    pub packages: Vec<&'static str>,
     /// Processors and GiB of each NUMA domain, two to a socket.
     pub domains: Vec<(u32, u64)>,
 }
@@ -67,6 +68,7 @@ pub struct JobDraft {
     pub gpu_millis: u64,
     pub gpu_model: Option<&'static str>,
     pub within: Option<Within>,
+    pub packages: Vec<&'static str>,
     pub own: Option<(u32, u64)>,
     pub ports_fixed: Option<u16>,
     pub ports_dynamic: usize,
@@ -112,6 +114,7 @@ impl NodeDraft {
             row.attributes.insert("generation".to_owned(), generation.to_string());
         }
         row.taints.extend(self.taint.clone());
+        row.packages = self.packages.iter().map(|&package| package.to_owned()).collect();
         row
     }
 }
@@ -133,6 +136,7 @@ impl JobDraft {
             spec.task.device_selectors = selector.into_iter().collect();
         }
         spec.task.within = self.within;
+        spec.task.packages = self.packages.iter().map(|&package| package.to_owned()).collect();
         if let Some((index, cpu_millis)) = self.own {
             let resources = Some(Resources { cpu_millis, ..spec.task.resources.clone() });
             spec.overrides.insert(index, TaskOverride { resources, ..TaskOverride::default() });
@@ -186,13 +190,21 @@ fn toleration() -> impl Strategy<Value = Toleration> {
     })
 }
 
+/// Some of the values, none twice.
+fn sample_of(values: Vec<&'static str>) -> impl Strategy<Value = Vec<&'static str>> {
+    let most = values.len();
+    proptest::sample::subsequence(values, 0..=most)
+}
+
 pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
     let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
     let taint = option::weighted(0.2, taint());
     let models = option::weighted(0.3, vec(select(vec!["a", "b"]), 1..4));
     let domains = prop_oneof![2 => Just(Vec::new()), 1 => vec((0..3u32, 0..3u64), 1..4)];
-    (size, models, domains, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint).prop_map(
-        |((cores, gib, gpus), models, domains, rack, ports, generation, taint)| NodeDraft {
+    let packages = sample_of(vec!["a/1", "b/2"]);
+    (size, models, domains, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint, packages).prop_map(
+        |((cores, gib, gpus), models, domains, rack, ports, generation, taint, packages)| NodeDraft {
+            packages,
             cores,
             gib,
             gpus,
@@ -211,7 +223,7 @@ fn constraint() -> impl Strategy<Value = Constraint> {
     let racks = |values: Vec<u8>| values.into_iter().map(|rack| format!("r{rack}")).collect::<Vec<_>>();
     let rack = (select(vec![In, NotIn]), vec(0..4u8, 1..3))
         .prop_map(move |(operator, values)| ("rack", operator, racks(values)));
-    let there = (select(vec!["rack", "generation", "nothing"]), select(vec![Exists, Absent]))
+    let there = (select(vec!["rack", "generation", "nothing", "package/a/1"]), select(vec![Exists, Absent]))
         .prop_map(|(attribute, operator)| (attribute, operator, Vec::new()));
     let number = (select(vec![GreaterThan, LessThan]), 0..12u8)
         .prop_map(|(operator, value)| ("generation", operator, vec![value.to_string()]));
@@ -274,6 +286,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
             vec(toleration(), 0..3),
             option::weighted(0.3, select(vec!["a", "b", "c"])),
             option::weighted(0.15, select(Within::NAMES.map(|(_, within)| within).to_vec())),
+            sample_of(vec!["a/1", "c/3"]),
         ),
     );
     (owner, size, need, ports, own, where_).prop_map(
@@ -289,6 +302,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 gpu_millis,
                 gpu_model: where_.5.1,
                 within: where_.5.2,
+                packages: where_.5.3,
                 own,
                 ports_fixed: ports.0,
                 ports_dynamic: ports.1,

@@ -49,6 +49,7 @@ pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
         taints: Vec::new(),
         cards: Vec::new(),
         domains: Vec::new(),
+        packages: Default::default(),
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Sent {
     lives: BTreeMap<LifeId, Told>,
     /// What the machine was last said to be short of.
     pressure: Option<v1::PressureReport>,
+    /// The packages that it was last said to have.
+    packages: Option<v1::PackageReport>,
     /// New lives that are just being started, and since when they are known.
     starting: BTreeMap<LifeId, Duration>,
 }
@@ -48,6 +50,9 @@ impl Sent {
         if report.pressure.is_some() {
             self.pressure.clone_from(&report.pressure);
         }
+        if report.packages.is_some() {
+            self.packages.clone_from(&report.packages);
+        }
         for status in &report.tasks {
             if let Ok(id) = LifeId::new(&status.job_id, status.index, status.incarnation) {
                 self.lives.insert(id, Told { status: status.clone(), revision: report.revision, at: now });
@@ -61,7 +66,8 @@ pub fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report 
     *sent = Sent::default();
     let tasks = state.lives.iter().map(|(id, life)| status(id, life, &state.node)).collect();
     let (usage, pressure) = (Some(usage_sum(state)), Some(state.pressure.report()));
-    let report = v1::Report { revision: 1, full: true, tasks, usage, pressure };
+    let packages = Some(packages_report(state));
+    let report = v1::Report { revision: 1, full: true, tasks, usage, pressure, packages };
     sent.told(&report, now);
     report
 }
@@ -95,14 +101,24 @@ pub fn report_changes(
     sent.lives.retain(|id, _| state.lives.contains_key(id));
     sent.starting.retain(|id, _| state.lives.contains_key(id));
     let pressure = Some(state.pressure.report()).filter(|now| sent.pressure.as_ref() != Some(now));
-    if tasks.is_empty() && pressure.is_none() && !due {
+    let packages = packages_changed(state, sent);
+    if tasks.is_empty() && pressure.is_none() && packages.is_none() && !due {
         return None;
     }
     let usage = due.then(|| usage_sum(state));
     let revision = sent.revision.saturating_add(1);
-    let report = v1::Report { revision, full: false, tasks, usage, pressure };
+    let report = v1::Report { revision, full: false, tasks, usage, pressure, packages };
     sent.told(&report, now);
     Some(report)
+}
+
+fn packages_report(state: &State) -> v1::PackageReport {
+    v1::PackageReport { installed: state.packages.iter().cloned().collect() }
+}
+
+fn packages_changed(state: &State, sent: &Sent) -> Option<v1::PackageReport> {
+    let same = |told: &v1::PackageReport| told.installed.iter().eq(&state.packages);
+    (!sent.packages.as_ref().is_some_and(same)).then(|| packages_report(state))
 }
 
 /// Whether a life that was never told is just being started, and not for long.

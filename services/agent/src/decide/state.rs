@@ -1,6 +1,6 @@
 //! What the agent knows of its lives, and how that reads in a report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_proto::v1;
@@ -23,6 +23,8 @@ pub struct State {
     pub lives: BTreeMap<LifeId, Life>,
     /// What the machine is short of.
     pub pressure: Pressure,
+    /// The packages that are installed.
+    pub packages: BTreeSet<String>,
 }
 
 /// What is known of one life.

@@ -295,7 +295,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_machine_is_short_of_is_told_at_once_and_once() {
+fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
     use super::pressure::{PressureLimits, Reading};
     let (mut known, mut sent) = (State::default(), Sent::default());
     let (second, limits) = (Duration::from_secs(1), PressureLimits::default());
@@ -307,5 +307,9 @@ fn what_the_machine_is_short_of_is_told_at_once_and_once() {
     known.pressure = known.pressure.next(&short, &limits).next(&short, &limits);
     let told = changes(&known).unwrap().pressure.unwrap();
     assert_eq!(told.short_of, [i32::from(v1::NodePressure::Disk)]);
+    assert_eq!(changes(&known), None);
+    known.packages.insert("web/1".to_owned());
+    let told = changes(&known).unwrap();
+    assert_eq!((told.packages.unwrap().installed, told.pressure), (vec!["web/1".to_owned()], None));
     assert_eq!(changes(&known), None);
 }

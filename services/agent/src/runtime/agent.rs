@@ -109,8 +109,9 @@ impl Agent {
             Event::Done(id, done) => self.done(&id, done),
             Event::Health(id, health) => self.health(&id, health),
             Event::Sampled(samples) => self.sampled(&samples),
-            Event::Read(reading) => {
+            Event::Read(reading, packages) => {
                 self.state.pressure = self.state.pressure.next(&reading, &self.config.pressure);
+                self.state.packages = packages;
             }
         }
     }
@@ -216,9 +217,11 @@ impl Agent {
             .collect();
         let events = self.starter.events.clone();
         let (proc, state_dir) = (self.config.proc.clone(), self.starter.state.root.clone());
+        let packages = self.config.packages.clone();
         tokio::task::spawn_blocking(move || {
+            let packages = packages.as_deref().map(facts::packages).unwrap_or_default();
             // Where nobody listens any more the agent is ending.
-            events.send(Event::Read(facts::reading(&proc, &state_dir))).ok();
+            events.send(Event::Read(facts::reading(&proc, &state_dir), packages)).ok();
             if !places.is_empty() {
                 events.send(Event::Sampled(sample::measure(places))).ok();
             }

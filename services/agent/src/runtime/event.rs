@@ -1,6 +1,6 @@
 //! What reaches the agent's one task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use borough_proto::v1;
@@ -33,8 +33,8 @@ pub enum Event {
     Health(LifeId, v1::Health),
     /// Lives were measured.
     Sampled(BTreeMap<LifeId, Sample>),
-    /// The machine was looked at.
-    Read(Reading),
+    /// The machine was looked at, and the packages that are installed.
+    Read(Reading, BTreeSet<String>),
 }
 
 /// What was ordered for a life, and how it went.

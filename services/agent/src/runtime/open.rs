@@ -66,7 +66,9 @@ pub(super) fn agent_open(
         watch: Watch::open(events.clone()),
         events,
     };
-    let state = State { node: config.node.clone(), boot_id, ..State::default() };
+    // Known before the first report: a restart must not look like a removal.
+    let packages = config.packages.as_deref().map(facts::packages).unwrap_or_default();
+    let state = State { node: config.node.clone(), boot_id, packages, ..State::default() };
     let mut agent = Agent::new(config, starter, hello, state, lock);
     agent.own_record = recorded;
     for id in ids {

@@ -25,6 +25,7 @@ task:
     # disk_rate: 10MiB/s
     # network_rate: 10MiB/s
     # devices: {gpu: 1}    # whole ones, or a share such as 0.5; {gpu: {count: 2, model: A100, memory: 40GiB}}
+  # packages: [web/1.4.2]  # nodes that have them installed are preferred
   # within: one_numa_node  # or one_socket: its processors and memory stay together
   ports: [http]        # the scheduler hands out the numbers; a fixed one is {name: http, number: 8080}
   health:

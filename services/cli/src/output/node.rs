@@ -56,6 +56,8 @@ pub(crate) struct NodeView {
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) taints: Vec<TaintView>,
+    /// What is installed, each as `name/version`.
+    pub(crate) packages: Vec<String>,
     pub(crate) host: String,
     pub(crate) boot_id: String,
     pub(crate) agent_version: String,
@@ -82,6 +84,7 @@ impl From<v1::Node> for NodeView {
             attributes: node.attributes.into_iter().collect(),
             labels: node.labels.into_iter().collect(),
             taints: node.taints.into_iter().map(TaintView::from).collect(),
+            packages: node.packages,
             host: node.host,
             boot_id: node.boot_id,
             agent_version: node.agent_version,
@@ -168,6 +171,9 @@ impl NodeStatusView {
                 let lines = map.iter().map(|(key, value)| format!("  {key} = {value}\n"));
                 text.extend(lines);
             }
+        }
+        if !node.packages.is_empty() {
+            text.push_str(&format!("packages\n  {}\n", node.packages.join("\n  ")));
         }
         if !node.taints.is_empty() {
             text.push_str("taints\n");

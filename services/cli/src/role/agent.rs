@@ -51,6 +51,9 @@ pub struct AgentArguments {
     /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given again
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
     pub cards: Vec<v1::Card>,
+    /// Where packages are installed, as NAME/VERSION: tasks that use them come here rather than elsewhere
+    #[arg(long, value_name = "DIR")]
+    pub package_dir: Option<PathBuf>,
     /// Take no new tasks while less memory than this is left (production's come where there is no better node)
     #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub memory_low: u8,
@@ -165,6 +168,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
         disk_free_min: per_mille(arguments.disk_low),
         pids_free_min: per_mille(arguments.pids_low),
     };
+    config.packages = arguments.package_dir;
     config.proc = arguments.proc.unwrap_or(config.proc);
     config.sysfs = arguments.sysfs.unwrap_or(config.sysfs);
     config.pace.sample = arguments.sample_ms.map_or(config.pace.sample, Duration::from_millis);

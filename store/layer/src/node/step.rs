@@ -164,6 +164,16 @@ pub async fn node_pressure_set(
     Ok(node_event(tx, changes, node, &NodeEvent::PressureSet(short_of.clone())).await?.row)
 }
 
+/// Which packages the node's agent says are installed, all of them. Where nothing has changed nothing is written.
+pub async fn node_packages_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    packages: &BTreeSet<String>,
+) -> StoreResult<NodeRow> {
+    Ok(node_event(tx, changes, node, &NodeEvent::PackagesSet(packages.clone())).await?.row)
+}
+
 /// The agent's full report was applied: a recovering node with nothing old left takes tasks again.
 pub async fn node_reported(
     tx: &Transaction,

@@ -80,6 +80,7 @@ impl TaskSpec {
             weight: WEIGHT,
             device_selectors: Default::default(),
             within: None,
+            packages: Vec::new(),
         }
     }
 }

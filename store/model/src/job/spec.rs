@@ -307,6 +307,11 @@ pub struct TaskSpec {
     #[n(10)]
     #[serde(default)]
     pub within: Option<Within>,
+    /// Packages that it uses, each as `name/version`: nodes that have them are preferred.
+    #[n(11)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub packages: Vec<String>,
 }
 
 /// What single tasks have otherwise.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::package::package_value;
 use super::pressure::pressure_applied;
 use super::{Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, domains_counted};
 use crate::id::{Name, NodeId};
@@ -64,6 +65,8 @@ pub enum NodeEvent {
     TaintsSet(Vec<Taint>),
     /// Its agent says what the machine is short of: all of it.
     PressureSet(BTreeSet<Pressure>),
+    /// Its agent says which packages are installed: all of them.
+    PackagesSet(BTreeSet<String>),
 }
 
 /// What an event does to a node.
@@ -98,6 +101,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         taints: Vec::new(),
         cards: facts.cards,
         domains: facts.domains,
+        packages: BTreeSet::new(),
     }
 }
 
@@ -121,6 +125,7 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
         }
         NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
         NodeEvent::TaintsSet(taints) => next.taints.clone_from(taints),
+        NodeEvent::PackagesSet(packages) => next.packages.clone_from(packages),
         NodeEvent::PressureSet(short_of) => {
             next.taints = pressure_applied(&row.taints, short_of, now_ms);
         }
@@ -186,11 +191,13 @@ pub fn node_open(row: &NodeRow) -> Result<(), NodeClosed> {
     }
 }
 
-/// The value a constraint compares: `node.name`, else a label, else an attribute. Labels are an operator's word and
-/// go before what the agent found.
+/// The value a constraint compares: `node.name`, else a label, else an installed package (`package/web/1.4.2`), else an
+/// attribute. Labels are an operator's word and go before what the agent found.
 pub fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
     if key == "node.name" {
         return Some(row.name.as_str());
     }
-    row.labels.get(key).or_else(|| row.attributes.get(key)).map(String::as_str)
+    let of_package = || package_value(&row.packages, key);
+    let label = row.labels.get(key).map(String::as_str);
+    label.or_else(of_package).or_else(|| row.attributes.get(key).map(String::as_str))
 }

@@ -12,6 +12,7 @@ mod alloc;
 mod card;
 mod facts;
 mod machine;
+mod package;
 mod port;
 mod pressure;
 mod promise;
@@ -29,6 +30,8 @@ pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
 pub use machine::{
     NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
 };
+pub(crate) use package::task_packages_check;
+pub use package::{NODE_PACKAGES_MAX, node_packages_kept, package_attribute, package_attributes};
 pub use port::{PortsShort, ports_pick};
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
 pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
@@ -99,6 +102,11 @@ pub struct NodeRow {
     #[cbor(default)]
     #[serde(default)]
     pub domains: Vec<NumaDomain>,
+    /// Packages that are installed there, each as `name/version`.
+    #[n(18)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub packages: BTreeSet<String>,
 }
 
 /// Whether a node is there, and fit to be used.

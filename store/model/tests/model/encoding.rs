@@ -1,7 +1,7 @@
 //! The bytes of every stored type, pinned. `golden/encoding.txt` only grows: the last line of a sample is what is
 //! written today, and every line, however old, must still decode.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
@@ -118,6 +118,7 @@ fn spec_full() -> JobSpec {
     let selector = CardSelector { models: vec!["A100".to_owned()], memory_bytes_min: 1 << 30 };
     full.task.device_selectors = BTreeMap::from([("gpu".to_owned(), selector)]);
     full.task.within = Some(Within::OneNumaNode);
+    full.task.packages = vec!["web/1.4.2".to_owned()];
     full.task.ports =
         vec![PortSpec { name: name("http"), number: Some(8080) }, PortSpec { name: name("b"), number: None }];
     full.task.health = Some(HealthCheck::of(Probe::Http { port: name("http"), path: "/".to_owned() }));
@@ -191,6 +192,7 @@ fn node_row() -> NodeRow {
             memory_bytes: 40 << 30,
         }],
         domains: vec![NumaDomain { place: 1, socket: 0, cpus: vec![2, 3], memory_bytes: 1 << 30 }],
+        packages: BTreeSet::from(["web/1.4.2".to_owned()]),
     }
 }
 

@@ -130,6 +130,10 @@ const REFUSED: &[Change] = &[
         let attribute = "rack".to_owned();
         spec.affinity = vec![Affinity { kind: AffinityKind::Near, attribute, jobs, preference: None }];
     }),
+    ("packages that are none, and one twice", |spec| {
+        let packages = ["web/1.4.2", "web", "a/b/c", "web/1.4.2", "/1", "we b/1"];
+        spec.task.packages = packages.map(str::to_owned).to_vec();
+    }),
     ("a spread over nothing and twice over racks", |spec| {
         let over = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
         spec.spread = vec![over("rack", 1), over("rack", 100), over("-", 0)];

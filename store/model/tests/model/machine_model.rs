@@ -59,6 +59,7 @@ fn node_row(node: u64) -> NodeRow {
         taints: Vec::new(),
         cards: Vec::new(),
         domains: Vec::new(),
+        packages: Default::default(),
     }
 }
 

@@ -10,12 +10,13 @@ use super::super::reader::{Fields, Item, Reader};
 use super::super::tree::{Node, Value};
 use super::health::health_decode;
 
-const TASK_FIELDS: [&str; 10] = [
+const TASK_FIELDS: [&str; 11] = [
     "command",
     "environment",
     "working_directory",
     "resources",
     "within",
+    "packages",
     "ports",
     "health",
     "grace",
@@ -45,6 +46,9 @@ pub(super) fn task_decode(reader: &mut Reader, item: &Item<'_>) -> Option<TaskSp
     }
     if let Some(item) = fields.get("within") {
         task.within = reader.word(&item, &Within::NAMES);
+    }
+    if let Some(item) = fields.get("packages") {
+        task.packages = reader.texts(&item, "a list of names and versions such as [web/1.4.2]");
     }
     if let Some(item) = fields.get("ports") {
         task.ports = ports_decode(reader, &item);

@@ -98,6 +98,7 @@ async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: 
         taints: Vec::new(),
         cards: Vec::new(),
         domains: Vec::new(),
+        packages: Default::default(),
     };
     keys::write(tx, changes.space(), &key, &row)?;
     changes.push(Delta::Node { row });

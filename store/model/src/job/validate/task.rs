@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::field::Fields;
 use crate::id::Name;
 use crate::job::{HealthCheck, JobSpec, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
+use crate::node::task_packages_check;
 use crate::resource::Resources;
 
 /// Lowest fixed port: those below need privileges.
@@ -25,6 +26,7 @@ pub(super) fn task_check(fields: &mut Fields, task: &TaskSpec) {
     }
     resources_check(fields, "task.resources", &task.resources);
     selectors_check(fields, task);
+    task_packages_check(fields, &task.packages);
     ports_check(fields, &task.ports);
     if let Some(health) = &task.health {
         health_check(fields, health, &task.ports);
