@@ -182,7 +182,11 @@ impl CellDoor {
             });
             match meta.await {
                 Ok(meta) => {
-                    return CellSettings::of_cell(meta.failure_domains, &meta.profile);
+                    return CellSettings::of_cell(
+                        meta.failure_domains,
+                        &meta.profile,
+                        (&meta.queueing, meta.queues),
+                    );
                 }
                 Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
             }

@@ -1,16 +1,17 @@
 //! The settings of a cell, as operators read and change them.
 
 use borough_kv::Idempotency;
+use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
-use borough_scheduler_core::ScoringProfile;
+use borough_scheduler_core::{CellSettings, Queueing, QueueingError, ScoringProfile};
 use borough_store::cell::{CellMeta, cell_meta_change, cell_meta_read};
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::{StoreError, StoreResult};
 use tonic::Status;
 
 use super::door::{Caller, CellDoor};
-use crate::status::{status_from_field, status_from_profile};
+use crate::status::{status_from_field, status_from_profile, status_from_validation};
 
 /// Failure domains at most.
 const DOMAINS_MAX: usize = 8;
@@ -27,6 +28,8 @@ pub(super) struct SettingsChange {
     lost_per_minute_max: Option<u32>,
     job_retention_ms: Option<u64>,
     journal_retention_ms: Option<u64>,
+    queueing: Option<String>,
+    queues: Option<Vec<QueueSpec>>,
     /// The revision it was made for; 0: any.
     expected_revision: u64,
 }
@@ -44,6 +47,18 @@ impl SettingsChange {
                 Some(profile.map_err(refused)?.to_string())
             }
         };
+        let queueing = match &settings.queueing {
+            None => None,
+            Some(text) => {
+                let queueing: Result<Queueing, _> = text.parse();
+                let refused = |error: QueueingError| {
+                    status_from_field(&FieldRefused::new("settings.queueing", text, error.to_string()))
+                };
+                Some(queueing.map_err(refused)?.to_string())
+            }
+        };
+        let queues =
+            settings.queues.as_ref().map(|queues| queues.queues.iter().map(queue_of_message).collect());
         let keys = settings.failure_domains.as_ref().map(|domains| domains.keys.clone());
         let change = Self {
             profile,
@@ -51,9 +66,13 @@ impl SettingsChange {
             lost_per_minute_max: settings.lost_per_minute_max,
             job_retention_ms: settings.job_retention_ms,
             journal_retention_ms: settings.journal_retention_ms,
+            queueing,
+            queues,
             expected_revision: request.expected_revision,
         };
         change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
+        queues_check(change.queues.as_deref().unwrap_or_default())
+            .map_err(|errors| status_from_validation(&errors))?;
         Ok(change)
     }
 
@@ -97,6 +116,8 @@ impl SettingsChange {
         set(&mut meta.lost_per_minute_max, self.lost_per_minute_max.as_ref());
         set(&mut meta.job_retention_ms, self.job_retention_ms.as_ref());
         set(&mut meta.journal_retention_ms, self.journal_retention_ms.as_ref());
+        set(&mut meta.queueing, self.queueing.as_ref());
+        set(&mut meta.queues, self.queues.as_ref());
     }
 }
 
@@ -145,8 +166,49 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
         lost_per_minute_max: Some(meta.lost_per_minute_max),
         job_retention_ms: Some(meta.job_retention_ms),
         journal_retention_ms: Some(meta.journal_retention_ms),
+        queueing: Some(if meta.queueing.is_empty() {
+            Queueing::default().to_string()
+        } else {
+            meta.queueing
+        }),
+        queues: Some(v1::Queues { queues: meta.queues.iter().map(queue_message).collect() }),
         revision: meta.revision,
     }
+}
+
+fn queue_message(queue: &QueueSpec) -> v1::Queue {
+    v1::Queue {
+        path: queue.path.clone(),
+        weight: queue.weight,
+        guaranteed_per_mille: queue.guaranteed_per_mille,
+        limit_per_mille: queue.limit_per_mille,
+    }
+}
+
+/// A queue as it is asked for: without a weight it has 1, without a limit all of the cell.
+fn queue_of_message(queue: &v1::Queue) -> QueueSpec {
+    let or = |number: u32, otherwise| if number == 0 { otherwise } else { number };
+    QueueSpec {
+        path: queue.path.clone(),
+        weight: or(queue.weight, 1),
+        guaranteed_per_mille: queue.guaranteed_per_mille,
+        limit_per_mille: or(queue.limit_per_mille, SHARE_WHOLE),
+    }
+}
+
+/// Whether a cell has the queue that a job names.
+pub(crate) fn queue_known(settings: &CellSettings, queue: Option<&str>) -> Result<(), FieldRefused> {
+    let Some(queue) = queue else { return Ok(()) };
+    let leaves = queue_leaves(&settings.queueing.queues);
+    if leaves.contains(queue) {
+        return Ok(());
+    }
+    let known: Vec<&str> = leaves.into_iter().collect();
+    let accepted = match known.is_empty() {
+        true => "none: the cell has no queues".to_owned(),
+        false => format!("a queue that takes jobs: {}", known.join(", ")),
+    };
+    Err(FieldRefused::new("spec.queue", queue, accepted))
 }
 
 #[cfg(test)]
@@ -194,6 +256,12 @@ mod tests {
             let refusal = refused(v1::CellSettings { failure_domains: domains, ..Default::default() });
             assert!(refusal.contains("settings.failure_domains"), "{refusal}");
         }
+        let fair = refused(with(|settings| settings.queueing = Some("fair".to_owned())));
+        assert!(fair.contains("settings.queueing") && fair.contains("fair-share"), "{fair}");
+        let over = v1::Queue { path: "ops".to_owned(), guaranteed_per_mille: 1001, ..Default::default() };
+        let queues = Some(v1::Queues { queues: vec![over] });
+        let over = refused(v1::CellSettings { queues, ..Default::default() });
+        assert!(over.contains("queues[0].guaranteed_per_mille"), "{over}");
         assert!(refused(with(|settings| settings.lost_per_minute_max = Some(0))).contains("1 or more"));
         let brief = refused(with(|settings| settings.job_retention_ms = Some(59_999)));
         assert!(brief.contains("settings.job_retention_ms") && brief.contains("60000"), "{brief}");

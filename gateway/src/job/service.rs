@@ -17,7 +17,9 @@ use tonic::{Request, Response, Status};
 use super::plan::plan_of;
 use super::request::{Admission, keyed_run};
 use super::{job_counts, job_message};
-use crate::cell::{Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use crate::cell::{
+    Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, queue_known,
+};
 use crate::page::{page_of, page_request};
 use crate::status::{
     status_from_field, status_from_profile, status_from_store, status_from_validation, status_not_found,
@@ -92,6 +94,8 @@ impl JobService for JobRoom {
         let caller = caller_of_mutation(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
+        let known = door.ask(|snapshot| queue_known(snapshot.settings(), spec.queue.as_deref()));
+        known.map_err(|refused| status_from_field(&refused))?;
         let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
         let submitted = keyed_run(
             door,
@@ -122,6 +126,8 @@ impl JobService for JobRoom {
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
+        let known = door.ask(|snapshot| queue_known(snapshot.settings(), spec.queue.as_deref()));
+        known.map_err(|refused| status_from_field(&refused))?;
         Ok(Response::new(plan_of(door, &spec)?))
     }
 

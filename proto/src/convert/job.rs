@@ -77,6 +77,7 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         profile: spec.profile.clone().unwrap_or_default(),
         together: spec.together().map(together_to_message),
         roles: spec.roles().iter().map(role_to_message).collect(),
+        queue: spec.queue.clone().unwrap_or_default(),
     }
 }
 
@@ -126,6 +127,7 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
             named => Some(name_from_text("scheduler", named)?),
         },
         profile: (!message.profile.is_empty()).then(|| message.profile.clone()),
+        queue: (!message.queue.is_empty()).then(|| message.queue.clone()),
         gang: gang_from_message(message)?,
     };
     Ok(match spec.min_member {

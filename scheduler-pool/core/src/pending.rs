@@ -1,14 +1,16 @@
-//! What wants placing, and in which order: high to low priority, inside a priority round-robin over users, and for one
-//! user in the order of submission.
+//! What wants placing, and in which order: high to low priority, inside a priority as the cell's queueing policy says
+//! (round-robin over users unless set), and for one user or queue in the order of submission.
 
 use std::collections::btree_set::Range;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
-use borough_model::{JobId, TaskId};
+use borough_model::resource::resources_add;
+use borough_model::{JobId, Resources, TaskId};
 use smallvec::SmallVec;
 
-use crate::seed::user_turn;
+use crate::queueing::{Shares, Totals, Turn};
+use crate::seed::turn_chance;
 use crate::snapshot::{GangPart, GangParts, JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
 
 /// A task that wants a node.
@@ -86,6 +88,9 @@ pub fn pending(
     pending_of(snapshot, &Queue::default(), wanted, now_ms, limit)
 }
 
+/// Jobs of one queue that are looked at after one that would have taken it beyond its limit.
+const LIMITED_MAX: u32 = 64;
+
 /// The part of a batch that goes to those who have waited longest.
 const AGED_PART: usize = 16;
 
@@ -107,7 +112,7 @@ fn pending_of(
     while let Some(of_priority) = first {
         let (lanes, next) = lanes_of(collector.snapshot, open, of_priority, wanted, lanes_before);
         lanes_before += lanes.len();
-        if !collector.round_robin(lanes) {
+        if !collector.turns(lanes) {
             collector.queue.more = true;
             break;
         }
@@ -143,8 +148,8 @@ pub(crate) fn task_queue(snapshot: &Snapshot, task: TaskId) -> Option<PendingQue
     (matches!(item, Item::Taken) && found).then_some(collector.queue)
 }
 
-/// One lane per user with open jobs of a priority, of which `first` is the first, and the first of the next priority.
-/// Users are leapt over: what a user has waiting is looked at only as far as it is taken.
+/// One lane for each that takes turns with open jobs of a priority, of which `first` is the first, and the first of the next priority.
+/// They are leapt over: what one has waiting is looked at only as far as it is taken.
 fn lanes_of<'a>(
     snapshot: &'a Snapshot,
     open: &'a OpenJobs,
@@ -157,20 +162,22 @@ fn lanes_of<'a>(
     while let Some(of_user) = key.filter(|key| key.priority == first.priority) {
         let number = u32::try_from(before + lanes.len() + 1).unwrap_or(u32::MAX);
         let keys = open.ordered.range(of_user..);
-        lanes.push(Lane { snapshot, first: of_user, keys, wanted, number, cursor: None });
+        lanes.push(Lane { snapshot, first: of_user, keys, wanted, number, limited: 0, cursor: None });
         let last = OpenKey { submitted_ms: i64::MAX, job: JobId(u64::MAX), ..of_user.clone() };
         key = open.ordered.range((Excluded(last), Unbounded)).next();
     }
     (lanes, key)
 }
 
-/// The jobs of one user at one priority.
+/// The jobs of one user, or of one queue, at one priority.
 struct Lane<'a> {
     snapshot: &'a Snapshot,
     first: &'a OpenKey,
     keys: Range<'a, OpenKey>,
     wanted: &'a dyn Fn(JobId) -> bool,
     number: u32,
+    /// Items that were left since they would have gone beyond a limit.
+    limited: u32,
     /// The job that is looked at.
     cursor: Option<Cursor<'a>>,
 }
@@ -179,7 +186,7 @@ impl<'a> Lane<'a> {
     /// The job that is looked at, or the next one.
     fn cursor(&mut self) -> Option<&mut Cursor<'a>> {
         while self.cursor.is_none() {
-            let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.user == self.first.user;
+            let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.turn == self.first.turn;
             let key = self.keys.next().filter(of_lane)?;
             if let Some(entry) = self.snapshot.jobs.get(&key.job).filter(|_| (self.wanted)(key.job)) {
                 self.cursor = Some(Cursor::new(key.job, entry, self.number));
@@ -228,11 +235,89 @@ struct Collector<'a> {
     queue: PendingQueue,
     /// Jobs that want only what is blocked.
     asleep: Vec<(JobId, BTreeSet<ShapeId>)>,
+    /// What everybody holds, and is given here, where turns go by that.
+    shares: Option<Shares>,
 }
 
 impl<'a> Collector<'a> {
     fn new(snapshot: &'a Snapshot, now_ms: i64, limit: usize, blocked_too: bool) -> Self {
-        Self { snapshot, now_ms, limit, blocked_too, queue: PendingQueue::default(), asleep: Vec::new() }
+        Self {
+            snapshot,
+            now_ms,
+            limit,
+            blocked_too,
+            queue: PendingQueue::default(),
+            asleep: Vec::new(),
+            shares: None,
+        }
+    }
+
+    /// Takes items from each in turn until all are done, or answers false when the limit was reached.
+    fn turns(&mut self, lanes: Vec<Lane<'_>>) -> bool {
+        if self.snapshot.settings.queueing.policy.shares() {
+            self.by_share(lanes)
+        } else {
+            self.round_robin(lanes)
+        }
+    }
+
+    /// Takes one item after the other from the one whose share is least, what it is given here included. What would take a
+    /// queue beyond its limit is left, and what is behind it looked at.
+    fn by_share(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
+        let snapshot = self.snapshot;
+        let queueing = &snapshot.settings.queueing;
+        let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
+        let shares = self.shares.take();
+        let mut shares = shares
+            .unwrap_or_else(|| Shares::new(queueing, &snapshot.usage, Totals::of(&snapshot.nodes), chance));
+        for (number, lane) in lanes.iter().enumerate() {
+            shares.lane_put(queueing, &lane.first.turn, number, chance);
+        }
+        let mut all = true;
+        while let Some(lane) = shares.next().and_then(|number| lanes.get_mut(number)) {
+            if self.queue.tasks.len() >= self.limit {
+                all = false;
+                break;
+            }
+            let (tasks, gangs) = (self.queue.tasks.len(), self.queue.gangs.len());
+            match self.lane_item(lane) {
+                Item::Taken if self.limited(&mut shares, &lane.first.turn, (tasks, gangs)) => {
+                    lane.cursor = None;
+                    lane.limited += 1;
+                    if lane.limited >= LIMITED_MAX {
+                        shares.lane_done(&lane.first.turn);
+                    }
+                }
+                Item::Taken => {}
+                Item::Full => {
+                    all = false;
+                    break;
+                }
+                Item::None => shares.lane_done(&lane.first.turn),
+            }
+        }
+        lanes.iter().for_each(|lane| shares.lane_done(&lane.first.turn));
+        self.shares = Some(shares);
+        all
+    }
+
+    /// Counts what was taken since the queue had so many tasks and gangs, or leaves it again where it would take a queue
+    /// beyond its limit.
+    fn limited(&mut self, shares: &mut Shares, turn: &Turn, (tasks, gangs): (usize, usize)) -> bool {
+        let need = self.queue.gangs.get(gangs).map_or(1, |gang| gang.need() as usize);
+        let taken = self.queue.tasks.get(tasks..).unwrap_or_default();
+        let specs = taken.iter().take(need).filter_map(|pending| {
+            let (_, spec) = self.snapshot.jobs.get(&pending.task.job)?.spec.as_ref()?;
+            Some(spec.resources_for(pending.task.index))
+        });
+        let asked = specs.fold(Resources::default(), |sum, one| resources_add(&sum, one).unwrap_or(sum));
+        if shares.limited(turn, &asked).is_some() {
+            self.queue.tasks.truncate(tasks);
+            self.queue.gangs.truncate(gangs);
+            return true;
+        }
+        shares.given(turn, &asked);
+        false
     }
 
     /// Takes one item from each user in turn until all are done. Answers false when the limit was reached. The order of
@@ -240,7 +325,7 @@ impl<'a> Collector<'a> {
     /// does not depend on which other users have work here.
     fn round_robin(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
         let turn = self.snapshot.closed_total;
-        lanes.sort_by_cached_key(|lane| (user_turn(turn, &lane.first.user), &lane.first.user));
+        lanes.sort_by_cached_key(|lane| (turn_chance(turn, &lane.first.turn), &lane.first.turn));
         while !lanes.is_empty() {
             let mut done = Vec::new();
             for (number, lane) in lanes.iter_mut().enumerate() {
@@ -286,18 +371,32 @@ impl<'a> Collector<'a> {
             let Some(entry) = self.snapshot.jobs.get(&job) else { continue };
             let lane = u32::try_from(lanes_before + number + 1).unwrap_or(u32::MAX);
             let mut cursor = Cursor::new(job, entry, lane);
+            let turn = entry.turn.clone().unwrap_or_default();
             if number == 0 && !cursor.gang_parts.is_empty() {
                 let limit = std::mem::replace(&mut self.limit, usize::MAX);
-                self.gang_item(&mut cursor);
+                let before = (self.queue.tasks.len(), self.queue.gangs.len());
+                if matches!(self.gang_item(&mut cursor), Item::Taken) {
+                    self.aged_limited(&turn, before);
+                }
                 self.limit = limit;
                 continue;
             }
             while self.queue.tasks.len() < self.limit {
-                if !matches!(self.item(&mut cursor), Item::Taken) {
+                let before = (self.queue.tasks.len(), self.queue.gangs.len());
+                let taken = matches!(self.item(&mut cursor), Item::Taken);
+                if !taken || self.aged_limited(&turn, before) {
                     break;
                 }
             }
         }
+    }
+
+    /// The limits of queues hold for those who have waited longest too.
+    fn aged_limited(&mut self, turn: &Turn, before: (usize, usize)) -> bool {
+        let Some(mut shares) = self.shares.take() else { return false };
+        let limited = self.limited(&mut shares, turn, before);
+        self.shares = Some(shares);
+        limited
     }
 
     /// The next task of a job that may be placed now.

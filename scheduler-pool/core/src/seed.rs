@@ -2,6 +2,8 @@
 
 use borough_model::{JobId, Name};
 
+use crate::queueing::Turn;
+
 /// The seed of a first attempt. A gateway's dry run uses it, so a worker that plans with it does what was shown; a
 /// worker whose commit lost to another's may pass a different one to look elsewhere.
 pub const PLAN_SEED: u64 = 0x626f_726f_7567_6831;
@@ -21,9 +23,10 @@ pub(crate) fn bytes_mixed(seed: u64, bytes: impl Iterator<Item = u8>) -> u64 {
     mixed(hash)
 }
 
-/// Where a user stands in the order of one turn.
-pub(crate) fn user_turn(turn: u64, user: &Name) -> u64 {
-    bytes_mixed(turn, user.as_str().bytes())
+/// Where a user, or a queue, stands in the order of one round of turns.
+pub(crate) fn turn_chance(round: u64, turn: &Turn) -> u64 {
+    let user = turn.user.as_ref().map_or("", Name::as_str);
+    bytes_mixed(round ^ (u64::from(turn.queue) << 40), user.bytes())
 }
 
 /// The seed of a job's choices. It follows from what its owner calls it and not from its random id, so a dry run of a

@@ -1,7 +1,9 @@
 //! What an operator sets for a cell that changes how it is filled.
 
+use borough_model::queue::QueueSpec;
 use serde::{Deserialize, Serialize};
 
+use crate::queueing::Queueing;
 use crate::scoring::ScoringProfile;
 
 /// The settings of a cell that deciding depends on. A snapshot keeps those it was made with: after a change a new one
@@ -16,6 +18,8 @@ pub struct CellSettings {
     pub failure_domains: Vec<String>,
     /// Which of the nodes that fit is best.
     pub profile: ScoringProfile,
+    /// How those of one priority take turns.
+    pub queueing: Queueing,
 }
 
 /// How much of a node's capacity may be promised, per dimension, in thousandths: 1000 is all of it and no more, 1500
@@ -48,11 +52,16 @@ impl Default for Overcommit {
 }
 
 impl CellSettings {
-    /// The settings of a cell whose stored settings name `failure_domains` and a profile. An unknown profile is the
-    /// default one: a newer program may know more of them.
-    pub fn of_cell(failure_domains: Vec<String>, profile: &str) -> Self {
+    /// The settings of a cell whose stored settings name these. An unknown profile or queueing policy is the default one: a
+    /// newer program may know more of them.
+    pub fn of_cell(
+        failure_domains: Vec<String>,
+        profile: &str,
+        (queueing, queues): (&str, Vec<QueueSpec>),
+    ) -> Self {
         let profile = profile.parse().unwrap_or_default();
-        Self { failure_domains, profile, ..Self::default() }
+        let queueing = Queueing { queues, ..queueing.parse().unwrap_or_default() };
+        Self { failure_domains, profile, queueing, ..Self::default() }
     }
 }
 
@@ -62,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_filled_by_the_profile_it_names() {
-        let profile = |name| CellSettings::of_cell(Vec::new(), name).profile;
+        let profile = |name| CellSettings::of_cell(Vec::new(), name, ("", Vec::new())).profile;
         assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
         assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
         assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);

@@ -158,7 +158,8 @@ impl Worker {
             cell_meta_read(&tx, space).await
         });
         let meta = meta.await?;
-        let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile);
+        let settings =
+            CellSettings::of_cell(meta.failure_domains, &meta.profile, (&meta.queueing, meta.queues));
         let mut view = CellView::new(settings, self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();

@@ -57,6 +57,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         scheduler: None,
         profile: None,
         gang: None,
+        queue: None,
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

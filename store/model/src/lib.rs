@@ -7,6 +7,7 @@ pub mod id;
 pub mod job;
 pub mod journal;
 pub mod node;
+pub mod queue;
 pub mod resource;
 pub mod task;
 

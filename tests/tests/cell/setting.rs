@@ -39,7 +39,25 @@ async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     cell.borough(&["job", "plan", &plan]).await.says(&third);
     let unknown = cell.file("unknown.yaml", &file("unknown", "profile: \"kubernetes:spread=NaN\"\n"));
     cell.borough(&["job", "run", &unknown]).await.ended(2).warns("from 0 to 100");
-    for job in ["first", "second", "third", "own"] {
+    // Queues: a job names one that is there, and waits where it is full.
+    let queues = [
+        "cell",
+        "set",
+        "--queueing",
+        "hierarchical",
+        "--queue",
+        "ops:limit=0.1%",
+        "--queue",
+        "default:weight=3",
+    ];
+    cell.borough(&queues).await.ended(0).says("ops (weight 1, guaranteed 0%, limit 0.1%)");
+    cell.borough(&["cell", "set", "--queue", "a/b"]).await.ended(2).warns("\"a\" is not");
+    let elsewhere = cell.file("elsewhere.yaml", &file("elsewhere", "queue: research\n"));
+    cell.borough(&["job", "run", &elsewhere]).await.ended(2).warns("default, ops");
+    let full = cell.file("full.yaml", &file("full", "queue: ops\n").replace("10m", "100m"));
+    cell.borough(&["job", "run", "--detach", &full]).await.ended(0);
+    cell.borough(&["why", "full"]).await.says("queue ops has 0% of the cell and may have 0.1%");
+    for job in ["first", "second", "third", "own", "full"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
     cell.finish().await;

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use crate::filter::{Refusal, Requirement, large_enough, passes_with_time, refusals};
 use crate::pending::{PendingQueue, gang_queue, task_queue};
 use crate::plan::{Work, plan};
+use crate::queueing::{QueueingPolicy, Shares, Totals};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
 use words::filter;
@@ -76,6 +77,15 @@ pub enum Wait {
     JobEnded {
         /// How.
         outcome: JobOutcome,
+    },
+    /// Its queue, or one that it is in, would have more than its limit.
+    QueueLimit {
+        /// The queue, by its path.
+        queue: String,
+        /// What it has, in thousandths of the cell, by the resource of which it has most.
+        share_per_mille: u32,
+        /// What it may have.
+        limit_per_mille: u32,
     },
     /// The job has fewer tasks than that.
     IndexBeyondCount {
@@ -352,14 +362,31 @@ fn waits(snapshot: &Snapshot, entry: &JobEntry, row: &JobRow, index: u32, now_ms
     if entry.spec_current().is_none() {
         return vec![Wait::SpecUnknown];
     }
-    let Some(slot) = entry.task(index) else { return Vec::new() };
+    let limited = || queue_limited(snapshot, entry, index).into_iter().collect();
+    let Some(slot) = entry.task(index) else { return limited() };
     match slot.state {
         Some(state) if !slot.open() => vec![Wait::State { state, node: slot.node }],
         Some(_) if slot.not_before_ms > now_ms => {
             vec![Wait::BackOff { until_ms: slot.not_before_ms, failures: slot.failures }]
         }
-        _ => Vec::new(),
+        _ => limited(),
     }
+}
+
+/// Whether a task would take a queue beyond its limit.
+fn queue_limited(snapshot: &Snapshot, entry: &JobEntry, index: u32) -> Option<Wait> {
+    let queueing = &snapshot.settings.queueing;
+    if queueing.policy != QueueingPolicy::Hierarchical {
+        return None;
+    }
+    let shares = Shares::new(queueing, &snapshot.usage, Totals::of(&snapshot.nodes), |_| 0);
+    let limit = shares.limited(entry.turn.as_ref()?, entry.spec_current()?.resources_for(index))?;
+    let queue = queueing.queues.get(usize::try_from(limit.queue).ok()?.checked_sub(1)?)?;
+    Some(Wait::QueueLimit {
+        queue: queue.path.clone(),
+        share_per_mille: u32::try_from(limit.share / 1_000).unwrap_or(u32::MAX),
+        limit_per_mille: queue.limit_per_mille,
+    })
 }
 
 /// The jobs that a spec's job starts after and that have not ended as they must.

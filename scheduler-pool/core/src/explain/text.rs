@@ -218,6 +218,15 @@ impl fmt::Display for Wait {
             Self::AfterMet => f.write_str("the jobs it waited for have ended; it is about to start"),
             Self::JobStopping => f.write_str("its job is being stopped"),
             Self::JobEnded { .. } => f.write_str("its job has ended"),
+            Self::QueueLimit { queue, share_per_mille, limit_per_mille } => {
+                let percent = |per_mille: &u32| f64::from(*per_mille) / 10.0;
+                write!(
+                    f,
+                    "queue {queue} has {}% of the cell and may have {}%",
+                    percent(share_per_mille),
+                    percent(limit_per_mille)
+                )
+            }
             Self::IndexBeyondCount { count } => write!(f, "its job has {count} tasks"),
             Self::BackOff { until_ms, failures } => {
                 let times = if *failures == 1 { "failure" } else { "failures in a row" };

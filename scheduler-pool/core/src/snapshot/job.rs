@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::open::{OpenKey, Queue, named};
 use super::rule::JobTerms;
 use super::shape::ShapeId;
+use crate::queueing::Turn;
 
 /// Tasks of a job have an index below this; admission allows far fewer.
 pub(crate) const TASKS_MAX: u32 = 1 << 24;
@@ -114,6 +115,8 @@ pub(crate) struct JobEntry {
     pub weighed: u32,
     /// What its tasks ask of others, and where they are counted.
     pub terms: JobTerms,
+    /// With whom it takes turns; known with its spec.
+    pub turn: Option<Turn>,
     /// Its queue and its place there, while it has open tasks and is not asleep.
     pub open_key: Option<(Queue, OpenKey)>,
 }

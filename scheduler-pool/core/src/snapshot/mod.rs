@@ -16,6 +16,7 @@ mod taint;
 mod term;
 mod text;
 mod topology;
+mod turn;
 mod view;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub(crate) use text::{Number, Texts};
 pub(crate) use topology::DomainSlot;
 pub use view::{NodeView, TaskView};
 
+use crate::queueing::Usage;
 use crate::settings::CellSettings;
 
 /// What became of a delta.
@@ -67,6 +69,8 @@ pub struct Snapshot {
     /// Into how many queues the jobs of a scheduler are divided.
     shards: u32,
     pub(crate) blocked: Blocked,
+    /// What those who take turns hold, where that counts.
+    pub(crate) usage: Usage,
     assumed: assume::Assumed,
     /// Tasks that do not want a node: turns the round-robin on from batch to batch.
     pub(crate) closed_total: u64,
@@ -91,6 +95,7 @@ impl Snapshot {
             terms: Terms::default(),
             open: BTreeMap::new(),
             blocked: Blocked::default(),
+            usage: Usage::default(),
             assumed: assume::Assumed::default(),
             closed_total: 0,
             terms_revision: 0,
@@ -231,10 +236,13 @@ impl Snapshot {
     }
 
     fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
+        self.usage_of_job(job, false);
         let Some(entry) = self.jobs.get_mut(&job) else { return };
+        entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
         entry.spreads = !JobEntry::spread_of(&spec, &self.settings.failure_domains).is_empty();
         entry.spec = Some((version, spec));
         entry.placed_recount();
+        self.usage_of_job(job, true);
         self.terms_renew(job);
         self.shapes_set(job);
     }
@@ -279,6 +287,7 @@ impl Snapshot {
     /// Forgets a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> Applied {
         self.terms_leave(job);
+        self.usage_of_job(job, false);
         let Some(entry) = self.jobs.remove(&job) else { return Applied::Ignored };
         if let Some((queue, key)) = &entry.open_key {
             self.open_removed(queue, key);
@@ -328,6 +337,7 @@ impl Snapshot {
         let before = entry.slot_set(task.index, slot);
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         self.terms_counted(task.job, before.stands_on(), stands);
+        self.usage_moved(task, before.stands_on().is_some(), stands.is_some());
         if self.blocked.parked(task.job) {
             self.blocked.job_woken(task.job);
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use borough_model::{JobId, JobRow, Name};
 
 use super::Snapshot;
+use crate::queueing::Turn;
 use crate::seed::shard_of;
 
 /// A queue of jobs that one worker decides over at a time.
@@ -31,21 +32,21 @@ pub(super) fn named(scheduler: Option<&Name>) -> Option<&Name> {
     scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT)
 }
 
-/// Where a job with open tasks stands among the others: high to low priority, then by user, then as submitted.
+/// Where a job with open tasks stands among the others: high to low priority, then by who takes turns, then as submitted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpenKey {
     pub priority: Reverse<u32>,
-    pub user: Name,
+    pub turn: Turn,
     pub submitted_ms: i64,
     pub name: Name,
     pub job: JobId,
 }
 
 impl OpenKey {
-    pub fn of(row: &JobRow) -> Self {
+    pub fn of(row: &JobRow, turn: Turn) -> Self {
         Self {
             priority: Reverse(row.priority),
-            user: row.user.clone(),
+            turn,
             submitted_ms: row.submitted_ms,
             name: row.name.clone(),
             job: row.id,
@@ -53,8 +54,8 @@ impl OpenKey {
     }
 
     /// Whether it is still the place of that row; a job keeps its user, name and time of submission.
-    pub fn current(&self, row: &JobRow) -> bool {
-        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms
+    pub fn current(&self, row: &JobRow, turn: &Turn) -> bool {
+        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms && self.turn == *turn
     }
 }
 
@@ -91,10 +92,11 @@ impl Snapshot {
     pub(crate) fn open_update(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job) else { return };
         let wants = entry.runs() && entry.open_count() > 0;
+        let turn = entry.turn.clone().unwrap_or_default();
         let parked = self.blocked.parked(job);
         let in_place = match (&entry.open_key, &entry.row) {
             (Some((queue, key)), Some(row)) => {
-                wants && !parked && key.current(row) && queue.scheduler.as_ref() == entry.scheduler()
+                wants && !parked && key.current(row, &turn) && queue.scheduler.as_ref() == entry.scheduler()
             }
             _ => !wants || parked,
         };
@@ -105,7 +107,7 @@ impl Snapshot {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let before = entry.open_key.take();
         if let (true, false, Some(row)) = (wants, parked, &entry.row) {
-            let key = OpenKey::of(row);
+            let key = OpenKey::of(row, turn);
             entry.open_key = Some((queue.clone(), key.clone()));
             self.open_inserted(queue, key, before);
         } else if let Some((queue, key)) = before {

@@ -347,11 +347,13 @@ fn settings() -> impl Strategy<Value = CellSettings> {
     let profile = select(ScoringProfile::all());
     let domains =
         select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
-    (profile, domains, select(vec![1000u32, 1500])).prop_map(
-        |(profile, failure_domains, memory_per_mille)| CellSettings {
+    let queueing = select(vec!["round-robin", "fifo", "drf", "fair-share:ann=3"]);
+    (profile, domains, select(vec![1000u32, 1500]), queueing).prop_map(
+        |(profile, failure_domains, memory_per_mille, queueing)| CellSettings {
             overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
             failure_domains,
             profile,
+            queueing: queueing.parse().expect("a policy"),
         },
     )
 }

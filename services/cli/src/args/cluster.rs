@@ -84,6 +84,15 @@ pub struct CellSet {
     /// none
     #[arg(long, value_name = "KEYS")]
     pub failure_domains: Option<String>,
+    /// How the tasks of one priority take turns: round-robin, fifo, drf, fair-share[:USER=WEIGHT,...], hierarchical
+    #[arg(long)]
+    pub queueing: Option<String>,
+    /// All queues of the cell, in place of those before: PATH[:weight=N,guaranteed=PERCENT%,limit=PERCENT%], repeated
+    #[arg(long = "queue", value_parser = super::queue::queue, value_name = "QUEUE", conflicts_with = "no_queues")]
+    pub queues: Vec<borough_proto::v1::Queue>,
+    /// No queues
+    #[arg(long)]
+    pub no_queues: bool,
     /// Nodes declared lost per minute at most
     #[arg(long, value_name = "NODES")]
     pub lost_per_minute: Option<u32>,

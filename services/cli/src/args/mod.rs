@@ -2,6 +2,7 @@
 
 mod cluster;
 mod job;
+mod queue;
 mod store;
 mod taint;
 mod target;

@@ -45,6 +45,8 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
     v1::CellSettings {
         profile: set.profile,
         failure_domains: set.failure_domains.map(keys),
+        queueing: set.queueing,
+        queues: (set.no_queues || !set.queues.is_empty()).then_some(v1::Queues { queues: set.queues }),
         lost_per_minute_max: set.lost_per_minute,
         job_retention_ms: set.job_retention.map(ms),
         journal_retention_ms: set.journal_retention.map(ms),

@@ -34,7 +34,33 @@ pub(crate) struct SettingsView {
     pub(crate) lost_per_minute_max: u32,
     pub(crate) job_retention_ms: u64,
     pub(crate) journal_retention_ms: u64,
+    pub(crate) queueing: String,
+    pub(crate) queues: Vec<QueueView>,
     pub(crate) revision: u64,
+}
+
+/// A queue of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct QueueView {
+    pub(crate) path: String,
+    pub(crate) weight: u32,
+    pub(crate) guaranteed_per_mille: u32,
+    pub(crate) limit_per_mille: u32,
+}
+
+impl From<v1::Queue> for QueueView {
+    fn from(queue: v1::Queue) -> Self {
+        let v1::Queue { path, weight, guaranteed_per_mille, limit_per_mille } = queue;
+        Self { path, weight, guaranteed_per_mille, limit_per_mille }
+    }
+}
+
+impl QueueView {
+    fn text(&self) -> String {
+        let percent = |per_mille: u32| f64::from(per_mille) / 10.0;
+        let (guaranteed, limit) = (percent(self.guaranteed_per_mille), percent(self.limit_per_mille));
+        format!("{} (weight {}, guaranteed {guaranteed}%, limit {limit}%)", self.path, self.weight)
+    }
 }
 
 impl From<v1::CellSettings> for SettingsView {
@@ -44,6 +70,15 @@ impl From<v1::CellSettings> for SettingsView {
             job_retention_ms: settings.job_retention_ms(),
             journal_retention_ms: settings.journal_retention_ms(),
             revision: settings.revision,
+            queueing: settings.queueing.clone().unwrap_or_default(),
+            queues: settings
+                .queues
+                .clone()
+                .unwrap_or_default()
+                .queues
+                .into_iter()
+                .map(QueueView::from)
+                .collect(),
             failure_domains: settings.failure_domains.map(|domains| domains.keys).unwrap_or_default(),
             profile: settings.profile.unwrap_or_default(),
         }
@@ -215,6 +250,8 @@ impl CellView {
             ("jobs", self.jobs.to_string()),
             ("tasks", self.tasks.text()),
             ("profile", self.settings.profile.clone()),
+            ("queueing", self.settings.queueing.clone()),
+            ("queues", self.settings.queues.iter().map(QueueView::text).collect::<Vec<_>>().join(", ")),
             ("failure domains", self.settings.failure_domains.join(", ")),
         ]);
         if !self.schedulers.is_empty() {

@@ -352,14 +352,14 @@ fn nodes_and_cells() {
     check(
         &CellView::from(cell).text(&Style::default()),
         &expect![[r#"
-            cell      alpha
-            state     open
-            store     embedded (epoch 0), read 0 ms ago
-            nodes     2 of 3 ready
-            capacity  cpu 4, memory 8GiB
-            used      cpu 500m, memory 64MiB
-            jobs      1
-            tasks     2 running, 2 healthy
+            cell             alpha
+            state            open
+            store            embedded (epoch 0), read 0 ms ago
+            nodes            2 of 3 ready
+            capacity         cpu 4, memory 8GiB
+            used             cpu 500m, memory 64MiB
+            jobs             1
+            tasks            2 running, 2 healthy
 
             SCHEDULER  SHARD  WORKER  WAITING  BLOCKED  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH
             default    0      w1      12       0        1234        3          1.2     90%     7ms  0+3    256
@@ -413,41 +413,50 @@ fn yaml_is_yaml() {
     check(
         &yaml(&CellView::from(v1::Cell::default())).expect("YAML"),
         &expect![[r#"
-        name: ""
-        state: unspecified
-        store: ""
-        store_epoch: 0
-        nodes: 0
-        nodes_ready: 0
-        capacity:
-          cpu_millis: 0
-          memory_bytes: 0
-          disk_bytes: 0
-          disk_bytes_per_s: 0
-          network_bytes_per_s: 0
-          device_millis: {}
-        used:
-          cpu_millis: 0
-          memory_bytes: 0
-          disk_bytes: 0
-          disk_bytes_per_s: 0
-          network_bytes_per_s: 0
-          device_millis: {}
-        jobs: 0
-        tasks:
-          pending: 0
-          held: 0
-          assigned: 0
-          starting: 0
-          running: 0
-          healthy: 0
-          stopping: 0
-          releasing: 0
-          lost: 0
-          succeeded: 0
-          failed: 0
-        schedulers: []
-        staleness_ms: 0
-    "#]],
+            name: ""
+            state: unspecified
+            store: ""
+            store_epoch: 0
+            nodes: 0
+            nodes_ready: 0
+            capacity:
+              cpu_millis: 0
+              memory_bytes: 0
+              disk_bytes: 0
+              disk_bytes_per_s: 0
+              network_bytes_per_s: 0
+              device_millis: {}
+            used:
+              cpu_millis: 0
+              memory_bytes: 0
+              disk_bytes: 0
+              disk_bytes_per_s: 0
+              network_bytes_per_s: 0
+              device_millis: {}
+            jobs: 0
+            tasks:
+              pending: 0
+              held: 0
+              assigned: 0
+              starting: 0
+              running: 0
+              healthy: 0
+              stopping: 0
+              releasing: 0
+              lost: 0
+              succeeded: 0
+              failed: 0
+            schedulers: []
+            staleness_ms: 0
+            settings:
+              profile: ""
+              failure_domains: []
+              lost_per_minute_max: 0
+              job_retention_ms: 0
+              journal_retention_ms: 0
+              queueing: ""
+              queues: []
+              revision: 0
+        "#]],
     );
 }

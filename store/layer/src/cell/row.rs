@@ -1,5 +1,6 @@
 //! What is stored of a cell.
 
+use borough_model::queue::QueueSpec;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,16 @@ pub struct CellMeta {
     /// Counts every change of this row.
     #[n(9)]
     pub revision: u64,
+    /// Name of the queueing policy, with weights; empty: the default one.
+    #[n(10)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub queueing: String,
+    /// The queues among which the cell is shared out, where the policy goes by them.
+    #[n(11)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub queues: Vec<QueueSpec>,
 }
 
 impl Default for CellMeta {
@@ -51,6 +62,8 @@ impl Default for CellMeta {
             lost_per_minute_max: 60,
             created_ms: 0,
             revision: 0,
+            queueing: String::new(),
+            queues: Vec::new(),
         }
     }
 }

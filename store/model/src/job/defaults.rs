@@ -112,6 +112,7 @@ impl JobSpec {
             scheduler: None,
             profile: None,
             gang: None,
+            queue: None,
         }
     }
 }

@@ -82,6 +82,11 @@ pub struct JobSpec {
     #[n(24)]
     #[serde(default)]
     pub gang: Option<GangSpec>,
+    /// In which of the cell's queues it waits, by its path; none: the one called after its user, or `default`.
+    #[n(22)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub queue: Option<String>,
 }
 
 /// Whether tasks run until stopped or until done.

@@ -16,7 +16,7 @@ use super::spread::spread_decode;
 use super::task::{OVERRIDE_FIELDS, override_decode, task_decode};
 use super::toleration::tolerations_decode;
 
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 22] = [
     "user",
     "name",
     "kind",
@@ -38,6 +38,7 @@ const FIELDS: [&str; 21] = [
     "labels",
     "scheduler",
     "profile",
+    "queue",
 ];
 
 /// A band stands for the lowest priority in it.
@@ -97,6 +98,9 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     }
     if let Some(item) = fields.get("profile") {
         spec.profile = reader.text(&item);
+    }
+    if let Some(item) = fields.get("queue") {
+        spec.queue = reader.text(&item);
     }
     Some(spec)
 }

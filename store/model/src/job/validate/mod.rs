@@ -11,6 +11,8 @@ use std::fmt;
 
 use super::defaults::PRIORITY_MAX;
 use super::{JobSpec, RestartMode, RestartSpec};
+use crate::id::Name;
+use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
 pub(crate) use field::Fields;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
@@ -70,6 +72,7 @@ impl JobSpec {
         placement::affinity_check(&mut fields, &self.affinity);
         placement::tolerations_check(&mut fields, &self.tolerations);
         profile_check(&mut fields, self.profile.as_deref());
+        queue_check(&mut fields, self.queue.as_deref());
         task::task_check(&mut fields, &self.task);
         task::overrides_check(&mut fields, self);
         size_check(&mut fields, self);
@@ -128,6 +131,15 @@ fn restart_check(fields: &mut Fields, restart: &RestartSpec) {
         restart.backoff_max_ms,
         format!("at least backoff_initial_ms, {}", restart.backoff_initial_ms),
     );
+}
+
+/// A queue is a path of names; which queues there are, the cell's settings say.
+fn queue_check(fields: &mut Fields, queue: Option<&str>) {
+    let Some(queue) = queue else { return };
+    let names: Vec<&str> = queue.split('/').collect();
+    let fine = names.len() <= LEVELS_MAX && names.iter().all(|name| Name::new(*name).is_ok());
+    let accepted = format!("the path of a queue: names with slashes between, {LEVELS_MAX} at most");
+    fields.require(fine, "queue", queue, accepted);
 }
 
 /// A profile is a name, perhaps with weights; which names there are, the scheduler knows.

@@ -1,0 +1,226 @@
+//! Shares in a tree: whose turn it is, from the top down. Users under dominant resource fairness (Ghodsi et al., NSDI 2011,
+//! section 4) are leaves right under the top; queues are a hierarchy, whose guarantees go first (as capacity queues do).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::Resources;
+use borough_model::queue::SHARE_WHOLE;
+
+use super::policy::{Queueing, QueueingPolicy, Turn};
+use super::usage::{Amounts, Totals, Usage, WHOLE};
+
+/// Who goes first among siblings, the smallest first: those below their guarantee, by how much of it they have; then the
+/// others, by their share over their weight; equal ones by chance.
+type Rank = (bool, u64, u64);
+
+/// One place in the tree.
+#[derive(Clone, Debug)]
+struct Branch {
+    parent: Option<usize>,
+    /// Children that have work waiting.
+    children: BTreeSet<(Rank, usize)>,
+    /// Its place among its parent's children, while work waits in it.
+    rank: Option<Rank>,
+    held: Amounts,
+    weight: u64,
+    /// In millionths of the cell.
+    guaranteed: u64,
+    limit: u64,
+    chance: u64,
+}
+
+/// A queue that may have no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limited {
+    /// Its number, from 1.
+    pub queue: u32,
+    /// What it has, in millionths of the cell.
+    pub share: u64,
+}
+
+/// The shares of those who have work waiting, and of the queues they are in.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    totals: Totals,
+    branches: Vec<Branch>,
+    /// The branch of each that takes turns.
+    places: BTreeMap<Turn, usize>,
+    /// Lanes by branch.
+    lanes: BTreeMap<usize, usize>,
+}
+
+const TOP: usize = 0;
+
+impl Branch {
+    fn new(parent: Option<usize>, chance: u64) -> Self {
+        Self {
+            parent,
+            children: BTreeSet::new(),
+            rank: None,
+            held: Amounts::new(),
+            weight: 1,
+            guaranteed: 0,
+            limit: u64::MAX,
+            chance,
+        }
+    }
+
+    fn rank_now(&self, totals: &Totals) -> Rank {
+        let share = totals.share(&self.held);
+        if share < self.guaranteed {
+            return (false, share.saturating_mul(WHOLE) / self.guaranteed, self.chance);
+        }
+        (true, share.saturating_mul(1_000) / self.weight.max(1), self.chance)
+    }
+}
+
+impl Shares {
+    /// What everybody holds now. `chance` tells equal ones apart, another way with each batch.
+    pub fn new(queueing: &Queueing, usage: &Usage, totals: Totals, chance: impl Fn(&Turn) -> u64) -> Self {
+        let top = Branch::new(None, 0);
+        let mut shares =
+            Self { totals, branches: vec![top], places: BTreeMap::new(), lanes: BTreeMap::new() };
+        if queueing.policy == QueueingPolicy::Hierarchical {
+            shares.queues_put(queueing, &chance);
+        }
+        for (turn, held) in usage.all() {
+            let place = shares.place(queueing, turn, &chance);
+            shares.held_add(place, held);
+        }
+        shares
+    }
+
+    /// The queues, each below the one it is in. Parents are put before their children: a path is longer than its parent's.
+    fn queues_put(&mut self, queueing: &Queueing, chance: &impl Fn(&Turn) -> u64) {
+        let per_mille = |part: u32| u64::from(part) * (WHOLE / u64::from(SHARE_WHOLE));
+        let mut by_path: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut ordered: Vec<usize> = (0..queueing.queues.len()).collect();
+        ordered.sort_by_key(|&number| queueing.queues.get(number).map_or(0, |queue| queue.path.len()));
+        for number in ordered {
+            let Some(queue) = queueing.queues.get(number) else { continue };
+            let parent = queue.parent().and_then(|parent| by_path.get(parent)).copied().unwrap_or(TOP);
+            let turn = Turn { queue: u32::try_from(number + 1).unwrap_or(0), user: None };
+            let mut branch = Branch::new(Some(parent), chance(&turn));
+            branch.weight = u64::from(queue.weight);
+            branch.guaranteed = per_mille(queue.guaranteed_per_mille);
+            branch.limit = per_mille(queue.limit_per_mille);
+            self.branches.push(branch);
+            by_path.insert(&queue.path, self.branches.len() - 1);
+            self.places.insert(turn, self.branches.len() - 1);
+        }
+    }
+
+    fn place(&mut self, queueing: &Queueing, turn: &Turn, chance: &impl Fn(&Turn) -> u64) -> usize {
+        if let Some(&place) = self.places.get(turn) {
+            return place;
+        }
+        let mut branch = Branch::new(Some(TOP), chance(turn));
+        let weight = turn.user.as_ref().and_then(|user| queueing.weights.get(user));
+        branch.weight = u64::from(weight.copied().unwrap_or(1));
+        self.branches.push(branch);
+        self.places.insert(turn.clone(), self.branches.len() - 1);
+        self.branches.len() - 1
+    }
+
+    /// A lane has work waiting.
+    pub fn lane_put(&mut self, queueing: &Queueing, turn: &Turn, lane: usize, chance: impl Fn(&Turn) -> u64) {
+        let place = self.place(queueing, turn, &chance);
+        self.lanes.insert(place, lane);
+        self.waiting(place);
+    }
+
+    /// A branch has work waiting, and so all above it.
+    fn waiting(&mut self, place: usize) {
+        let mut at = Some(place);
+        while let Some(place) = at {
+            let Some(branch) = self.branches.get_mut(place).filter(|branch| branch.rank.is_none()) else {
+                return;
+            };
+            let rank = branch.rank_now(&self.totals);
+            branch.rank = Some(rank);
+            at = branch.parent;
+            if let Some(parent) = at.and_then(|parent| self.branches.get_mut(parent)) {
+                parent.children.insert((rank, place));
+            }
+        }
+    }
+
+    /// The lane whose turn it is.
+    pub fn next(&self) -> Option<usize> {
+        let mut place = TOP;
+        loop {
+            if let Some(&lane) = self.lanes.get(&place) {
+                return Some(lane);
+            }
+            let &(_, child) = self.branches.get(place)?.children.first()?;
+            place = child;
+        }
+    }
+
+    /// Nothing is left of a lane, or it may have no more.
+    pub fn lane_done(&mut self, turn: &Turn) {
+        let Some(&place) = self.places.get(turn) else { return };
+        self.lanes.remove(&place);
+        let mut at = Some(place);
+        while let Some(place) = at {
+            let Some(branch) = self.branches.get_mut(place).filter(|branch| branch.children.is_empty())
+            else {
+                return;
+            };
+            let (rank, parent) = (branch.rank.take(), branch.parent);
+            if let (Some(rank), Some(parent)) =
+                (rank, parent.and_then(|parent| self.branches.get_mut(parent)))
+            {
+                parent.children.remove(&(rank, place));
+            }
+            at = parent;
+        }
+    }
+
+    /// Somebody is given so much more.
+    pub fn given(&mut self, turn: &Turn, resources: &Resources) {
+        let Some(&place) = self.places.get(turn) else { return };
+        self.held_add(place, resources);
+    }
+
+    fn held_add(&mut self, place: usize, resources: &Resources) {
+        let amounts = self.totals.amounts(resources);
+        let mut at = Some(place);
+        while let Some(place) = at {
+            let Some(branch) = self.branches.get_mut(place) else { return };
+            amounts_add(&mut branch.held, &amounts);
+            at = branch.parent;
+            let Some(before) = branch.rank else { continue };
+            let rank = branch.rank_now(&self.totals);
+            branch.rank = Some(rank);
+            if let Some(parent) = at.and_then(|parent| self.branches.get_mut(parent)) {
+                parent.children.remove(&(before, place));
+                parent.children.insert((rank, place));
+            }
+        }
+    }
+
+    /// The queue that would go beyond its limit, were somebody given so much more.
+    pub fn limited(&self, turn: &Turn, resources: &Resources) -> Option<Limited> {
+        let amounts = self.totals.amounts(resources);
+        let mut at = self.places.get(turn).copied();
+        while let Some(place) = at {
+            let branch = self.branches.get(place)?;
+            let mut held = branch.held.clone();
+            amounts_add(&mut held, &amounts);
+            if branch.limit < WHOLE && self.totals.share(&held) > branch.limit {
+                let queue = self.places.iter().find(|&(_, &known)| known == place)?.0.queue;
+                return Some(Limited { queue, share: self.totals.share(&branch.held) });
+            }
+            at = branch.parent;
+        }
+        None
+    }
+}
+
+fn amounts_add(held: &mut Amounts, more: &Amounts) {
+    if held.len() < more.len() {
+        held.resize(more.len(), 0);
+    }
+    held.iter_mut().zip(more).for_each(|(held, &more)| *held = held.saturating_add(more));
+}

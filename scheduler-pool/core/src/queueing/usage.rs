@@ -1,0 +1,92 @@
+//! What users or queues hold of a cell, counted as tasks come and go, and what there is to hold.
+
+use std::collections::BTreeMap;
+
+use borough_model::Resources;
+use smallvec::SmallVec;
+
+use super::policy::Turn;
+use crate::snapshot::{NodeGate, NodeTable};
+
+/// Processor time, memory and disk; kinds of device follow.
+const FIXED: usize = 3;
+
+/// A whole share.
+pub(crate) const WHOLE: u64 = 1_000_000;
+
+/// Amounts of each of them, in the order of [`Totals`].
+pub(crate) type Amounts = SmallVec<[u64; 4]>;
+
+/// What there is of each resource, over the nodes that take tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Totals {
+    fixed: [u64; FIXED],
+    /// Kinds of device, with how much there is of each.
+    kinds: Vec<(String, u64)>,
+}
+
+impl Totals {
+    pub fn of(nodes: &NodeTable) -> Self {
+        let open = || nodes.order.iter().copied().filter(|&node| nodes.gate(node) == NodeGate::Open);
+        let total = |dimension| open().map(|node| nodes.limit(dimension, node)).fold(0, u64::saturating_add);
+        let kinds = (0..nodes.dimensions()).filter_map(|dimension| Some((dimension, nodes.kind(dimension)?)));
+        let kinds = kinds.filter(|(_, kind)| !kind.contains('/'));
+        Self {
+            fixed: [total(0), total(1), total(2)],
+            kinds: kinds.map(|(dimension, kind)| (kind.to_owned(), total(dimension))).collect(),
+        }
+    }
+
+    /// The amounts of resources, in this order.
+    pub fn amounts(&self, resources: &Resources) -> Amounts {
+        let fixed = [resources.cpu_millis, resources.memory_bytes, resources.disk_bytes];
+        let of_kind = |(kind, _): &(String, u64)| resources.device_millis.get(kind).copied().unwrap_or(0);
+        fixed.into_iter().chain(self.kinds.iter().map(of_kind)).collect()
+    }
+
+    /// The dominant share of amounts: the largest of their parts of what there is, in millionths.
+    pub fn share(&self, amounts: &Amounts) -> u64 {
+        let totals = self.fixed.iter().copied().chain(self.kinds.iter().map(|&(_, total)| total));
+        let part = |(&amount, total): (&u64, u64)| {
+            let part = u128::from(amount) * u128::from(WHOLE) / u128::from(total.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        amounts.iter().zip(totals).map(part).max().unwrap_or(0)
+    }
+}
+
+/// What each holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usage(BTreeMap<Turn, Resources>);
+
+impl Usage {
+    /// Counts tasks that ask for `resources` each, or no longer.
+    pub fn counted(&mut self, turn: &Turn, resources: &Resources, tasks: u32, more: bool) {
+        if tasks == 0 {
+            return;
+        }
+        if !self.0.contains_key(turn) {
+            self.0.insert(turn.clone(), Resources::default());
+        }
+        let Some(held) = self.0.get_mut(turn) else { return };
+        let changed = |held: u64, amount: u64| {
+            let amount = amount.saturating_mul(u64::from(tasks));
+            if more { held.saturating_add(amount) } else { held.saturating_sub(amount) }
+        };
+        held.cpu_millis = changed(held.cpu_millis, resources.cpu_millis);
+        held.memory_bytes = changed(held.memory_bytes, resources.memory_bytes);
+        held.disk_bytes = changed(held.disk_bytes, resources.disk_bytes);
+        for (kind, &amount) in &resources.device_millis {
+            let held = held.device_millis.entry(kind.clone()).or_default();
+            *held = changed(*held, amount);
+        }
+        if *held == Resources::default() {
+            self.0.remove(turn);
+        }
+    }
+
+    /// All that hold anything.
+    pub fn all(&self) -> impl Iterator<Item = (&Turn, &Resources)> {
+        self.0.iter()
+    }
+}

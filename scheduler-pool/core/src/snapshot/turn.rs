@@ -1,0 +1,36 @@
+//! What those who take turns hold of a cell, kept as tasks come and go; only where a policy goes by it.
+
+use borough_model::{JobId, TaskId};
+
+use super::Snapshot;
+
+impl Snapshot {
+    /// Counts what all of a job's standing tasks hold, or no longer.
+    pub(super) fn usage_of_job(&mut self, job: JobId, more: bool) {
+        if !self.settings.queueing.policy.shares() {
+            return;
+        }
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let (Some(turn), Some((_, spec))) = (&entry.turn, &entry.spec) else { return };
+        let mut alike = 0;
+        for (index, _) in (0u32..).zip(&entry.tasks).filter(|(_, slot)| slot.placed()) {
+            let resources = spec.resources_for(index);
+            if std::ptr::eq(resources, &spec.task.resources) {
+                alike += 1;
+            } else {
+                self.usage.counted(turn, resources, 1, more);
+            }
+        }
+        self.usage.counted(turn, &spec.task.resources, alike, more);
+    }
+
+    /// A task stands, or does so no longer.
+    pub(super) fn usage_moved(&mut self, task: TaskId, stood: bool, stands: bool) {
+        if stood == stands || !self.settings.queueing.policy.shares() {
+            return;
+        }
+        let Some(entry) = self.jobs.get(&task.job) else { return };
+        let (Some(turn), Some((_, spec))) = (&entry.turn, &entry.spec) else { return };
+        self.usage.counted(turn, spec.resources_for(task.index), 1, stands);
+    }
+}

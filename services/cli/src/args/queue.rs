@@ -1,0 +1,62 @@
+//! A queue on the command line.
+
+use borough_proto::v1::Queue;
+
+/// `PATH[:weight=N,guaranteed=PERCENT%,limit=PERCENT%]`.
+pub fn queue(text: &str) -> Result<Queue, String> {
+    let (path, facts) = text.split_once(':').unwrap_or((text, ""));
+    let mut queue = Queue { path: path.to_owned(), ..Queue::default() };
+    for fact in facts.split(',').map(str::trim).filter(|fact| !fact.is_empty()) {
+        let (key, value) = fact.split_once('=').unwrap_or((fact, ""));
+        match key {
+            "weight" => {
+                let weight = value.parse().ok().filter(|weight| *weight > 0);
+                queue.weight =
+                    weight.ok_or_else(|| format!("weight {value:?} is no whole number from 1 to 1000"))?;
+            }
+            "guaranteed" => queue.guaranteed_per_mille = per_mille(value)?,
+            "limit" => {
+                let limit = Some(per_mille(value)?).filter(|limit| *limit > 0);
+                queue.limit_per_mille = limit.ok_or("a limit of 0% would let nothing run")?;
+            }
+            _ => return Err(format!("{key:?} is none of weight, guaranteed, limit")),
+        }
+    }
+    Ok(queue)
+}
+
+/// A percentage with one decimal at most, in thousandths.
+fn per_mille(text: &str) -> Result<u32, String> {
+    let wrong =
+        || format!("{text:?} is no percentage from 0% to 100% with one decimal at most, such as 12.5%");
+    let number = text.strip_suffix('%').ok_or_else(wrong)?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() != 1 {
+        return Err(wrong());
+    }
+    let (whole, part): (u32, u32) = (whole.parse().map_err(|_| wrong())?, part.parse().map_err(|_| wrong())?);
+    let per_mille = whole.checked_mul(10).and_then(|whole| whole.checked_add(part));
+    per_mille.filter(|per_mille| *per_mille <= 1000).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_a_path_with_facts() {
+        let of = |weight, guaranteed_per_mille, limit_per_mille| {
+            Ok(Queue { path: "a/b".to_owned(), weight, guaranteed_per_mille, limit_per_mille })
+        };
+        assert_eq!(queue("a/b"), of(0, 0, 0));
+        assert_eq!(queue("a/b:weight=3,guaranteed=12.5%, limit=100%"), of(3, 125, 1000));
+        for wrong in
+            ["a:weight=0", "a:weight=x", "a:guaranteed=5", "a:limit=0%", "a:limit=100.1%", "a:limit=1.25%"]
+        {
+            assert!(queue(wrong).is_err(), "{wrong}");
+        }
+        assert!(queue("a:limit=NaN%").unwrap_err().contains("12.5%"));
+        assert!(queue("a:share=1").unwrap_err().contains("guaranteed"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Queues: a hierarchy among which what a cell has is shared out, each with what it is guaranteed, what it may have at most,
+//! and how much weight it has where there is more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::id::Name;
+use crate::job::FieldError;
+
+/// All of a cell, in thousandths.
+pub const SHARE_WHOLE: u32 = 1000;
+/// Queues of a cell at most.
+pub const QUEUES_MAX: usize = 500;
+/// Levels of queues at most.
+pub const LEVELS_MAX: usize = 6;
+/// The highest weight of a queue.
+pub const WEIGHT_MAX: u32 = 1000;
+
+/// One queue of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+pub struct QueueSpec {
+    /// Its name after those of the queues it is in, with slashes between: `research/vision`.
+    #[n(0)]
+    pub path: String,
+    /// Its part, among its siblings, of what goes beyond guarantees: 1 to 1000.
+    #[n(1)]
+    pub weight: u32,
+    /// What it has before others get more than they are guaranteed, in thousandths of the cell.
+    #[n(2)]
+    pub guaranteed_per_mille: u32,
+    /// What it has at most, in thousandths of the cell.
+    #[n(3)]
+    pub limit_per_mille: u32,
+}
+
+impl QueueSpec {
+    /// The path of the queue it is in; `None` at the top.
+    pub fn parent(&self) -> Option<&str> {
+        self.path.rsplit_once('/').map(|(parent, _)| parent)
+    }
+
+    /// Its own name.
+    pub fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or(self.path.as_str(), |(_, name)| name)
+    }
+}
+
+/// Checks the queues of a cell; every field that cannot be is named.
+///
+/// A hierarchy is written as paths, so it has no cycles; what can be wrong is a queue whose parent is not there, one that is there
+/// twice, and shares that come to more than there is.
+pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let mut refuse = |path: String, value: String, accepted: String| {
+        errors.push(FieldError { path, value, accepted });
+    };
+    if queues.len() > QUEUES_MAX {
+        refuse("queues".to_owned(), queues.len().to_string(), format!("{QUEUES_MAX} at most"));
+    }
+    let known: BTreeMap<&str, &QueueSpec> = queues.iter().map(|queue| (queue.path.as_str(), queue)).collect();
+    let mut seen = BTreeSet::new();
+    let mut guaranteed: BTreeMap<Option<&str>, u32> = BTreeMap::new();
+    for (place, queue) in queues.iter().enumerate() {
+        let at = |field: &str| format!("queues[{place}].{field}");
+        let names: Vec<&str> = queue.path.split('/').collect();
+        if names.len() > LEVELS_MAX || names.iter().any(|name| Name::new(*name).is_err()) {
+            let accepted = format!("names with slashes between, {LEVELS_MAX} at most");
+            refuse(at("path"), queue.path.clone(), accepted);
+        }
+        if !seen.insert(&queue.path) {
+            refuse(at("path"), queue.path.clone(), "each queue once".to_owned());
+        }
+        if let Some(parent) = queue.parent().filter(|parent| !known.contains_key(parent)) {
+            let accepted = format!("a queue in one that is there; {parent:?} is not");
+            refuse(at("path"), queue.path.clone(), accepted);
+        }
+        if !(1..=WEIGHT_MAX).contains(&queue.weight) {
+            refuse(at("weight"), queue.weight.to_string(), format!("1 to {WEIGHT_MAX}"));
+        }
+        if !(1..=SHARE_WHOLE).contains(&queue.limit_per_mille) {
+            let accepted = format!("1 to {SHARE_WHOLE} thousandths");
+            refuse(at("limit_per_mille"), queue.limit_per_mille.to_string(), accepted);
+        }
+        if queue.guaranteed_per_mille > queue.limit_per_mille {
+            let accepted = format!("no more than its limit of {} thousandths", queue.limit_per_mille);
+            refuse(at("guaranteed_per_mille"), queue.guaranteed_per_mille.to_string(), accepted);
+        }
+        let sum = guaranteed.entry(queue.parent()).or_default();
+        *sum = sum.saturating_add(queue.guaranteed_per_mille);
+    }
+    for (parent, sum) in guaranteed {
+        let has = parent.and_then(|parent| known.get(parent));
+        let has = has.map_or(SHARE_WHOLE, |parent| parent.guaranteed_per_mille);
+        if sum > has {
+            let of = parent.map_or_else(|| "the cell".to_owned(), |parent| format!("queue {parent}"));
+            let accepted = format!("guarantees of the queues of {of} that come to {has} thousandths at most");
+            refuse("queues".to_owned(), sum.to_string(), accepted);
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// Which queues have none in them: only these take jobs.
+pub fn queue_leaves(queues: &[QueueSpec]) -> BTreeSet<&str> {
+    let parents: BTreeSet<&str> = queues.iter().filter_map(QueueSpec::parent).collect();
+    queues.iter().map(|queue| queue.path.as_str()).filter(|path| !parents.contains(path)).collect()
+}
+
+/// The queue of a job, by its place among `queues`: the one it names, else the one called after its user, else the one called
+/// `default`. `None`: beside all of them, guaranteed nothing.
+pub fn queue_of_job(queues: &[QueueSpec], named: Option<&str>, user: &Name) -> Option<usize> {
+    let leaves = queue_leaves(queues);
+    let leaf = |found: &dyn Fn(&QueueSpec) -> bool| {
+        queues.iter().position(|queue| leaves.contains(queue.path.as_str()) && found(queue))
+    };
+    let named = named.and_then(|named| leaf(&|queue| queue.path == named));
+    named
+        .or_else(|| leaf(&|queue| queue.name() == user.as_str()))
+        .or_else(|| leaf(&|queue| queue.path == "default"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(path: &str, guaranteed_per_mille: u32) -> QueueSpec {
+        QueueSpec { path: path.to_owned(), weight: 1, guaranteed_per_mille, limit_per_mille: SHARE_WHOLE }
+    }
+
+    fn refused(queues: &[QueueSpec]) -> String {
+        let errors = queues_check(queues).unwrap_err();
+        errors.iter().map(|error| error.to_string() + "\n").collect()
+    }
+
+    #[test]
+    fn a_job_is_in_the_queue_it_names_or_its_users_or_the_default_one() {
+        let queues =
+            [queue("research", 500), queue("research/ann", 200), queue("default", 0), queue("ops", 0)];
+        queues_check(&queues).unwrap();
+        assert_eq!(queue_leaves(&queues), BTreeSet::from(["default", "ops", "research/ann"]));
+        let of = |named, user: &str| queue_of_job(&queues, named, &Name::new(user).unwrap());
+        assert_eq!(of(Some("ops"), "ann"), Some(3));
+        assert_eq!(of(None, "ann"), Some(1));
+        assert_eq!(of(Some("research"), "bob"), Some(2), "no leaf: as if it named none");
+        assert_eq!(queue_of_job(&queues[..2], None, &Name::new("bob").unwrap()), None);
+    }
+
+    #[test]
+    fn what_is_no_hierarchy_is_refused_with_what_would_be() {
+        let whole = [queue("a", 600), queue("b", 400)];
+        queues_check(&whole).unwrap();
+        assert!(refused(&[queue("a", 600), queue("b", 401)]).contains("the cell that come to 1000"));
+        assert!(refused(&[queue("a", 100), queue("a/b", 101)]).contains("queue a that come to 100"));
+        assert!(refused(&[queue("a/b", 0)]).contains("\"a\" is not"));
+        assert!(refused(&[queue("a", 0), queue("a", 0)]).contains("each queue once"));
+        for path in ["", "/a", "a/", "A", "a//b", "a/b/c/d/e/f/g"] {
+            assert!(refused(&[queue(path, 0)]).contains("names with slashes"), "{path}");
+        }
+        let with = |edit: fn(&mut QueueSpec)| {
+            let mut one = queue("a", 100);
+            edit(&mut one);
+            refused(&[one])
+        };
+        assert!(with(|queue| queue.weight = 0).contains("1 to 1000"));
+        assert!(with(|queue| queue.limit_per_mille = 99).contains("no more than its limit of 99"));
+        assert!(with(|queue| queue.limit_per_mille = 1001).contains("thousandths"));
+        let many: Vec<QueueSpec> = (0..=QUEUES_MAX).map(|number| queue(&format!("q{number}"), 0)).collect();
+        assert!(refused(&many).contains("500 at most"));
+    }
+}
