@@ -13,7 +13,7 @@ use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
-use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
 use borough_store::job::{job_by_name, job_stop, job_submit};
@@ -273,6 +273,7 @@ impl World {
                 lease_ms: LEASE_MS,
                 generation: 0,
                 batch_tasks_max: BATCH_TASKS_MAX,
+                gang_commit_max: GANG_COMMIT_MAX,
                 share: share.clone(),
             };
             let (db, clock, rng) = (self.db.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::task::{TransitionRefused, UnitRow, UnitState, task_transition};
 use borough_model::{JobId, RequestId, TaskId, TaskRow, UnitId};
-use borough_scheduler_core::{Plan, Snapshot, TermToken};
+use borough_scheduler_core::{Placement as Planned, Plan, TermToken};
 use borough_store::keys::{ConstraintKey, LeaseKey};
 use borough_store::placement::{Placement, PlacementBatch};
 
@@ -22,6 +22,32 @@ pub struct BatchStamp {
     pub lease: LeaseKey,
     /// Wall time, milliseconds since 1970.
     pub at_ms: i64,
+}
+
+/// Takes the gangs of more than `most` members out of a plan: they are not placed in one commit. Those that are held
+/// against other tasks stay, since nobody could say so of their holds later.
+pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
+    let mut members: BTreeMap<u32, usize> = BTreeMap::new();
+    for gang in plan.placements.iter().filter_map(|placement| placement.gang) {
+        *members.entry(gang).or_default() += 1;
+    }
+    let ruled = |placement: &Planned| {
+        placement.ruled || !placement.terms.is_empty() || !placement.witnesses.is_empty()
+    };
+    for gang in plan.placements.iter().filter(|placement| ruled(placement)).filter_map(|ruled| ruled.gang) {
+        members.remove(&gang);
+    }
+    members.retain(|_, &mut members| members > most);
+    let mut large: BTreeMap<u32, Vec<Planned>> = BTreeMap::new();
+    if members.is_empty() {
+        return Vec::new();
+    }
+    plan.placements.retain(|placement| {
+        let Some(gang) = placement.gang.filter(|gang| members.contains_key(gang)) else { return true };
+        large.entry(gang).or_default().push(placement.clone());
+        false
+    });
+    large.into_values().collect()
 }
 
 /// The batch of a plan over `view`. A placement whose task or node the snapshot does
@@ -60,7 +86,7 @@ pub fn batch_of_plan(
             Err(error) => refused.push((placement.task, error)),
         }
     }
-    batch.units = units_of(plan, snapshot, stamp.id);
+    batch.units = units_of(plan, stamp.id);
     let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
     for node in touched.collect::<std::collections::BTreeSet<_>>() {
         if let Some(known) = view.placement_node(node) {
@@ -75,13 +101,16 @@ fn term_key(token: &TermToken) -> ConstraintKey {
 }
 
 /// The units of the plan's gangs, committed with it.
-fn units_of(plan: &Plan, snapshot: &Snapshot, batch: RequestId) -> Vec<UnitRow> {
-    let gangs = plan.placements.iter().filter_map(|placement| Some((placement.gang?, placement.task.job)));
-    let gangs: BTreeMap<u32, JobId> = gangs.collect();
-    let unit = |(gang, job): (u32, JobId)| UnitRow {
+fn units_of(plan: &Plan, batch: RequestId) -> Vec<UnitRow> {
+    let mut gangs: BTreeMap<u32, (JobId, u32)> = BTreeMap::new();
+    for placement in &plan.placements {
+        let Some(gang) = placement.gang else { continue };
+        gangs.entry(gang).or_insert((placement.task.job, 0)).1 += 1;
+    }
+    let unit = |(gang, (job, min_member)): (u32, (JobId, u32))| UnitRow {
         id: unit_id(batch, gang),
         job,
-        min_member: snapshot.job_spec(job).map_or(1, |spec| spec.min_member),
+        min_member,
         state: UnitState::Committed,
         epoch: UNIT_EPOCH,
         expires_ms: 0,

@@ -7,6 +7,7 @@
 mod batch;
 mod commit;
 mod figures;
+mod gather;
 mod metrics;
 mod read;
 mod shard;
@@ -16,4 +17,4 @@ mod worker;
 pub use batch::{BatchStamp, batch_of_plan};
 pub use metrics::WorkerMetrics;
 pub use view::CellView;
-pub use worker::{Worker, WorkerConfig};
+pub use worker::{GANG_COMMIT_MAX, Worker, WorkerConfig};

@@ -130,6 +130,12 @@ impl WorkerMetrics {
         self.plan_seconds.observe(took.as_secs_f64());
     }
 
+    /// A gang of so many members gathered.
+    pub(crate) fn gathered(&self, members: usize) {
+        self.commits.inc();
+        self.placements.inc_by(u64::try_from(members).unwrap_or(u64::MAX));
+    }
+
     pub(crate) fn committed(&self, batch: &PlacementBatch, outcome: &Committed, took: Duration) {
         self.commit_seconds.observe(took.as_secs_f64());
         match outcome {

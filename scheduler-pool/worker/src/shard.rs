@@ -239,6 +239,11 @@ impl SchedulerShards {
         Ok(())
     }
 
+    /// The lease of a shard that is held.
+    pub fn lease(&self, key: &LeaseKey) -> Option<&HeldLease> {
+        self.held.get(key)
+    }
+
     /// The leases whose rows a read must bring.
     pub fn keys(&self) -> Vec<LeaseKey> {
         self.held.keys().cloned().collect()

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::{Delta, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow};
-use borough_scheduler_core::{CellSettings, PlanCache, Snapshot};
+use borough_model::task::UnitState;
+use borough_model::{Delta, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow, TaskState, UnitId};
+use borough_scheduler_core::{CellSettings, PlanCache, Queue, Snapshot};
 use borough_store::placement::{PlacementNode, PlacementView};
 
 /// The cell as of one position of its journal.
@@ -15,13 +16,23 @@ pub struct CellView {
     pub cache: PlanCache,
     /// Rows of tasks a batch in question speaks of, as they came since it was planned.
     followed: BTreeMap<TaskId, Option<TaskRow>>,
+    /// Units that gather, with their jobs.
+    gathering: BTreeMap<UnitId, JobId>,
+    /// Tasks that are held for a unit.
+    held: BTreeMap<TaskId, UnitId>,
 }
 
 impl CellView {
     /// An empty cell whose jobs are shared out among so many workers.
     pub fn new(settings: CellSettings, shards: u32) -> Self {
         let snapshot = Snapshot::divided(settings, shards);
-        Self { snapshot, cache: PlanCache::default(), followed: BTreeMap::new() }
+        Self {
+            snapshot,
+            cache: PlanCache::default(),
+            followed: BTreeMap::new(),
+            gathering: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
     }
 
     /// Applies one entry.
@@ -31,6 +42,7 @@ impl CellView {
 
     /// Applies one delta; an older one changes nothing.
     pub fn apply_delta(&mut self, delta: &Delta) {
+        self.units_follow(delta);
         match delta {
             Delta::Task { row } if !self.followed.is_empty() => {
                 if let Some(followed) = self.followed.get_mut(&row.id) {
@@ -45,6 +57,42 @@ impl CellView {
             _ => {}
         }
         self.snapshot.apply(delta);
+    }
+
+    fn units_follow(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Unit { row } if row.state == UnitState::Gathering => {
+                self.gathering.insert(row.id, row.job);
+            }
+            Delta::Unit { row } => drop(self.gathering.remove(&row.id)),
+            Delta::Task { row } => {
+                // What is promised waits for victims; its unit has come together.
+                match row.unit.filter(|_| row.state == TaskState::Held && !row.promised) {
+                    Some(unit) => drop(self.held.insert(row.id, unit)),
+                    None => drop(self.held.remove(&row.id)),
+                }
+            }
+            Delta::TaskRemoved { task, .. } => drop(self.held.remove(task)),
+            Delta::JobRemoved { job } => {
+                self.gathering.retain(|_, of| of != job);
+                self.held.retain(|task, _| task.job != *job);
+            }
+            _ => {}
+        }
+    }
+
+    /// Units of a queue's jobs that gather, or whose holds are not carried out.
+    pub fn orphans(&self, queue: &Queue) -> Vec<(UnitId, JobId)> {
+        let held = self.held.iter().map(|(task, &unit)| (unit, task.job));
+        let all: BTreeSet<(UnitId, JobId)> =
+            self.gathering.iter().map(|(&unit, &job)| (unit, job)).chain(held).collect();
+        all.into_iter().filter(|&(_, job)| self.snapshot.queue_of(job) == *queue).collect()
+    }
+
+    /// Forgets a unit that is not there.
+    pub fn unit_forget(&mut self, unit: UnitId) {
+        self.gathering.remove(&unit);
+        self.held.retain(|_, of| *of != unit);
     }
 
     /// From now on keeps the rows of `tasks` as they change, beginning with what they are.

@@ -15,7 +15,7 @@ use borough_store::placement::{PlacementBatch, placement_conflicts, placement_lo
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{BatchStamp, batch_of_plan};
+use crate::batch::{BatchStamp, batch_of_plan, gangs_split};
 use crate::commit::{Committed, batch_commit};
 use crate::figures::Figures;
 use crate::metrics::WorkerMetrics;
@@ -29,6 +29,9 @@ const SURVIVOR_ATTEMPTS: u32 = 3;
 const SLEEP_MAX: Duration = Duration::from_millis(1_500);
 /// Pause after an error of the store.
 const ERROR_PAUSE: Duration = Duration::from_millis(200);
+
+/// Members of a gang in one commit: with what each writes, well within what a transaction may hold.
+pub const GANG_COMMIT_MAX: usize = 2_000;
 
 /// What a worker is made with.
 #[derive(Clone)]
@@ -49,6 +52,9 @@ pub struct WorkerConfig {
     pub generation: u64,
     /// Tasks in a batch at most.
     pub batch_tasks_max: usize,
+    /// Members of a gang that are placed in one commit at most; larger gangs gather by holds. Usually
+    /// [`GANG_COMMIT_MAX`].
+    pub gang_commit_max: usize,
     /// What workers of this process and cell have decoded of the journal.
     pub share: JournalShare,
 }
@@ -70,13 +76,13 @@ enum Round {
 
 /// One scheduler worker.
 pub struct Worker {
-    config: WorkerConfig,
-    db: Database,
-    clock: Arc<dyn Clock>,
-    rng: Arc<dyn Rng>,
+    pub(crate) config: WorkerConfig,
+    pub(crate) db: Database,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rng: Arc<dyn Rng>,
     metrics: WorkerMetrics,
-    shards: SchedulerShards,
-    view: CellView,
+    pub(crate) shards: SchedulerShards,
+    pub(crate) view: CellView,
     cursor: Cursor,
     store_epoch: u64,
     pace: Pace,
@@ -210,7 +216,7 @@ impl Worker {
         Ok(round)
     }
 
-    async fn tend(&mut self) -> StoreResult<()> {
+    pub(crate) async fn tend(&mut self) -> StoreResult<()> {
         let Self { config, shards, figures, view, clock, metrics, pace, .. } = self;
         let (version, read_at) = self.read_last;
         let (now, at_ms) = (clock.monotonic(), clock.wall_ms());
@@ -239,7 +245,7 @@ impl Worker {
         shards.tend(&self.db, &**clock, &mut status).await
     }
 
-    async fn read(&mut self) -> StoreResult<Read> {
+    pub(crate) async fn read(&mut self) -> StoreResult<Read> {
         let leases = self.shards.keys();
         let config = &self.config;
         let read = cell_read(&self.db, &config.space, self.cursor, &leases, &config.share).await?;
@@ -251,7 +257,22 @@ impl Worker {
         Ok(read)
     }
 
+    /// A gang has gathered, of so many members; none: it did not come together.
+    pub(crate) fn gathered(&mut self, members: usize) {
+        if members == 0 {
+            self.figures.conflicted();
+            self.collisions = self.collisions.saturating_add(1);
+            return;
+        }
+        self.collisions = 0;
+        self.figures.committed(members);
+        self.metrics.gathered(members);
+    }
+
     async fn shard_round(&mut self, held: &ShardHeld, version: Version) -> StoreResult<Round> {
+        if self.orphans_settle(held).await? {
+            return Ok(Round::Again);
+        }
         let now_ms = self.clock.wall_ms();
         let queue = pending_in(&mut self.view.snapshot, &held.queue, now_ms, self.pace.batch());
         if queue.tasks.is_empty() {
@@ -261,21 +282,30 @@ impl Worker {
         let seed = PLAN_SEED.wrapping_add(self.collisions);
         let (part, parts) = self.shards.part();
         let vantage = Vantage { seed, part, parts, beyond: self.pace.beyond() };
-        let planned = plan_from(&self.view.snapshot, &queue, now_ms, vantage, &mut self.view.cache);
+        let mut planned = plan_from(&self.view.snapshot, &queue, now_ms, vantage, &mut self.view.cache);
         self.view.snapshot.remember(&planned, now_ms);
         self.figures.planned(&planned);
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
+        let large = gangs_split(&mut planned, self.config.gang_commit_max);
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
         let (batch, refused) = batch_of_plan(&planned, &self.view, stamp);
         for (task, error) in refused {
             tracing::error!(%task, %error, "the planner placed what the state machine refuses");
         }
-        if batch.placements.is_empty() {
+        if batch.placements.is_empty() && large.is_empty() {
             return Ok(if queue.more { Round::Again } else { Round::Idle(queue.later_ms) });
         }
         let tasks = batch.placements.len();
-        let placed = self.commit(batch, version).await?;
-        self.pace.committed(tasks, tasks - placed, queue.more);
+        if tasks > 0 {
+            let placed = self.commit(batch, version).await?;
+            self.pace.committed(tasks, tasks - placed, queue.more);
+        }
+        for gang in large {
+            if self.gather(held, &gang).await? == 0 {
+                // What was in its way is seen with the next read.
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
+        }
         Ok(Round::Again)
     }
 

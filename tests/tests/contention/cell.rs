@@ -149,6 +149,7 @@ impl Cell {
             lease_ms: LEASE_MS,
             generation: self.generation,
             batch_tasks_max: 16,
+            gang_commit_max: 16,
             share: self.share.clone(),
         };
         let db = if slow { self.slow(Duration::from_millis(2 * LEASE_MS)) } else { self.db.clone() };

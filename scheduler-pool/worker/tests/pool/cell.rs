@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, Idempotency};
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
-use borough_model::{JobId, Name, NodeId, RequestId, Resources};
-use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskState};
+use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
+use borough_store::check::{CheckMode, Violation, cell_check};
 use borough_store::job::job_submit;
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
@@ -67,6 +68,8 @@ impl Role {
 /// The cell.
 pub struct Cell {
     db: Database,
+    /// The store as workers see it.
+    db_of_workers: Database,
     space: CellSpace,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
@@ -77,17 +80,33 @@ pub struct Cell {
 impl Cell {
     /// An open cell without nodes.
     pub async fn new(seed: u64) -> Self {
+        Self::with_faults(seed, FaultPlan::none()).await
+    }
+
+    /// The same, in a store that does `plan` to workers.
+    pub async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
         #[expect(clippy::disallowed_methods, reason = "the runtime's clock is the test's")]
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
         let rng = SeededRng::shared(seed);
-        let db = Database::new(Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng))));
+        let engine = Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng)));
+        let db = Database::new(Arc::<EmbeddedEngine>::clone(&engine));
+        let faults = FaultEngine::new(engine, plan, SeededRng::shared(seed));
+        let db_of_workers = Database::new(Arc::new(faults));
         let space = CellSpace::new(Name::new("alpha").unwrap());
         let made = &space;
         let create = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
             cell_create(&tx, made, &CellMeta::default(), 1_000).await
         });
         create.await.unwrap();
-        Self { db, space, clock, rng, share: JournalShare::default(), metrics: WorkerMetrics::default() }
+        Self {
+            db,
+            db_of_workers,
+            space,
+            clock,
+            rng,
+            share: JournalShare::default(),
+            metrics: WorkerMetrics::default(),
+        }
     }
 
     /// A number below `bound`.
@@ -111,6 +130,15 @@ impl Cell {
 
     /// Starts a worker.
     pub fn worker(&self, place: u32, shards: u32, schedulers: &[&str]) -> Role {
+        self.worker_of(place, shards, schedulers, GANG_COMMIT_MAX)
+    }
+
+    /// Starts a worker that alone places gangs of more than so many members by holds.
+    pub fn worker_gathering(&self, place: u32, gang_commit_max: usize) -> Role {
+        self.worker_of(place, 1, &["default"], gang_commit_max)
+    }
+
+    fn worker_of(&self, place: u32, shards: u32, schedulers: &[&str], gang_commit_max: usize) -> Role {
         let config = WorkerConfig {
             space: self.space.clone(),
             shards,
@@ -120,14 +148,20 @@ impl Cell {
             lease_ms: LEASE_MS,
             generation: 0,
             batch_tasks_max: 64,
+            gang_commit_max,
             share: self.share.clone(),
         };
-        let (db, clock, rng) = (self.db.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
+        let (db, clock, rng) = (self.db_of_workers.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
         let (metrics, cancelled) = (self.metrics.clone(), CancellationToken::new());
         let token = cancelled.clone();
         let task = tokio::spawn(async move {
-            let worker = Worker::start(config, db, clock, rng, metrics).await.unwrap();
-            worker.run(token).await;
+            loop {
+                let (config, db, metrics) = (config.clone(), db.clone(), metrics.clone());
+                match Worker::start(config, db, Arc::clone(&clock), Arc::clone(&rng), metrics).await {
+                    Ok(worker) => return worker.run(token).await,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+                }
+            }
         });
         Role { task, cancelled }
     }
@@ -172,6 +206,42 @@ impl Cell {
             .filter(|(_, entry)| entry.action == "placement_commit")
             .map(|(_, entry)| entry.actor)
             .collect()
+    }
+
+    /// How many tasks may start.
+    pub async fn assigned(&self) -> usize {
+        let space = &self.space;
+        let rows = self.db.run("tasks", Idempotency::ReadOnly, |tx, _| async move {
+            keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
+        });
+        rows.await.unwrap().into_iter().filter(|(_, row)| row.state == TaskState::Assigned).count()
+    }
+
+    /// Everything that happened.
+    pub async fn journal(&self) -> Vec<Arc<JournalEntry>> {
+        let space = &self.space;
+        let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
+            journal_tail(&tx, space, Cursor::start(1), 100_000).await
+        });
+        page.await.unwrap().entries.into_iter().map(|(_, entry)| Arc::new(entry)).collect()
+    }
+
+    /// What is wrong with the cell, now that nobody does anything.
+    pub async fn violations(&self) -> Vec<Violation> {
+        let space = &self.space;
+        let check = self.db.run("check", Idempotency::ReadOnly, |tx, _| async move {
+            cell_check(&tx, space, CheckMode::Settled).await
+        });
+        check.await.unwrap()
+    }
+
+    /// Admits a gang of so many tasks, all of which must fit.
+    pub async fn gang_submit(&self, job: &str, count: u32, cpu_millis: u64) {
+        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
+        let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
+        (spec.count, spec.min_member) = (count, count);
+        spec.task.resources.cpu_millis = cpu_millis;
+        self.spec_submit(&spec).await;
     }
 
     fn change(&self, action: &'static str) -> Change {
@@ -221,7 +291,11 @@ impl Cell {
         let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
         spec.scheduler = scheduler.map(|name| Name::new(name).unwrap());
         spec.task.resources.cpu_millis = cpu_millis;
-        let (change, space, spec) = (&self.change("job"), &self.space, &spec);
+        self.spec_submit(&spec).await;
+    }
+
+    async fn spec_submit(&self, spec: &JobSpec) {
+        let (change, space) = (&self.change("job"), &self.space);
         let candidate = JobId(self.rng.next_u64().max(1));
         let submit = self.db.run("job", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin_open(&tx, space, change).await?;

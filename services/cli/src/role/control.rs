@@ -13,7 +13,7 @@ use borough_gateway::{Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::{Name, RequestId};
-use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::journal::{Change, ChangeSet, JournalShare};
@@ -296,6 +296,7 @@ impl CellRoles<'_> {
             lease_ms: self.played.lease_ms,
             generation: self.generation,
             batch_tasks_max: BATCH_TASKS_MAX,
+            gang_commit_max: GANG_COMMIT_MAX,
             share: self.share.clone(),
         };
         let (db, cancelled) = (self.db.clone(), self.cancelled.clone());

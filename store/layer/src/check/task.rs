@@ -50,6 +50,7 @@ fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
 }
 
 fn unit_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: CheckMode) {
+    unit_placed_check(found, rows, row);
     let Some(id) = row.unit.filter(|_| row.state == TaskState::Held) else { return };
     let key = || format!("task/{}", row.id);
     let Some(unit) = rows.units.get(&id) else {
@@ -71,6 +72,20 @@ fn unit_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: Chec
     let waits = unit.state == UnitState::Gathering && unit.epoch == row.unit_epoch;
     found.require(mode == CheckMode::Always || waits, "unit_settled", || {
         wrong(key(), "a hold", format!("none: unit {id} is {:?}", unit.state))
+    });
+}
+
+/// Nothing of a gang is placed before all of it is.
+fn unit_placed_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
+    let begun = matches!(row.state, TaskState::Assigned | TaskState::Starting | TaskState::Running);
+    let Some(unit) = row.unit.filter(|_| begun).and_then(|id| rows.units.get(&id)) else { return };
+    let whole = unit.epoch > row.unit_epoch || unit.state == UnitState::Committed;
+    found.require(whole, "unit_placed", || {
+        wrong(
+            format!("task/{}", row.id),
+            format!("{:?} for {} at epoch {}", row.state, unit.id, row.unit_epoch),
+            "held: the unit gathers",
+        )
     });
 }
 

@@ -21,6 +21,8 @@ pub struct UnitHold {
     pub task: TaskId,
     /// Where and how.
     pub placement: Placement,
+    /// The revision of the node's row that was decided on: what it is may have changed since.
+    pub node_revision: Option<u64>,
 }
 
 /// Takes holds for members of a unit that gathers at `epoch`: all of them, or none. Repeating holds changes nothing.
@@ -43,9 +45,16 @@ pub async fn unit_hold(
     }
     let mut book = TaskBook::read(tx, changes.space(), holds.iter().map(|hold| hold.task)).await?;
     book.extend_nodes(tx, changes.space(), holds.iter().map(|hold| hold.placement.node)).await?;
-    for UnitHold { task, placement } in holds {
+    for UnitHold { task, placement, node_revision } in holds {
         if task.job != job.id || task.index >= job.count || placement.unit != Some((unit, epoch)) {
             return refuse("a hold is not of this unit");
+        }
+        if placement.spec_version != job.spec_version {
+            return refuse("its job has another spec");
+        }
+        let revision = book.node(placement.node).map(|node| node.revision);
+        if node_revision.is_some() && *node_revision != revision {
+            return refuse("a node is not what it was");
         }
         let open = book.node(placement.node).map(node_open);
         if open != Some(Ok(())) {

@@ -86,7 +86,7 @@ async fn hold_at(
         spec_version: 1,
         unit: Some((UNIT, epoch)),
     };
-    let holds = [UnitHold { task: TaskId { job: JobId(1), index }, placement }];
+    let holds = [UnitHold { task: TaskId { job: JobId(1), index }, placement, node_revision: None }];
     cell.change(change, async |tx, changes| unit_hold(tx, changes, (UNIT, epoch), &holds).await).await
 }
 
