@@ -21,7 +21,7 @@ use futures::StreamExt as _;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
-use super::workload::{GATE, Workload, hopeless_spec, node_facts, vast_facts};
+use super::workload::{GATE, Workload, hopeless_spec, node_of, vast_facts};
 use super::world::{Seen, cell_figures};
 use super::{PATIENCE, SchedulerArguments, jobs_submit, mean, sampled, shape_figures};
 use crate::hollow::fleet::Fleet;
@@ -107,8 +107,7 @@ async fn fleet_start(
     arguments: &SchedulerArguments,
     workload: &Workload,
 ) -> anyhow::Result<Fleet> {
-    let usual =
-        (0..workload.nodes).map(|number| (format!("node-{number}"), node_facts(number, workload.zones)));
+    let usual = (0..workload.nodes).map(|number| (format!("node-{number}"), node_of(workload, number)));
     let vast = workload.vast_node.then(|| ("vast".to_owned(), vast_facts()));
     let hellos = usual.chain(vast).map(|(name, facts)| hello(name, facts)).collect();
     let (gateways, token) = system.door()?;

@@ -4,6 +4,7 @@
 use borough_model::job::{AffinityKind, Spread};
 use clap::ValueEnum;
 
+use super::gangs::workload_of_gangs;
 use super::workload::{Background, Batch, Workload, within};
 
 /// What is measured.
@@ -69,9 +70,57 @@ pub enum WorkloadName {
     /// The cell of k8s-1m: 100,000 nodes, 100,000 tasks
     #[value(name = "nodes-100k")]
     Nodes100k,
+    /// 5,000 nodes, 1,000 gangs of 3 tasks
+    #[value(name = "gangs-1000x3")]
+    Gangs1000x3,
+    /// 5,000 nodes, 3,000 gangs of 3 tasks
+    #[value(name = "gangs-3000x3")]
+    Gangs3000x3,
+    /// 5,000 nodes, 3 gangs of 1,000 tasks
+    #[value(name = "gangs-3x1000")]
+    Gangs3x1000,
+    /// 5,000 nodes, 9 gangs of 1,000 tasks
+    #[value(name = "gangs-9x1000")]
+    Gangs9x1000,
+    /// 5,000 nodes, 10 gangs of 5,000 tasks, which gather by holds
+    #[value(name = "gangs-10x5000")]
+    Gangs10x5000,
+    /// 5,000 nodes in 50 racks, 750 gangs of 4 tasks, each in one rack
+    #[value(name = "tas-750x4")]
+    Tas750x4,
+    /// 5,000 nodes in 50 racks, 2,250 gangs of 4 tasks, each in one rack
+    #[value(name = "tas-2250x4")]
+    Tas2250x4,
+    /// 5,000 nodes in 50 racks, 3 gangs of 1,000 tasks, each in one rack
+    #[value(name = "tas-3x1000")]
+    Tas3x1000,
+    /// 5,000 nodes in 50 racks, 9 gangs of 1,000 tasks, each in one rack
+    #[value(name = "tas-9x1000")]
+    Tas9x1000,
+    /// 5,000 nodes, 500 gangs of two roles with 3 tasks each
+    #[value(name = "cpg-500x2x3")]
+    Cpg500x2x3,
+    /// 5,000 nodes, 1,500 gangs of two roles with 3 tasks each
+    #[value(name = "cpg-1500x2x3")]
+    Cpg1500x2x3,
+    /// 10,000 nodes, 100,000 tasks, 0 per cent of their jobs gangs of ten
+    #[value(name = "mixed-0")]
+    Mixed0,
+    /// 10,000 nodes, 100,000 tasks, 25 per cent of their jobs gangs of ten
+    #[value(name = "mixed-25")]
+    Mixed25,
+    /// 10,000 nodes, 100,000 tasks, 50 per cent of their jobs gangs of ten
+    #[value(name = "mixed-50")]
+    Mixed50,
+    /// 10,000 nodes, 100,000 tasks, 75 per cent of their jobs gangs of ten
+    #[value(name = "mixed-75")]
+    Mixed75,
+    /// 10,000 nodes, 100,000 tasks, 100 per cent of their jobs gangs of ten
+    #[value(name = "mixed-100")]
+    Mixed100,
 }
 
-fn plain(reference: &'static str, nodes: u32, before: u32, tasks: u32) -> Workload {
+pub(super) fn plain(reference: &'static str, nodes: u32, before: u32, tasks: u32) -> Workload {
     shaped(reference, nodes, vec![Batch::plain("before", before)], Batch::plain("measured", tasks))
 }
 
@@ -79,6 +128,7 @@ fn shaped(reference: &'static str, nodes: u32, before: Vec<Batch>, measured: Bat
     Workload {
         reference,
         nodes,
+        rack_nodes: 40,
         zones: 3,
         tainted: 0,
         vast_node: false,
@@ -189,6 +239,10 @@ impl WorkloadName {
 
     /// Its parts.
     pub fn workload(self) -> Workload {
+        workload_of_gangs(self).unwrap_or_else(|| self.workload_of_tasks())
+    }
+
+    fn workload_of_tasks(self) -> Workload {
         let zone = |values: &[&str]| vec![within("zone", values)];
         match self {
             Self::SchedulingBasic => plain("SchedulingBasic/5000Nodes_50000Pods", 5_000, 5_000, 50_000),

@@ -8,6 +8,7 @@
 mod agents;
 mod background;
 mod catalog;
+mod gangs;
 mod rules;
 mod workload;
 pub mod world;
@@ -28,7 +29,7 @@ use crate::result::Results;
 use crate::system::SystemOptions;
 use background::background_run;
 use catalog::WorkloadName;
-use workload::{Batch, GATE, Workload, hopeless_spec, node_facts, vast_facts};
+use workload::{Batch, GATE, Workload, hopeless_spec, node_of, vast_facts};
 use world::{Seen, World};
 
 /// Between two looks at how many tasks are placed, for the rate by second.
@@ -102,7 +103,9 @@ pub async fn run(
 
 /// Jobs of one batch, by number and tasks.
 fn jobs_of(batch: &Batch, tasks_per_job: u32) -> impl Iterator<Item = (u32, u32)> {
-    let (tasks, each) = (batch.tasks, if batch.one_job { batch.tasks } else { tasks_per_job }.max(1));
+    let of_gang = batch.gang.map(|gang| gang.members);
+    let each = if batch.one_job { batch.tasks } else { of_gang.unwrap_or(tasks_per_job) }.max(1);
+    let tasks = batch.tasks;
     (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
 }
 
@@ -113,7 +116,7 @@ async fn workload_run(
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
     let mut world = World::new(directory, arguments.cluster.as_deref()).await?;
-    let node = |number: u32| (format!("node-{number}"), node_facts(number, workload.zones));
+    let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
     world.nodes_add(workload.nodes, node).await?;
     world.nodes_taint(&(0..workload.tainted).map(|number| node(number).0).collect::<Vec<_>>()).await?;
     if workload.vast_node {
@@ -195,9 +198,10 @@ fn shape_figures(arguments: &SchedulerArguments, workload: &Workload) -> Map<Str
     figure("reference", json!(workload.reference));
     figure("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
     figure("tasks", json!(workload.measured.tasks));
-    let tasks_per_job = match workload.measured.one_job {
-        true => workload.measured.tasks,
-        false => arguments.tasks_per_job,
+    let tasks_per_job = match (workload.measured.one_job, workload.measured.gang) {
+        (true, _) => workload.measured.tasks,
+        (false, Some(gang)) => gang.members,
+        (false, None) => arguments.tasks_per_job,
     };
     figure("tasks_per_job", json!(tasks_per_job));
     figure("workers", json!(arguments.workers));

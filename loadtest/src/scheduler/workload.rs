@@ -9,6 +9,8 @@ use borough_model::job::{
 use borough_model::node::NodeFacts;
 use borough_model::{Name, Resources};
 
+use super::gangs::GangShape;
+
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
@@ -22,6 +24,8 @@ pub struct Workload {
     pub reference: &'static str,
     /// Nodes of the usual shape.
     pub nodes: u32,
+    /// Nodes of a rack.
+    pub rack_nodes: u32,
     /// Values of the attribute `zone` over them.
     pub zones: u32,
     /// So many of the nodes, the first ones, are tainted: nothing new goes there.
@@ -62,6 +66,8 @@ pub struct Batch {
     pub users: u32,
     /// All tasks are of one job: its rule counts the job's own tasks.
     pub one_job: bool,
+    /// Its jobs are gangs, or some of them.
+    pub gang: Option<GangShape>,
     /// Admitted and not to be placed: they wait for a job that never ends.
     pub gated: bool,
     /// Labels of its jobs.
@@ -84,6 +90,7 @@ impl Batch {
             tasks,
             users: 1,
             one_job: false,
+            gang: None,
             gated: false,
             labels: Vec::new(),
             constraints: Vec::new(),
@@ -133,6 +140,9 @@ impl Batch {
         spec.constraints.clone_from(&self.constraints);
         spec.spread.clone_from(&self.spread);
         spec.affinity.clone_from(&self.affinity);
+        if let Some(gang) = self.gang {
+            gang.shape(number, &mut spec)?;
+        }
         if self.gated {
             spec.after = vec![After { job: Name::new(GATE)?, condition: AfterCondition::Finished }];
         }
@@ -159,6 +169,14 @@ pub fn node_facts(number: u32, zones: u32) -> NodeFacts {
     let (rack, zone) = (number / 40, number % zones.max(1));
     let attributes = [("zone", format!("zone-{zone}")), ("rack", format!("rack-{rack}"))];
     facts(4_000, 32 * GIB, attributes.map(|(key, value)| (key.to_owned(), value)).into())
+}
+
+/// A node of a workload.
+pub fn node_of(workload: &Workload, number: u32) -> NodeFacts {
+    let mut facts = node_facts(number, workload.zones);
+    let rack = number / workload.rack_nodes.max(1);
+    facts.attributes.insert("rack".to_owned(), format!("rack-{rack}"));
+    facts
 }
 
 /// A node with room for everything.
