@@ -1,8 +1,8 @@
 //! Jobs and their specs.
 
 use borough_model::job::{
-    After, AfterCondition, HealthCheck, JobKind, JobOutcome, JobState, Probe, RestartMode, RestartSpec,
-    TaskOverride, TaskSpec,
+    After, AfterCondition, HealthCheck, JobKind, JobOutcome, JobState, PreemptionSpec, Probe, RestartMode,
+    RestartSpec, TaskOverride, TaskSpec,
 };
 use borough_model::{JobRow, JobSpec, Name};
 
@@ -78,6 +78,7 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         together: spec.together().map(together_to_message),
         roles: spec.roles().iter().map(role_to_message).collect(),
         queue: spec.queue.clone().unwrap_or_default(),
+        preemption: spec.preemption.map(preemption_to_message),
     }
 }
 
@@ -128,12 +129,23 @@ pub fn job_spec_from_message(message: &v1::JobSpec) -> Result<JobSpec, FieldRefu
         },
         profile: (!message.profile.is_empty()).then(|| message.profile.clone()),
         queue: (!message.queue.is_empty()).then(|| message.queue.clone()),
+        preemption: message.preemption.as_ref().map(preemption_from_message),
         gang: gang_from_message(message)?,
     };
     Ok(match spec.min_member {
         0 => JobSpec { min_member: spec.min_member_default().max(1), ..spec },
         _ => spec,
     })
+}
+
+fn preemption_to_message(spec: PreemptionSpec) -> v1::Preemption {
+    let PreemptionSpec { never, notice_max_ms, down_max } = spec;
+    v1::Preemption { never, notice_max_ms, down_max }
+}
+
+fn preemption_from_message(message: &v1::Preemption) -> PreemptionSpec {
+    let v1::Preemption { never, notice_max_ms, down_max } = *message;
+    PreemptionSpec { never, notice_max_ms, down_max }
 }
 
 /// What a task runs, as a message.

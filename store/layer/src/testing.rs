@@ -58,6 +58,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
         profile: None,
         gang: None,
         queue: None,
+        preemption: None,
         task: TaskSpec {
             command: vec!["true".to_owned()],
             environment: BTreeMap::new(),

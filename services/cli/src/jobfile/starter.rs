@@ -59,4 +59,5 @@ spread: [rack, node.name]
 drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
 # lost_after: 30s      # how long a vanished node is waited for
 # labels: {team: web}
+# preemption: {never: true, notice_max: 2s, down_max: 1} # evicts nobody; how long its victims have; how many of it may be down
 "#;

@@ -216,13 +216,13 @@ fn missing_fields_are_named() {
     check(
         &yaml_problems(""),
         &expect![
-            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue"
+            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
         ],
     );
     check(
         &yaml_problems("[1, 2]"),
         &expect![
-            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue"
+            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
         ],
     );
     check(

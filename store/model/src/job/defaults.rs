@@ -113,6 +113,7 @@ impl JobSpec {
             profile: None,
             gang: None,
             queue: None,
+            preemption: None,
         }
     }
 }

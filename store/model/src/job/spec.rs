@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{GangSpec, Toleration};
+use super::{GangSpec, PreemptionSpec, Toleration};
 use crate::id::Name;
 use crate::node::{CardSelector, Within};
 use crate::resource::Resources;
@@ -87,6 +87,10 @@ pub struct JobSpec {
     #[cbor(default)]
     #[serde(default)]
     pub queue: Option<String>,
+    /// Whether its tasks take the places of others, and how its own give way; none: the defaults.
+    #[n(28)]
+    #[serde(default)]
+    pub preemption: Option<PreemptionSpec>,
 }
 
 /// Whether tasks run until stopped or until done.

@@ -8,6 +8,6 @@ pub use machine::{
     TaskRules, Transition, TransitionRefused, task_transition,
 };
 pub use row::{
-    Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Exit, Health, PortAssignment, StopReason,
-    TaskRow, TaskState, UnitRow, UnitState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
+    StopReason, TaskRow, TaskState, UnitRow, UnitState, Verdict,
 };

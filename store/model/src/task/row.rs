@@ -121,6 +121,21 @@ pub struct TaskRow {
     #[cbor(default)]
     #[serde(default)]
     pub promised: bool,
+    /// For whom it had to give way: while the life that is evicted ends, and until the next one begins.
+    #[n(25)]
+    #[serde(default)]
+    pub evicted: Option<Evicted>,
+}
+
+/// An eviction: a task gives way to one of higher priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+pub struct Evicted {
+    /// The task that it gives way to.
+    #[n(0)]
+    pub by: TaskId,
+    /// Most milliseconds between SIGTERM and SIGKILL, whatever its own grace: what the preemptor waits at most.
+    #[n(1)]
+    pub notice_max_ms: Option<u64>,
 }
 
 impl TaskRow {
@@ -150,6 +165,7 @@ impl TaskRow {
             verdict: None,
             unit_epoch: 0,
             promised: false,
+            evicted: None,
         }
     }
 

@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, GangSpec,
-    HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, Probe, RestartMode, Role, Spread,
-    TaskOverride, Together, Toleration, TolerationOperator,
+    HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec, Probe,
+    RestartMode, Role, Spread, TaskOverride, Together, Toleration, TolerationOperator,
 };
 use borough_model::journal::{Delta, JournalEntry};
 use borough_model::node::{
@@ -17,8 +17,8 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::unit_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Exit, Health, PortAssignment, StopReason, TaskRow, TaskState,
-    UnitState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, Health, PortAssignment, StopReason, TaskRow,
+    TaskState, UnitState, Verdict,
 };
 use minicbor::{Decode, Encode};
 
@@ -75,6 +75,7 @@ fn task_full() -> TaskRow {
         verdict: Some(Verdict::Again),
         unit_epoch: 9,
         promised: true,
+        evicted: Some(Evicted { by: TaskId { job: JobId(8), index: 2 }, notice_max_ms: Some(500) }),
     }
 }
 
@@ -112,6 +113,7 @@ fn spec_full() -> JobSpec {
         jobs: full.constraints.clone(),
         preference: Some(7),
     }];
+    full.preemption = Some(PreemptionSpec { never: true, notice_max_ms: Some(250), down_max: Some(1) });
     full.task.environment = text_map("A", "b");
     full.task.working_directory = Some("/tmp".to_owned());
     full.task.resources = resources();
@@ -407,7 +409,14 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
     let full = minicbor::to_vec(task_full()).unwrap();
     let older = array_of(&elements(&full)[..19]);
     let row: TaskRow = minicbor::decode(&older).unwrap();
-    let expected = TaskRow { crashes_there: 0, verdict: None, unit_epoch: 0, promised: false, ..task_full() };
+    let expected = TaskRow {
+        crashes_there: 0,
+        verdict: None,
+        unit_epoch: 0,
+        promised: false,
+        evicted: None,
+        ..task_full()
+    };
     assert_eq!(row, expected);
 }
 

@@ -10,8 +10,8 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Health, Life, OwnerEffect, Placement,
-    StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
+    CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, Life, OwnerEffect,
+    Placement, StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -34,7 +34,7 @@ struct Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
-    let act = (0..TASKS, 0u8..19, any::<u8>(), skew, 0u16..9000)
+    let act = (0..TASKS, 0u8..20, any::<u8>(), skew, 0u16..9000)
         .prop_map(|(task, kind, arg, skew, wait_ms)| Act { task, kind, arg, skew, wait_ms });
     prop::collection::vec(act, 1..120)
 }
@@ -153,6 +153,10 @@ impl World {
             }
             16 => TaskEvent::RescheduleLost,
             17 => TaskEvent::HoldPromised(self.placement(act, Incarnation(incarnation.0 + 1))?),
+            18 => {
+                let by = TaskId { job: JobId(9), index: u32::from(act.arg % 2) };
+                TaskEvent::Evict(Evicted { by, notice_max_ms: None })
+            }
             _ => TaskEvent::JobGrown,
         })
     }

@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use borough_model::job::JobKind;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    CapacityEffect, Effects, EndReason, EndpointEffect, Health, OwnerEffect, StopReason, TaskEvent, TaskRow,
-    TaskState, Transition, TransitionRefused, task_transition,
+    CapacityEffect, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StopReason, TaskEvent,
+    TaskRow, TaskState, Transition, TransitionRefused, task_transition,
 };
+use borough_model::{JobId, TaskId};
 use expect_test::expect_file;
 
 use crate::sample::{
@@ -102,6 +103,8 @@ fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
     events.extend(
         StopReason::ALL.map(|reason| (format!("stop_requested {reason:?}").to_lowercase(), stop(reason))),
     );
+    let by = TaskId { job: JobId(99), index: 0 };
+    events.push(("evict".to_owned(), TaskEvent::Evict(Evicted { by, notice_max_ms: Some(100) })));
     events.push(("node_declared_lost".to_owned(), TaskEvent::NodeDeclaredLost { node: NODE }));
     events.push(("reschedule_lost".to_owned(), TaskEvent::RescheduleLost));
     events.push(("job_grown".to_owned(), TaskEvent::JobGrown));
@@ -192,6 +195,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::RescheduleLost => 13,
         TaskEvent::JobGrown => 14,
         TaskEvent::HoldPromised(_) => 15,
+        TaskEvent::Evict(_) => 16,
     }
 }
 
@@ -201,7 +205,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..16).collect(), "{label}");
+        assert_eq!(seen, (0..17).collect(), "{label}");
     }
 }
 

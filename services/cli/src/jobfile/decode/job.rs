@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::Name;
 use borough_model::job::{
-    After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, TaskOverride, TaskSpec,
+    After, AfterCondition, JobKind, JobSpec, PreemptionSpec, RestartMode, RestartSpec, TaskOverride, TaskSpec,
 };
 
 use super::super::reader::{Fields, Item, Reader};
@@ -16,7 +16,7 @@ use super::spread::spread_decode;
 use super::task::{OVERRIDE_FIELDS, override_decode, task_decode};
 use super::toleration::tolerations_decode;
 
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 23] = [
     "user",
     "name",
     "kind",
@@ -39,6 +39,7 @@ const FIELDS: [&str; 22] = [
     "scheduler",
     "profile",
     "queue",
+    "preemption",
 ];
 
 /// A band stands for the lowest priority in it.
@@ -101,6 +102,9 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     }
     if let Some(item) = fields.get("queue") {
         spec.queue = reader.text(&item);
+    }
+    if let Some(item) = fields.get("preemption") {
+        spec.preemption = Some(preemption_decode(reader, &item));
     }
     Some(spec)
 }
@@ -170,6 +174,21 @@ fn index_decode(reader: &mut Reader, key: &Key, own: &Item<'_>) -> Option<u32> {
         reader.refuse_as(own, "the key is no task's index; accepted: whole numbers from 0");
     }
     index
+}
+
+fn preemption_decode(reader: &mut Reader, item: &Item<'_>) -> PreemptionSpec {
+    let mut preemption = PreemptionSpec::default();
+    let Some(fields) = reader.fields(item, &["never", "notice_max", "down_max"]) else { return preemption };
+    if let Some(item) = fields.get("never") {
+        preemption.never = reader.truth(&item).unwrap_or_default();
+    }
+    if let Some(item) = fields.get("notice_max") {
+        preemption.notice_max_ms = reader.duration(&item);
+    }
+    if let Some(item) = fields.get("down_max") {
+        preemption.down_max = reader.whole(&item, "a whole number of tasks that may be without a place");
+    }
+    preemption
 }
 
 /// `always`, or a map.

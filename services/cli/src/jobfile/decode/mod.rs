@@ -49,7 +49,7 @@ fn model_problem(reader: &Reader, error: &FieldError) -> Problem {
 
 /// The path in the file of a field of the model: what has a unit in the file has none in its name.
 fn file_path(model_path: &str) -> String {
-    const RENAMED: [(&str, &str); 14] = [
+    const RENAMED: [(&str, &str); 15] = [
         ("drain_delay_ms", "drain_delay"),
         ("lost_after_ms", "lost_after"),
         ("grace_ms", "grace"),
@@ -64,6 +64,7 @@ fn file_path(model_path: &str) -> String {
         ("backoff_max_ms", "backoff_max"),
         ("reset_after_ms", "reset_after"),
         ("preference", "prefer"),
+        ("notice_max_ms", "notice_max"),
     ];
     let (outer, last) = model_path.rsplit_once('.').unwrap_or(("", model_path));
     let last = RENAMED.iter().find(|(model, _)| *model == last).map_or(last, |(_, file)| file);

@@ -116,6 +116,9 @@ fn job_check(fields: &mut Fields, spec: &JobSpec) {
             "1,000 to 86,400,000 milliseconds",
         );
     }
+    if let Some(notice_max_ms) = spec.preemption.and_then(|preemption| preemption.notice_max_ms) {
+        fields.delay("preemption.notice_max_ms", notice_max_ms, 0);
+    }
     fields.labels("labels", &spec.labels, LABELS_MAX);
 }
 

@@ -3,7 +3,7 @@
 use crate::id::{Incarnation, NodeId, UnitId};
 use crate::job::{JobKind, JobSpec, RestartSpec};
 use crate::resource::Resources;
-use crate::task::{Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
+use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
 
 /// One life of a task on one node: what an agent speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub enum TaskEvent {
         /// Why, and so what follows.
         reason: StopReason,
     },
+    /// A task of higher priority takes its place: as a stop for [`StopReason::Preempted`], and for whom.
+    Evict(Evicted),
     /// The process has exited.
     ProcessExited {
         /// The life it was of.
@@ -155,6 +157,7 @@ impl TaskEvent {
             Self::ProcessStarted { .. } => "process_started",
             Self::HealthChanged { .. } => "health_changed",
             Self::StopRequested { .. } => "stop_requested",
+            Self::Evict(_) => "evict",
             Self::ProcessExited { .. } => "process_exited",
             Self::StartFailed { .. } => "start_failed",
             Self::ReleaseConfirmed { .. } => "release_confirmed",
@@ -181,6 +184,7 @@ impl TaskEvent {
             | Self::HoldPromised(_)
             | Self::Place(_)
             | Self::StopRequested { .. }
+            | Self::Evict(_)
             | Self::NodeDeclaredLost { .. }
             | Self::RescheduleLost
             | Self::JobGrown => None,

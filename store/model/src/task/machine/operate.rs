@@ -3,7 +3,7 @@
 use super::event::{EndpointEffect, Placement, TransitionRefused};
 use super::step::{Decided, Step, illegal, stale, unchanged};
 use crate::id::NodeId;
-use crate::task::{EndReason, Health, StopReason, TaskRow, TaskState, Verdict};
+use crate::task::{EndReason, Evicted, Health, StopReason, TaskRow, TaskState, Verdict};
 
 const NOT_WANTED: &str = "only a pending task is placed";
 
@@ -133,6 +133,24 @@ pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> 
         // The task leaves the lost node: by itself that is what every other stop asks for.
         TaskState::Lost => reschedule_lost(row, now_ms),
         TaskState::Stopping | TaskState::Releasing | TaskState::Dead => unchanged(row),
+    }
+}
+
+/// A life gives way once: one that ends already, or whose node is lost, frees nothing more by it.
+pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
+    let evicted_by = |row: &mut TaskRow| row.evicted = Some(evicted);
+    let step = Step::new(row, now_ms).with(evicted_by);
+    match row.state {
+        TaskState::Held => step.back_to_pending().done(),
+        TaskState::Assigned | TaskState::Starting => {
+            step.with(|row| row.stop = Some(StopReason::Preempted)).state(TaskState::Stopping).done()
+        }
+        TaskState::Running => running_stop(step, StopReason::Preempted).done(),
+        TaskState::Stopping | TaskState::Releasing if row.evicted == Some(evicted) => unchanged(row),
+        TaskState::Pending | TaskState::Dead => unchanged(row),
+        TaskState::Stopping | TaskState::Releasing | TaskState::Lost => {
+            illegal(row, "evict", "a life that ends gives way to nobody else")
+        }
     }
 }
 

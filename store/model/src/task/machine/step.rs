@@ -65,6 +65,7 @@ impl<'a> Step<'a> {
         self.row.ports.clone_from(&placement.ports);
         self.row.charge = Charge { owner: ChargeOwner::Task, resources: placement.resources.clone() };
         self.row.spec_version = placement.spec_version;
+        self.row.evicted = None;
         self.row.unit = placement.unit.map(|(unit, _)| unit);
         self.row.unit_epoch = placement.unit.map_or(0, |(_, epoch)| epoch);
         self.take()

@@ -1,0 +1,77 @@
+//! Preemption as a job's owner sees it: whether its tasks take the places of others, and how its own give way.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::Band;
+use super::defaults::band;
+
+/// What a job says of preemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct PreemptionSpec {
+    /// Its tasks wait for room and evict nobody.
+    #[n(0)]
+    #[serde(default)]
+    pub never: bool,
+    /// Most milliseconds that a task which gives way to one of this job has between SIGTERM and SIGKILL; absent: its own
+    /// grace.
+    #[n(1)]
+    #[serde(default)]
+    pub notice_max_ms: Option<u64>,
+    /// Its disruption budget: an eviction that leaves more than so many of its tasks without a place is chosen only where
+    /// nothing else would do. Absent: there is none.
+    #[n(2)]
+    #[serde(default)]
+    pub down_max: Option<u32>,
+}
+
+/// Below which priority the victims of a task are: `evicted`, where it lost its own last place to another task. 0: it
+/// evicts nobody.
+///
+/// Only lower priorities give way, and none of the preemptor's own band where that is production or monitoring (Borg,
+/// EuroSys 2015, §2.5). A task that was evicted itself takes no place in its own band in turn. So one placement leads at
+/// most to one eviction within each band, and to one from each band to a lower one: no cascades.
+pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, evicted: bool) -> u32 {
+    let band = band(priority);
+    let lowest = match band {
+        Band::BestEffort => 0,
+        Band::Batch => 100,
+        Band::Production => 200,
+        Band::Monitoring => 300,
+    };
+    match band {
+        _ if preemption.is_some_and(|preemption| preemption.never) => 0,
+        Band::Production | Band::Monitoring => lowest,
+        Band::BestEffort | Band::Batch if evicted => lowest,
+        Band::BestEffort | Band::Batch => priority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_lower_priorities_give_way_and_none_within_production() {
+        let below = |priority, evicted| victims_below(priority, None, evicted);
+        for priority in 0..500 {
+            for evicted in [false, true] {
+                assert!(below(priority, evicted) <= priority, "{priority}");
+            }
+            let own_band =
+                (0..=priority).any(|other| band(other) == band(priority) && (other < below(priority, false)));
+            let batch_like = matches!(band(priority), Band::BestEffort | Band::Batch);
+            assert!(batch_like || !own_band, "{priority} evicts within its band");
+            let own_band =
+                (0..=priority).any(|other| band(other) == band(priority) && other < below(priority, true));
+            assert!(!own_band, "{priority}, evicted itself, evicts within its band");
+        }
+        assert_eq!(
+            (below(150, false), below(150, true), below(50, false), below(50, true)),
+            (150, 100, 50, 0)
+        );
+        assert_eq!((below(299, false), below(300, false)), (200, 300));
+        let never = PreemptionSpec { never: true, ..PreemptionSpec::default() };
+        assert_eq!(victims_below(399, Some(never), false), 0);
+    }
+}
