@@ -140,7 +140,8 @@ impl Pool {
             let plan = plan_from(&worker.view.snapshot, &queue, NOW_MS, vantage, &mut worker.view.cache);
             worker.view.snapshot.remember(&plan, NOW_MS);
             let lease = LeaseKey { role: "scheduler".to_owned(), shard: worker.queue.shard };
-            let (batch, _) = batch_of_plan(&plan, &worker.view, BatchStamp { id, lease, at_ms: NOW_MS });
+            let (batch, _) =
+                batch_of_plan(&plan, &worker.view, BatchStamp { id, lease, at_ms: NOW_MS }, &BTreeMap::new());
             let planned = batch.placements.len();
             let (version, more) = (worker.cursor, queue.more);
             Flight { batch, version, planned, attempts: 0, more }
@@ -179,7 +180,7 @@ impl Pool {
             flight.batch.placements.iter().map(|placement| placement.row.id).collect();
         if let Some(worker) = self.workers.get_mut(number) {
             worker.collisions += 1;
-            worker.view.follow(&tasks);
+            worker.view.follow(&tasks, &BTreeMap::new());
         }
         let read_s = self.read(store, number);
         let id = self.request_id();

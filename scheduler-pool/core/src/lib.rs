@@ -10,6 +10,7 @@ mod filter;
 mod pace;
 mod pending;
 mod plan;
+mod preempt;
 mod queueing;
 mod scoring;
 mod seed;
@@ -24,6 +25,7 @@ pub use plan::{
     NodeChange, Placement, Plan, PlanCache, PlanCounters, Recheck, TermToken, Unplaced, Vantage, plan,
     plan_from, recheck,
 };
+pub use preempt::{PreemptionCost, Victim};
 pub use queueing::{Queueing, QueueingError, QueueingPolicy};
 pub use scoring::{ProfileError, ScoringProfile};
 pub use seed::{PLAN_SEED, shard_of};

@@ -24,7 +24,7 @@ pub struct PendingTask {
     pub gang: Option<u32>,
 }
 
-/// Tasks of one job that ask the same: what fits one fits all.
+/// Tasks of one job that ask the same, and whom the same may give way to: what fits one fits all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingClass {
     /// The job.
@@ -32,6 +32,8 @@ pub struct PendingClass {
     pub(crate) shape: ShapeId,
     /// One number per user and priority: who gives up a turn where a task of the class fits nowhere.
     pub(crate) lane: u32,
+    /// Below which priority the victims of a task of the class are; 0: it evicts nobody.
+    pub(crate) below: u32,
 }
 
 /// Tasks of one job of which so many are placed together, or none.
@@ -207,7 +209,7 @@ struct Cursor<'a> {
     /// A task in back-off: the job cannot be put to sleep.
     later_any: bool,
     blocked: BTreeSet<ShapeId>,
-    classes: BTreeMap<ShapeId, u32>,
+    classes: BTreeMap<(ShapeId, u32), u32>,
 }
 
 impl<'a> Cursor<'a> {
@@ -411,9 +413,12 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let Some(shape) = cursor.entry.shape_of(index) else { continue };
-            if !self.blocked_too && self.snapshot.blocked.shape_blocked(shape) {
+            let below = cursor.entry.victims_below(index);
+            if !self.blocked_too && self.snapshot.blocked.sleeps(shape, below) {
                 cursor.blocked.insert(shape);
-                cursor.index = cursor.entry.shape_end(index);
+                if cursor.entry.task(index).is_none_or(|slot| !slot.evicted) {
+                    cursor.index = cursor.entry.shape_end(index);
+                }
                 continue;
             }
             return Some((index, shape));
@@ -476,8 +481,9 @@ impl<'a> Collector<'a> {
     fn task_push(&mut self, cursor: &mut Cursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {
         cursor.found_any = true;
         let classes = &mut self.queue.classes;
-        let class = *cursor.classes.entry(shape).or_insert_with(|| {
-            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane });
+        let below = cursor.entry.victims_below(index);
+        let class = *cursor.classes.entry((shape, below)).or_insert_with(|| {
+            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane, below });
             u32::try_from(classes.len() - 1).unwrap_or(u32::MAX)
         });
         self.queue.tasks.push(PendingTask { task: TaskId { job: cursor.job, index }, class, gang });

@@ -20,6 +20,8 @@ pub struct CellSettings {
     pub profile: ScoringProfile,
     /// How those of one priority take turns.
     pub queueing: Queueing,
+    /// For how many milliseconds after its start a task is left alone by preemption.
+    pub fresh_start_ms: u64,
 }
 
 /// How much of a node's capacity may be promised, per dimension, in thousandths: 1000 is all of it and no more, 1500
@@ -52,6 +54,11 @@ impl Default for Overcommit {
 }
 
 impl CellSettings {
+    /// The protection of a fresh start as a span of time.
+    pub(crate) fn fresh_start_ms(&self) -> i64 {
+        i64::try_from(self.fresh_start_ms).unwrap_or(i64::MAX)
+    }
+
     /// The settings of a cell whose stored settings name these. An unknown profile or queueing policy is the default one: a
     /// newer program may know more of them.
     pub fn of_cell(

@@ -1,12 +1,12 @@
 //! From what the core decided to what the store commits: pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::task::{TransitionRefused, UnitRow, UnitState, task_transition};
+use borough_model::task::{TaskEvent, TransitionRefused, UnitRow, UnitState, task_transition};
 use borough_model::{JobId, RequestId, TaskId, TaskRow, UnitId};
-use borough_scheduler_core::{Placement as Planned, Plan, TermToken};
+use borough_scheduler_core::{Placement as Planned, Plan, Snapshot, TermToken, Victim};
 use borough_store::keys::{ConstraintKey, LeaseKey};
-use borough_store::placement::{Placement, PlacementBatch};
+use borough_store::placement::{Eviction, Placement, PlacementBatch};
 
 use crate::view::CellView;
 
@@ -25,14 +25,16 @@ pub struct BatchStamp {
 }
 
 /// Takes the gangs of more than `most` members out of a plan: they are not placed in one commit. Those that are held
-/// against other tasks stay, since nobody could say so of their holds later.
+/// against other tasks stay, since nobody could say so of their holds later, and so do
+/// those that take the places of others.
 pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
     let mut members: BTreeMap<u32, usize> = BTreeMap::new();
     for gang in plan.placements.iter().filter_map(|placement| placement.gang) {
         *members.entry(gang).or_default() += 1;
     }
+    let evicts = |placement: &Planned| placement.held || !placement.victims.is_empty();
     let ruled = |placement: &Planned| {
-        placement.ruled || !placement.terms.is_empty() || !placement.witnesses.is_empty()
+        placement.ruled || !placement.terms.is_empty() || !placement.witnesses.is_empty() || evicts(placement)
     };
     for gang in plan.placements.iter().filter(|placement| ruled(placement)).filter_map(|ruled| ruled.gang) {
         members.remove(&gang);
@@ -53,13 +55,18 @@ pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
 /// The batch of a plan over `view`. A placement whose task or node the snapshot does
 /// not let it have is left out and named: the planner and the state machine disagree, which is a defect worth a log line
 /// and no reason to hold up the others.
+///
+/// `running` has the rows of victims that are more than held. A placement of which one is another by now is left out
+/// without a word, whole gangs together: its commit would only conflict.
 pub fn batch_of_plan(
     plan: &Plan,
     view: &CellView,
     stamp: BatchStamp,
+    running: &BTreeMap<TaskId, TaskRow>,
 ) -> (PlacementBatch, Vec<(TaskId, TransitionRefused)>) {
     let snapshot = &view.snapshot;
     let mut refused = Vec::new();
+    let evictions = evictions_of(plan, snapshot, running, stamp.at_ms);
     let mut batch = PlacementBatch {
         id: stamp.id,
         lease: stamp.lease,
@@ -69,26 +76,30 @@ pub fn batch_of_plan(
         evictions: Vec::new(),
         units: Vec::new(),
     };
-    for placement in &plan.placements {
+    for (placement, evicted) in plan.placements.iter().zip(evictions) {
+        let Some(evicted) = evicted else { continue };
         let before = snapshot
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
         let event = placement.event(placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH)));
         match task_transition(&before, &event, stamp.at_ms) {
-            Ok(transition) => batch.placements.push(Placement {
-                revision_before: before.revision,
-                row: transition.row,
-                terms: placement.terms.iter().map(term_key).collect(),
-                witnesses: placement.witnesses.clone(),
-                ruled: placement.ruled,
-            }),
+            Ok(transition) => {
+                batch.evictions.extend(evicted);
+                batch.placements.push(Placement {
+                    revision_before: before.revision,
+                    row: transition.row,
+                    terms: placement.terms.iter().map(term_key).collect(),
+                    witnesses: placement.witnesses.clone(),
+                    ruled: placement.ruled,
+                });
+            }
             Err(error) => refused.push((placement.task, error)),
         }
     }
-    batch.units = units_of(plan, stamp.id);
+    batch.units = units_of(plan, &batch);
     let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
-    for node in touched.collect::<std::collections::BTreeSet<_>>() {
+    for node in touched.collect::<BTreeSet<_>>() {
         if let Some(known) = view.placement_node(node) {
             batch.nodes.insert(node, known);
         }
@@ -96,19 +107,60 @@ pub fn batch_of_plan(
     (batch, refused)
 }
 
+/// The running tasks that a plan evicts, whose rows are to be read: the snapshot has only those of held ones.
+pub fn victims_running(plan: &Plan) -> BTreeSet<TaskId> {
+    let victims = plan.placements.iter().flat_map(|placement| &placement.victims);
+    victims.filter(|victim| !victim.holds).map(|victim| victim.task).collect()
+}
+
+/// The evictions of each placement, in their order; `None`: one of them, or of its gang, is not possible any more.
+fn evictions_of(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    running: &BTreeMap<TaskId, TaskRow>,
+    at_ms: i64,
+) -> Vec<Option<Vec<Eviction>>> {
+    let eviction = |victim: &Victim| {
+        let row = if victim.holds { snapshot.task_row(victim.task) } else { running.get(&victim.task) };
+        let row = row.filter(|row| row.revision == victim.revision)?;
+        let job = snapshot.job(victim.task.job)?;
+        let stopped = task_transition(row, &TaskEvent::Evict(victim.evicted), at_ms).ok()?;
+        Some(Eviction {
+            user: job.user.clone(),
+            job: job.name.clone(),
+            revision_before: row.revision,
+            row: stopped.row,
+            effects: stopped.effects,
+            preemptor: victim.evicted.by,
+        })
+    };
+    let of_placement = |placement: &Planned| placement.victims.iter().map(eviction).collect();
+    let mut evictions: Vec<Option<Vec<Eviction>>> = plan.placements.iter().map(of_placement).collect();
+    let gangs = || plan.placements.iter().map(|placement| placement.gang);
+    let torn = gangs().zip(&evictions).filter(|(_, evictions)| evictions.is_none());
+    let torn: BTreeSet<u32> = torn.filter_map(|(gang, _)| gang).collect();
+    for (evictions, gang) in evictions.iter_mut().zip(gangs()) {
+        if gang.is_some_and(|gang| torn.contains(&gang)) {
+            *evictions = None;
+        }
+    }
+    evictions
+}
+
 fn term_key(token: &TermToken) -> ConstraintKey {
     ConstraintKey { term: token.term.clone(), domain: token.domain.clone() }
 }
 
 /// The units of the plan's gangs, committed with it.
-fn units_of(plan: &Plan, batch: RequestId) -> Vec<UnitRow> {
+fn units_of(plan: &Plan, batch: &PlacementBatch) -> Vec<UnitRow> {
+    let placed: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
     let mut gangs: BTreeMap<u32, (JobId, u32)> = BTreeMap::new();
-    for placement in &plan.placements {
+    for placement in plan.placements.iter().filter(|placement| placed.contains(&placement.task)) {
         let Some(gang) = placement.gang else { continue };
         gangs.entry(gang).or_insert((placement.task.job, 0)).1 += 1;
     }
     let unit = |(gang, (job, min_member)): (u32, (JobId, u32))| UnitRow {
-        id: unit_id(batch, gang),
+        id: unit_id(batch.id, gang),
         job,
         min_member,
         state: UnitState::Committed,

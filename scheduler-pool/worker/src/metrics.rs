@@ -47,6 +47,7 @@ pub struct WorkerMetrics {
     commits: Counter,
     conflicts: Counter,
     unplaced: Counter,
+    evictions: Counter,
     nodes_scored: Counter,
     plan_seconds: Histogram,
     commit_seconds: Histogram,
@@ -61,6 +62,7 @@ impl Default for WorkerMetrics {
             commits: Counter::default(),
             conflicts: Counter::default(),
             unplaced: Counter::default(),
+            evictions: Counter::default(),
             nodes_scored: Counter::default(),
             plan_seconds: buckets(),
             commit_seconds: buckets(),
@@ -77,6 +79,7 @@ impl WorkerMetrics {
         registry.register("commits", "batches committed", self.commits.clone());
         registry.register("conflicts", "batches that lost a guard", self.conflicts.clone());
         registry.register("unplaced", "tasks looked at that fitted nowhere", self.unplaced.clone());
+        registry.register("evictions", "tasks that gave way to others", self.evictions.clone());
         registry.register("nodes_scored", "nodes scored", self.nodes_scored.clone());
         registry.register("plan_seconds", "time to plan a batch", self.plan_seconds.clone());
         registry.register("commit_seconds", "time to commit a batch", self.commit_seconds.clone());
@@ -142,6 +145,7 @@ impl WorkerMetrics {
             Committed::Yes => {
                 self.commits.inc();
                 self.placements.inc_by(u64::try_from(batch.placements.len()).unwrap_or(u64::MAX));
+                self.evictions.inc_by(u64::try_from(batch.evictions.len()).unwrap_or(u64::MAX));
             }
             Committed::Conflict(_) => drop(self.conflicts.inc()),
             Committed::No => {}

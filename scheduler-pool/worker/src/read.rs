@@ -1,14 +1,15 @@
 //! Everything a batch is decided on, read at one version: the journal up to it, the gate, the leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_kv::{Database, Idempotency, Version};
-use borough_model::JournalEntry;
+use borough_model::{JournalEntry, TaskId, TaskRow};
 use borough_store::cell::CellGate;
 use borough_store::journal::{Cursor, JournalShare, journal_head, journal_tail_shared, journal_watch};
 use borough_store::keys::{self, LeaseKey};
 use borough_store::lease::LeaseRow;
+use borough_store::task::tasks_read_snapshot;
 use borough_store::{CellSpace, StoreError, StoreResult};
 
 /// Entries of a page.
@@ -62,6 +63,22 @@ pub async fn cell_read(
         }
     })
     .await
+}
+
+/// The rows of some tasks as they are by now. What is decided on them holds where they are those that were planned on: a
+/// row's revision says so, and its guard keeps it so.
+pub async fn rows_read(
+    db: &Database,
+    space: &CellSpace,
+    tasks: &BTreeSet<TaskId>,
+) -> StoreResult<BTreeMap<TaskId, TaskRow>> {
+    if tasks.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = db.run("scheduler_victims", Idempotency::ReadOnly, |tx, _| async move {
+        tasks_read_snapshot(&tx, space, tasks.iter().copied()).await
+    });
+    Ok(rows.await?.into_iter().map(|row| (row.id, row)).collect())
 }
 
 /// A watch that ends when there may be something after `cursor`; `None` where there is already.

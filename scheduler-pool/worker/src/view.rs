@@ -95,9 +95,11 @@ impl CellView {
         self.held.retain(|_, of| *of != unit);
     }
 
-    /// From now on keeps the rows of `tasks` as they change, beginning with what they are.
-    pub fn follow(&mut self, tasks: &BTreeSet<TaskId>) {
-        self.followed = tasks.iter().map(|&task| (task, self.snapshot.task_row(task).cloned())).collect();
+    /// From now on keeps the rows of `tasks` as they change, beginning with what they are; of those that run `running` says
+    /// what they were.
+    pub fn follow(&mut self, tasks: &BTreeSet<TaskId>, running: &BTreeMap<TaskId, TaskRow>) {
+        let known = |task: TaskId| self.snapshot.task_row(task).or_else(|| running.get(&task)).cloned();
+        self.followed = tasks.iter().map(|&task| (task, known(task))).collect();
     }
 
     /// A node as a placement on it needs to know it: what may be promised of it for its capacity, overcommit included.

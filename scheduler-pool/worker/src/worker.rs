@@ -1,12 +1,12 @@
 //! The loop of one worker: read at R, plan, commit at R; sleep until something changes. It makes no choices of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
-use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId};
+use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
 use borough_scheduler_core::{CellSettings, PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from};
 use borough_store::cell::{CellState, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
@@ -15,11 +15,11 @@ use borough_store::placement::{PlacementBatch, placement_conflicts, placement_lo
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{BatchStamp, batch_of_plan, gangs_split};
+use crate::batch::{BatchStamp, batch_of_plan, gangs_split, victims_running};
 use crate::commit::{Committed, batch_commit};
 use crate::figures::Figures;
 use crate::metrics::WorkerMetrics;
-use crate::read::{Read, cell_read, cell_watch};
+use crate::read::{Read, cell_read, cell_watch, rows_read};
 use crate::shard::{SchedulerShards, ShardHeld};
 use crate::view::CellView;
 
@@ -288,16 +288,18 @@ impl Worker {
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
         let large = gangs_split(&mut planned, self.config.gang_commit_max);
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
-        let (batch, refused) = batch_of_plan(&planned, &self.view, stamp);
+        let running = rows_read(&self.db, &self.config.space, &victims_running(&planned)).await?;
+        let (batch, refused) = batch_of_plan(&planned, &self.view, stamp, &running);
         for (task, error) in refused {
             tracing::error!(%task, %error, "the planner placed what the state machine refuses");
         }
         if batch.placements.is_empty() && large.is_empty() {
-            return Ok(if queue.more { Round::Again } else { Round::Idle(queue.later_ms) });
+            let more = queue.more || planned.preemption_cut;
+            return Ok(if more { Round::Again } else { Round::Idle(queue.later_ms) });
         }
         let tasks = batch.placements.len();
         if tasks > 0 {
-            let placed = self.commit(batch, version).await?;
+            let placed = self.commit(batch, version, &running).await?;
             self.pace.committed(tasks, tasks - placed, queue.more);
         }
         for gang in large {
@@ -310,7 +312,12 @@ impl Worker {
     }
 
     /// Commits a batch, and what is left of it after each conflict, over fresh values. Answers how many tasks it placed.
-    async fn commit(&mut self, batch: PlacementBatch, version: Version) -> StoreResult<usize> {
+    async fn commit(
+        &mut self,
+        batch: PlacementBatch,
+        version: Version,
+        running: &BTreeMap<TaskId, TaskRow>,
+    ) -> StoreResult<usize> {
         let mut batch = batch;
         let mut version = version;
         let terms_known = self.view.snapshot.terms_revision();
@@ -335,8 +342,7 @@ impl Worker {
                 return Ok(0);
             }
             let losers = placement_losers(&conflicts, &batch);
-            let tasks: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
-            self.view.follow(&tasks);
+            self.view.follow(&batch.tasks(), running);
             let read = self.read().await?;
             // What is left was never held against a term that is new.
             if !self.shards.holds(&batch.lease, &read) || self.view.snapshot.terms_revision() != terms_known {

@@ -37,16 +37,3 @@ pub(super) fn charge_on<'r>(
     }
     Some((charge, Cow::Owned(demand.into_vec())))
 }
-
-/// The amounts by dimension of a charge that was made so.
-pub(super) fn charge_demand<'r>(
-    work: &Work<'_>,
-    requirement: &'r Requirement,
-    charge: &Resources,
-) -> Cow<'r, [(usize, u64)]> {
-    if requirement.chooses() {
-        Cow::Owned(Requirement::of_resources(charge, work.nodes).demand.into_vec())
-    } else {
-        Cow::Borrowed(&requirement.demand)
-    }
-}

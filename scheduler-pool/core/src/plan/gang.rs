@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::charge::charge_demand;
 use super::recheck::task_wanted;
 use super::together::Ground;
 use super::{Placement, Planner, Unplaced};
 use crate::explain::{Explanation, Wait};
 use crate::filter::Requirement;
 use crate::pending::{PendingGang, PendingTask};
+
+/// Gangs of more members wait for room: they and their victims would not fit one commit.
+const GANG_PREEMPTS_MAX: u32 = 500;
 
 /// A member that was given a node, and the ground that it was kept to.
 type Placed = (PendingTask, Placement, Option<Ground>);
@@ -68,7 +70,9 @@ impl Planner<'_, '_> {
                     break;
                 }
                 let ground = first.get(placed.len()).copied().or(rest);
-                match self.placed(member, ground) {
+                let placement = self.placed(member, ground);
+                let free = ground.is_none() && gang.need() <= GANG_PREEMPTS_MAX;
+                match if free { placement.or_else(|| self.preempted(member)) } else { placement } {
                     Some(placement) => {
                         placed.push((member, placement, ground));
                         needed -= 1;
@@ -158,6 +162,7 @@ impl Planner<'_, '_> {
             never,
             reason,
             shape: class.shape,
+            helpless_below: self.helpless_below(failed.class),
         });
     }
 
@@ -166,10 +171,12 @@ impl Planner<'_, '_> {
         let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         let Some(plan_of) = self.plan_on(pending.class, ground) else { return };
-        if let Some(Some(plan)) = self.plans.get(plan_of.number) {
-            let demand = charge_demand(&self.work, &plan.requirement, &placement.charge);
-            self.work.returned(node, &demand, &numbers);
-            self.work.counted(placement.task.job, node, false);
+        let demand = Requirement::of_resources(&placement.charge, &self.snapshot.nodes).demand;
+        self.work.returned(node, &demand, &numbers);
+        self.work.counted(placement.task.job, node, false);
+        self.evictions.removed(&placement.victims);
+        for victim in &placement.victims {
+            self.work.counted(victim.task.job, node, true);
         }
         if let Some(job) = self.jobs.get_mut(&plan_of.job) {
             let domains = job.domains(&self.snapshot.nodes, node);

@@ -6,6 +6,7 @@
 mod base;
 mod charge;
 mod class;
+mod evict;
 mod gang;
 mod kin;
 mod order;
@@ -28,15 +29,18 @@ use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, Un
 use crate::explain::{Explanation, Wait, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::{PendingQueue, PendingTask};
+use crate::preempt::{Evictions, Victim};
 use crate::scoring::{Figures, Judge};
 use crate::snapshot::{ShapeId, Snapshot};
 pub use base::PlanCache;
 use base::{Base, Clear, base_begun};
 use charge::charge_on;
 use class::{ClassPlan, Ground};
+use evict::{Making, MakingId, ports_named};
 use kin::{PlanOf, plans_of};
 pub use recheck::{Recheck, recheck};
 use recheck::{changes_of, task_wanted};
+pub(crate) use search::Search;
 pub use search::Vantage;
 use spread::JobPlan;
 use together::{Ground as Kept, Grounds, base_on_ground, on_ground};
@@ -69,19 +73,24 @@ pub struct Placement {
     pub witnesses: Vec<TaskId>,
     /// Whether it was held against other tasks: with those it falls, and only a plan can hold it against them again.
     pub ruled: bool,
+    /// Whether its share is only promised: it waits on its node until those are gone that give way to it, or leave anyway.
+    pub held: bool,
+    /// Tasks that give way to it.
+    pub victims: Vec<Victim>,
 }
 
 impl Placement {
     /// What happens to the task once this is committed; `unit` is the gang it is committed with, and the gang's epoch.
     pub fn event(&self, unit: Option<(UnitId, u64)>) -> TaskEvent {
-        TaskEvent::Place(TaskPlacement {
+        let placement = TaskPlacement {
             node: self.node,
             incarnation: self.incarnation,
             ports: self.ports.clone(),
             resources: self.charge.clone(),
             spec_version: self.spec_version,
             unit,
-        })
+        };
+        if self.held { TaskEvent::HoldPromised(placement) } else { TaskEvent::Place(placement) }
     }
 }
 
@@ -108,6 +117,8 @@ pub struct Unplaced {
     /// Why.
     pub reason: Explanation,
     pub(crate) shape: ShapeId,
+    /// Below which priority victims were looked for, where none helps any more; 0: it is not known that none does.
+    pub(crate) helpless_below: u32,
 }
 
 /// What deciding cost.
@@ -123,6 +134,8 @@ pub struct PlanCounters {
     pub bases_kept: u64,
     /// Searches that were begun anew.
     pub bases_made: u64,
+    /// Tasks that were looked at for victims.
+    pub victims_examined: u64,
 }
 
 /// Who goes where, and who nowhere.
@@ -136,6 +149,8 @@ pub struct Plan {
     pub unplaced: Vec<Unplaced>,
     /// What deciding cost.
     pub counters: PlanCounters,
+    /// Whether the search for victims was cut short: look again at once.
+    pub preemption_cut: bool,
 }
 
 /// Plans a queue on a snapshot. Tasks that are no longer wanted (the snapshot has moved on since the queue was made) are
@@ -174,12 +189,15 @@ pub fn plan_from(
         witnesses: Witnesses::new(),
         figures,
         grounds: Grounds::default(),
+        makings: BTreeMap::new(),
+        evictions: Evictions::default(),
         out: Plan::default(),
     };
     planner.items();
-    let Planner { mut out, bases, cache, .. } = planner;
+    let Planner { mut out, bases, cache, evictions, .. } = planner;
     cache.kept(bases.into_iter().filter(|&(id, _)| !on_ground(id)));
-    out.changes = changes_of(&snapshot.nodes, &out.placements, now_ms);
+    out.counters.victims_examined = evictions.examined;
+    out.changes = changes_of(snapshot, &out.placements, now_ms);
     out
 }
 
@@ -207,6 +225,9 @@ struct Planner<'a, 'c> {
     witnesses: Witnesses,
     figures: Figures<'a>,
     grounds: Grounds,
+    /// Searches for room by evictions.
+    makings: BTreeMap<MakingId, Making>,
+    evictions: Evictions,
     out: Plan,
 }
 
@@ -249,6 +270,9 @@ impl Planner<'_, '_> {
         }
         let ground = self.ground_alone(pending);
         let placement = self.placed(pending, ground);
+        // Where its gang keeps it to some domains it waits for room there.
+        let placement =
+            if ground.is_none() { placement.or_else(|| self.preempted(pending)) } else { placement };
         match (&placement, ground) {
             (None, _) => self.unplaced(pending, ground.is_some()),
             (Some(placement), Some(ground)) => self.ground_taken(ground, placement),
@@ -281,7 +305,15 @@ impl Planner<'_, '_> {
             never,
             reason,
             shape: class.shape,
+            helpless_below: self.helpless_below(pending.class),
         });
+    }
+
+    /// See [`Unplaced`].
+    fn helpless_below(&self, class: u32) -> u32 {
+        let class = self.queue.classes.get(class as usize);
+        let dry = class.filter(|class| self.preemption_dry((class.shape, class.below)));
+        dry.map_or(0, |class| class.below)
     }
 
     /// Why a class's next task fits nowhere as the plan stands.
@@ -312,20 +344,10 @@ impl Planner<'_, '_> {
         let plan_of = self.plan_on(pending.class, kept)?;
         let plan = self.plans.get(plan_of.number)?.as_ref()?;
         let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
-        let mut dynamic = ports_given(&self.work, &plan.requirement, node, self.now_ms).into_iter();
-        let ports: Option<Vec<PortAssignment>> = spec
-            .task
-            .ports
-            .iter()
-            .map(|port| {
-                let number = port.number.or_else(|| dynamic.next())?;
-                Some(PortAssignment { name: port.name.clone(), number })
-            })
-            .collect();
-        let ports = ports?;
+        let ports = ports_named(spec, ports_given(&self.work, &plan.requirement, node, self.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let terms = tokens(&self.work, &plan.requirement, node);
-        let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses);
+        let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses, &self.evictions);
         let asked = &self.snapshot.shapes.get(class.shape)?.resources;
         let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
         self.work.taken(node, &demand, &numbers);
@@ -346,6 +368,8 @@ impl Planner<'_, '_> {
             terms,
             witnesses,
             ruled: !plan.requirement.rules.rules.is_empty(),
+            held: false,
+            victims: Vec::new(),
         })
     }
 

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use borough_model::{NodeAlloc, NodeId, TaskId};
+use borough_model::resource::{resources_add, resources_sub};
+use borough_model::{NodeAlloc, NodeId, TaskId, TaskRow};
 use smallvec::SmallVec;
 
 use super::{NodeChange, Placement, Work};
 use crate::filter::{Requirement, fits};
-use crate::snapshot::{NodeTable, Snapshot};
+use crate::preempt::{Evictions, Lift, Victim, leaving, lifted};
+use crate::snapshot::Snapshot;
 
 /// Placements of a plan whose commit failed, held against what is true now.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -35,8 +37,9 @@ pub fn recheck(snapshot: &Snapshot, placements: Vec<Placement>, now_ms: i64) -> 
     let mut lost: BTreeSet<TaskId> = BTreeSet::new();
     // Dropping a gang gives back what its members took, which drops nobody else: the checks stay right, if cautious.
     let mut work = Work::new(snapshot);
+    let mut evictions = Evictions::default();
     for placement in &placements {
-        if placement_held(snapshot, &mut work, placement, now_ms).is_break() {
+        if placement_held(&mut work, &mut evictions, placement, now_ms).is_break() {
             lost.insert(placement.task);
         }
     }
@@ -47,71 +50,110 @@ pub fn recheck(snapshot: &Snapshot, placements: Vec<Placement>, now_ms: i64) -> 
         placements.into_iter().partition(|placement: &Placement| {
             lost.contains(&placement.task) || gang(placement).is_some_and(|gang| gangs_lost.contains(&gang))
         });
-    let changes = changes_of(&snapshot.nodes, &placements, now_ms);
+    let changes = changes_of(snapshot, &placements, now_ms);
     Recheck { placements, changes, dropped }
 }
 
 /// Continues where a placement still holds, and takes what it needs.
 fn placement_held(
-    snapshot: &Snapshot,
     work: &mut Work<'_>,
+    evictions: &mut Evictions,
     placement: &Placement,
     now_ms: i64,
 ) -> ControlFlow<()> {
-    let holds = || -> Option<(u32, Requirement)> {
-        let node = snapshot.nodes.ordinal(placement.node)?;
-        let entry = snapshot.jobs.get(&placement.task.job)?;
-        let row = entry.row.as_ref()?;
-        let life = entry.task(placement.task.index).map(|slot| slot.incarnation).unwrap_or_default().next();
-        let shape = snapshot.shapes.get(entry.shape_of(placement.task.index)?)?;
-        let mut requirement = Requirement::of(shape, snapshot);
-        requirement.ports_dynamic = 0;
-        requirement.ports_fixed = placement.ports.iter().map(|port| port.number).collect();
-        // It holds with the very cards and the very domain it was given, or not.
-        if requirement.chooses() {
-            requirement.demand = Requirement::of_resources(&placement.charge, &snapshot.nodes).demand;
-            requirement.cards.clear();
-            requirement.within = None;
-        }
-        let holds = task_wanted(snapshot, placement.task)
-            && row.spec_version == placement.spec_version
-            && life == placement.incarnation
-            && (shape.resources == placement.charge || shape.resources == placement.charge.without_cards())
-            && fits(work, &requirement, node, now_ms);
-        holds.then_some((node, requirement))
+    let Some((node, requirement)) = requirement_held(work.snapshot, placement) else {
+        return ControlFlow::Break(());
     };
-    let Some((node, requirement)) = holds() else { return ControlFlow::Break(()) };
+    let Some(victims) = victims_held(work, placement) else { return ControlFlow::Break(()) };
+    victims.iter().for_each(|victim| work.counted(victim.task.job, node, false));
+    let (later, at_once) = leaving(work, evictions, node);
+    let mut lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(&victims).collect();
+    if placement.held {
+        lifts.extend(&later);
+    }
+    if !lifted(work, node, &lifts, |work| fits(work, &requirement, node, now_ms)) {
+        victims.iter().for_each(|victim| work.counted(victim.task.job, node, true));
+        return ControlFlow::Break(());
+    }
+    evictions.added(node, &placement.victims);
     work.taken(node, &requirement.demand, &requirement.ports_fixed);
     work.counted(placement.task.job, node, true);
     ControlFlow::Continue(())
 }
 
-/// The new value of each node that placements touch.
-pub(super) fn changes_of(nodes: &NodeTable, placements: &[Placement], now_ms: i64) -> Vec<NodeChange> {
+/// Its node, and what it asks of it: exactly what it was given.
+fn requirement_held(snapshot: &Snapshot, placement: &Placement) -> Option<(u32, Requirement)> {
+    let node = snapshot.nodes.ordinal(placement.node)?;
+    let entry = snapshot.jobs.get(&placement.task.job)?;
+    let row = entry.row.as_ref()?;
+    let life = entry.task(placement.task.index).map(|slot| slot.incarnation).unwrap_or_default().next();
+    let shape = snapshot.shapes.get(entry.shape_of(placement.task.index)?)?;
+    let mut requirement = Requirement::of(shape, snapshot);
+    requirement.ports_dynamic = 0;
+    requirement.ports_fixed = placement.ports.iter().map(|port| port.number).collect();
+    // It holds with the very cards and the very domain it was given, or not.
+    if requirement.chooses() {
+        requirement.demand = Requirement::of_resources(&placement.charge, &snapshot.nodes).demand;
+        requirement.cards.clear();
+        requirement.within = None;
+    }
+    let holds = task_wanted(snapshot, placement.task)
+        && row.spec_version == placement.spec_version
+        && life == placement.incarnation
+        && (shape.resources == placement.charge || shape.resources == placement.charge.without_cards());
+    holds.then_some((node, requirement))
+}
+
+/// Its victims, where they are all as they were.
+fn victims_held(work: &Work<'_>, placement: &Placement) -> Option<Vec<Lift>> {
+    let victim = |victim: &Victim| {
+        let entry = work.snapshot.jobs.get(&victim.task.job)?;
+        let slot = entry.task(victim.task.index).filter(|slot| slot.revision == victim.revision)?;
+        let mut there = work.nodes.standing.on(slot.node?);
+        let (task, standing) = there.find(|(task, _)| *task == victim.task)?;
+        Lift::of(work, task, standing)
+    };
+    placement.victims.iter().map(victim).collect()
+}
+
+/// The new value of each node that placements touch: those that only held there and give way have left it.
+pub(super) fn changes_of(snapshot: &Snapshot, placements: &[Placement], now_ms: i64) -> Vec<NodeChange> {
     let mut by_node: BTreeMap<NodeId, SmallVec<[&Placement; 4]>> = BTreeMap::new();
     for placement in placements {
         by_node.entry(placement.node).or_default().push(placement);
     }
     let change = |(node, placements): (NodeId, SmallVec<[&Placement; 4]>)| {
-        let mut alloc = nodes.alloc(nodes.ordinal(node)?)?;
+        let mut alloc = snapshot.nodes.alloc(snapshot.nodes.ordinal(node)?)?;
         alloc.epoch += 1;
         alloc.ports_cooling.retain(|_, until| *until > now_ms);
+        let victims = placements.iter().flat_map(|placement| &placement.victims);
+        for row in victims.filter_map(|victim| held_row(snapshot, victim)) {
+            holder_left(&mut alloc, row);
+        }
         placements.into_iter().for_each(|placement| placement_added(&mut alloc, placement));
         Some(NodeChange { node, alloc })
     };
     by_node.into_iter().filter_map(change).collect()
 }
 
+/// The row of a victim that only holds.
+pub(crate) fn held_row<'a>(snapshot: &'a Snapshot, victim: &Victim) -> Option<&'a TaskRow> {
+    snapshot.task_row(victim.task).filter(|_| victim.holds)
+}
+
+fn holder_left(alloc: &mut NodeAlloc, row: &TaskRow) {
+    let share = if row.promised { &mut alloc.promised } else { &mut alloc.used };
+    if let Ok(left) = resources_sub(share, &row.charge.resources) {
+        *share = left;
+    }
+    alloc.tasks = alloc.tasks.saturating_sub(1);
+    alloc.ports.retain(|port| row.ports.iter().all(|given| given.number != *port));
+}
+
 fn placement_added(alloc: &mut NodeAlloc, placement: &Placement) {
-    let (used, charge) = (&mut alloc.used, &placement.charge);
-    used.cpu_millis = used.cpu_millis.saturating_add(charge.cpu_millis);
-    used.memory_bytes = used.memory_bytes.saturating_add(charge.memory_bytes);
-    used.disk_bytes = used.disk_bytes.saturating_add(charge.disk_bytes);
-    used.disk_bytes_per_s = used.disk_bytes_per_s.saturating_add(charge.disk_bytes_per_s);
-    used.network_bytes_per_s = used.network_bytes_per_s.saturating_add(charge.network_bytes_per_s);
-    for (kind, &amount) in charge.device_millis.iter().filter(|&(_, &amount)| amount > 0) {
-        let used = used.device_millis.entry(kind.clone()).or_default();
-        *used = used.saturating_add(amount);
+    let share = if placement.held { &mut alloc.promised } else { &mut alloc.used };
+    if let Ok(more) = resources_add(share, &placement.charge) {
+        *share = more;
     }
     alloc.tasks = alloc.tasks.saturating_add(1);
     alloc.ports.extend(placement.ports.iter().map(|port| port.number));

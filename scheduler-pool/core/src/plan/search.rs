@@ -39,7 +39,7 @@ impl Vantage {
 
 /// An order of looking at nodes. Positions are those in the order of all nodes, ranks those in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Search {
+pub(crate) struct Search {
     first: usize,
     last: usize,
     start: usize,

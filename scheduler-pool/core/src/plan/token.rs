@@ -8,6 +8,7 @@ use borough_model::job::{Constraint, ConstraintOperator};
 
 use super::Work;
 use crate::filter::Requirement;
+use crate::preempt::Evictions;
 use crate::seed::bytes_mixed;
 use crate::snapshot::{NODE_NAME, Rule, TermId, TermKey};
 
@@ -86,6 +87,7 @@ pub(super) fn witnesses(
     requirement: &Requirement,
     node: u32,
     known: &mut Witnesses,
+    evictions: &Evictions,
 ) -> Vec<TaskId> {
     let witness = |rule: &Rule| {
         let Rule::Near { term: id, .. } = *rule else { return None };
@@ -94,7 +96,14 @@ pub(super) fn witnesses(
         if term.count(value) == 0 {
             return None;
         }
-        *known.entry((id, value)).or_insert_with(|| work.snapshot.term_witness(term, value))
+        // One that gives way by this plan stands for nothing.
+        let stays = |task: &TaskId| !evictions.has(*task);
+        let witness = || work.snapshot.term_witness(term, value, stays);
+        let known = known.entry((id, value)).or_insert_with(witness);
+        if known.is_some_and(|task| !stays(&task)) {
+            *known = witness();
+        }
+        *known
     };
     let mut tasks: Vec<TaskId> = requirement.rules.rules.iter().filter_map(witness).collect();
     tasks.sort_unstable();

@@ -45,9 +45,9 @@ struct Moments {
 pub(crate) struct Work<'a> {
     pub snapshot: &'a Snapshot,
     pub nodes: &'a NodeTable,
-    /// Tasks more than the snapshot has, per term and domain; fewer never.
-    terms: BTreeMap<(TermId, u32), u32>,
-    totals: BTreeMap<TermId, u32>,
+    /// Tasks more than the snapshot has, per term and domain; fewer where some give way.
+    terms: BTreeMap<(TermId, u32), i32>,
+    totals: BTreeMap<TermId, i32>,
     /// Made when a skew is first asked for.
     standing: RefCell<BTreeMap<TermId, Standing>>,
     moments: Moments,
@@ -97,13 +97,13 @@ impl<'a> Work<'a> {
     /// Tasks that a term counts in the domain of a value.
     pub fn term_count(&self, term: TermId, value: u32) -> u32 {
         let known = self.snapshot.terms.get(term).map_or(0, |term| term.count(value));
-        known + self.terms.get(&(term, value)).copied().unwrap_or(0)
+        known.saturating_add_signed(self.terms.get(&(term, value)).copied().unwrap_or(0))
     }
 
     /// Tasks that a term counts in any domain.
     pub fn term_total(&self, term: TermId) -> u32 {
         let known = self.snapshot.terms.get(term).map_or(0, |term| term.total);
-        known + self.totals.get(&term).copied().unwrap_or(0)
+        known.saturating_add_signed(self.totals.get(&term).copied().unwrap_or(0))
     }
 
     /// The domains in which a term counts any.
@@ -150,16 +150,26 @@ impl<'a> Work<'a> {
 
     /// Counts a task of a job on a node, or no longer.
     pub fn counted(&mut self, job: JobId, node: u32, more: bool) {
+        self.counted_by(job, node, more, true);
+    }
+
+    /// The same for a moment: it is taken back before anybody else asks.
+    pub fn supposed_counted(&mut self, job: JobId, node: u32, more: bool) {
+        self.counted_by(job, node, more, false);
+    }
+
+    fn counted_by(&mut self, job: JobId, node: u32, more: bool, told: bool) {
         let Some(entry) = self.snapshot.jobs.get(&job) else { return };
         for &id in &entry.terms.counted {
             let Some(term) = self.snapshot.terms.get(id) else { continue };
             let Some(value) = self.nodes.attribute(node, term.attribute) else { continue };
-            let total = self.totals.entry(id).or_default();
-            *total = if more { *total + 1 } else { total.saturating_sub(1) };
-            let count = self.terms.entry((id, value)).or_default();
-            *count = if more { *count + 1 } else { count.saturating_sub(1) };
-            self.moments.firsts += u64::from(more && self.term_count(id, value) == 1);
-            self.moments.falls += u64::from(!more);
+            let by = if more { 1 } else { -1 };
+            *self.totals.entry(id).or_default() += by;
+            *self.terms.entry((id, value)).or_default() += by;
+            if told {
+                self.moments.firsts += u64::from(more && self.term_count(id, value) == 1);
+                self.moments.falls += u64::from(!more);
+            }
             if let Some(standing) = self.standing.get_mut().get_mut(&id) {
                 let least = standing.least();
                 standing.moved(value, more);
@@ -219,6 +229,15 @@ impl<'a> Work<'a> {
         }
         touched.ports.extend_from_slice(ports);
         self.log.push(node);
+    }
+
+    /// Supposes for a moment that an amount of a node were free, or no longer.
+    pub fn supposed_free(&mut self, node: u32, demand: &[(usize, u64)], free: bool) {
+        let Some(touched) = self.touched_made(node) else { return };
+        for &(dimension, amount) in demand {
+            let Some(used) = touched.used.get_mut(dimension) else { continue };
+            *used = if free { used.wrapping_sub(amount) } else { used.wrapping_add(amount) };
+        }
     }
 
     /// Gives back what a task was given: its gang did not fit.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::{NodeId, Resources, TaskId, TaskState};
+use borough_model::{NodeId, Resources, TaskId, TaskRow, TaskState};
 
-use super::{Snapshot, TaskSlot};
+use super::{NodeTable, Snapshot, Stand, TaskSlot};
 use crate::filter::Requirement;
 use crate::plan::{Placement, Plan};
+use crate::preempt::Victim;
 
 /// What placements in flight took.
 pub(crate) type Assumed = BTreeMap<TaskId, Taken>;
@@ -20,6 +21,24 @@ pub(crate) struct Taken {
     epoch: u64,
     resources: Resources,
     ports: Vec<u16>,
+    /// Whether it is promised, and not used.
+    promised: bool,
+}
+
+/// Tasks that give way by plans in flight: as they were before, and what those that only held gave back.
+pub(crate) type AssumedGone = BTreeMap<TaskId, (TaskSlot, Option<Taken>)>;
+
+impl Taken {
+    /// What a row that holds takes.
+    fn of_row(row: &TaskRow, node: NodeId, nodes: &NodeTable) -> Self {
+        Self {
+            node,
+            epoch: nodes.ordinal(node).map(|node| nodes.epoch(node)).unwrap_or_default(),
+            resources: row.charge.resources.clone(),
+            ports: row.port_numbers(),
+            promised: row.promised,
+        }
+    }
 }
 
 impl Snapshot {
@@ -27,8 +46,64 @@ impl Snapshot {
     /// Revisions stay as they are: the true rows, whoever wrote them, replace what is assumed.
     pub fn assume(&mut self, plan: &Plan) {
         for placement in &plan.placements {
+            placement.victims.iter().for_each(|victim| self.victim_assume(victim));
             self.placement_assume(placement);
         }
+    }
+
+    /// A victim that has started is on its way out; one that only holds gives its share back and wants a node again.
+    fn victim_assume(&mut self, victim: &Victim) {
+        let TaskId { job, index } = victim.task;
+        let before = self.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
+        let Some(before) = before.filter(|slot| slot.revision == victim.revision && !slot.assumed) else {
+            return;
+        };
+        let Some(node) = before.node else { return };
+        let taken = before.row.as_deref().filter(|_| victim.holds);
+        let taken = taken.map(|row| Taken::of_row(row, node, &self.nodes));
+        if let Some(taken) = &taken {
+            self.charge(taken, false);
+        }
+        let stand = if victim.holds { Stand::Holds } else { Stand::Leaves };
+        match stand {
+            Stand::Holds => self.standing_removed(node, victim.task),
+            stand => self.standing_assumed(node, victim.task, stand),
+        }
+        let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
+        let slot = TaskSlot { state: Some(state), assumed: true, evicted: true, ..before.clone() };
+        self.slot_set(victim.task, slot);
+        self.assumed_gone.insert(victim.task, (before, taken));
+    }
+
+    fn victim_forget(&mut self, victim: &Victim) {
+        let TaskId { job, index } = victim.task;
+        let slot = self.jobs.get(&job).and_then(|entry| entry.task(index));
+        if slot.is_none_or(|slot| !slot.assumed) {
+            return;
+        }
+        let Some((before, taken)) = self.assumed_gone.remove(&victim.task) else { return };
+        let (node, row) = (before.node, before.row.clone());
+        self.gone_retaken(taken);
+        self.slot_set(victim.task, before);
+        match (row, node) {
+            (Some(row), _) => self.standing_put(None, &row),
+            (None, Some(node)) => self.standing_assumed(node, victim.task, Stand::Runs),
+            (None, None) => {}
+        }
+    }
+
+    /// What was given back for a moment is taken again, unless the journal has told of the node since.
+    fn gone_retaken(&mut self, taken: Option<Taken>) {
+        let Some(taken) = taken else { return };
+        if self.nodes.ordinal(taken.node).map(|node| self.nodes.epoch(node)) == Some(taken.epoch) {
+            self.charge(&taken, true);
+        }
+    }
+
+    /// The true row of a task is known: what was assumed of its giving way is void.
+    pub(crate) fn gone_release(&mut self, task: TaskId, charged: Option<NodeId>) {
+        let Some((_, taken)) = self.assumed_gone.remove(&task) else { return };
+        self.gone_retaken(taken.filter(|taken| charged == Some(taken.node)));
     }
 
     fn placement_assume(&mut self, placement: &Placement) {
@@ -40,7 +115,7 @@ impl Snapshot {
             incarnation: placement.incarnation,
             node: Some(placement.node),
             spec_version: placement.spec_version,
-            state: Some(TaskState::Assigned),
+            state: Some(if placement.held { TaskState::Held } else { TaskState::Assigned }),
             assumed: true,
             ..before
         };
@@ -50,6 +125,7 @@ impl Snapshot {
             epoch: self.nodes.epoch(node),
             resources: placement.charge.clone(),
             ports: placement.ports.iter().map(|port| port.number).collect(),
+            promised: placement.held,
         };
         self.charge(&taken, true);
         self.assumed.insert(placement.task, taken);
@@ -58,6 +134,7 @@ impl Snapshot {
     /// Takes back what was assumed of a plan and has not been replaced by true rows since: its commit failed.
     pub fn forget(&mut self, plan: &Plan) {
         for placement in &plan.placements {
+            placement.victims.iter().for_each(|victim| self.victim_forget(victim));
             let TaskId { job, index } = placement.task;
             let slot = self.jobs.get(&job).and_then(|entry| entry.task(index));
             let assumed = slot.filter(|slot| slot.assumed && slot.incarnation == placement.incarnation);
@@ -80,6 +157,9 @@ impl Snapshot {
         let Some(node) = self.nodes.ordinal(taken.node) else { return };
         let demand = Requirement::of_resources(&taken.resources, &self.nodes).demand;
         self.nodes.charge(node, &demand, &taken.ports, more);
+        if taken.promised {
+            self.nodes.promised_moved(node, &taken.resources, more);
+        }
         self.blocked.changed();
         if !more {
             self.blocked.helped(node);

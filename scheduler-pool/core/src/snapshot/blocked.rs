@@ -10,6 +10,7 @@ use borough_model::{JobId, Resources};
 use super::{NodeTable, Rule, Shape, ShapeId, Snapshot, TermId};
 use crate::filter::{Requirement, copies, fits};
 use crate::plan::{Plan, Work};
+use crate::preempt::{Answer, Ask, Evictions, RETRY_MS, TASKS_EXAMINED_MAX, helps_nowhere, offer_of};
 
 /// After so many checks of helped nodes against blocked shapes, what they have room for is woken unchecked.
 const CHECKS_MAX: usize = 100_000;
@@ -38,6 +39,8 @@ impl Block {
 pub(crate) struct Blocked {
     shapes: BTreeMap<ShapeId, Block>,
     gangs: BTreeMap<JobId, Block>,
+    /// Shapes that no eviction helps either, with the priority below which victims were looked for.
+    helpless: BTreeMap<(ShapeId, u32), Block>,
     /// Jobs taken out of the open ones, since all they want is blocked.
     parked: BTreeSet<JobId>,
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
@@ -45,6 +48,8 @@ pub(crate) struct Blocked {
     helped: BTreeSet<u32>,
     /// Whether anything has changed on any node since the last look.
     changed: bool,
+    /// Whether jobs have other priorities since the last look.
+    priorities_changed: bool,
     /// Whether a node came, went or changed what it is since the last look.
     domains_changed: bool,
     /// Terms whose counts have changed since the last look.
@@ -75,19 +80,42 @@ impl Blocked {
     /// Notes a node that may help.
     pub fn helped(&mut self, node: u32) {
         self.changed = true;
-        if !self.shapes.is_empty() || !self.gangs.is_empty() {
+        if !self.shapes.is_empty() || !self.gangs.is_empty() || !self.helpless.is_empty() {
+            self.helped.insert(node);
+        }
+    }
+
+    /// Notes a node of which a task is on its way out: evictions may help there now.
+    pub fn leaves(&mut self, node: u32) {
+        if !self.helpless.is_empty() || !self.gangs.is_empty() {
             self.helped.insert(node);
         }
     }
 
     /// How many shapes and gangs are known to fit nowhere.
     pub fn count(&self) -> usize {
-        self.shapes.len() + self.gangs.len()
+        self.shapes.len() + self.gangs.len() + self.helpless.len()
     }
 
     /// When a port that is cooling now may help next, milliseconds since 1970.
     pub fn retry_next(&self) -> Option<i64> {
-        self.shapes.values().chain(self.gangs.values()).filter_map(|block| block.retry_at_ms).min()
+        let blocks = self.shapes.values().chain(self.gangs.values()).chain(self.helpless.values());
+        blocks.filter_map(|block| block.retry_at_ms).min()
+    }
+
+    /// Whether a task of a shape, whose victims are below a priority, has nothing to try: it fits nowhere, and evictions
+    /// help as little. What helps nobody helps nobody of lower priority either.
+    pub fn sleeps(&self, shape: ShapeId, below: u32) -> bool {
+        self.shape_blocked(shape) && (below == 0 || self.helpless_at(shape, below))
+    }
+
+    fn helpless_at(&self, shape: ShapeId, below: u32) -> bool {
+        self.helpless.range((shape, below)..=(shape, u32::MAX)).next().is_some()
+    }
+
+    /// Nothing is known any more of what evictions can do: priorities have changed.
+    pub fn helpless_forgotten(&mut self) {
+        self.priorities_changed |= !self.helpless.is_empty();
     }
 
     pub fn shape_blocked(&self, shape: ShapeId) -> bool {
@@ -120,7 +148,18 @@ impl Blocked {
     /// A shape's number is free for another one.
     pub fn shape_forgotten(&mut self, shape: ShapeId) {
         self.shapes.remove(&shape);
+        self.helpless.retain(|&(known, _), _| known != shape);
         self.parked_under.remove(&shape);
+    }
+
+    /// Evictions may help a shape after all: whoever waits for that is looked at again.
+    fn helpless_woken(&mut self, (shape, below): (ShapeId, u32)) -> BTreeSet<JobId> {
+        self.helpless.remove(&(shape, below));
+        let jobs = self.parked_under.remove(&shape).unwrap_or_default();
+        for job in &jobs {
+            self.parked.remove(job);
+        }
+        jobs
     }
 
     pub fn shape_woken(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
@@ -146,6 +185,7 @@ impl Snapshot {
     pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
         for unplaced in &plan.unplaced {
             let Some(shape) = self.shapes.get(unplaced.shape).cloned() else { continue };
+            self.helpless_remember(unplaced.shape, &shape, unplaced.helpless_below, now_ms);
             if self.blocked.shape_blocked(unplaced.shape) {
                 continue;
             }
@@ -158,8 +198,15 @@ impl Snapshot {
             } else if unplaced.gang {
                 let Some(entry) = self.jobs.get(&unplaced.job) else { continue };
                 block.uneven = !entry.uniform() || shape.job.is_some();
+                // Where evictions may help, only a plan knows how many members.
+                let evicts = self.nodes.standing.any_below(entry.victims_below(u32::MAX));
+                if evicts && self.settings.fresh_start_ms > 0 {
+                    let at_ms = now_ms.saturating_add(RETRY_MS);
+                    block.retry_at_ms = block.retry_at_ms.into_iter().chain([at_ms]).min();
+                }
+                let planned = block.uneven || evicts;
                 let fails = unplaced.never
-                    || match block.uneven {
+                    || match planned {
                         true => plan.placements.is_empty(),
                         false => self.shape_room(&shape, now_ms) < u64::from(entry.gang_need()),
                     };
@@ -168,6 +215,21 @@ impl Snapshot {
                 }
             }
         }
+    }
+
+    /// Remembers that evictions below a priority do not help a shape, if that is so without the plan's own.
+    fn helpless_remember(&mut self, id: ShapeId, shape: &Shape, below: u32, now_ms: i64) {
+        if below == 0 || self.blocked.helpless_at(id, below) {
+            return;
+        }
+        let requirement = Requirement::of(shape, self);
+        let Some(protected) = helps_nowhere(self, &requirement, below, now_ms) else { return };
+        let retry_at_ms = protected.then(|| now_ms.saturating_add(RETRY_MS));
+        let mut block = Block { ports: shape.ports_any(), uneven: false, retry_at_ms };
+        if block.ports {
+            block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
+        }
+        self.blocked.helpless.insert((id, below), block);
     }
 
     /// How many tasks of one shape fit the cell together.
@@ -211,14 +273,58 @@ impl Snapshot {
             return;
         }
         let due = self.blocked.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
-        if !changed && !domains_changed && !due && helped.is_empty() && touched.is_empty() {
+        let quiet = !changed && !domains_changed && !self.blocked.priorities_changed;
+        if quiet && !due && helped.is_empty() && touched.is_empty() {
             return;
         }
+        let priorities_changed = std::mem::take(&mut self.blocked.priorities_changed);
         let mut woken = self.ruled_woken_by(&touched, domains_changed);
+        woken.extend(self.helpless_woken_by(
+            &helped,
+            &touched,
+            (domains_changed, priorities_changed),
+            now_ms,
+        ));
         woken.extend(self.woken_by(&helped, changed, now_ms));
         for job in woken {
             self.open_update(job);
         }
+    }
+
+    /// Wakes what evictions may help by now: on a node where more could go than before, or since time has passed.
+    fn helpless_woken_by(
+        &mut self,
+        helped: &BTreeSet<u32>,
+        touched: &BTreeSet<TermId>,
+        (domains_changed, priorities_changed): (bool, bool),
+        now_ms: i64,
+    ) -> BTreeSet<JobId> {
+        let may_help = |&(id, below): &(ShapeId, u32), block: &Block| {
+            let Some(shape) = self.shapes.get(id) else { return true };
+            priorities_changed
+                || block.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
+                || (shape.job.is_some() && (domains_changed || !touched.is_empty()))
+                || self.evictions_help(shape, below, helped, now_ms)
+        };
+        let helpless = self.blocked.helpless.iter();
+        let woken: Vec<(ShapeId, u32)> =
+            helpless.filter(|(id, block)| may_help(id, block)).map(|(&id, _)| id).collect();
+        woken.into_iter().flat_map(|id| self.blocked.helpless_woken(id)).collect()
+    }
+
+    /// Whether evictions on one of some nodes would make room.
+    fn evictions_help(&self, shape: &Shape, below: u32, among: &BTreeSet<u32>, now_ms: i64) -> bool {
+        if below == 0 || among.is_empty() {
+            return false;
+        }
+        let requirement = Requirement::of(shape, self);
+        let (mut work, mut evictions) = (Work::new(self), Evictions::default());
+        let fresh_ms = self.settings.fresh_start_ms();
+        let ask = Ask { requirement: &requirement, below, now_ms, fresh_ms };
+        among.iter().any(|&node| {
+            let answer = offer_of(&mut work, &mut evictions, &ask, node);
+            evictions.examined > TASKS_EXAMINED_MAX || !matches!(answer, Answer::Never)
+        })
     }
 
     /// Wakes shapes that are held against other tasks, where those have moved.
@@ -260,8 +366,13 @@ impl Snapshot {
             .collect();
         let gang_helped = |job: &JobId| {
             let entry = self.jobs.get(job);
+            let below = entry.map_or(0, |entry| entry.victims_below(u32::MAX));
             let shapes = entry.into_iter().flat_map(|entry| entry.shapes());
-            shapes.into_iter().any(|shape| helps(self.shapes.get(shape)))
+            let evicts = |shape: ShapeId| {
+                let shape = self.shapes.get(shape);
+                shape.is_some_and(|shape| self.evictions_help(shape, below, helped, now_ms))
+            };
+            shapes.into_iter().any(|shape| helps(self.shapes.get(shape)) || evicts(shape))
         };
         let gangs = self.blocked.gangs.iter();
         let gangs: Vec<JobId> = gangs
@@ -271,6 +382,7 @@ impl Snapshot {
         let cooled_ms = cooled_next(&self.nodes, helped.iter().copied(), now_ms);
         self.blocked.checks += checks.get() as u64;
         let blocks = self.blocked.shapes.values_mut().chain(self.blocked.gangs.values_mut());
+        let blocks = blocks.chain(self.blocked.helpless.values_mut());
         blocks.for_each(|block| block.cools(cooled_ms));
         let mut woken = BTreeSet::new();
         for shape in shapes {

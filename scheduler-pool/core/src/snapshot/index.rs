@@ -18,11 +18,16 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    fn both_most(self, other: Self) -> Self {
+    pub fn both_most(self, other: Self) -> Self {
         Self {
             cpu_millis: self.cpu_millis.max(other.cpu_millis),
             memory_bytes: self.memory_bytes.max(other.memory_bytes),
         }
+    }
+
+    /// Whether there is room for so much.
+    pub fn holds(self, asked: Self) -> bool {
+        self.cpu_millis >= asked.cpu_millis && self.memory_bytes >= asked.memory_bytes
     }
 
     /// Whether any part of it is as much as `most` has, and will be less.

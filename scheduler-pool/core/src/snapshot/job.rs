@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use borough_model::job::{JobKind, JobState};
+use borough_model::job::{JobKind, JobState, victims_below};
 use borough_model::task::machine::node_avoided;
 use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
 
@@ -18,7 +18,8 @@ use crate::queueing::Turn;
 /// Tasks of a job have an index below this; admission allows far fewer.
 pub(crate) const TASKS_MAX: u32 = 1 << 24;
 
-/// What is kept of one task. The whole row is kept only while the task is pending, since the next life builds on it.
+/// What is kept of one task. The whole row is kept only while the task is pending, since the next life builds on it, or
+/// held, since it may have to give way at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSlot {
     pub revision: u64,
@@ -35,6 +36,8 @@ pub(crate) struct TaskSlot {
     pub assumed: bool,
     /// Held for a unit that has not been carried out: it gathers, or what became of it is still to be told its members.
     pub gathered: bool,
+    /// Pending, and its last life gave way to another task.
+    pub evicted: bool,
     pub row: Option<Box<TaskRow>>,
 }
 
@@ -51,7 +54,8 @@ impl TaskSlot {
             state: Some(row.state),
             assumed: false,
             gathered: row.state == TaskState::Held && row.unit.is_some() && !row.promised,
-            row: (row.state == TaskState::Pending).then(|| Box::new(row.clone())),
+            evicted: row.evicted.is_some(),
+            row: matches!(row.state, TaskState::Pending | TaskState::Held).then(|| Box::new(row.clone())),
         }
     }
 
@@ -63,6 +67,11 @@ impl TaskSlot {
     /// The node it stands on.
     pub fn stands_on(&self) -> Option<NodeId> {
         if self.placed() { self.node } else { None }
+    }
+
+    /// Whether a disruption budget counts it as up: it stands, or it needs to stand no more.
+    fn up(&self) -> bool {
+        self.placed() || self.state == Some(TaskState::Dead)
     }
 
     /// Whether it stands for its gang to count: what is held for a unit that gathers does not yet.
@@ -102,6 +111,8 @@ pub(crate) struct JobEntry {
     closed: Vec<u64>,
     /// The bits set below the job's count.
     closed_wanted: u32,
+    /// Tasks that stand on a node, or have ended: those that a disruption budget does not count as down.
+    up: u32,
     /// Placed tasks per node, kept only for a job that spreads.
     pub placed: BTreeMap<NodeId, u32>,
     pub spreads: bool,
@@ -125,6 +136,19 @@ impl JobEntry {
     /// Desired number of tasks.
     pub fn count(&self) -> u32 {
         self.row.as_ref().map_or(0, |row| row.count).min(TASKS_MAX)
+    }
+
+    /// Below which priority the victims of one of its tasks are; 0: it evicts nobody.
+    pub fn victims_below(&self, index: u32) -> u32 {
+        let Some((row, spec)) = self.row.as_ref().zip(self.spec_current()) else { return 0 };
+        let evicted = self.task(index).is_some_and(|slot| slot.evicted);
+        victims_below(row.priority, spec.preemption, evicted)
+    }
+
+    /// How many more of its tasks may lose their place within its disruption budget; `None`: it has none.
+    pub fn disruptions_left(&self) -> Option<u32> {
+        let down_max = self.spec_current()?.preemption?.down_max?;
+        Some(down_max.saturating_sub(self.count().saturating_sub(self.up)))
     }
 
     /// The spec in force, if it is known.
@@ -216,6 +240,7 @@ impl JobEntry {
         let node_after = slot.stands_on();
         let Some(entry) = self.tasks.get_mut(position) else { return TaskSlot::default() };
         let before = std::mem::replace(entry, slot);
+        self.up = self.up + u32::from(entry.up()) - u32::from(before.up());
         let node_before = before.stands_on();
         self.closed_set(index, closed);
         if self.spreads && node_before != node_after {

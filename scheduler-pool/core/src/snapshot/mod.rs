@@ -12,6 +12,7 @@ mod node;
 mod open;
 mod rule;
 mod shape;
+mod standing;
 mod taint;
 mod term;
 mod text;
@@ -36,6 +37,7 @@ pub use open::Queue;
 pub(crate) use open::{OpenJobs, OpenKey};
 pub(crate) use rule::Rule;
 pub(crate) use shape::{Shape, ShapeId, Shapes};
+pub(crate) use standing::{Stand, Standing};
 pub(crate) use taint::Taints;
 pub(crate) use term::{TermId, TermKey, Terms};
 pub(crate) use text::{Number, Texts};
@@ -72,6 +74,7 @@ pub struct Snapshot {
     /// What those who take turns hold, where that counts.
     pub(crate) usage: Usage,
     assumed: assume::Assumed,
+    assumed_gone: assume::AssumedGone,
     /// Tasks that do not want a node: turns the round-robin on from batch to batch.
     pub(crate) closed_total: u64,
     /// Counts terms by which tasks keep others away.
@@ -97,6 +100,7 @@ impl Snapshot {
             blocked: Blocked::default(),
             usage: Usage::default(),
             assumed: assume::Assumed::default(),
+            assumed_gone: assume::AssumedGone::default(),
             closed_total: 0,
             terms_revision: 0,
         }
@@ -197,6 +201,7 @@ impl Snapshot {
             return Applied::Ignored;
         }
         let closed_before = entry.closed_total();
+        let priority_before = entry.row.as_ref().map_or(0, |known| known.priority);
         if !older {
             entry.row = Some(row.clone());
             entry.closed_recount();
@@ -208,6 +213,9 @@ impl Snapshot {
             self.shapes_set(row.id);
         }
         self.shape_weigh(row.id);
+        if !older && row.priority != priority_before {
+            self.standing_prioritized(row.id, row.priority);
+        }
         self.ruled_woken(row.id);
         self.blocked.job_woken(row.id);
         self.open_update(row.id);
@@ -293,8 +301,15 @@ impl Snapshot {
             self.open_removed(queue, key);
         }
         self.closed_total -= entry.closed_total();
-        for index in (0..).zip(&entry.tasks).filter(|(_, slot)| slot.assumed).map(|(index, _)| index) {
-            self.assumed_release(TaskId { job, index }, None);
+        for (index, slot) in (0..).zip(&entry.tasks) {
+            let task = TaskId { job, index };
+            if slot.assumed {
+                self.assumed_release(task, None);
+                self.gone_release(task, None);
+            }
+            if let Some(node) = slot.node {
+                self.standing_removed(node, task);
+            }
         }
         self.blocked.job_woken(job);
         if let Some(shape) = entry.shape {
@@ -313,8 +328,10 @@ impl Snapshot {
         if entry.task(row.id.index).is_some_and(|slot| slot.revision > row.revision) {
             return Applied::Ignored;
         }
-        self.slot_set(row.id, TaskSlot::of(row));
+        let before = self.slot_set(row.id, TaskSlot::of(row));
+        self.standing_put(before.and_then(|slot| slot.node), row);
         self.assumed_release(row.id, row.charged_node());
+        self.gone_release(row.id, row.charged_node());
         Applied::Changed
     }
 
@@ -324,8 +341,12 @@ impl Snapshot {
         if slot.is_none_or(|slot| slot.revision > revision) {
             return Applied::Ignored;
         }
-        self.slot_set(task, TaskSlot::default());
+        let before = self.slot_set(task, TaskSlot::default());
+        if let Some(node) = before.and_then(|slot| slot.node) {
+            self.standing_removed(node, task);
+        }
         self.assumed_release(task, None);
+        self.gone_release(task, None);
         Applied::Changed
     }
 

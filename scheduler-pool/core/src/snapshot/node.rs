@@ -11,6 +11,7 @@ use super::card::CardSlot;
 use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::layout::Layouts;
+use super::standing::StandingTable;
 use super::taint::Taints;
 use super::text::Texts;
 use super::topology::DomainSlot;
@@ -76,6 +77,8 @@ pub(crate) struct NodeTable {
     pub domain_layouts: Layouts<DomainSlot>,
     pub texts: Texts,
     pub index: NodeIndex,
+    /// Who stands on them.
+    pub standing: StandingTable,
     pub(super) changes: NodeChanges,
 }
 
@@ -264,6 +267,7 @@ impl NodeTable {
         if let Err(position) = self.order_position(row.id) {
             self.order.insert(position, node);
             self.index.order_changed();
+            self.standing.order_changed();
             self.changes.facts_changed();
         }
         *self.revisions.get_mut(index)? = row.revision;
@@ -286,6 +290,7 @@ impl NodeTable {
         self.cards_put(node, &row.cards);
         self.domains_put(node, &row.domains);
         self.room_moved(node, room);
+        self.reclaimable_moved(node);
         self.changes.moved(node, true);
         Some(node)
     }
@@ -362,6 +367,16 @@ impl NodeTable {
         Some((node, freed))
     }
 
+    /// So much of what is taken of a node is promised and not used, or no longer.
+    pub fn promised_moved(&mut self, node: u32, resources: &Resources, more: bool) {
+        let promised = self.promised.entry(node).or_default();
+        let moved =
+            if more { resources_add(promised, resources) } else { resources_sub(promised, resources) };
+        if let Ok(moved) = moved {
+            *promised = moved;
+        }
+    }
+
     /// What is committed on a node, as it is stored.
     pub fn alloc(&self, node: u32) -> Option<NodeAlloc> {
         let index = node as usize;
@@ -428,6 +443,7 @@ impl NodeTable {
         if let Ok(position) = self.order_position(id) {
             self.order.remove(position);
             self.index.order_changed();
+            self.standing.order_changed();
             self.changes.facts_changed();
         }
         let index = node as usize;

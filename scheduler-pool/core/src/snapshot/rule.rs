@@ -247,7 +247,12 @@ impl Snapshot {
     }
 
     /// A task that a term counts in the domain of a value: one that runs, where there is any, since its row changes least.
-    pub(crate) fn term_witness(&self, term: &Term, value: u32) -> Option<TaskId> {
+    pub(crate) fn term_witness(
+        &self,
+        term: &Term,
+        value: u32,
+        stays: impl Fn(&TaskId) -> bool,
+    ) -> Option<TaskId> {
         let mut found = None;
         for &job in &term.members {
             let slots = self.jobs.get(&job).into_iter().flat_map(|entry| (0u32..).zip(&entry.tasks));
@@ -256,10 +261,14 @@ impl Snapshot {
                 node.and_then(|node| self.nodes.attribute(node, term.attribute)) == Some(value)
             };
             for (index, slot) in slots.filter(|(_, slot)| there(slot)) {
-                if slot.state == Some(TaskState::Running) {
-                    return Some(TaskId { job, index });
+                let task = TaskId { job, index };
+                if !stays(&task) {
+                    continue;
                 }
-                found = found.or(Some(TaskId { job, index }));
+                if slot.state == Some(TaskState::Running) {
+                    return Some(task);
+                }
+                found = found.or(Some(task));
             }
         }
         found

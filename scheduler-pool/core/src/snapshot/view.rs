@@ -132,7 +132,8 @@ impl Snapshot {
         task_view(id, self.jobs.get(&id.job)?.task(id.index)?)
     }
 
-    /// The whole row of a task that is pending: what its next life is written over. Absent for tasks never placed.
+    /// The whole row of a task that is pending or held: what its next life, or its end, is written over. Absent for tasks
+    /// never placed.
     pub fn task_row(&self, id: TaskId) -> Option<&TaskRow> {
         self.jobs.get(&id.job)?.task(id.index)?.row.as_deref()
     }

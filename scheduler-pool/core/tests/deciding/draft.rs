@@ -1,8 +1,8 @@
 //! Random nodes, jobs and events, small enough that they get in each other's way.
 
 use borough_model::job::{
-    Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, Spread, TaskOverride,
-    Toleration, TolerationOperator,
+    Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, PreemptionSpec, Spread,
+    TaskOverride, Toleration, TolerationOperator,
 };
 use borough_model::node::{
     Card, CardSelector, NumaDomain, Taint, TaintEffect, Within, cards_counted, domains_counted,
@@ -33,6 +33,9 @@ pub enum Event {
     /// The n-th standing task ends: crashed (to come back after a pause) or for good.
     TaskCrashed(usize, u16),
     TaskDone(usize),
+    /// The n-th task on its way out is gone.
+    TaskGone(usize),
+    JobPrioritized(usize, u32),
     TimePassed(u16),
     /// The commit of the plan that follows is lost.
     CommitLost,
@@ -79,6 +82,7 @@ pub struct JobDraft {
     pub app: Option<&'static str>,
     pub affinity: Vec<Affinity>,
     pub tolerations: Vec<Toleration>,
+    pub preemption: Option<PreemptionSpec>,
 }
 
 impl NodeDraft {
@@ -157,6 +161,7 @@ impl JobDraft {
         spec.labels = self.app.iter().map(|app| ("app".to_owned(), (*app).to_owned())).collect();
         spec.affinity.clone_from(&self.affinity);
         spec.tolerations.clone_from(&self.tolerations);
+        spec.preemption = self.preemption;
         spec
     }
 }
@@ -265,8 +270,14 @@ fn affinity() -> impl Strategy<Value = Affinity> {
     )
 }
 
+fn preemption() -> impl Strategy<Value = PreemptionSpec> {
+    let never = prop_oneof![3 => Just(false), 1 => Just(true)];
+    (never, option::of(0..500u64), option::of(0..4u32))
+        .prop_map(|(never, notice_max_ms, down_max)| PreemptionSpec { never, notice_max_ms, down_max })
+}
+
 pub fn job_draft() -> impl Strategy<Value = JobDraft> {
-    let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 150, 250]));
+    let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 60, 120, 150, 250, 260, 350]));
     let size = (0..7u32, prop_oneof![3 => Just(1u32), 1 => 2..5u32], any::<bool>());
     let need =
         (0..=20u64, 0..=12u64, prop_oneof![3 => Just(0u64), 2 => select(vec![250u64, 300, 500, 1000, 2000])]);
@@ -287,6 +298,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
             option::weighted(0.3, select(vec!["a", "b", "c"])),
             option::weighted(0.15, select(Within::NAMES.map(|(_, within)| within).to_vec())),
             sample_of(vec!["a/1", "c/3"]),
+            option::weighted(0.3, preemption()),
         ),
     );
     (owner, size, need, ports, own, where_).prop_map(
@@ -312,6 +324,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 app: where_.3,
                 affinity: where_.4,
                 tolerations: where_.5.0,
+                preemption: where_.5.4,
             }
         },
     )
@@ -332,6 +345,8 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => at.clone().prop_map(Event::JobStopped),
         2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),
         3 => (at.clone(), 0..5000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
+        3 => at.clone().prop_map(Event::TaskGone),
+        1 => (at.clone(), select(vec![40u32, 130, 240, 330])).prop_map(|(at, to)| Event::JobPrioritized(at, to)),
         3 => at.prop_map(Event::TaskDone),
         3 => (0..20_000u16).prop_map(Event::TimePassed),
         1 => Just(Event::CommitLost),

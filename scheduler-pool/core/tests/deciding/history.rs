@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use borough_model::job::{Affinity, AffinityKind, JobState, Spread};
 use borough_model::node::NodeState;
-use borough_model::{JobId, JobSpec, NodeId, TaskId, TaskState};
+use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
     CellSettings, NearestFit, Overcommit, PLAN_SEED, PendingQueue, Placement, Plan, ScoringProfile, Snapshot,
     dry_run, explain, pending, plan, recheck,
@@ -16,6 +16,7 @@ use proptest::sample::select;
 
 use crate::draft::{Event, JobDraft, NodeDraft, event, job_draft, node_draft};
 use crate::naive;
+use crate::preempt;
 use crate::world::World;
 
 /// Long enough for a node that is lost to hold nothing.
@@ -41,6 +42,19 @@ fn alone(mut draft: JobDraft) -> JobDraft {
     draft
 }
 
+/// A job of which little fits beside others.
+fn large(mut draft: JobDraft) -> JobDraft {
+    draft.cpu_millis = 300 + draft.cpu_millis / 2;
+    draft.gpu_millis = 0;
+    draft.constraints.truncate(1);
+    draft.constraints.retain(|one| one.preference.is_some());
+    draft.within = None;
+    draft.min_member = draft.min_member.min(2);
+    draft.limits = (None, draft.limits.1, None);
+    draft.affinity.truncate(1);
+    draft
+}
+
 fn everything(_: JobId) -> bool {
     true
 }
@@ -63,8 +77,9 @@ impl History {
     }
 
     fn task_at(&self, at: usize) -> Option<TaskId> {
-        let standing: Vec<TaskId> =
-            self.world.jobs.keys().flat_map(|&job| self.world.standing(job)).map(|row| row.id).collect();
+        let standing = self.world.jobs.keys().flat_map(|&job| self.world.standing(job));
+        let started = standing.filter(|row| row.state != TaskState::Held);
+        let standing: Vec<TaskId> = started.map(|row| row.id).collect();
         standing.get(at % standing.len().max(1)).copied()
     }
 
@@ -89,6 +104,12 @@ impl History {
                     self.world.task_end(task, Some(COOL_MS), |row| row.state = TaskState::Dead);
                 }
             }
+            Event::TaskGone(at) => self.task_gone(*at),
+            Event::JobPrioritized(at, to) => {
+                if let Some(job) = self.job_at(*at) {
+                    self.world.job_change(job, |row| row.priority = *to);
+                }
+            }
             Event::NodeCordoned(at, _)
             | Event::NodeDrained(at)
             | Event::NodeLost(at)
@@ -107,7 +128,9 @@ impl History {
         if matches!(event, Event::NodeLost(_)) {
             let there: Vec<TaskId> = self.tasks_where(|row| row.charged_node() == Some(node));
             for task in there {
-                self.world.task_end(task, None, |row| row.state = TaskState::Lost);
+                let held = self.world.tasks.get(&task).is_some_and(|row| row.state == TaskState::Held);
+                let state = if held { TaskState::Pending } else { TaskState::Lost };
+                self.world.task_end(task, None, |row| row.state = state);
             }
         }
         if matches!(event, Event::NodeBack(_)) {
@@ -143,7 +166,9 @@ impl History {
     fn stopping(&mut self, job: JobId, from: u32) {
         for task in self.tasks_where(|row| row.id.job == job && row.id.index >= from) {
             let mut row = self.world.tasks.get(&task).expect("a row").clone();
-            if row.charged_node().is_some() {
+            if row.state == TaskState::Held {
+                self.world.task_end(task, None, |row| row.state = TaskState::Pending);
+            } else if row.charged_node().is_some() {
                 row.state = TaskState::Stopping;
                 self.world.task_put(row);
             }
@@ -157,6 +182,19 @@ impl History {
         for task in self.tasks_where(|row| row.id.job == job && row.state == TaskState::Stopping) {
             self.world.task_end(task, Some(COOL_MS), |row| row.state = TaskState::Pending);
         }
+    }
+
+    /// What was to stop has stopped: it is dead with its job, and otherwise wants a node again.
+    fn task_gone(&mut self, at: usize) {
+        let going = self.tasks_where(|row| row.state == TaskState::Stopping);
+        let Some(&task) = going.get(at % going.len().max(1)) else { return };
+        let wanted = self
+            .world
+            .jobs
+            .get(&task.job)
+            .is_some_and(|(job, _)| job.state == JobState::Running && task.index < job.count);
+        let state = if wanted { TaskState::Pending } else { TaskState::Dead };
+        self.world.task_end(task, Some(COOL_MS), |row| row.state = state);
     }
 
     fn task_crashed(&mut self, at: usize, pause_ms: u16) {
@@ -185,12 +223,15 @@ impl History {
         self.overtaken(&outcome, &queue);
         if self.limit == usize::MAX {
             self.nobody_overslept(&queue);
-            if !self.helped_later() || outcome == Plan::default() {
+            // What is evicted may leave room that a task which sleeps finds one plan later.
+            let evicts = outcome.placements.iter().any(|placement| !placement.victims.is_empty());
+            if (!self.helped_later() && !evicts) || outcome == Plan::default() {
                 self.same_anew(&outcome);
             }
         }
         if !self.commit_lost {
             self.world.commit(&outcome);
+            self.world.sums_checked();
             self.world.journal_apply(&mut self.kept);
         }
         self.kept.remember(&outcome, now_ms);
@@ -220,12 +261,7 @@ impl History {
 
     /// What a plan could not place fits nowhere once it is carried out. Only what wants to be near others, or waits for
     /// other domains to fill, may find in the next plan that this one has helped it.
-    fn unplaced_fit_nowhere(
-        &self,
-        outcome: &Plan,
-        after: &World,
-        allocs: &BTreeMap<NodeId, borough_model::NodeAlloc>,
-    ) {
+    fn unplaced_fit_nowhere(&self, outcome: &Plan, after: &World, allocs: &BTreeMap<NodeId, NodeAlloc>) {
         for unplaced in &outcome.unplaced {
             let reason = &unplaced.reason;
             let lost: u32 = reason.lost.iter().map(|loss| loss.nodes).sum();
@@ -240,7 +276,13 @@ impl History {
                 let fits = |(id, (row, _)): (&NodeId, &(borough_model::NodeRow, _))| {
                     naive::fits(after, spec, index, row, allocs.get(id).expect("a known node"))
                 };
-                assert!(!self.world.nodes.iter().any(fits), "{}/{index} fits after the plan", spec.name);
+                // What some evict may leave room for others, who find it in the next plan.
+                let some = outcome.placements.iter().any(|placement| !placement.victims.is_empty());
+                let fits = !some && self.world.nodes.iter().any(fits);
+                assert!(!fits, "{}/{index} fits after the plan", spec.name);
+                let task = TaskId { job: unplaced.job, index };
+                let evicting = preempt::choice(after, allocs, task);
+                assert!(some || evicting.is_none(), "{}/{index} could evict: {evicting:?}", spec.name);
             }
         }
     }
@@ -287,6 +329,7 @@ impl History {
         for change in &outcome.changes {
             let alloc = assumed.node_alloc(change.node).expect("a known node");
             assert_eq!((&alloc.used, alloc.tasks), (&change.alloc.used, change.alloc.tasks));
+            assert_eq!(alloc.promised, change.alloc.promised);
             assert_eq!(alloc.ports, change.alloc.ports);
         }
         let again = plan(&assumed, queue, self.world.now_ms, PLAN_SEED);
@@ -317,6 +360,8 @@ impl History {
 
     /// No task that fits somewhere is left out of the queue as one that fits nowhere.
     fn nobody_overslept(&self, queue: &PendingQueue) {
+        let allocs: BTreeMap<NodeId, NodeAlloc> =
+            self.world.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
         for (&job, (_, spec)) in &self.world.jobs {
             if naive::gang_need(&self.world, job) > 0 {
                 continue;
@@ -325,6 +370,13 @@ impl History {
                 let queued = queue.tasks.iter().any(|pending| pending.task == task);
                 let fits = naive::fit_count(&self.world, spec, task.index);
                 assert!(queued || fits == 0, "{}/{} fits {fits} nodes and sleeps", spec.name, task.index);
+                let evicting = if queued { None } else { preempt::choice(&self.world, &allocs, task) };
+                assert!(
+                    evicting.is_none(),
+                    "{}/{} could evict and sleeps: {evicting:?}",
+                    spec.name,
+                    task.index
+                );
             }
         }
     }
@@ -348,12 +400,13 @@ fn settings() -> impl Strategy<Value = CellSettings> {
     let domains =
         select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
     let queueing = select(vec!["round-robin", "fifo", "drf", "fair-share:ann=3"]);
-    (profile, domains, select(vec![1000u32, 1500]), queueing).prop_map(
-        |(profile, failure_domains, memory_per_mille, queueing)| CellSettings {
+    (profile, domains, select(vec![1000u32, 1500]), queueing, select(vec![0u64, 0, 5_000])).prop_map(
+        |(profile, failure_domains, memory_per_mille, queueing, fresh_start_ms)| CellSettings {
             overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
             failure_domains,
             profile,
             queueing: queueing.parse().expect("a policy"),
+            fresh_start_ms,
         },
     )
 }
@@ -374,6 +427,28 @@ proptest! {
             history.planned();
         }
         // Until nothing more can be placed: then nothing can by a snapshot built anew either.
+        history.happens(&Event::TimePassed(0));
+        while history.planned() > 0 {}
+        history.planned();
+    }
+
+    #[test]
+    fn evictions_hold_against_a_slow_and_obvious_preemptor(
+        settings in settings(),
+        nodes in vec(node_draft(), 1..4),
+        events in vec(event(), 1..32),
+    ) {
+        let nodes: Vec<NodeDraft> = nodes.into_iter().map(|node| NodeDraft { taint: None, ports: 6, ..node }).collect();
+        let mut history = History::new(settings, &nodes);
+        for event in events {
+            let event = match event {
+                Event::Submitted(draft) => Event::Submitted(Box::new(large(*draft))),
+                Event::NodeAdded(_) | Event::JobStopped(_) => continue,
+                other => other,
+            };
+            history.happens(&event);
+            history.planned();
+        }
         history.happens(&Event::TimePassed(0));
         while history.planned() > 0 {}
         history.planned();

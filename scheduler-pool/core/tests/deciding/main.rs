@@ -12,6 +12,7 @@ mod naive;
 mod order;
 mod place;
 mod policy;
+mod preempt;
 mod queueing;
 mod rule;
 mod sleep;

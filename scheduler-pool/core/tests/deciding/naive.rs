@@ -6,15 +6,17 @@ use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, band, taint_tolerated,
 };
 use borough_model::node::{
-    Within, confinement, node_alloc_add, node_attribute, node_free, node_open, ports_pick,
-    tolerations_in_force,
+    Within, confinement, node_alloc_add, node_alloc_promise, node_attribute, node_free, node_open,
+    ports_pick, tolerations_in_force,
 };
 use borough_model::resource::shortfall;
+use borough_model::task::task_transition;
 use borough_model::{
     JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, Resources, TaskId, TaskRow, TaskState,
 };
 use borough_scheduler_core::{PendingQueue, PendingTask, Plan};
 
+use crate::preempt;
 use crate::world::World;
 
 /// Whether a node meets a constraint.
@@ -264,11 +266,17 @@ pub fn plan_checked(
         assert!(wanted(world, job).contains(&task), "{task} wants a node");
         let (job_row, spec) = world.jobs.get(&job).expect("a known job");
         let (row, _) = world.nodes.get(&placement.node).expect("a known node");
+        if placement.held || !placement.victims.is_empty() {
+            preempt::checked(&mut after, &mut allocs, placement);
+        } else {
+            let alloc = allocs.get(&placement.node).expect("a known node");
+            assert!(fits(&after, spec, task.index, row, alloc), "{task} fits {}", row.name);
+        }
         let alloc = allocs.get_mut(&placement.node).expect("a known node");
-        assert!(fits(&after, spec, task.index, row, alloc), "{task} fits {}", row.name);
-        let mut stands = TaskRow::never_placed(task);
-        (stands.state, stands.node) = (TaskState::Assigned, Some(placement.node));
-        after.tasks.insert(task, stands);
+        let before = after.tasks.get(&task).cloned().unwrap_or_else(|| TaskRow::never_placed(task));
+        let placed =
+            task_transition(&before, &placement.event(None), world.now_ms).expect("it may be placed");
+        after.tasks.insert(task, placed.row);
         let ports: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         for (port, asked) in placement.ports.iter().zip(&spec.task.ports) {
             let own = (row.port_first..=row.port_last).contains(&port.number);
@@ -278,7 +286,8 @@ pub fn plan_checked(
         cards_checked(spec, task.index, row, &placement.charge);
         within_checked(spec, task.index, row, &placement.charge);
         assert_eq!(placement.spec_version, job_row.spec_version);
-        *alloc = node_alloc_add(alloc, &world.limits(row), &placement.charge, &ports, world.now_ms)
+        let add = if placement.held { node_alloc_promise } else { node_alloc_add };
+        *alloc = add(alloc, &world.limits(row), &placement.charge, &ports, world.now_ms)
             .expect("the model agrees that it fits");
     }
     gangs_checked(world, plan);

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::job::{JobState, job_new};
-use borough_model::node::{NodeState, node_alloc_release, node_alloc_touch};
-use borough_model::task::task_transition;
+use borough_model::node::{
+    NodeState, holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_release, node_alloc_sum,
+    node_alloc_touch,
+};
+use borough_model::resource::resources_sub;
+use borough_model::task::{Life, TaskEvent, task_transition};
 use borough_model::{
     Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId, TaskRow,
     TaskState,
@@ -100,12 +104,56 @@ impl World {
         let node = row.charged_node().expect("charged");
         let (_, alloc) = self.nodes.get_mut(&node).expect("a charged node is there");
         let until_ms = cool_ms.map(|cool_ms| self.now_ms + cool_ms);
-        *alloc = node_alloc_release(alloc, &row.charge.resources, &row.port_numbers(), until_ms)
-            .expect("what was charged is held");
+        let (resources, ports) = (&row.charge.resources, row.port_numbers());
+        let left = match row.promised {
+            true => node_alloc_forgo(alloc, resources, &ports),
+            false => node_alloc_release(alloc, resources, &ports, until_ms),
+        };
+        *alloc = left.expect("what was charged is held");
         self.journal.push(Delta::NodeAlloc { node, alloc: alloc.clone() });
         row.ports.clear();
+        row.promised = false;
         change(&mut row);
         self.task_put(row);
+        self.promises_keep(node);
+    }
+
+    /// Tasks held on a node get what they were promised, as far as it is free by now.
+    fn promises_keep(&mut self, node: NodeId) {
+        let (row, alloc) = self.nodes.get(&node).expect("a known node").clone();
+        let mut held: Vec<&TaskRow> = self.tasks.values().filter(|row| row.node == Some(node)).collect();
+        held.sort_by_key(|row| (row.changed_ms, row.id));
+        let capacity = self.limits(&row);
+        for task in holds_ready(&capacity, &alloc, held) {
+            let before = self.tasks.get(&task).expect("a known task");
+            let life = Life { node, incarnation: before.incarnation };
+            let confirmed = task_transition(before, &TaskEvent::HoldConfirmed { life }, self.now_ms);
+            let confirmed = confirmed.expect("it is held").row;
+            let (_, alloc) = self.nodes.get_mut(&node).expect("a known node");
+            *alloc = node_alloc_fulfil(alloc, &capacity, &confirmed.charge.resources).expect("it is free");
+            self.journal.push(Delta::NodeAlloc { node, alloc: alloc.clone() });
+            self.task_put(confirmed);
+        }
+    }
+
+    /// What each node says is what its tasks come to.
+    pub fn sums_checked(&self) {
+        for (node, (row, alloc)) in &self.nodes {
+            let there = self.tasks.values().filter(|row| row.charged_node() == Some(*node));
+            let sum = node_alloc_sum(there).expect("in range");
+            let nothing = |left: &Resources, right: &Resources| {
+                let left = resources_sub(left, right);
+                left.is_ok_and(|left| left.is_zero())
+            };
+            assert!(
+                nothing(&alloc.used, &sum.used) && nothing(&sum.used, &alloc.used),
+                "{}: {alloc:?} {sum:?}",
+                row.name
+            );
+            let same = nothing(&alloc.promised, &sum.promised) && nothing(&sum.promised, &alloc.promised);
+            assert!(same, "{}: {alloc:?} {sum:?}", row.name);
+            assert_eq!((alloc.tasks, &alloc.ports), (sum.tasks, &sum.ports), "{}", row.name);
+        }
     }
 
     /// What may be promised of a node.
@@ -130,6 +178,12 @@ impl World {
     }
 
     fn placement_commit(&mut self, placement: &Placement) {
+        for victim in &placement.victims {
+            let before = self.tasks.get(&victim.task).expect("a known task");
+            assert_eq!(before.revision, victim.revision);
+            let evicted = task_transition(before, &TaskEvent::Evict(victim.evicted), self.now_ms);
+            self.task_put(evicted.expect("it gives way").row);
+        }
         let known = self.tasks.get(&placement.task).cloned();
         let before = known.unwrap_or_else(|| TaskRow::never_placed(placement.task));
         let event = placement.event(None);

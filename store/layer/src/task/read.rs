@@ -14,6 +14,16 @@ pub async fn task_get(tx: &Transaction, space: &CellSpace, task: TaskId) -> Stor
     keys::read(tx, space, &TaskKey::of(task)).await
 }
 
+/// The rows of some tasks, without conflicts; those without one are left out.
+pub async fn tasks_read_snapshot(
+    tx: &Transaction,
+    space: &CellSpace,
+    tasks: impl IntoIterator<Item = TaskId>,
+) -> StoreResult<Vec<TaskRow>> {
+    let read = |task: TaskId| async move { keys::read_snapshot(tx, space, &TaskKey::of(task)).await };
+    Ok(try_join_all(tasks.into_iter().map(read)).await?.into_iter().flatten().collect())
+}
+
 /// Some rows of tasks, and where to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskPage {

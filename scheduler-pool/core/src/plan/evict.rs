@@ -1,0 +1,153 @@
+//! Where a plan makes room by evictions for what has found none.
+
+use borough_model::task::{Evicted, PortAssignment};
+use borough_model::{JobSpec, TaskId};
+use smallvec::SmallVec;
+
+use super::charge::charge_on;
+use super::token::{tokens, witnesses};
+use super::{Placement, Planner};
+use crate::filter::{Requirement, ports_given};
+use crate::pending::PendingTask;
+use crate::preempt::{Ask, Hunt, Lift, Offer, TASKS_EXAMINED_MAX, Victim, leaving, lifted};
+use crate::snapshot::{ShapeId, Stand};
+
+/// What is known of making room for one shape, and victims below one priority.
+#[derive(Clone, Debug)]
+pub(super) struct Making {
+    requirement: Requirement,
+    hunt: Hunt,
+    /// Whether the search has ended without a node that is left.
+    dry: bool,
+}
+
+/// A shape, and the priority below which its victims are.
+pub(super) type MakingId = (ShapeId, u32);
+
+/// A number for each port of a spec, those that the scheduler hands out taken from `dynamic`.
+pub(super) fn ports_named(
+    spec: &JobSpec,
+    dynamic: impl IntoIterator<Item = u16>,
+) -> Option<Vec<PortAssignment>> {
+    let mut dynamic = dynamic.into_iter();
+    let named = spec.task.ports.iter().map(|port| {
+        let number = port.number.or_else(|| dynamic.next())?;
+        Some(PortAssignment { name: port.name.clone(), number })
+    });
+    named.collect()
+}
+
+impl Planner<'_, '_> {
+    /// Gives a task that fits nowhere its node by evictions, or nothing. Taken back by
+    /// [`Planner::returned`] like any other placement.
+    pub(super) fn preempted(&mut self, pending: PendingTask) -> Option<Placement> {
+        let class = *self.queue.classes.get(pending.class as usize)?;
+        let id = (class.shape, class.below);
+        if class.below == 0 || !self.making_begun(pending.class, id) {
+            return None;
+        }
+        let evictions = &mut self.evictions;
+        let worth = |making: &&mut Making| !making.dry || !making.hunt.up_to_date(evictions);
+        let making = self.makings.get_mut(&id).filter(worth)?;
+        let ask = Ask {
+            requirement: &making.requirement,
+            below: class.below,
+            now_ms: self.now_ms,
+            fresh_ms: self.snapshot.settings.fresh_start_ms(),
+        };
+        match making.hunt.best(&mut self.work, &mut self.evictions, &ask) {
+            Some(offer) => self.settled(pending, id, &offer),
+            None => {
+                making.dry = true;
+                None
+            }
+        }
+    }
+
+    /// Begins a search where there is none yet that still holds. Answers whether there is one.
+    fn making_begun(&mut self, class: u32, id: MakingId) -> bool {
+        let generation = self.work.generation;
+        if self.makings.get(&id).is_some_and(|making| making.hunt.generation == generation) {
+            return true;
+        }
+        if self.evictions.examined > TASKS_EXAMINED_MAX {
+            self.out.preemption_cut = true;
+            return false;
+        }
+        let Some(shape) = self.snapshot.shapes.get(id.0) else { return false };
+        let plan_of = self.plan_of.get(class as usize);
+        let members = plan_of.and_then(|plan_of| self.members.get(plan_of.number)).copied().unwrap_or(1);
+        let seed = self.vantage.seed ^ self.snapshot.shapes.seed(id.0).unwrap_or_default();
+        let hunt = Hunt::new(self.snapshot, self.vantage, seed, members, generation);
+        let requirement = Requirement::of(shape, self.snapshot);
+        self.makings.insert(id, Making { requirement, hunt, dry: false });
+        true
+    }
+
+    /// Whether the search for a class has ended and nothing is left.
+    pub(super) fn preemption_dry(&self, id: MakingId) -> bool {
+        self.makings.get(&id).is_some_and(|making| making.dry)
+    }
+
+    /// Takes what was offered.
+    fn settled(&mut self, pending: PendingTask, id: MakingId, offer: &Offer) -> Option<Placement> {
+        let making = self.makings.get(&id)?;
+        let (requirement, node) = (&making.requirement, offer.node);
+        let entry = self.snapshot.jobs.get(&pending.task.job)?;
+        let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
+        let asked = &self.snapshot.shapes.get(id.0)?.resources;
+        let (later, at_once) = leaving(&self.work, &self.evictions, node);
+        let mut lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(&offer.victims).collect();
+        if offer.held {
+            lifts.extend(&later);
+        }
+        let charged = lifted(&mut self.work, node, &lifts, |work| charge_on(work, requirement, asked, node));
+        let (charge, demand) = charged?;
+        let dynamic = ports_given(&self.work, requirement, node, self.now_ms);
+        let ports = ports_named(spec, dynamic)?;
+        let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
+        let notice_max_ms = spec.preemption.and_then(|preemption| preemption.notice_max_ms);
+        let evicted = Evicted { by: pending.task, notice_max_ms };
+        let victims: Option<Vec<Victim>> =
+            offer.victims.iter().map(|lift| self.victim(lift, evicted)).collect();
+        let victims = victims?;
+        victims.iter().for_each(|victim| self.work.counted(victim.task.job, node, false));
+        self.evictions.added(node, &victims);
+        let terms = tokens(&self.work, requirement, node);
+        let witnesses = witnesses(&self.work, requirement, node, &mut self.witnesses, &self.evictions);
+        self.work.taken(node, &demand, &numbers);
+        self.work.counted(pending.task.job, node, true);
+        if let Some(job) =
+            self.plan_of.get(pending.class as usize).and_then(|plan_of| self.jobs.get_mut(&plan_of.job))
+        {
+            let domains = job.domains(&self.snapshot.nodes, node);
+            job.counted(&domains, |count| count.saturating_add(1));
+        }
+        let slot = entry.task(pending.task.index);
+        Some(Placement {
+            task: pending.task,
+            node: self.snapshot.nodes.id(node),
+            incarnation: slot.map(|slot| slot.incarnation).unwrap_or_default().next(),
+            ports,
+            charge,
+            spec_version: row.spec_version,
+            gang: pending.gang,
+            terms,
+            witnesses,
+            ruled: !requirement.rules.rules.is_empty(),
+            held: offer.held,
+            victims,
+        })
+    }
+
+    fn victim(&self, lift: &Lift, evicted: Evicted) -> Option<Victim> {
+        let TaskId { job, index } = lift.task;
+        Some(Victim {
+            task: lift.task,
+            revision: self.snapshot.jobs.get(&job)?.task(index)?.revision,
+            priority: u32::from(lift.standing.priority),
+            holds: lift.standing.stand == Stand::Holds,
+            evicted,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Supposing that tasks had left a node, and taking it back.
+
+use borough_model::TaskId;
+use smallvec::SmallVec;
+
+use super::Evictions;
+use crate::filter::Requirement;
+use crate::plan::Work;
+use crate::snapshot::{Stand, Standing};
+
+type Demand = SmallVec<[(usize, u64); 6]>;
+
+/// A task that may be supposed away from its node.
+#[derive(Clone, Debug)]
+pub(crate) struct Lift {
+    pub task: TaskId,
+    pub standing: Standing,
+    demand: Demand,
+}
+
+impl Lift {
+    pub fn of(work: &Work<'_>, task: TaskId, standing: Standing) -> Option<Self> {
+        let charge = work.nodes.standing.charge(standing)?;
+        let demand = Requirement::of_resources(charge, work.nodes).demand;
+        Some(Self { task, standing, demand })
+    }
+
+    /// What it takes of a dimension.
+    pub fn amount(&self, dimension: usize) -> u64 {
+        self.demand.iter().find(|&&(known, _)| known == dimension).map_or(0, |&(_, amount)| amount)
+    }
+
+    /// Supposes it away, or back.
+    pub fn suppose(&self, work: &mut Work<'_>, node: u32, away: bool) {
+        work.supposed_free(node, &self.demand, away);
+    }
+
+    /// The same, and counts it among the tasks that rules speak of, or no longer.
+    pub fn suppose_counted(&self, work: &mut Work<'_>, node: u32, away: bool) {
+        self.suppose(work, node, away);
+        work.supposed_counted(self.task.job, node, !away);
+    }
+}
+
+/// The tasks of a node that are on their way out, those that give way by this plan among them: without those that leave at
+/// once, and with them.
+pub(crate) fn leaving(work: &Work<'_>, evictions: &Evictions, node: u32) -> (Vec<Lift>, Vec<Lift>) {
+    let there = work.nodes.standing.on(work.nodes.id(node));
+    let stand = |task: &TaskId, standing: &Standing| match evictions.tasks.get(task) {
+        Some(stand) => Some(*stand),
+        None => (standing.stand == Stand::Leaves).then_some(Stand::Leaves),
+    };
+    let going = there
+        .filter_map(|(task, standing)| Some((stand(&task, &standing)?, Lift::of(work, task, standing)?)));
+    let (at_once, later): (Vec<_>, Vec<_>) = going.partition(|(stand, _)| *stand == Stand::Holds);
+    let lifts = |going: Vec<(Stand, Lift)>| going.into_iter().map(|(_, lift)| lift).collect();
+    (lifts(later), lifts(at_once))
+}
+
+/// Asks something of a node as if these tasks had left it, and supposes them back. The rules between tasks do not count
+/// them either way: whoever supposes victims away for good has said so.
+pub(crate) fn lifted<'a, T>(
+    work: &mut Work<'a>,
+    node: u32,
+    lifts: &[&Lift],
+    ask: impl FnOnce(&Work<'a>) -> T,
+) -> T {
+    lifts.iter().for_each(|lift| lift.suppose(work, node, true));
+    let answer = ask(work);
+    lifts.iter().for_each(|lift| lift.suppose(work, node, false));
+    answer
+}

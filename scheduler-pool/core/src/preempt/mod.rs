@@ -1,0 +1,128 @@
+//! Preemption: who gives way to a task that fits nowhere. Pure, and asked only of what has found no room.
+//!
+//! The rules, after Borg (EuroSys 2015, §2.5):
+//!
+//! - Victims have a lower priority than their preemptor, and none is of its band where that is production or monitoring.
+//!   A task that lost its own last place to another takes none in its own band: evictions lead to no cascade
+//!   (`borough_model::job::victims_below` says it in one number).
+//! - On a node no victim can be spared. Nodes are compared by what an eviction there costs ([`PreemptionCost`]).
+//! - A victim has one preemptor. What is on its way out already counts as room, and is nobody's victim again.
+//! - Only the filters count: a node where everything of lower priority went is held against all of them again. Ports are
+//!   not had by preemption: those of a life that has ended cool down first.
+//! - A preemptor that has to wait for its victims is held, its share promised; a victim that only waits for its place gives
+//!   it up at once.
+//!
+//! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are passed
+//! over by what the snapshot keeps of them, a search ends with enough nodes to choose from, no plan begins another search
+//! once it has looked at [`TASKS_EXAMINED_MAX`] tasks, and what preemption cannot help is remembered until something
+//! changes that could ([`crate::Snapshot::remember`]).
+
+mod hunt;
+mod lift;
+mod node;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::task::Evicted;
+use borough_model::{JobId, NodeId, TaskId};
+
+pub(crate) use hunt::{Hunt, helps_nowhere};
+pub(crate) use lift::{Lift, leaving, lifted};
+pub(crate) use node::{Answer, Offer, offer_of};
+
+use crate::snapshot::Stand;
+
+/// A plan that has looked at so many tasks for victims begins no other search: the rest waits for the next plan, and
+/// ordinary placements do not wait for it.
+pub(crate) const TASKS_EXAMINED_MAX: u64 = 100_000;
+
+/// While a fresh start or a disruption budget is all that is in the way, it is asked again so often, in milliseconds.
+pub(crate) const RETRY_MS: i64 = 1_000;
+
+/// A task that has to give way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// The task.
+    pub task: TaskId,
+    /// The revision of its row: what is evicted is this life, as it was seen.
+    pub revision: u64,
+    /// Its priority.
+    pub priority: u32,
+    /// Whether it only waits for its place on the node, and leaves it at once.
+    pub holds: bool,
+    /// For whom, and with what notice.
+    pub evicted: Evicted,
+}
+
+/// What it costs to make room on a node, the dearest part first. The smallest is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PreemptionCost {
+    /// The highest priority of a victim; none: it suffices to wait for what is on its way out.
+    pub highest: Option<u32>,
+    /// Evictions beyond the disruption budgets of their jobs.
+    pub violations: u32,
+    /// Victims.
+    pub victims: u32,
+    /// Seconds that victims have run, each times the thousandths of the node's processor time and memory that it has.
+    pub work_lost: u64,
+    /// The node: nothing else tells it apart.
+    pub node: NodeId,
+}
+
+/// What an attempt to preempt is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'r> {
+    pub requirement: &'r crate::filter::Requirement,
+    /// Victims have a priority below this.
+    pub below: u32,
+    pub now_ms: i64,
+    /// How long a task that has started is left alone, in milliseconds.
+    pub fresh_ms: i64,
+}
+
+/// Who gives way by a plan so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evictions {
+    tasks: BTreeMap<TaskId, Stand>,
+    of_job: BTreeMap<JobId, u32>,
+    /// Nodes on which tasks give way, in the order in which they began to: others may find room there too.
+    pub log: Vec<u32>,
+    nodes: BTreeSet<u32>,
+    /// Tasks that were looked at for victims.
+    pub examined: u64,
+}
+
+impl Evictions {
+    /// Whether a task gives way already.
+    pub fn has(&self, task: TaskId) -> bool {
+        self.tasks.contains_key(&task)
+    }
+
+    fn of_job(&self, job: JobId) -> u32 {
+        self.of_job.get(&job).copied().unwrap_or(0)
+    }
+
+    /// Tasks of a node give way.
+    pub fn added(&mut self, node: u32, victims: &[Victim]) {
+        if !victims.is_empty() {
+            self.log.push(node);
+            self.nodes.insert(node);
+        }
+        for victim in victims {
+            let stand = if victim.holds { Stand::Holds } else { Stand::Runs };
+            if self.tasks.insert(victim.task, stand).is_none() {
+                *self.of_job.entry(victim.task.job).or_default() += 1;
+            }
+        }
+    }
+
+    /// They do not after all.
+    pub fn removed(&mut self, victims: &[Victim]) {
+        let tasks: BTreeSet<TaskId> = victims.iter().map(|victim| victim.task).collect();
+        for task in tasks.into_iter().filter(|task| self.tasks.remove(task).is_some()) {
+            if let Some(count) = self.of_job.get_mut(&task.job) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+}

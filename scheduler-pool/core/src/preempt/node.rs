@@ -1,0 +1,178 @@
+//! Victims on one node: as few as possible, the least important first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use borough_model::{JobId, TaskId};
+use smallvec::SmallVec;
+
+use super::{Ask, Evictions, Lift, PreemptionCost, leaving, lifted};
+use crate::filter::{fits, refusals_fixed};
+use crate::plan::Work;
+use crate::snapshot::{Room, Stand, Standing};
+
+/// Room on a node that is made by evictions.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub cost: PreemptionCost,
+    pub node: u32,
+    pub victims: Vec<Lift>,
+    /// Whether the room is there only when the victims, or others that are on their way out, are gone.
+    pub held: bool,
+}
+
+/// What was asked of a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Offer(Offer),
+    /// No eviction helps.
+    Never,
+    /// Some would, but for tasks that have only just started.
+    Protected,
+}
+
+/// How many evictions of a job its budget lets pass still; `None`: it has no budget.
+fn budget_left(work: &Work<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
+    let left = work.snapshot.jobs.get(&job)?.disruptions_left()?;
+    Some(left.saturating_sub(evictions.of_job(job)))
+}
+
+/// Thousandths of a node's processor time and memory that a task has, times the seconds it has run.
+fn work_lost(work: &Work<'_>, node: u32, lift: &Lift, now_ms: i64) -> u64 {
+    if lift.standing.stand == Stand::Holds {
+        return 0;
+    }
+    let share = |dimension: usize| {
+        let of = u128::from(work.nodes.limit(dimension, node)).max(1);
+        u128::from(lift.amount(dimension)) * 1000 / of
+    };
+    let seconds = u128::from(now_ms.saturating_sub(lift.standing.since_ms).max(0).unsigned_abs() / 1000);
+    u64::try_from((share(0) + share(1)) * seconds).unwrap_or(u64::MAX)
+}
+
+/// Those of a node that may give way, and whether any was left out since it has only just started.
+fn candidates(work: &Work<'_>, evictions: &Evictions, ask: &Ask<'_>, node: u32) -> (Vec<Lift>, bool) {
+    let mut protected = false;
+    let mut may = |task: TaskId, standing: Standing| {
+        let stays = matches!(standing.stand, Stand::Leaves | Stand::Gathers);
+        let lower = !stays && u32::from(standing.priority) < ask.below;
+        if !lower || evictions.has(task) {
+            return false;
+        }
+        let fresh =
+            standing.stand == Stand::Runs && ask.now_ms.saturating_sub(standing.since_ms) < ask.fresh_ms;
+        protected |= fresh;
+        !fresh
+    };
+    let there = work.nodes.standing.on(work.nodes.id(node));
+    let lower: Vec<Lift> = there
+        .filter(|&(task, standing)| may(task, standing))
+        .filter_map(|(task, standing)| Lift::of(work, task, standing))
+        .collect();
+    (lower, protected)
+}
+
+/// Who is spared before whom: by priority, whether within the budget of its job, work that would be lost, id.
+type Rank = (Reverse<u16>, bool, Reverse<u64>, TaskId);
+
+/// Puts those first that are to be spared first: of the highest priority, beyond their job's budget, that have done most.
+fn sparing_order(
+    work: &Work<'_>,
+    evictions: &Evictions,
+    node: u32,
+    now_ms: i64,
+    lifts: Vec<Lift>,
+) -> Vec<Lift> {
+    let mut known: Vec<(u16, u64, Lift)> = lifts
+        .into_iter()
+        .map(|lift| (lift.standing.priority, work_lost(work, node, &lift, now_ms), lift))
+        .collect();
+    // The budget goes to those that matter least.
+    known.sort_by_key(|(priority, lost, lift)| (*priority, *lost, lift.task));
+    let mut left: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
+    let mut ranked: Vec<(Rank, Lift)> = Vec::with_capacity(known.len());
+    for (priority, lost, lift) in known {
+        let job = lift.task.job;
+        let left = left.entry(job).or_insert_with(|| budget_left(work, evictions, job));
+        let beyond = *left == Some(0);
+        *left = left.map(|left| left.saturating_sub(1));
+        ranked.push(((Reverse(priority), !beyond, Reverse(lost), lift.task), lift));
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, lift)| lift).collect()
+}
+
+fn cost(work: &Work<'_>, evictions: &Evictions, node: u32, now_ms: i64, victims: &[Lift]) -> PreemptionCost {
+    let mut of_job: BTreeMap<JobId, u32> = BTreeMap::new();
+    for victim in victims {
+        *of_job.entry(victim.task.job).or_default() += 1;
+    }
+    let beyond = |(job, count): (JobId, u32)| {
+        count.saturating_sub(budget_left(work, evictions, job).unwrap_or(u32::MAX))
+    };
+    let lost = victims.iter().map(|victim| work_lost(work, node, victim, now_ms));
+    PreemptionCost {
+        highest: victims.iter().map(|victim| u32::from(victim.standing.priority)).max(),
+        violations: of_job.into_iter().map(beyond).fold(0, u32::saturating_add),
+        victims: u32::try_from(victims.len()).unwrap_or(u32::MAX),
+        work_lost: lost.fold(0, u64::saturating_add),
+        node: work.nodes.id(node),
+    }
+}
+
+/// What evictions on a node can do for a task. Leaves `work` as it was.
+pub(crate) fn offer_of(work: &mut Work<'_>, evictions: &mut Evictions, ask: &Ask<'_>, node: u32) -> Answer {
+    let asked = Room { cpu_millis: ask.requirement.amount(0), memory_bytes: ask.requirement.amount(1) };
+    let fixed = refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break);
+    // What is kept of a node knows nothing of evictions by this plan.
+    let plain = !evictions.nodes.contains(&node);
+    if fixed.is_break() || (plain && !work.nodes.node_reclaimable(node, ask.below, asked)) {
+        return Answer::Never;
+    }
+    let (lower, protected) = candidates(work, evictions, ask, node);
+    let (later, at_once) = leaving(work, evictions, node);
+    evictions.examined += (lower.len() + later.len() + at_once.len()) as u64 + 1;
+    let ordered = sparing_order(work, evictions, node, ask.now_ms, lower);
+    let going: SmallVec<[&Lift; 8]> = later.iter().chain(&at_once).collect();
+    going.iter().for_each(|lift| lift.suppose(work, node, true));
+    let victims = victims(work, ask, node, ordered);
+    going.iter().for_each(|lift| lift.suppose(work, node, false));
+    let Some(victims) = victims else {
+        return if protected { Answer::Protected } else { Answer::Never };
+    };
+    let held = held(work, ask, node, &at_once, &victims);
+    let cost = cost(work, evictions, node, ask.now_ms, &victims);
+    Answer::Offer(Offer { cost, node, victims, held })
+}
+
+/// The fewest that have to go, in that all others are spared one after another as long as the task still fits.
+fn victims(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, ordered: Vec<Lift>) -> Option<Vec<Lift>> {
+    ordered.iter().for_each(|lift| lift.suppose_counted(work, node, true));
+    if !fits(work, ask.requirement, node, ask.now_ms) {
+        ordered.iter().for_each(|lift| lift.suppose_counted(work, node, false));
+        return None;
+    }
+    let mut victims = Vec::new();
+    for lift in ordered {
+        lift.suppose_counted(work, node, false);
+        if !fits(work, ask.requirement, node, ask.now_ms) {
+            lift.suppose_counted(work, node, true);
+            victims.push(lift);
+        }
+    }
+    victims.iter().for_each(|lift: &Lift| lift.suppose_counted(work, node, false));
+    Some(victims)
+}
+
+/// Whether it has to wait: for a victim that runs, or since those that only wait for their place do not give up enough.
+fn held(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, at_once: &[Lift], victims: &[Lift]) -> bool {
+    if victims.iter().any(|lift| lift.standing.stand == Stand::Runs) {
+        return true;
+    }
+    let lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(victims).collect();
+    victims.iter().for_each(|lift| work.supposed_counted(lift.task.job, node, false));
+    let now = lifted(work, node, &lifts, |work| fits(work, ask.requirement, node, ask.now_ms));
+    victims.iter().for_each(|lift| work.supposed_counted(lift.task.job, node, true));
+    !now
+}
