@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use borough_kv::env::{Rng, SeededRng};
 use borough_model::job::{Constraint, ConstraintOperator, JobKind, JobState, PortSpec, Spread, job_new};
-use borough_model::node::NodeState;
+use borough_model::node::{NodeState, NumaDomain, Within, domains_counted};
 use borough_model::{
     Delta, Incarnation, JobId, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId,
     TaskRow, TaskState,
@@ -102,7 +102,10 @@ impl Maker {
 
     /// A node on which so much is used already.
     pub fn node(&mut self, cores: u64, gib: u64, used_per_mille: u64) {
-        let row = node_row(self.nodes as u64, cores, gib);
+        self.node_of(node_row(self.nodes as u64, cores, gib), used_per_mille);
+    }
+
+    fn node_of(&mut self, row: NodeRow, used_per_mille: u64) {
         let share = |amount: u64| amount / 1000 * used_per_mille;
         let used = Resources {
             cpu_millis: share(row.capacity.cpu_millis),
@@ -241,15 +244,37 @@ pub fn full_cell(seed: u64) -> Workload {
     maker.done(settings())
 }
 
-/// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes.
-pub fn scale(seed: u64, nodes: u32) -> Workload {
+/// The same node with so many NUMA domains on two sockets.
+fn domains_put(row: &mut NodeRow, domains: u32) {
+    let (cpus, memory) = (row.capacity.cpu_millis / 1000, row.capacity.memory_bytes);
+    let each = u32::try_from(cpus).unwrap_or(0) / domains.max(1);
+    let domain = |place: u32| NumaDomain {
+        place,
+        socket: place * 2 / domains.max(1),
+        cpus: (place * each..(place + 1) * each).collect(),
+        memory_bytes: memory / u64::from(domains.max(1)),
+    };
+    row.domains = (0..domains).map(domain).collect();
+    row.capacity = domains_counted(&row.capacity, &row.domains);
+}
+
+/// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes. With NUMA domains every
+/// second class asks to stay within one.
+pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> Workload {
     let mut maker = Maker::new(seed);
     for _ in 0..nodes {
         let used_per_mille = if maker.below(2) == 0 { 990 } else { maker.below(500) };
-        maker.node(16, 64, used_per_mille);
+        let mut row = node_row(maker.nodes as u64, 16, 64);
+        if numa_domains > 0 {
+            domains_put(&mut row, numa_domains);
+        }
+        maker.node_of(row, used_per_mille);
     }
     for class in 0..10 {
-        maker.job(JobKind::Batch, 2_000, amounts(160 + class * 5, (400 + class * 20) * MIB), |_| {});
+        maker.job(JobKind::Batch, 2_000, amounts(160 + class * 5, (400 + class * 20) * MIB), |spec| {
+            let within = numa_domains > 0 && class.is_multiple_of(2);
+            spec.task.within = within.then_some(Within::OneNumaNode);
+        });
     }
     maker.done(CellSettings::default())
 }

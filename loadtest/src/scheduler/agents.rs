@@ -21,16 +21,17 @@ use futures::StreamExt as _;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
+use super::beside::{Beside, JobsBefore};
 use super::workload::{GATE, Workload, hopeless_spec, node_of, vast_facts};
 use super::world::{Seen, cell_figures};
-use super::{PATIENCE, SchedulerArguments, jobs_submit, mean, sampled, shape_figures};
+use super::{PATIENCE, SchedulerArguments, jobs_of, jobs_submit, mean, sampled, shape_figures};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::usage::process_usage;
 use crate::hollow::{fleet_figures, fleet_options};
 use crate::system::{System, SystemOptions};
 
 /// The cell of a control process that was started here.
-const CELL: &str = "bench";
+pub(super) const CELL: &str = "bench";
 
 /// What the watcher has seen.
 #[derive(Clone, Default)]
@@ -46,29 +47,34 @@ pub async fn workload_run(
     arguments: &SchedulerArguments,
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
-    let background = &workload.background;
-    anyhow::ensure!(
-        !background.churn && background.stopped_per_s == 0 && background.nodes_late + workload.tainted == 0,
-        "{} is not measured with --agents: what goes on beside it is done to rows",
-        workload.reference
-    );
     let mut system = System::start(options).await?;
     let pid = i32::try_from(system.control_pid())?;
     let client = system.client()?;
     let fleet = fleet_start(&system, arguments, workload).await?;
     let registered = fleet.all_connected(PATIENCE).await?;
     nodes_ready(&client, fleet.shared.options.hellos.len()).await?;
+    let beside = Arc::new(Beside::new(&system, &client, arguments, workload)?);
+    beside.nodes_taint().await?;
     let (watched, watcher) = watch(&client);
-    let before = before_run(&client, arguments, workload, &watched).await?;
+    let (before, jobs_before) = before_run(&client, arguments, workload, &watched).await?;
 
     let over = Arc::new(AtomicBool::new(false));
-    let hopeless = tokio::spawn(hopeless(client.clone(), background.hopeless_per_s, Arc::clone(&over)));
+    let background = tokio::spawn(Arc::clone(&beside).run(jobs_before, Arc::clone(&over)));
     let samples = tokio::spawn(sampled(Arc::clone(&watched.running), Arc::clone(&over)));
     let cpu = process_usage(pid)?.cpu;
-    let began = Instant::now();
+    let mut began = Instant::now();
     jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| job_submit(&client, spec))
         .await?;
     let submitted = began.elapsed();
+    let late = match workload.background.nodes_late {
+        0 => None,
+        nodes => {
+            // They wait: what is measured is how fast the nodes wake them.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            began = Instant::now();
+            Some(beside.nodes_late(nodes)?)
+        }
+    };
     let all = usize::try_from(before + workload.measured.tasks)?;
     watched.placed.reached(all, PATIENCE).await?;
     let placed = began.elapsed();
@@ -76,7 +82,7 @@ pub async fn workload_run(
     let running = began.elapsed();
     let usage = process_usage(pid)?;
     over.store(true, Ordering::Relaxed);
-    hopeless.await??;
+    background.await??;
 
     let mut figures = shape_figures(arguments, workload);
     let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
@@ -94,6 +100,10 @@ pub async fn workload_run(
     fleet_figures(&mut figures, &fleet)?;
     watcher.abort();
     fleet.end().await;
+    if let Some(late) = late {
+        beside.left(late).await;
+    }
+    beside.figures(&mut figures);
     system.control_end()?;
     if arguments.check {
         store_check(&system, &mut figures).await?;
@@ -114,7 +124,7 @@ async fn fleet_start(
     Fleet::start(fleet_options(gateways, Some(token), hellos, &arguments.simulated)?)
 }
 
-fn hello(node: String, facts: NodeFacts) -> v1::Hello {
+pub(super) fn hello(node: String, facts: NodeFacts) -> v1::Hello {
     v1::Hello {
         cell: CELL.to_owned(),
         node,
@@ -178,14 +188,14 @@ impl Watched {
     }
 }
 
-/// Brings to running what is there before: how many tasks.
+/// Brings to running what is there before: how many tasks, and the jobs of what runs.
 async fn before_run(
     client: &Client,
     arguments: &SchedulerArguments,
     workload: &Workload,
     watched: &Watched,
-) -> anyhow::Result<u32> {
-    let mut placed = 0;
+) -> anyhow::Result<(u32, JobsBefore)> {
+    let (mut placed, mut jobs) = (0, Vec::new());
     if workload.before.iter().any(|batch| batch.gated) {
         client.job_submit(job_spec_to_message(&hopeless_spec(GATE)?), 0).await?;
     }
@@ -194,9 +204,13 @@ async fn before_run(
         if !batch.gated {
             placed += batch.tasks;
             watched.running.reached(usize::try_from(placed)?, PATIENCE).await?;
+            for (number, count) in jobs_of(batch, arguments.tasks_per_job) {
+                let spec = batch.job_spec(number, count)?;
+                jobs.push((spec.user.to_string(), spec.name.to_string(), count));
+            }
         }
     }
-    Ok(placed)
+    Ok((placed, jobs))
 }
 
 /// Submits a job through the gateway.
@@ -206,16 +220,6 @@ fn job_submit(client: &Client, spec: JobSpec) -> impl Future<Output = anyhow::Re
         client.job_submit(spec, 0).await?;
         Ok(())
     }
-}
-
-async fn hopeless(client: Client, per_s: u32, over: Arc<AtomicBool>) -> anyhow::Result<()> {
-    let mut number = 0_u32;
-    while per_s > 0 && !over.load(Ordering::Relaxed) {
-        client.job_submit(job_spec_to_message(&hopeless_spec(&format!("hopeless-{number}"))?), 0).await?;
-        number += 1;
-        tokio::time::sleep(Duration::from_secs(1) / per_s).await;
-    }
-    Ok(())
 }
 
 /// Opens the store that the control process has left.

@@ -8,7 +8,7 @@ use super::workload::{Workload, hopeless_spec, node_facts};
 use super::world::World;
 
 /// As `scheduler_perf`'s churn.
-const CHURN: Duration = Duration::from_secs(1);
+pub const CHURN: Duration = Duration::from_secs(1);
 
 /// Runs all of it until it is `over`.
 pub async fn background_run(

@@ -7,6 +7,7 @@
 
 mod agents;
 mod background;
+mod beside;
 mod catalog;
 mod gangs;
 mod rules;

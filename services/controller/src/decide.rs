@@ -166,13 +166,22 @@ pub struct Dirty {
     moved: bool,
     /// Whether the cell's settings have changed.
     pub settings: bool,
+    /// Nodes that are emptied or drive lives away: few, known from their rows, and looked at with every move.
+    emptied: BTreeSet<NodeId>,
 }
 
 impl Dirty {
     /// Everything.
     pub fn all(state: &MirrorState) -> Self {
         let jobs = state.jobs().keys().copied().collect();
-        Self { jobs, nodes: state.nodes().keys().copied().collect(), ..Self::default() }
+        let emptied = state.nodes().values().filter(|row| is_emptied(row)).map(|row| row.id).collect();
+        Self { jobs, nodes: state.nodes().keys().copied().collect(), emptied, ..Self::default() }
+    }
+
+    /// Takes what has to be looked at, and leaves nothing of it but what is known of nodes that are emptied.
+    pub fn taken(&mut self) -> Self {
+        let rest = Self { emptied: self.emptied.clone(), ..Self::default() };
+        std::mem::replace(self, rest)
     }
 
     /// Whether nothing has to be looked at.
@@ -197,13 +206,21 @@ impl Dirty {
             }
             Delta::Node { row } => {
                 self.nodes.insert(row.id);
+                if is_emptied(row) {
+                    self.emptied.insert(row.id);
+                } else {
+                    self.emptied.remove(&row.id);
+                }
+            }
+            Delta::NodeRemoved { node } => {
+                self.emptied.remove(node);
             }
             Delta::CellSettings { .. } => self.settings = true,
             _ => {}
         }
     }
 
-    /// What follows from all that was noted, in one pass over the cell however much it was.
+    /// What follows from all that was noted: no pass over the nodes, and one over the jobs only where some have ended.
     pub fn spread(&mut self, state: &MirrorState) {
         let users = std::mem::take(&mut self.users);
         if !users.is_empty() {
@@ -211,10 +228,14 @@ impl Dirty {
             self.jobs.extend(state.jobs().values().filter(waits).map(|job| job.id));
         }
         if std::mem::take(&mut self.moved) {
-            let emptied = |node: &&Arc<NodeRow>| node.draining || drives_away(node);
-            self.nodes.extend(state.nodes().values().filter(emptied).map(|node| node.id));
+            self.nodes.extend(self.emptied.iter().copied());
         }
     }
+}
+
+/// Whether lives are moved off a node.
+fn is_emptied(node: &NodeRow) -> bool {
+    node.draining || drives_away(node)
 }
 
 /// How many more nodes may be declared lost now: at most `per_minute` in any minute, so that a fault of the network
@@ -236,6 +257,43 @@ mod tests {
         assert_eq!(losses_left(&[at(0), at(30)], at(59), 2), 0);
         assert_eq!(losses_left(&[at(0), at(30)], at(60), 2), 1);
         assert_eq!(losses_left(&[at(0)], at(1), 0), 0);
+    }
+
+    #[test]
+    fn a_move_is_what_emptied_nodes_are_looked_at_for() {
+        let node = |id, draining| {
+            let facts = borough_model::node::NodeFacts {
+                capacity: borough_model::Resources::default(),
+                port_first: 0,
+                port_last: 0,
+                attributes: BTreeMap::new(),
+                host: String::new(),
+                boot_id: String::new(),
+                agent_version: String::new(),
+                cards: Vec::new(),
+                domains: Vec::new(),
+            };
+            let name = Name::new(format!("n{id}")).unwrap();
+            let row = borough_model::node::node_new(NodeId(id), name, facts, 0);
+            Delta::Node { row: NodeRow { draining, ..row } }
+        };
+        let moved = Delta::Task { row: TaskRow::never_placed(TaskId { job: JobId(1), index: 0 }) };
+        let looked = |dirty: &mut Dirty| {
+            dirty.note(&moved);
+            let mut taken = dirty.taken();
+            taken.spread(&MirrorState::default());
+            taken.nodes
+        };
+        let mut dirty = Dirty::default();
+        for delta in [node(1, true), node(2, false), node(3, true)] {
+            dirty.note(&delta);
+        }
+        dirty.taken();
+        assert_eq!(looked(&mut dirty), BTreeSet::from([NodeId(1), NodeId(3)]));
+        dirty.note(&node(1, false));
+        dirty.note(&Delta::NodeRemoved { node: NodeId(3) });
+        dirty.taken();
+        assert_eq!(looked(&mut dirty), BTreeSet::new());
     }
 
     #[test]

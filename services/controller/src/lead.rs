@@ -206,7 +206,7 @@ impl Controller {
         if term.dirty.is_empty() {
             return Ok(());
         }
-        let mut dirty = std::mem::take(&mut term.dirty);
+        let mut dirty = term.dirty.taken();
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let now_ms = self.clock.wall_ms();
         let actions: Vec<Action> = self.mirror.read(|state| {
