@@ -18,7 +18,9 @@ mod settings;
 mod snapshot;
 
 pub use dry_run::{DryRun, DryRunTask, dry_run};
-pub use explain::{Explanation, Filter, FilterLoss, NearestFit, Wait, explain, explain_job};
+pub use explain::{
+    Ahead, Explanation, Filter, FilterLoss, NearestFit, PENDING_REASONS, Wait, explain, explain_job,
+};
 pub use pace::Pace;
 pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending, pending_in};
 pub use plan::{

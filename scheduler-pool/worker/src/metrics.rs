@@ -1,8 +1,9 @@
 //! Live figures of a worker, for Prometheus.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use borough_scheduler_core::{Plan, Queue};
+use borough_scheduler_core::{PENDING_REASONS, Plan, Queue};
 use borough_store::lease::{SCHEDULER_DEFAULT, WorkerStatus};
 use borough_store::placement::PlacementBatch;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -23,6 +24,16 @@ struct ShardLabels {
     shard: u32,
 }
 
+/// Why tasks of a worker's shard wait.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    cell: String,
+    worker: String,
+    scheduler: String,
+    shard: u32,
+    reason: &'static str,
+}
+
 type Live = Family<ShardLabels, Gauge>;
 
 /// What workers say of themselves with each beat, by shard.
@@ -38,6 +49,7 @@ struct LiveMetrics {
     part_nodes: Live,
     batch_tasks: Live,
     shards: Live,
+    pending: Family<ReasonLabels, Gauge>,
 }
 
 /// The figures of the workers of a process: counts of all together, and what each says of itself. Clones count together.
@@ -99,10 +111,17 @@ impl WorkerMetrics {
         for (name, help, family) in shards {
             registry.register(name, help, family.clone());
         }
+        registry.register("pending_tasks", "tasks of the shard without a node, by why", live.pending.clone());
     }
 
-    /// What a worker says of itself for a shard.
-    pub(crate) fn told(&self, cell: &str, queue: &Queue, status: &WorkerStatus) {
+    /// What a worker says of itself for a shard, and why tasks of it wait.
+    pub(crate) fn told(
+        &self,
+        cell: &str,
+        queue: &Queue,
+        status: &WorkerStatus,
+        reasons: &BTreeMap<&'static str, u64>,
+    ) {
         let scheduler = queue.scheduler.as_ref().map_or(SCHEDULER_DEFAULT, |name| name.as_str());
         let labels = ShardLabels {
             cell: cell.to_owned(),
@@ -124,6 +143,12 @@ impl WorkerMetrics {
         set(&live.part_nodes, u64::from(status.part_nodes));
         set(&live.batch_tasks, u64::from(status.batch_tasks));
         set(&live.shards, u64::from(status.shards));
+        for reason in PENDING_REASONS {
+            let ShardLabels { cell, worker, scheduler, shard } = labels.clone();
+            let tasks = reasons.get(reason).copied().unwrap_or(0);
+            let labels = ReasonLabels { cell, worker, scheduler, shard, reason };
+            live.pending.get_or_create(&labels).set(i64::try_from(tasks).unwrap_or(i64::MAX));
+        }
     }
 
     pub(crate) fn planned(&self, plan: &Plan, took: Duration) {

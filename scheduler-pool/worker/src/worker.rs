@@ -239,7 +239,8 @@ impl Worker {
                 shards: small(held),
                 ..figures.status(now)
             };
-            metrics.told(&config.space.to_string(), queue, &status);
+            let reasons = view.snapshot.queue_reasons(queue);
+            metrics.told(&config.space.to_string(), queue, &status, &reasons);
             status
         };
         shards.tend(&self.db, &**clock, &mut status).await

@@ -1,7 +1,9 @@
 //! Why a task has no node: per filter how many nodes it lost, and what would fit. The filters are those of the plan.
 
 mod nearest;
+mod reason;
 mod text;
+mod turn;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +25,9 @@ use crate::plan::{Work, plan};
 use crate::queueing::{QueueingPolicy, Shares, Totals};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
+pub use reason::PENDING_REASONS;
+pub use turn::Ahead;
+use turn::ahead_of;
 use words::filter;
 
 /// Why a task has no node.
@@ -143,7 +148,10 @@ pub enum Wait {
         most: u32,
     },
     /// It fits and waits for its turn.
-    Turn,
+    Turn {
+        /// What has its turn before.
+        ahead: Ahead,
+    },
 }
 
 /// How many nodes a filter lost.
@@ -335,12 +343,13 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     let shape = entry.shape_of(index).and_then(|shape| snapshot.shapes.get(shape));
     let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
     let explanation = explanation_of_nodes(&Work::new(snapshot), shape, now_ms);
-    turn_added(explanation)
+    turn_added(explanation, || ahead_of(snapshot, job))
 }
 
-fn turn_added(mut explanation: Explanation) -> Explanation {
+fn turn_added(mut explanation: Explanation, ahead: impl FnOnce() -> Ahead) -> Explanation {
     if explanation.nodes_fit > 0 {
-        explanation.waits.push(Wait::Turn);
+        let ahead = ahead();
+        explanation.waits.push(Wait::Turn { ahead });
     }
     explanation
 }
@@ -409,9 +418,11 @@ pub(crate) fn after_unmet(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Wait> {
 /// Plans a gang or a task alone, as the scheduler would, and tells what became of it.
 fn alone_explanation(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64) -> Explanation {
     let outcome = plan(snapshot, queue, now_ms, PLAN_SEED);
+    let ahead =
+        || queue.tasks.first().map(|pending| ahead_of(snapshot, pending.task.job)).unwrap_or_default();
     match outcome.unplaced.into_iter().next() {
         Some(unplaced) => unplaced.reason,
-        None => Explanation::of_wait(Wait::Turn),
+        None => Explanation::of_wait(Wait::Turn { ahead: ahead() }),
     }
 }
 

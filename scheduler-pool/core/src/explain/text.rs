@@ -264,7 +264,7 @@ impl fmt::Display for Wait {
                     "can never fit: {needed} are needed together, and the empty cell has room for {most}"
                 )
             }
-            Self::Turn => f.write_str("waits for its turn"),
+            Self::Turn { ahead } => write!(f, "{ahead}"),
         }
     }
 }

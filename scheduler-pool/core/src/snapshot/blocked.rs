@@ -23,6 +23,8 @@ struct Block {
     uneven: bool,
     /// A port that is cooling now may help from this time on, milliseconds since 1970.
     retry_at_ms: Option<i64>,
+    /// Why, in one word.
+    reason: &'static str,
 }
 
 impl Block {
@@ -122,6 +124,16 @@ impl Blocked {
         self.shapes.contains_key(&shape)
     }
 
+    /// Why a shape fits nowhere, in one word.
+    pub fn shape_reason(&self, shape: ShapeId) -> Option<&'static str> {
+        self.shapes.get(&shape).map(|block| block.reason)
+    }
+
+    /// Why a job's gang fits nowhere, in one word.
+    pub fn gang_reason(&self, job: JobId) -> Option<&'static str> {
+        self.gangs.get(&job).map(|block| block.reason)
+    }
+
     pub fn gang_blocked(&self, job: JobId) -> bool {
         self.gangs.contains_key(&job)
     }
@@ -189,7 +201,12 @@ impl Snapshot {
             if self.blocked.shape_blocked(unplaced.shape) {
                 continue;
             }
-            let mut block = Block { ports: shape.ports_any(), uneven: false, retry_at_ms: None };
+            let mut block = Block {
+                ports: shape.ports_any(),
+                uneven: false,
+                retry_at_ms: None,
+                reason: unplaced.reason.reason(),
+            };
             if block.ports {
                 block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
             }

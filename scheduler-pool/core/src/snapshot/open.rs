@@ -1,7 +1,7 @@
 //! Jobs with open tasks: in which queue each is, and in which order they stand there.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{JobId, JobRow, Name};
 
@@ -81,6 +81,24 @@ impl Snapshot {
         let waiting = self.open.get(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
         let blocked = self.blocked.parked_jobs().filter(|&job| self.queue_of(job) == *queue);
         (waiting.map(|(_, job)| open(job)).sum(), blocked.map(|job| open(&job)).sum())
+    }
+
+    /// Tasks of a queue that want a node, by the reason they have none: one of [`crate::PENDING_REASONS`]. A job all of whose
+    /// tasks are known to fit nowhere counts under the reason of most of them.
+    pub fn queue_reasons(&self, queue: &Queue) -> BTreeMap<&'static str, u64> {
+        let mut reasons = BTreeMap::new();
+        let mut counted = |reason, job: JobId| {
+            let tasks = self.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));
+            *reasons.entry(reason).or_default() += tasks;
+        };
+        let waiting = self.open.get(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
+        waiting.for_each(|&(_, job)| counted("turn", job));
+        for job in self.blocked.parked_jobs().filter(|&job| self.queue_of(job) == *queue) {
+            let shape = self.jobs.get(&job).and_then(|entry| entry.shape);
+            let of_shape = shape.and_then(|shape| self.blocked.shape_reason(shape));
+            counted(of_shape.or_else(|| self.blocked.gang_reason(job)).unwrap_or("other"), job);
+        }
+        reasons
     }
 
     /// How many jobs of a queue have tasks that want a node and are not known to fit nowhere.

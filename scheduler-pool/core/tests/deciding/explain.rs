@@ -6,7 +6,12 @@ use borough_model::job::{
 };
 use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeRow, Resources, TaskId, TaskState};
-use borough_scheduler_core::{Filter, NearestFit, ScoringProfile, explain, explain_job};
+use std::collections::BTreeMap;
+
+use borough_scheduler_core::{
+    Ahead, Filter, NearestFit, PENDING_REASONS, PLAN_SEED, Queue, ScoringProfile, Snapshot, Wait, explain,
+    explain_job, pending, plan,
+};
 use expect_test::expect;
 
 use crate::naive;
@@ -211,7 +216,7 @@ fn reasons_that_lie_in_no_node_are_told() {
     expect!["waits for job first, which does not exist"].assert_eq(&told(&world, 1, 0));
     world.job_submit(JobId(2), &spec("ann", "first", 1, 100, 64));
     expect!["waits for job first to succeed"].assert_eq(&told(&world, 1, 0));
-    expect!["waits for its turn; fits on 1 of 1 node"].assert_eq(&told(&world, 2, 0));
+    expect!["waits for its turn: nothing is before it; fits on 1 of 1 node"].assert_eq(&told(&world, 2, 0));
     expect!["its job has 1 tasks"].assert_eq(&told(&world, 2, 1));
     world.commit(&planned(&world));
     expect!["wants no node: it is assigned"].assert_eq(&told(&world, 2, 0));
@@ -246,4 +251,39 @@ fn tasks_of_a_job_are_explained_class_by_class() {
     let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
     let indexes: Vec<&[u32]> = told.iter().map(|(indexes, _)| indexes.as_slice()).collect();
     assert_eq!(indexes, [&[0, 1, 3][..], &[2][..]]);
+}
+
+#[test]
+fn the_position_in_the_queue_and_the_counted_reasons_say_who_waits_and_why() {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    world.node_put(node(0, 4, 4));
+    let submit = |world: &mut World, number: u64, user: &str, priority: u32, count: u32, cpu_millis: u64| {
+        world.now_ms += 1;
+        let mut job = spec(user, &format!("job-{number}"), count, cpu_millis, 1);
+        job.priority = priority;
+        world.job_submit(JobId(number), &job);
+    };
+    submit(&mut world, 1, "ann", 250, 3, 1000);
+    submit(&mut world, 2, "bob", 150, 2, 1000);
+    submit(&mut world, 3, "ann", 150, 5, 1000);
+    submit(&mut world, 4, "ann", 150, 1, 1000);
+    submit(&mut world, 5, "ann", 150, 7, 1000);
+    submit(&mut world, 6, "eve", 50, 9, 1000);
+    submit(&mut world, 7, "eve", 390, 2, 64_000);
+    let mut snapshot = world.snapshot(0);
+    let ahead = |snapshot: &Snapshot, job| explain(snapshot, JobId(job), 0, world.now_ms).waits;
+    let turn = |higher, others, own| [Wait::Turn { ahead: Ahead { higher, others, own } }];
+    assert_eq!(ahead(&snapshot, 4), turn(5, 2, 5));
+    assert_eq!(ahead(&snapshot, 1), turn(2, 0, 0));
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    snapshot.remember(&outcome, world.now_ms);
+    pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    // What can never fit is ahead of nobody.
+    assert_eq!(ahead(&snapshot, 1), turn(0, 0, 0));
+    let reasons = snapshot.queue_reasons(&Queue::default());
+    assert_eq!(reasons, BTreeMap::from([("capacity", 2), ("turn", 27)]));
+    assert!(reasons.keys().all(|reason| PENDING_REASONS.contains(reason)));
+    let text = explain(&snapshot, JobId(5), 0, world.now_ms).to_string();
+    assert!(text.contains("3 of higher priority, 6 submitted before, 2 of others"), "{text}");
 }

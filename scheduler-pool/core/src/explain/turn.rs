@@ -1,0 +1,61 @@
+//! Whose turn comes before a job's.
+
+use std::fmt;
+
+use borough_model::JobId;
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::{OpenKey, Snapshot};
+
+/// Tasks that wait as well and are looked at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ahead {
+    /// Those of a higher priority.
+    pub higher: u64,
+    /// Those of the same priority, of others who take turns with it.
+    pub others: u64,
+    /// Those of the same priority and user, or queue, submitted before.
+    pub own: u64,
+}
+
+/// What is ahead of a job among the open ones of its scheduler. What is known to fit nowhere is ahead of nobody.
+pub(super) fn ahead_of(snapshot: &Snapshot, job: JobId) -> Ahead {
+    let scheduler = snapshot.queue_of(job).scheduler;
+    let mut ahead = Ahead::default();
+    let Some((entry, row)) = snapshot.jobs.get(&job).and_then(|entry| Some((entry, entry.row.as_ref()?)))
+    else {
+        return ahead;
+    };
+    let here = OpenKey::of(row, entry.turn.clone().unwrap_or_default());
+    let queues = snapshot.open.iter().filter(|(queue, _)| queue.scheduler == scheduler);
+    for key in queues.flat_map(|(_, jobs)| &jobs.ordered).filter(|key| key.job != job) {
+        let tasks = snapshot.jobs.get(&key.job).map_or(0, |entry| u64::from(entry.open_count()));
+        let counted = match key.priority.cmp(&here.priority) {
+            std::cmp::Ordering::Less => &mut ahead.higher,
+            std::cmp::Ordering::Greater => continue,
+            std::cmp::Ordering::Equal if key.turn != here.turn => &mut ahead.others,
+            std::cmp::Ordering::Equal if *key < here => &mut ahead.own,
+            std::cmp::Ordering::Equal => continue,
+        };
+        *counted = counted.saturating_add(tasks);
+    }
+    ahead
+}
+
+impl fmt::Display for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::default() {
+            return f.write_str("waits for its turn: nothing is before it");
+        }
+        let mut parts = Vec::new();
+        let mut part = |tasks: u64, of: &str| {
+            if tasks > 0 {
+                parts.push(format!("{tasks} {of}"));
+            }
+        };
+        part(self.higher, "of higher priority");
+        part(self.own, "submitted before");
+        part(self.others, "of others at its priority, in turns");
+        write!(f, "waits for its turn; tasks that wait as well: {}", parts.join(", "))
+    }
+}
