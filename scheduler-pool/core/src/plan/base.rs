@@ -311,8 +311,9 @@ pub(super) fn base_begun(
             job_seed(vantage.seed, &row.user, &row.name)
         }
     };
+    let seed = if judge.policy().start() == Start::One { mixed(vantage.seed) } else { seed };
     let turn = match judge.policy().start() {
-        Start::Same => 0,
+        Start::One | Start::Same => 0,
         Start::After(tasks) => snapshot.closed_total / tasks.max(1),
     };
     let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));

@@ -18,9 +18,10 @@ mod search;
 mod spread;
 mod together;
 mod token;
+mod turn;
 mod work;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
@@ -232,31 +233,6 @@ struct Planner<'a, 'c> {
 }
 
 impl Planner<'_, '_> {
-    /// Goes through the queue item by item, an item being a task or a gang. Where one fits nowhere, its user's next one
-    /// takes the turn: whether something unplaceable is known as such, and left out of the queue, changes nothing.
-    fn items(&mut self) {
-        let same_item =
-            |left: &PendingTask, right: &PendingTask| left.gang.is_some() && left.gang == right.gang;
-        let items: Vec<&[PendingTask]> = self.queue.tasks.chunk_by(same_item).collect();
-        let mut lanes: BTreeMap<u32, VecDeque<usize>> = BTreeMap::new();
-        let lane_of = |item: &[PendingTask]| {
-            let class = self.queue.classes.get(item.first()?.class as usize)?;
-            Some(class.lane)
-        };
-        let lane_numbers: Vec<Option<u32>> = items.iter().map(|item| lane_of(item)).collect();
-        for (number, lane) in lane_numbers.iter().enumerate() {
-            lanes.entry(lane.unwrap_or_default()).or_default().push_back(number);
-        }
-        for lane in lane_numbers {
-            let Some(lane) = lanes.get_mut(&lane.unwrap_or_default()) else { continue };
-            while let Some(item) = lane.pop_front().and_then(|number| items.get(number)) {
-                if self.item(item) {
-                    break;
-                }
-            }
-        }
-    }
-
     fn item(&mut self, item: &[PendingTask]) -> bool {
         match item {
             [single] if single.gang.is_none() => self.single(*single),

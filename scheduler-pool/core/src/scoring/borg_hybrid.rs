@@ -3,7 +3,7 @@
 //! The paper gives no formula; this one is ours.
 
 use super::best_fit::fullness;
-use super::{Policy, Scene};
+use super::{Policy, Scene, Start};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -19,6 +19,10 @@ impl Policy for BorgHybrid {
 
     fn about(&self) -> &'static str {
         "The fullest node on which least is stranded beside a dimension that is nearly full."
+    }
+
+    fn start(&self) -> Start {
+        Start::One
     }
 
     fn fit(&self, scene: &Scene<'_, '_>) -> u32 {

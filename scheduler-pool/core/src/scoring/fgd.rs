@@ -3,16 +3,15 @@
 //!
 //! The fragmentation of a node for one kind of task is all that is free of the node's cards where the task does not fit, and
 //! where it does, what is free of those cards that it could not use; that of a node is the mean over the kinds of task in the
-//! cell, by how many there are of each. Where no task of the cell uses cards, and between nodes that are even, the fullest
-//! node is best.
+//! cell, by how many there are of each. Between nodes that are even one order decides for all tasks, so that nodes are filled one
+//! after the other. Where no task of the cell uses cards the fullest node is best.
 
 use smallvec::SmallVec;
 
 use super::basis::Basis;
 use super::best_fit::fullness;
 use super::mix::{Mix, Typical};
-use super::scene::FULL;
-use super::{Breadth, Figures, Policy, Scene};
+use super::{Breadth, Figures, Policy, Scene, Start};
 use crate::filter::{Requirement, cards_given};
 use crate::plan::Work;
 
@@ -24,8 +23,9 @@ pub(super) struct Fgd;
 const NODES: usize = 2_048;
 /// What no node's fragmentation reaches, in thousandths of a card.
 const ABOVE: i64 = 1 << 17;
-/// Steps of fullness between two thousandths of a card.
-const STEPS: i64 = 8;
+/// Rises that differ by less than so many thousandths of a card are even. Finer distinctions scatter tasks over nodes that
+/// are as good: on the trace of the paper a tenth packs best, and full resolution a point worse.
+const EVEN: i64 = 100;
 
 impl Policy for Fgd {
     fn name(&self) -> &'static str {
@@ -34,6 +34,10 @@ impl Policy for Fgd {
 
     fn about(&self) -> &'static str {
         "The node on which least of the cards becomes useless to other tasks (fragmentation gradient descent)."
+    }
+
+    fn start(&self) -> Start {
+        Start::One
     }
 
     fn breadth(&self, basis: &Basis) -> Breadth {
@@ -45,11 +49,14 @@ impl Policy for Fgd {
     }
 
     fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let fullness = fullness(scene);
-        let Some(mix) = &scene.basis.mix else { return fullness };
-        let rise = fragmentation_rise(scene, mix);
-        let steps = i64::from(fullness) * STEPS / i64::from(FULL * scene.dimensions().len() as u32 + 1);
-        u32::try_from((ABOVE - rise).max(0) * STEPS + steps).unwrap_or(u32::MAX)
+        let Some(mix) = &scene.basis.mix else { return fullness(scene) };
+        let fall = match fragmentation_rise(scene, mix) {
+            // Where there are no cards there is nothing to harm.
+            None => 1,
+            // In the units of the parts, so that what is even is exactly so; no harm at all is better than little.
+            Some(rise) => (-rise).div_euclid(EVEN * mix.parts.max(1)),
+        };
+        u32::try_from((ABOVE + fall).max(0)).unwrap_or(u32::MAX)
     }
 }
 
@@ -85,28 +92,32 @@ impl Free {
     }
 
     fn of_card(&self, dimension: u16) -> u64 {
-        let known = self.cards.iter().find(|&&(card, _)| card == usize::from(dimension));
+        let dimension = usize::from(dimension);
+        // The cards of one make mostly have dimensions in a row.
+        let first = self.cards.first().map_or(0, |&(first, _)| first);
+        let guess = self.cards.get(dimension.wrapping_sub(first)).filter(|&&(card, _)| card == dimension);
+        let known = guess.or_else(|| self.cards.iter().find(|&&(card, _)| card == dimension));
         known.map_or(0, |&(_, free)| free)
     }
 }
 
-/// By how much a node's fragmentation rises with the task, in thousandths of a card.
-fn fragmentation_rise(scene: &Scene<'_, '_>, mix: &Mix) -> i64 {
+/// By how much a node's fragmentation rises with the task, in thousandths of a card times the parts of the mix. `None` where
+/// it has no cards.
+fn fragmentation_rise(scene: &Scene<'_, '_>, mix: &Mix) -> Option<i64> {
     if scene.work.nodes.cards_of(scene.node).is_empty() {
-        return 0;
+        return None;
     }
     let before = Free::of(scene.work, scene.node);
     let of_before = fragmentation(scene, mix, &before);
     let given = cards_given(scene.work, &scene.requirement.cards, scene.node);
     let after = before.without(scene.requirement, &given);
-    fragmentation(scene, mix, &after) - of_before
+    Some(fragmentation(scene, mix, &after) - of_before)
 }
 
-/// A node's fragmentation with so much free.
+/// A node's fragmentation with so much free, times the parts of the mix.
 fn fragmentation(scene: &Scene<'_, '_>, mix: &Mix, free: &Free) -> i64 {
-    let parts: u64 = mix.tasks.iter().map(|task| task.part).sum();
     let sum: u64 = mix.tasks.iter().map(|task| task.part * fragment(scene, task, free)).sum();
-    i64::try_from(sum / parts.max(1)).unwrap_or(i64::MAX)
+    i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
 /// What one kind of task could not use of the cards of its kind that are free.
@@ -117,12 +128,18 @@ fn fragment(scene: &Scene<'_, '_>, task: &Typical, free: &Free) -> u64 {
     for ask in &task.cards {
         let Some((of_kind, selected)) = ask.of_node(scene.work.nodes, scene.node) else { continue };
         let each = ask.need.millis;
-        let usable = |slot: &&u16| free.of_card(**slot) >= each;
-        fits &= selected.iter().filter(usable).count() as u64 >= ask.need.count;
         let of_all: u64 = of_kind.iter().map(|&slot| free.of_card(slot)).sum();
-        let of_usable: u64 = selected.iter().filter(usable).map(|&slot| free.of_card(slot)).sum();
         all += of_all;
-        fragment += of_all - of_usable;
+        if !fits {
+            continue;
+        }
+        let (mut count, mut usable) = (0, 0);
+        for free in selected.iter().map(|&slot| free.of_card(slot)).filter(|&free| free >= each) {
+            count += 1;
+            usable += free;
+        }
+        fits = count >= ask.need.count;
+        fragment += of_all - usable;
     }
     if fits { fragment } else { all }
 }

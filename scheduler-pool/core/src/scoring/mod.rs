@@ -62,6 +62,8 @@ pub(crate) enum Breadth {
 /// Where the search for nodes begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
+    /// For all classes at one place, and equal nodes in one order: what is begun is filled before anything else.
+    One,
     /// Always at the place that chance gives the class: nodes are filled one after the other.
     Same,
     /// Elsewhere after so many placements in the cell: the whole cell takes its turns.

@@ -242,7 +242,7 @@ impl Snapshot {
         let requirement = Requirement::of(shape, self);
         let Some(protected) = helps_nowhere(self, &requirement, below, now_ms) else { return };
         let retry_at_ms = protected.then(|| now_ms.saturating_add(RETRY_MS));
-        let mut block = Block { ports: shape.ports_any(), uneven: false, retry_at_ms };
+        let mut block = Block { ports: shape.ports_any(), uneven: false, retry_at_ms, reason: "room" };
         if block.ports {
             block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
         }

@@ -110,7 +110,7 @@ fn limited(
         || most_of_percent.is_some_and(|most| of(here) as f64 >= most);
     let could = world.nodes.values().filter(|(row, _)| {
         let mut hard = spec.constraints.iter().filter(|constraint| constraint.preference.is_none());
-        node_open(row).is_ok() && tolerated(spec, row) && hard.all(|hard| met(row, hard))
+        node_open(row).is_ok() && tolerated(world, spec, row) && hard.all(|hard| met(row, hard))
     });
     let least = could.filter_map(|(row, _)| node_attribute(row, &spread.attribute)).map(of).min();
     let skewed = spread.max_skew.is_some_and(|most| of(here) + 1 > least.unwrap_or(0) + most as usize);
@@ -118,9 +118,12 @@ fn limited(
 }
 
 /// Whether no taint keeps a job's tasks away.
-fn tolerated(spec: &JobSpec, row: &NodeRow) -> bool {
+fn tolerated(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
+    // The priority in force is that of the job's row.
+    let of_name = |(known, _): &&(JobRow, JobSpec)| known.user == spec.user && known.name == spec.name;
+    let priority = world.jobs.values().find(of_name).map_or(spec.priority, |(row, _)| row.priority);
     let mut refusing = row.taints.iter().filter(|taint| taint.effect.refuses());
-    let tolerations = tolerations_in_force(&spec.tolerations, band(spec.priority));
+    let tolerations = tolerations_in_force(&spec.tolerations, band(priority));
     refusing.all(|taint| taint_tolerated(&tolerations, taint))
 }
 
@@ -200,7 +203,7 @@ fn cards_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) 
 pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
     let free = node_free(&world.limits(row), alloc);
     node_open(row).is_ok()
-        && tolerated(spec, row)
+        && tolerated(world, spec, row)
         && spec
             .constraints
             .iter()

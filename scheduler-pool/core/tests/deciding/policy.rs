@@ -201,7 +201,8 @@ fn formula(profile: &str, world: &World, spec: &JobSpec, node: (&NodeRow, &NodeA
             (least + balanced, 0.005)
         }
         "fgd" => match world.jobs.values().any(|(_, spec)| !spec.task.resources.device_millis.is_empty()) {
-            true => (fgd(world, spec, node), 30.0),
+            // Rises within a tenth of a card are even.
+            true => (fgd(world, spec, node), 130.0),
             false => (fullness, 0.006),
         },
         other => panic!("no formula of {other} is written down here"),

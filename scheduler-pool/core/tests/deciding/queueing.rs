@@ -122,6 +122,19 @@ fn queues_get_what_they_are_guaranteed_then_by_weight_and_never_beyond_their_lim
     assert!(why.to_string().contains("queue ops has 20% of the cell and may have 20%"), "{why}");
 }
 
+/// Many jobs of few users in small batches: those that have waited longest have lanes of their own, and none is lost.
+#[test]
+fn jobs_that_waited_longest_are_placed_with_the_others_of_their_user() {
+    let mut world = world("drf".parse().expect("a policy"));
+    world.node_put(node(0, 1000, 1000));
+    for number in 1..=90 {
+        world.now_ms += 1;
+        let user = ["ann", "bob"][number as usize % 2];
+        world.job_submit(JobId(number), &spec(user, &format!("job-{number}"), 5, 1000, 1));
+    }
+    assert_eq!(filled(&mut world, 64), shares(&[("ann", 225), ("bob", 225)]));
+}
+
 #[test]
 fn what_goes_beyond_a_limit_does_not_hold_up_what_does_not() {
     let mut world = world(hierarchy(&[queue("ops", 1, 0, 300)]));

@@ -1,0 +1,94 @@
+//! Whose turn it is within a plan. Where something fits nowhere the next of the same user or queue takes the turn: whether it is
+//! known to fit nowhere, and left out of the queue, changes nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use borough_model::resource::resources_add;
+use borough_model::{JobId, Resources};
+
+use super::Planner;
+use crate::pending::PendingTask;
+use crate::queueing::{Shares, Totals, Turn};
+use crate::seed::turn_chance;
+
+/// An item of the queue, a task or a gang, with whom it takes turns.
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    tasks: &'a [PendingTask],
+    lane: u32,
+    priority: u32,
+    job: JobId,
+}
+
+impl Planner<'_, '_> {
+    /// Goes through the queue item by item.
+    pub(super) fn items(&mut self) {
+        let same_item =
+            |left: &PendingTask, right: &PendingTask| left.gang.is_some() && left.gang == right.gang;
+        let queue = self.queue;
+        let item = |tasks: &'_ [PendingTask]| {
+            let class = queue.classes.get(tasks.first()?.class as usize)?;
+            let row = self.snapshot.jobs.get(&class.job)?.row.as_ref()?;
+            Some((class.lane, row.priority, class.job))
+        };
+        let items: Vec<Item<'_>> = queue
+            .tasks
+            .chunk_by(same_item)
+            .filter_map(|tasks| item(tasks).map(|(lane, priority, job)| Item { tasks, lane, priority, job }))
+            .collect();
+        if self.snapshot.settings.queueing.policy.shares() {
+            self.items_by_share(&items);
+        } else {
+            self.items_in_order(&items);
+        }
+    }
+
+    fn items_in_order(&mut self, items: &[Item<'_>]) {
+        let mut lanes: BTreeMap<u32, VecDeque<Item<'_>>> = BTreeMap::new();
+        for &item in items {
+            lanes.entry(item.lane).or_default().push_back(item);
+        }
+        for item in items {
+            let Some(lane) = lanes.get_mut(&item.lane) else { continue };
+            while let Some(item) = lane.pop_front() {
+                if self.item(item.tasks) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only asked for.
+    fn items_by_share(&mut self, items: &[Item<'_>]) {
+        let snapshot = self.snapshot;
+        let queueing = &snapshot.settings.queueing;
+        let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
+        let mut shares = Shares::new(queueing, &snapshot.usage, Totals::of(&snapshot.nodes), chance);
+        for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
+            // By turn and not by lane: a job that has waited longest has a lane of its own.
+            let mut by_turn: BTreeMap<Turn, VecDeque<Item<'_>>> = BTreeMap::new();
+            for &item in of_priority {
+                let turn = snapshot.jobs.get(&item.job).and_then(|entry| entry.turn.clone());
+                by_turn.entry(turn.unwrap_or_default()).or_default().push_back(item);
+            }
+            let mut lanes: Vec<(Turn, VecDeque<Item<'_>>)> = by_turn.into_iter().collect();
+            for (number, (turn, _)) in lanes.iter().enumerate() {
+                shares.lane_put(queueing, turn, number, chance);
+            }
+            while let Some((turn, lane)) = shares.next().and_then(|number| lanes.get_mut(number)) {
+                let Some(item) = lane.pop_front() else {
+                    shares.lane_done(turn);
+                    continue;
+                };
+                let before = self.out.placements.len();
+                if self.item(item.tasks) {
+                    let placed = self.out.placements.get(before..).unwrap_or_default();
+                    let given = placed.iter().fold(Resources::default(), |sum, placement| {
+                        resources_add(&sum, &placement.charge).unwrap_or(sum)
+                    });
+                    shares.given(turn, &given);
+                }
+            }
+        }
+    }
+}
