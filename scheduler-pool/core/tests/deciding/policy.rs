@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use borough_model::node::{Card, card_dimension};
-use borough_model::{JobId, JobSpec, NodeAlloc, NodeRow, Resources};
-use borough_scheduler_core::{CellSettings, ScoringProfile};
+use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, NodeRow, Resources, TaskId};
+use borough_scheduler_core::{
+    CellSettings, PLAN_SEED, PlanCache, ScoringProfile, Vantage, pending, plan, plan_from,
+};
 use proptest::prelude::*;
 
 use crate::naive;
@@ -333,4 +335,94 @@ fn random_is_even_on_average_and_not_by_design() {
     assert!(counts.iter().all(|count| (count - 400.0).abs() < 100.0), "{counts:?}");
     // Ten draws of a binomial with this variance: 360. Even by design would be next to nothing.
     assert!((60.0..1500.0).contains(&variance), "{variance} {counts:?}");
+}
+
+/// The nodes of tasks that are planned in batches of so many, each batch committed before the next.
+fn placed_in_batches(world: &World, limit: usize) -> BTreeMap<TaskId, NodeId> {
+    let mut world = world.clone();
+    let mut snapshot = world.snapshot(0);
+    world.journal.clear();
+    loop {
+        let queue = pending(&mut snapshot, &|_| true, world.now_ms, limit);
+        let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+        snapshot.remember(&outcome, world.now_ms);
+        if outcome.placements.is_empty() && !queue.more {
+            break;
+        }
+        world.commit(&outcome);
+        for delta in world.journal.drain(..) {
+            snapshot.apply(&delta);
+        }
+    }
+    world.tasks.iter().filter_map(|(&task, row)| Some((task, row.node?))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// What a plan places later sees all that it placed before: in a cell of which few nodes are scored too, as long as all that fit
+    /// are.
+    #[test]
+    fn a_batch_is_its_tasks_one_after_the_other(
+        drafts in drafts(),
+        copies in prop_oneof![Just(1usize), Just(30)],
+        tasks in prop::collection::vec((1..8000u64, prop_oneof![Just(0u64), Just(250), Just(500), Just(1000), Just(2000)]), 1..40),
+    ) {
+        let drafts: Vec<Draft> = drafts.iter().cycle().take(drafts.len() * copies).cloned().collect();
+        let mut world = world_of("fgd".parse().expect("it is listed"), &drafts);
+        for (number, &(cpu, gpu)) in (1..).zip(&tasks) {
+            world.now_ms += 1;
+            let mut one = spec("ann", &format!("job-{number}"), 1, cpu, 64);
+            if gpu > 0 {
+                one.task.resources.device_millis.insert("gpu".to_owned(), gpu);
+            }
+            world.job_submit(JobId(number), &one);
+        }
+        let together = placed_in_batches(&world, usize::MAX);
+        let one_by_one = placed_in_batches(&world, 1);
+        prop_assert_eq!(together, one_by_one);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// While the mix of the cell changes with each arrival, plans that draw on what earlier ones found are those that do not.
+    #[test]
+    fn arrivals_are_placed_alike_with_and_without_a_cache(
+        drafts in drafts(),
+        copies in prop_oneof![Just(1usize), Just(30)],
+        tasks in prop::collection::vec((1..8u64, prop_oneof![Just(0u64), Just(250), Just(500), Just(1000), Just(2000)]), 1..80),
+        batch in 1..20usize,
+    ) {
+        let drafts: Vec<Draft> = drafts.iter().cycle().take(drafts.len() * copies).cloned().collect();
+        let mut world = world_of("fgd".parse().expect("it is listed"), &drafts);
+        let mut snapshot = world.snapshot(0);
+        world.journal.clear();
+        let mut cache = PlanCache::default();
+        let mut number = 0;
+        for arrived in tasks.chunks(batch) {
+            for &(cores, gpu) in arrived {
+                number += 1;
+                world.now_ms += 1;
+                let mut one = spec("ann", &format!("job-{number}"), 1, cores * 1000, 64);
+                if gpu > 0 {
+                    one.task.resources.device_millis.insert("gpu".to_owned(), gpu);
+                }
+                world.job_submit(JobId(number), &one);
+            }
+            for delta in world.journal.drain(..) {
+                snapshot.apply(&delta);
+            }
+            let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+            let fresh = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+            let cached = plan_from(&snapshot, &queue, world.now_ms, Vantage::whole(PLAN_SEED), &mut cache);
+            prop_assert_eq!(&cached.placements, &fresh.placements);
+            snapshot.remember(&cached, world.now_ms);
+            world.commit(&cached);
+            for delta in world.journal.drain(..) {
+                snapshot.apply(&delta);
+            }
+        }
+    }
 }
