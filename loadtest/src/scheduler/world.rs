@@ -12,7 +12,7 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
-use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
@@ -60,9 +60,10 @@ impl Seen {
     fn note<'a>(&self, deltas: impl Iterator<Item = &'a Delta>) {
         let mut placed = self.placed.lock();
         for delta in deltas {
-            if let Delta::Task { row } = delta
-                && row.node.is_some()
-            {
+            let Delta::Task { row } = delta else { continue };
+            // What is held for a gang that gathers is no placement yet, and may never be one.
+            let gathers = row.state == TaskState::Held && row.unit.is_some() && !row.promised;
+            if row.node.is_some() && !gathers {
                 placed.insert(row.id);
             }
         }
