@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobSpec};
 use borough_model::node::{Taint, TaintEffect};
-use borough_model::{JobId, JobRow, NodeRow, TaskRow};
+use borough_model::{JobId, JobRow, NodeRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// Violations that are told word by word.
@@ -54,6 +54,8 @@ pub fn rules_check(state: &MirrorState) -> Found {
     let placed: Vec<Placed<'_>> = state
         .tasks()
         .values()
+        // What has ended, or waits for its next life, keeps the name of its last node.
+        .filter(|row| !matches!(row.state, TaskState::Dead | TaskState::Pending))
         .filter_map(|row| {
             let (job, node) = (jobs.get(&row.id.job)?, state.nodes().get(&row.node?)?);
             Some(Placed { row, job, node })

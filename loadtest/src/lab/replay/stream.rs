@@ -77,10 +77,10 @@ pub struct Stream {
     closed: AtomicBool,
 }
 
-/// A histogram of everything from a microsecond up, to three digits.
+/// A histogram of everything from a microsecond to a day, to three digits.
 fn histogram() -> Histogram<u64> {
-    #[expect(clippy::expect_used, reason = "three digits are a valid precision")]
-    Histogram::new(3).expect("a histogram")
+    #[expect(clippy::expect_used, reason = "these bounds are valid")]
+    Histogram::new_with_bounds(1, 86_400_000_000, 3).expect("a histogram")
 }
 
 impl Stream {
@@ -310,5 +310,9 @@ mod tests {
         stream.heard(&mut ended.iter());
         assert_eq!((stream.totals().ended, stream.sample().cpu_millis), (1, 0));
         assert_eq!(stream.latencies().len(), 1);
+        let hour_us = 3_600_000_000;
+        let mut latencies = stream.latencies();
+        latencies.saturating_record(hour_us);
+        assert!(latencies.max() > hour_us / 100 * 99, "a long wait is kept: {}", latencies.max());
     }
 }
