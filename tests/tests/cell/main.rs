@@ -7,6 +7,7 @@ mod control;
 mod directory;
 mod disk;
 mod file;
+mod gang;
 mod guard;
 mod job;
 mod machine;
