@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use borough_model::job::JobSpec;
+use borough_scheduler_core::ScoringProfile;
 use clap::Args;
 use procfs::process::Process;
 use serde_json::{Map, Value, json};
@@ -58,6 +59,9 @@ pub struct SchedulerArguments {
     /// Tasks of a job; 1 is what a pod of its own is elsewhere
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tasks_per_job: u32,
+    /// The cell's scoring profile; not with agents
+    #[arg(long, default_value = "best-fit", value_name = "NAME", conflicts_with = "agents")]
+    policy: ScoringProfile,
     /// Hold the whole cell against the store's rules, and the tasks against their own, at the end
     #[arg(long)]
     check: bool,
@@ -116,7 +120,7 @@ async fn workload_run(
     arguments: &SchedulerArguments,
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
-    let mut world = World::new(directory, arguments.cluster.as_deref()).await?;
+    let mut world = World::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
     let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
     world.nodes_add(workload.nodes, node).await?;
     world.nodes_taint(&(0..workload.tainted).map(|number| node(number).0).collect::<Vec<_>>()).await?;
@@ -205,6 +209,7 @@ fn shape_figures(arguments: &SchedulerArguments, workload: &Workload) -> Map<Str
         (false, None) => arguments.tasks_per_job,
     };
     figure("tasks_per_job", json!(tasks_per_job));
+    figure("policy", json!(arguments.policy.to_string()));
     figure("workers", json!(arguments.workers));
     figures
 }

@@ -14,6 +14,7 @@ use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
 use borough_store::job::{job_by_name, job_stop, job_submit};
@@ -112,7 +113,11 @@ pub struct World {
 
 impl World {
     /// An empty cell on the embedded engine in `directory`, or on a FoundationDB cluster.
-    pub async fn new(directory: &Path, cluster: Option<&str>) -> anyhow::Result<Self> {
+    pub async fn new(
+        directory: &Path,
+        cluster: Option<&str>,
+        policy: ScoringProfile,
+    ) -> anyhow::Result<Self> {
         let clock = SystemClock::shared();
         let (rng, _) = SeededRng::from_kernel();
         let (engine, embedded): (Arc<dyn Engine>, _) = match cluster {
@@ -126,7 +131,11 @@ impl World {
         let db = Database::new(engine);
         // A name of its own: a cluster may be shared, and keeps what an earlier run left.
         let space = CellSpace::new(Name::new(format!("loadtest-{:016x}", rng.next_u64()))?);
-        let meta = CellMeta { failure_domains: vec!["rack".to_owned()], ..CellMeta::default() };
+        let meta = CellMeta {
+            failure_domains: vec!["rack".to_owned()],
+            profile: policy.to_string(),
+            ..CellMeta::default()
+        };
         let (at_ms, made) = (clock.wall_ms(), &space);
         let create = db.run("cell_create", Idempotency::Natural, |tx, _| {
             let meta = meta.clone();

@@ -13,6 +13,7 @@ use borough_model::Name;
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
 use borough_model::resource::Resources;
+use borough_scheduler_core::ScoringProfile;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
@@ -134,7 +135,7 @@ async fn replayed(
     arguments: &ReplayArguments,
     plan: Plan,
 ) -> anyhow::Result<Map<String, Value>> {
-    let mut world = World::new(directory, None).await?;
+    let mut world = World::new(directory, None, ScoringProfile::default()).await?;
     world.nodes_add(plan.machines, |number| (format!("machine-{number}"), machine_facts())).await?;
     let stream = Arc::new(Stream::new(&plan.rows, plan.compress, Instant::now()));
     let heard = Arc::clone(&stream);
