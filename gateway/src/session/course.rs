@@ -186,7 +186,7 @@ impl Course {
             match answer {
                 ReportAnswer::Stop => {
                     let reason = borough_model::task::StopReason::Restart;
-                    commands.push((*life, Command::Stop { reason, drain: false }));
+                    commands.push((*life, Command::Stop { reason, drain: false, notice_max_ms: None }));
                 }
                 ReportAnswer::Forget => commands.push((*life, Command::Forget)),
                 ReportAnswer::Refused(refused) => {

@@ -30,6 +30,8 @@ pub enum Command {
         reason: StopReason,
         /// Whether the job's drain delay applies.
         drain: bool,
+        /// Most milliseconds between SIGTERM and SIGKILL, where whoever takes its place bounds them.
+        notice_max_ms: Option<u64>,
     },
     /// Its end is durable: drop the record.
     Forget,
@@ -41,7 +43,8 @@ pub enum Command {
 pub fn life_command(row: &TaskRow, node: NodeId, life: Life, reported: Option<Phase>) -> Option<Command> {
     let own = row.node == Some(node) && row.incarnation == life.incarnation;
     let over = reported == Some(Phase::Released);
-    let stale = Command::Stop { reason: row.stop.unwrap_or(StopReason::Restart), drain: false };
+    let stale =
+        Command::Stop { reason: row.stop.unwrap_or(StopReason::Restart), drain: false, notice_max_ms: None };
     match row.state {
         _ if !own && over => Some(Command::Forget),
         _ if !own => reported.map(|_| stale),
@@ -50,6 +53,7 @@ pub fn life_command(row: &TaskRow, node: NodeId, life: Life, reported: Option<Ph
         TaskState::Stopping => Some(Command::Stop {
             reason: row.stop.unwrap_or(StopReason::Restart),
             drain: row.started_ms.is_some(),
+            notice_max_ms: row.evicted.and_then(|evicted| evicted.notice_max_ms),
         }),
         TaskState::Held | TaskState::Releasing => None,
         TaskState::Pending | TaskState::Lost | TaskState::Dead if over => Some(Command::Forget),
@@ -139,7 +143,7 @@ mod tests {
     #[test]
     fn a_life_that_was_replaced_is_stopped_and_then_forgotten() {
         let elsewhere = row(TaskState::Running, NodeId(2), 4);
-        let stop = Command::Stop { reason: StopReason::Restart, drain: false };
+        let stop = Command::Stop { reason: StopReason::Restart, drain: false, notice_max_ms: None };
         assert_eq!(full(&elsewhere, &[(3, Phase::Running)]), [(3, stop)]);
         assert_eq!(full(&elsewhere, &[(3, Phase::Released)]), [(3, Command::Forget)]);
         let here_again = row(TaskState::Running, NODE, 4);
@@ -151,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_life_declared_lost_is_stopped_where_it_still_runs() {
-        let stop = Command::Stop { reason: StopReason::Restart, drain: false };
+        let stop = Command::Stop { reason: StopReason::Restart, drain: false, notice_max_ms: None };
         assert_eq!(full(&row(TaskState::Pending, NODE, 3), &[(3, Phase::Running)]), [(3, stop)]);
         assert_eq!(full(&row(TaskState::Pending, NODE, 3), &[]), []);
     }

@@ -144,9 +144,10 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> 
 
 /// The stop of a life, with the delays of its spec (where that is known).
 pub fn stop(life: Life, command: Command, spec: Option<&JobSpec>) -> Option<v1::StopCommand> {
-    let Command::Stop { reason, drain } = command else { return None };
+    let Command::Stop { reason, drain, notice_max_ms } = command else { return None };
     let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| spec.drain_delay_ms);
     let grace_ms = spec.map_or(GRACE_MS, |spec| spec.task.grace_ms);
+    let grace_ms = grace_ms.min(notice_max_ms.unwrap_or(u64::MAX));
     let reason = stop_reason_to_message(reason).into();
     Some(v1::StopCommand { life: Some(life_to_message(life)), reason, drain_delay_ms, grace_ms })
 }
