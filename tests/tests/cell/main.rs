@@ -13,6 +13,7 @@ mod job;
 mod machine;
 mod node;
 mod plan;
+mod preempt;
 mod role;
 mod setting;
 mod task;
