@@ -14,6 +14,8 @@ use borough_store::task::{ReportPhase, TaskReport};
 use super::arrive::NodeNotes;
 use super::desired::{Command, Life};
 
+/// More cores than a life has of its own.
+const CORES_MAX: usize = 1_024;
 /// Longest text an agent may say of an exit, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4_096;
 
@@ -91,6 +93,7 @@ pub fn report_of(status: &v1::TaskStatus, node: NodeId) -> Result<(Life, Phase, 
         incarnation: life.incarnation,
         phase: report_phase,
         process,
+        cores: status.cores.iter().copied().take(CORES_MAX).collect(),
         health: health_from_message(status.health),
         exit,
     };
@@ -104,6 +107,7 @@ pub fn report_missing(life: Life) -> TaskReport {
         incarnation: life.incarnation,
         phase: ReportPhase::Missing,
         process: None,
+        cores: Vec::new(),
         health: borough_model::task::Health::Unknown,
         exit: None,
     }
@@ -139,6 +143,7 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> 
         cards: cards_assigned(row, node),
         cpus,
         memory_domains,
+        exclusive_cores: spec.task.exclusive_cores,
     }
 }
 

@@ -212,6 +212,7 @@ mod tests {
             incarnation: Incarnation(1),
             phase: ReportPhase::Accepted,
             process: None,
+            cores: Vec::new(),
             health: Health::Unknown,
             exit: None,
         };

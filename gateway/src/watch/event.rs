@@ -87,11 +87,11 @@ fn task_text(row: &TaskRow, node: &str) -> String {
             None => "pending".to_owned(),
         },
         TaskState::Held => format!("incarnation {life} holds room on {node}"),
-        TaskState::Assigned => format!("incarnation {life} assigned to {node}"),
+        TaskState::Assigned => format!("incarnation {life} assigned to {node}{}", place_text(row)),
         TaskState::Starting => format!("incarnation {life} starting on {node}"),
         TaskState::Running => {
             let health = format!("{:?}", row.health).to_lowercase();
-            format!("incarnation {life} running on {node}, health {health}")
+            format!("incarnation {life} running on {node}{}, health {health}", place_text(row))
         }
         TaskState::Stopping => format!("incarnation {life} stopping on {node}: {}", stop_text(row.stop)),
         TaskState::Releasing => format!("incarnation {life} has exited on {node} and is being cleared"),
@@ -100,6 +100,22 @@ fn task_text(row: &TaskRow, node: &str) -> String {
             Some(exit) => format!("over: {}", exit_text(exit)),
             None => "over".to_owned(),
         },
+    }
+}
+
+/// Where on its node a life stays: `, cores 2 and 3 of NUMA node 1`; nothing where it floats.
+fn place_text(row: &TaskRow) -> String {
+    let of = |kind: &str| {
+        let mut dimensions = row.charge.resources.device_millis.keys();
+        dimensions.find_map(|dimension| dimension.strip_prefix(kind)).map(str::to_owned)
+    };
+    let numa = of("numa/").map(|place| format!("NUMA node {place}"));
+    let place = numa.or_else(|| of("socket/").map(|place| format!("socket {place}")));
+    let cores: Vec<String> = row.cores.iter().map(ToString::to_string).collect();
+    match (place, cores.join(",")) {
+        (None, _) => String::new(),
+        (Some(place), cores) if cores.is_empty() => format!(", within {place}"),
+        (Some(place), cores) => format!(", alone on cores {cores} of {place}"),
     }
 }
 

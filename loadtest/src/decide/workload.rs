@@ -255,7 +255,7 @@ fn domains_put(row: &mut NodeRow, domains: u32) {
         memory_bytes: memory / u64::from(domains.max(1)),
     };
     row.domains = (0..domains).map(domain).collect();
-    row.capacity = domains_counted(&row.capacity, &row.domains);
+    row.capacity = domains_counted(&row.capacity, &row.domains, 1000);
 }
 
 /// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes. With NUMA domains every

@@ -166,6 +166,7 @@ pub fn task_spec_to_message(spec: &TaskSpec) -> v1::TaskSpec {
         weight: spec.weight,
         within: within_to_message(spec.within).into(),
         packages: spec.packages.clone(),
+        exclusive_cores: spec.exclusive_cores,
         device_selectors: spec
             .device_selectors
             .iter()

@@ -44,6 +44,7 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         started_ms: row.started_ms,
         restarts: row.restarts,
         pid: row.pid,
+        cores: row.cores.clone(),
         usage: context.usage,
         host: context.host,
     }
@@ -226,6 +227,7 @@ pub fn task_spec_from_message(message: &v1::TaskSpec) -> Result<TaskSpec, FieldR
         weight: message.weight,
         within: within_from_message(message.within)?,
         packages: message.packages.clone(),
+        exclusive_cores: message.exclusive_cores,
         device_selectors: message
             .device_selectors
             .iter()

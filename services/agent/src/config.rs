@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
+use borough_model::node::CORE_SPEED_REFERENCE;
 use borough_proto::v1;
 
 use crate::decide::pressure::PressureLimits;
@@ -35,6 +36,8 @@ pub struct AgentConfig {
     pub proc: PathBuf,
     /// From when on it is short of something.
     pub pressure: PressureLimits,
+    /// How fast one of its cores is, in thousandths of the reference's.
+    pub core_speed: u64,
     /// Where packages are installed, as `NAME/VERSION`; absent: there are none.
     pub packages: Option<PathBuf>,
     /// TCP ports the scheduler may hand out here.
@@ -89,6 +92,7 @@ impl AgentConfig {
             sysfs: PathBuf::from(crate::topology::SYSFS),
             proc: PathBuf::from("/proc"),
             pressure: PressureLimits::default(),
+            core_speed: CORE_SPEED_REFERENCE,
             packages: None,
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),

@@ -9,6 +9,7 @@ use borough_model::node::node_packages_kept;
 use borough_proto::v1;
 use borough_shim::cgroup::Base;
 
+use crate::decide::cores::Cores;
 use crate::decide::pressure::Reading;
 use crate::error::AgentError;
 
@@ -60,6 +61,11 @@ pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::R
         disk_bytes: or(given.disk_bytes, disk.f_blocks.saturating_mul(disk.f_frsize)),
         ..given
     })
+}
+
+/// The same with its processor time in that of the reference's cores.
+pub fn capacity_normalised(own: v1::Resources, cores: &Cores) -> v1::Resources {
+    v1::Resources { cpu_millis: cores.reference_millis(own.cpu_millis), ..own }
 }
 
 /// The node's single devices: those that are given, and for each kind of which whole devices are given and no cards, as

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,19 @@ impl Pinned {
     /// # Errors
     /// Where the machine has none of them, or has them not for this process.
     pub fn apply(&self) -> io::Result<()> {
+        self.set(None)
+    }
+
+    /// Keeps a thread, and all it starts from now on, on these processors.
+    ///
+    /// # Errors
+    /// Where there is none of them, or no such thread.
+    pub fn apply_to(&self, thread: u32) -> io::Result<()> {
+        let thread = i32::try_from(thread).ok().and_then(Pid::from_raw);
+        self.set(Some(thread.ok_or(io::ErrorKind::InvalidInput)?))
+    }
+
+    fn set(&self, thread: Option<Pid>) -> io::Result<()> {
         if self.cpus.is_empty() {
             return Ok(());
         }
@@ -70,7 +84,7 @@ impl Pinned {
                 set.set(cpu);
             }
         }
-        Ok(sched_setaffinity(None, &set)?)
+        Ok(sched_setaffinity(thread, &set)?)
     }
 }
 

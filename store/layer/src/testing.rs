@@ -72,6 +72,7 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
             device_selectors: BTreeMap::new(),
             within: None,
             packages: Vec::new(),
+            exclusive_cores: false,
         },
         overrides: BTreeMap::new(),
         restart: RestartSpec {

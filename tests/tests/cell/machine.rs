@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use borough_tests::{TestCell, is_up, options, until};
+use borough_tests::{TestCell, descendants_of, is_up, options, until};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// Figures of a machine of which so many thousandths of its memory are left.
 fn machine_write(root: &Path, memory_left: u64) {
@@ -91,6 +93,103 @@ async fn tasks_go_where_their_packages_are_installed() {
         assert!(cell.tasks(job).await.iter().all(|task| task.node == "alpha-2"), "{job}");
     }
     for job in ["needs", "likes"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
+
+/// The two cores of this machine as a machine of two NUMA nodes; `None` where it has not got the two.
+fn topology_write(root: &Path) -> Option<()> {
+    let own = sched_getaffinity(None).unwrap();
+    if !(0..2).all(|core| own.is_set(core)) {
+        return None;
+    }
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("node/online", "0-1\n");
+    for place in 0..2 {
+        write(&format!("node/node{place}/cpulist"), &format!("{place}\n"));
+        write(&format!("node/node{place}/meminfo"), "Node 0 MemTotal:  1048576 kB\n");
+        write(&format!("cpu/cpu{place}/topology/physical_package_id"), &format!("{place}\n"));
+    }
+    Some(())
+}
+
+/// The cores that a process may use, of the first two.
+fn cores_of(pid: u32) -> Option<Vec<usize>> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let set: CpuSet = sched_getaffinity(Some(pid)).ok()?;
+    Some((0..2).filter(|&core| set.is_set(core)).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tasks_are_kept_within_numa_nodes_and_off_the_cores_of_others() {
+    let machine = tempfile::tempdir().unwrap();
+    if topology_write(machine.path()).is_none() {
+        return;
+    }
+    let sysfs = format!("--sysfs={}", machine.path().display());
+    let cell = TestCell::start(options!().nodes(1).agent_arguments(&[&sysfs, "--sample-ms=50"])).await;
+    let file = |name: &str, cpu: &str, more: &str| {
+        // A child of the task's own, so that what it starts is seen to stay too.
+        format!(
+            "name: {name}\ntask: {{command: [sh, -c, 'sleep 600 & wait'], resources: {{cpu: {cpu}, memory: 4MiB}}, \
+             grace: 300ms{more}}}\n"
+        )
+    };
+    let until_cores = |job: &'static str, expected: &'static [usize]| {
+        let cell = &cell;
+        async move {
+            let pid = cell.tasks(job).await[0].pid.unwrap();
+            until(&format!("{job} on cores {expected:?}"), || async move {
+                let mut all = descendants_of(pid);
+                all.push(pid);
+                all.iter().all(|&pid| cores_of(pid).is_none_or(|cores| cores == expected)).then_some(())
+            })
+            .await;
+        }
+    };
+    cell.run("floats.yaml", &file("floats", "100m", "")).await;
+    until_cores("floats", &[0, 1]).await;
+    cell.run("inside.yaml", &file("inside", "100m", ", within: one_numa_node")).await;
+    until_cores("inside", &[0]).await;
+    // Of the first domain a tenth is taken, so the core of the other one is the one that is free.
+    cell.run("alone.yaml", &file("alone", "1", ", exclusive_cores: true")).await;
+    until_cores("alone", &[1]).await;
+    until_cores("floats", &[0]).await;
+    assert_eq!(cell.tasks("alone").await[0].cores, [1]);
+    let events = cell.borough(&["event", "list", "--limit", "500"]).await.ended(0);
+    assert!(
+        events.stdout.contains("running on alpha-1, alone on cores 1 of NUMA node 1"),
+        "{}",
+        events.stdout
+    );
+    assert!(events.stdout.contains("running on alpha-1, within NUMA node 0"), "{}", events.stdout);
+    let more = cell.file("more.yaml", &file("more", "1", ", exclusive_cores: true"));
+    cell.borough(&["job", "run", &more, "--detach"]).await.ended(0);
+    until("the explanation", || async {
+        let ran = cell.borough(&["why", "more"]).await.ended(0);
+        (ran.stdout.contains("cores") || ran.stdout.contains("cpu")).then_some(())
+    })
+    .await;
+    cell.run("later.yaml", &file("later", "100m", "")).await;
+    until_cores("later", &[0]).await;
+
+    // A restarted agent knows whose they are, and gives them back when nothing is left of their owner.
+    let agent = cell.agent_found("alpha-1").await;
+    agent.signal(rustix::process::Signal::KILL).unwrap();
+    until("the next agent", || async { cell.agent("alpha-1").filter(|next| *next != agent) }).await;
+    cell.nodes_ready().await;
+    until_cores("alone", &[1]).await;
+    cell.borough(&["job", "stop", "more"]).await.ended(0);
+    cell.borough(&["job", "stop", "alone"]).await.ended(0);
+    for job in ["floats", "later"] {
+        until_cores(job, &[0, 1]).await;
+    }
+    for job in ["floats", "inside", "later"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
     cell.finish().await;

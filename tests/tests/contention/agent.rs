@@ -398,10 +398,10 @@ fn exit((_, incarnation): Life, node: NodeId, reason: EndReason, code: i32, at_m
 fn report_of((task, incarnation): Life, process: &Process) -> TaskReport {
     let Process { phase, process, health, exit, .. } = process;
     let (phase, process, health, exit) = (*phase, *process, *health, exit.clone());
-    TaskReport { task, incarnation, phase, process, health, exit }
+    TaskReport { task, incarnation, phase, process, cores: Vec::new(), health, exit }
 }
 
 fn report_missing((task, incarnation): Life) -> TaskReport {
     let (phase, health) = (ReportPhase::Missing, Health::Unknown);
-    TaskReport { task, incarnation, phase, process: None, health, exit: None }
+    TaskReport { task, incarnation, phase, process: None, cores: Vec::new(), health, exit: None }
 }

@@ -75,6 +75,7 @@ fn report(life: Life, at_ms: i64) -> TaskReport {
         phase: ReportPhase::Released,
         process: Some((1, at_ms)),
         health: Health::Unknown,
+        cores: Vec::new(),
         exit: Some(exit),
     }
 }

@@ -229,6 +229,9 @@ pub enum Filter {
     Within {
         /// Within what it would have to stay.
         within: Within,
+        /// Whether it asks for cores of its own there.
+        #[serde(default)]
+        exclusive_cores: bool,
     },
     /// The node is too small even when empty.
     Capacity {

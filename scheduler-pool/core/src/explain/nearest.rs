@@ -65,6 +65,11 @@ impl Search {
         now_ms: i64,
         heard: &[Refusal],
     ) {
+        // A little less is no whole cores.
+        let of_cpu = |refusal: &Refusal| matches!(refusal, Refusal::Capacity(0) | Refusal::Free(0));
+        if requirement.within.as_ref().is_some_and(|ask| ask.exclusive) && heard.iter().any(of_cpu) {
+            return;
+        }
         let of_ports = |refusal: &Refusal| matches!(refusal, Refusal::PortFixed(_) | Refusal::PortsDynamic);
         if !heard.is_empty() && heard.iter().all(of_ports) {
             self.without_port_heard(work, node, now_ms);
@@ -94,10 +99,10 @@ impl Search {
     }
 
     /// Takes in a node that several things speak against, where nothing fewer does elsewhere. Ports are left out: what
-    /// one gives back another may take.
+    /// one gives back another may take; and domains, where less of something else may be enough alone.
     fn together_heard(&mut self, work: &Work<'_>, requirement: &Requirement, node: u32, heard: &[Refusal]) {
         let of_ports = |refusal: &Refusal| matches!(refusal, Refusal::PortFixed(_) | Refusal::PortsDynamic);
-        if heard.is_empty() || heard.iter().any(of_ports) {
+        if heard.is_empty() || heard.contains(&Refusal::Within) || heard.iter().any(of_ports) {
             return;
         }
         let causes = |doing_without: bool| -> Vec<(Cause, u64)> {

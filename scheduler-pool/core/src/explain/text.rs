@@ -87,7 +87,12 @@ impl fmt::Display for Filter {
             }
             Self::PortFixed { number } => write!(f, "port {number} taken"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
-            Self::Within { within } => write!(f, "no room within {}", within_said(*within)),
+            Self::Within { within, exclusive_cores: false } => {
+                write!(f, "no room within {}", within_said(*within))
+            }
+            Self::Within { within, exclusive_cores: true } => {
+                write!(f, "no whole cores free within {}", within_said(*within))
+            }
             Self::Device { device, selector } => write!(f, "no {}", device_said(device, selector)),
             Self::Capacity { dimension, asked } => {
                 write!(f, "too small for {dimension} {}", Amount(dimension, *asked))
@@ -167,7 +172,10 @@ impl NearestFit {
                 filter: filter @ (Filter::Constraint { .. } | Filter::Affinity { .. } | Filter::Spread { .. }),
                 ..
             } => format!("without {filter}"),
-            Self::Without { filter: Filter::Within { within }, .. } => {
+            Self::Without { filter: Filter::Within { exclusive_cores: true, .. }, .. } => {
+                "sharing cores anywhere".to_owned()
+            }
+            Self::Without { filter: Filter::Within { within, .. }, .. } => {
                 format!("on more than {}", within_said(*within))
             }
             Self::Without { filter: Filter::Device { device, .. }, .. } => format!("with any {device}"),

@@ -53,7 +53,10 @@ pub(super) fn filter(
         Refusal::CardSelector(_) | Refusal::CardNever(_) | Refusal::CardBusy(_) => {
             filter_of_card(refusal, requirement, shape, nodes).unwrap_or(Filter::Lost)
         }
-        Refusal::Within => shape.within.map_or(Filter::Lost, |within| Filter::Within { within }),
+        Refusal::Within => {
+            let exclusive_cores = shape.exclusive_cores;
+            shape.within.map_or(Filter::Lost, |within| Filter::Within { within, exclusive_cores })
+        }
         Refusal::Free(number) => Filter::Free {
             dimension: dimension(nodes, number),
             asked: requirement.amount(usize::from(number)),

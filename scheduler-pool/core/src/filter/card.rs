@@ -76,7 +76,8 @@ fn picked(work: &Work<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Sl
     let fitting = slots.iter().copied().filter(|&slot| free(work, node, slot) >= ask.need.millis);
     let count = usize::try_from(ask.need.count).ok()?;
     let picked: Slots = if ask.need.millis < CARD_MILLIS {
-        fitting.min_by_key(|&slot| (free(work, node, slot), slot)).into_iter().collect()
+        // Of equal ones the first: the numbers of dimensions follow from what was heard of first.
+        fitting.min_by_key(|&slot| free(work, node, slot)).into_iter().collect()
     } else {
         fitting.take(count).collect()
     };

@@ -40,8 +40,9 @@ impl Requirement {
         let mut requirement = Self::of_resources(&shape.resources, nodes);
         requirement.cards = card_asks(&requirement.demand, &shape.device_selectors, nodes);
         let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
+        let asked = (cpu_millis, memory_bytes);
         requirement.within =
-            shape.within.map(|within| WithinAsk::of(within, cpu_millis, memory_bytes, nodes));
+            shape.within.map(|within| WithinAsk::of(within, shape.exclusive_cores, asked, nodes));
         requirement.packages = Packages::of(&shape.packages, &nodes.texts);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, snapshot);

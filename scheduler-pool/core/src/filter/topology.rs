@@ -1,6 +1,8 @@
-//! Tasks that stay within one socket or NUMA domain: it must have room for all of what they ask.
+//! Tasks that stay within one socket or NUMA domain: it must have room for all of what they ask. Those that get cores of
+//! their own are among them: what others take within a domain is charged to it, so there are as many cores left that
+//! nobody uses as there is room for, and its agent chooses which.
 
-use borough_model::node::Within;
+use borough_model::node::{Within, cores_whole};
 use smallvec::SmallVec;
 
 use crate::plan::Work;
@@ -12,12 +14,19 @@ pub(crate) type Share = SmallVec<[(usize, u64); 4]>;
 /// What is asked of a socket or domain.
 #[derive(Clone, Debug)]
 pub(crate) struct WithinAsk {
+    /// Whether it is whole cores that are asked for.
+    pub exclusive: bool,
     /// Per layout, from number 1 on: what a task takes of each place that could hold it.
     places: Vec<SmallVec<[Share; 2]>>,
 }
 
 impl WithinAsk {
-    pub fn of(within: Within, cpu_millis: u64, memory_bytes: u64, nodes: &NodeTable) -> Self {
+    pub fn of(
+        within: Within,
+        exclusive: bool,
+        (cpu_millis, memory_bytes): (u64, u64),
+        nodes: &NodeTable,
+    ) -> Self {
         let share = |dimensions: &[(u16, u16)]| -> Share {
             let both = dimensions.iter().flat_map(|&(cpu, memory)| {
                 [(usize::from(cpu), cpu_millis), (usize::from(memory), memory_bytes)]
@@ -25,15 +34,23 @@ impl WithinAsk {
             both.collect()
         };
         let of_layout = |layout: &[DomainSlot]| {
-            let mut places: SmallVec<[Share; 2]> = match within {
-                Within::OneSocket => layout.iter().map(|slot| share(&[slot.socket])).collect(),
-                Within::OneNumaNode => layout.iter().map(|slot| share(&[slot.own, slot.socket])).collect(),
+            // Faster or slower cores may have no whole number that is what was asked for.
+            let whole = |slot: &&DomainSlot| !exclusive || cores_whole(cpu_millis, slot.speed).is_some();
+            let layout = layout.iter().filter(whole);
+            let all: SmallVec<[Share; 2]> = match within {
+                Within::OneSocket => layout.map(|slot| share(&[slot.socket])).collect(),
+                Within::OneNumaNode => layout.map(|slot| share(&[slot.own, slot.socket])).collect(),
             };
-            places.sort_unstable();
-            places.dedup();
+            // In the order of the domains: the numbers of dimensions follow from what was heard of first.
+            let mut places: SmallVec<[Share; 2]> = SmallVec::new();
+            for share in all {
+                if !places.contains(&share) {
+                    places.push(share);
+                }
+            }
             places
         };
-        Self { places: nodes.domain_layouts.all().map(of_layout).collect() }
+        Self { exclusive, places: nodes.domain_layouts.all().map(of_layout).collect() }
     }
 
     fn of_node(&self, nodes: &NodeTable, node: u32) -> &[Share] {

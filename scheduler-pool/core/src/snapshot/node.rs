@@ -288,7 +288,7 @@ impl NodeTable {
         self.taint_set_put(node, taints);
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
         self.cards_put(node, &row.cards);
-        self.domains_put(node, &row.domains);
+        self.domains_put(node, row);
         self.room_moved(node, room);
         self.reclaimable_moved(node);
         self.changes.moved(node, true);

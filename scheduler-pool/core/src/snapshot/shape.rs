@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub device_selectors: BTreeMap<String, CardSelector>,
     /// Within what of its node it stays.
     pub within: Option<Within>,
+    /// Whether it gets whole cores of its own there.
+    pub exclusive_cores: bool,
     /// Packages that it uses.
     pub packages: Vec<String>,
     /// Fixed port numbers, ascending.
@@ -52,7 +54,8 @@ impl Shape {
         Self {
             resources: spec.resources_for(index).clone(),
             device_selectors: spec.task.device_selectors.clone(),
-            within: spec.task.within,
+            within: spec.task.within_in_force(),
+            exclusive_cores: spec.task.exclusive_cores,
             packages: spec.task.packages.clone(),
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),

@@ -5,7 +5,8 @@ use borough_model::job::{
     TaskOverride, Toleration, TolerationOperator,
 };
 use borough_model::node::{
-    Card, CardSelector, NumaDomain, Taint, TaintEffect, Within, cards_counted, domains_counted,
+    CORE_SPEED, Card, CardSelector, NumaDomain, Taint, TaintEffect, Within, cards_counted, core_speed,
+    domains_counted,
 };
 use borough_model::{JobSpec, NodeRow, Resources};
 use proptest::collection::vec;
@@ -57,6 +58,8 @@ pub struct NodeDraft {
     pub packages: Vec<&'static str>,
     /// Processors and GiB of each NUMA domain, two to a socket.
     pub domains: Vec<(u32, u64)>,
+    /// Of its cores.
+    pub speed: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +75,7 @@ pub struct JobDraft {
     pub gpu_model: Option<&'static str>,
     pub within: Option<Within>,
     pub packages: Vec<&'static str>,
+    pub exclusive_cores: bool,
     pub own: Option<(u32, u64)>,
     pub ports_fixed: Option<u16>,
     pub ports_dynamic: usize,
@@ -109,7 +113,9 @@ impl NodeDraft {
             memory_bytes: gib << 30,
         };
         row.domains = (0..).zip(&self.domains).map(domain).collect();
-        row.capacity = domains_counted(&row.capacity, &row.domains);
+        let told = self.speed.map(|speed| (CORE_SPEED.to_owned(), speed.to_string()));
+        row.attributes.extend(told);
+        row.capacity = domains_counted(&row.capacity, &row.domains, core_speed(&row.attributes));
         row.port_last = row.port_first + self.ports;
         if let Some(rack) = self.rack {
             row.labels.insert("rack".to_owned(), format!("r{rack}"));
@@ -140,6 +146,7 @@ impl JobDraft {
             spec.task.device_selectors = selector.into_iter().collect();
         }
         spec.task.within = self.within;
+        spec.task.exclusive_cores = self.exclusive_cores;
         spec.task.packages = self.packages.iter().map(|&package| package.to_owned()).collect();
         if let Some((index, cpu_millis)) = self.own {
             let resources = Some(Resources { cpu_millis, ..spec.task.resources.clone() });
@@ -206,19 +213,11 @@ pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
     let taint = option::weighted(0.2, taint());
     let models = option::weighted(0.3, vec(select(vec!["a", "b"]), 1..4));
     let domains = prop_oneof![2 => Just(Vec::new()), 1 => vec((0..3u32, 0..3u64), 1..4)];
+    let domains = (domains, option::weighted(0.2, select(vec![500u64, 1000, 2000])));
     let packages = sample_of(vec!["a/1", "b/2"]);
     (size, models, domains, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint, packages).prop_map(
-        |((cores, gib, gpus), models, domains, rack, ports, generation, taint, packages)| NodeDraft {
-            packages,
-            cores,
-            gib,
-            gpus,
-            models,
-            domains,
-            rack,
-            ports,
-            generation,
-            taint,
+        |((cores, gib, gpus), models, (domains, speed), rack, ports, generation, taint, packages)| {
+            NodeDraft { packages, speed, cores, gib, gpus, models, domains, rack, ports, generation, taint }
         },
     )
 }
@@ -299,6 +298,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
             option::weighted(0.15, select(Within::NAMES.map(|(_, within)| within).to_vec())),
             sample_of(vec!["a/1", "c/3"]),
             option::weighted(0.3, preemption()),
+            prop::bool::weighted(0.1),
         ),
     );
     (owner, size, need, ports, own, where_).prop_map(
@@ -315,6 +315,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
                 gpu_model: where_.5.1,
                 within: where_.5.2,
                 packages: where_.5.3,
+                exclusive_cores: where_.5.5,
                 own,
                 ports_fixed: ports.0,
                 ports_dynamic: ports.1,

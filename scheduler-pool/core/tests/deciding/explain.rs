@@ -85,7 +85,9 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
             let position = changed.constraints.iter().position(|known| known == constraint);
             changed.constraints.remove(position.expect("a constraint of the spec"));
         }
-        NearestFit::Without { filter: Filter::Within { .. }, .. } => changed.task.within = None,
+        NearestFit::Without { filter: Filter::Within { .. }, .. } => {
+            (changed.task.within, changed.task.exclusive_cores) = (None, false);
+        }
         NearestFit::Without { filter: Filter::Device { device, .. }, .. } => {
             changed.task.device_selectors.remove(device);
         }

@@ -1,14 +1,17 @@
-//! What machines are like, by example: what they are short of, and what is installed there.
+//! What machines are like, by example: what they are short of, what is installed there, how fast their cores are and
+//! which of them are somebody's own.
 
 use borough_model::job::{Constraint, ConstraintOperator};
-use borough_model::node::{Taint, TaintEffect, package_attribute};
-use borough_model::{JobId, JobSpec};
+use borough_model::node::{
+    CORE_SPEED, NumaDomain, Taint, TaintEffect, Within, core_speed, domains_counted, package_attribute,
+};
+use borough_model::{JobId, JobSpec, NodeRow};
 use borough_scheduler_core::{
     PLAN_SEED, PlanCache, ScoringProfile, Snapshot, Vantage, explain, pending, plan_from,
 };
 
 use crate::place::{counts, per_node, planned, world};
-use crate::world::{node, spec};
+use crate::world::{World, node, spec};
 
 #[test]
 fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_nobody() {
@@ -124,4 +127,100 @@ fn what_is_installed_later_counts_in_the_next_plan() {
     });
     world.journal_apply(&mut snapshot);
     assert_eq!(where_to(&mut snapshot, world.now_ms), id);
+}
+
+/// A node of two NUMA domains of two cores of that speed, each with 4 GiB.
+fn domained(number: u64, speed: u64) -> NodeRow {
+    let mut row = node(number, 0, 8);
+    row.capacity.cpu_millis = 4 * speed;
+    row.attributes.insert(CORE_SPEED.to_owned(), speed.to_string());
+    let domain = |place: u32| NumaDomain {
+        place,
+        socket: 0,
+        cpus: vec![2 * place, 2 * place + 1],
+        memory_bytes: 4 << 30,
+    };
+    row.domains = vec![domain(0), domain(1)];
+    row.capacity = domains_counted(&row.capacity, &row.domains, core_speed(&row.attributes));
+    row
+}
+
+#[test]
+fn cores_of_its_own_are_whole_and_left_alone_by_those_that_share() {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    world.node_put(domained(0, 1000));
+    let submit = |world: &mut World, id: u64, count: u32, cpu_millis: u64, edit: &dyn Fn(&mut JobSpec)| {
+        let mut job = spec("ann", &format!("job-{id}"), count, cpu_millis, 64);
+        edit(&mut job);
+        world.job_submit(JobId(id), &job);
+        let plan = planned(world);
+        world.commit(&plan);
+        plan.placements.len()
+    };
+    let own = |job: &mut JobSpec| job.task.exclusive_cores = true;
+    let inside = |job: &mut JobSpec| job.task.within = Some(Within::OneNumaNode);
+    // A part of a core is taken within one domain: only one whole core is left there.
+    assert_eq!(submit(&mut world, 1, 1, 300, &inside), 1);
+    assert_eq!(submit(&mut world, 2, 4, 1000, &own), 3);
+    let told = explain(&world.snapshot(0), JobId(2), 3, world.now_ms).to_string();
+    assert!(told.contains("1 less than cpu 1 free"), "{told}");
+    // What is left of the fourth core is for those that share.
+    assert_eq!(submit(&mut world, 3, 9, 100, &|_| {}), 7);
+    // Two cores of its own are of one domain, unless one socket will do.
+    let mut world = World { settings: world.settings.clone(), now_ms: world.now_ms, ..World::default() };
+    world.node_put(domained(0, 1000));
+    assert_eq!(submit(&mut world, 1, 1, 1000, &own), 1);
+    assert_eq!(submit(&mut world, 2, 1, 3000, &own), 0);
+    let told = explain(&world.snapshot(0), JobId(2), 0, world.now_ms).to_string();
+    assert!(told.contains("no whole cores free within one NUMA node"), "{told}");
+    assert!(told.contains("would fit on 1 node sharing cores anywhere"), "{told}");
+    let socket =
+        |job: &mut JobSpec| (job.task.exclusive_cores, job.task.within) = (true, Some(Within::OneSocket));
+    assert_eq!(submit(&mut world, 3, 1, 3000, &socket), 1);
+}
+
+#[test]
+fn a_fast_core_does_the_work_of_more_and_own_cores_come_whole() {
+    let placed = |speed: u64, cpu_millis: u64, exclusive_cores: bool| {
+        let mut world = world(ScoringProfile::BEST_FIT);
+        world.node_put(domained(0, speed));
+        let mut job = spec("ann", "job", 9, cpu_millis, 64);
+        job.task.exclusive_cores = exclusive_cores;
+        world.job_submit(JobId(1), &job);
+        planned(&world).placements.len()
+    };
+    assert_eq!([placed(1000, 1000, false), placed(1500, 1000, false), placed(500, 1000, false)], [4, 6, 2]);
+    // Three thousandths of the reference are two cores of 1500; one thousand is no whole number of them.
+    assert_eq!([placed(1500, 3000, true), placed(1500, 1000, true), placed(500, 1000, true)], [2, 0, 2]);
+}
+
+#[test]
+fn small_changes_of_what_a_node_has_leave_what_is_kept_of_searches_in_force() {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    for number in 0..1000 {
+        world.node_put(node(number, 8, 8));
+    }
+    let changed = node(7, 8, 8).id;
+    let mut snapshot = world.snapshot(0);
+    let mut cache = PlanCache::default();
+    let mut counters = Vec::new();
+    for round in 1..=5u64 {
+        world.job_submit(JobId(round), &spec("ann", &format!("job-{round}"), 1, 1000, 64));
+        // The agent has found a few bytes more or less, as after each restart.
+        world.node_change(changed, |row| {
+            row.capacity.memory_bytes = (8 << 30) - round * 4096;
+            row.capacity.cpu_millis = 8000 - round;
+        });
+        world.journal_apply(&mut snapshot);
+        let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+        let plan = plan_from(&snapshot, &queue, world.now_ms, Vantage::whole(PLAN_SEED), &mut cache);
+        world.commit(&plan);
+        world.journal_apply(&mut snapshot);
+        counters.push(plan.counters);
+    }
+    assert_eq!((counters[0].bases_made, counters[0].nodes_examined), (1, 51));
+    for after in &counters[1..] {
+        assert_eq!((after.bases_made, after.bases_kept), (0, 1), "{after:?}");
+        assert!(after.nodes_examined <= 4, "only what has changed is looked at again: {after:?}");
+    }
 }

@@ -6,8 +6,8 @@ use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, band, taint_tolerated,
 };
 use borough_model::node::{
-    Within, confinement, node_alloc_add, node_alloc_promise, node_attribute, node_free, node_open,
-    ports_pick, tolerations_in_force,
+    Within, confinement, core_speed, node_alloc_add, node_alloc_promise, node_attribute, node_free,
+    node_open, ports_pick, tolerations_in_force,
 };
 use borough_model::resource::shortfall;
 use borough_model::task::task_transition;
@@ -154,7 +154,12 @@ fn contained(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> boo
         room(cpu) >= asked.cpu_millis && room(memory) >= asked.memory_bytes
     };
     let dimensions = || row.domains.iter().map(|domain| domain.dimensions());
-    match spec.task.within {
+    let speed = core_speed(&row.attributes);
+    let whole = asked.cpu_millis > 0 && asked.cpu_millis.is_multiple_of(speed);
+    if spec.task.exclusive_cores && !whole {
+        return false;
+    }
+    match spec.task.within_in_force() {
         None => true,
         Some(Within::OneSocket) => dimensions().any(|[_, socket]| enough(&socket)),
         Some(Within::OneNumaNode) => dimensions().any(|[own, socket]| enough(&own) && enough(&socket)),
@@ -171,12 +176,14 @@ fn within_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources)
         .filter(|domain| places.contains(&domain.place))
         .map(|domain| domain.socket)
         .collect();
-    match spec.task.within {
+    match spec.task.within_in_force() {
         None => assert!(cpus.is_empty() && places.is_empty(), "{charge}"),
         Some(Within::OneSocket) => assert_eq!(sockets.len(), 1, "{charge}"),
         Some(Within::OneNumaNode) => assert_eq!(places.len(), 1, "{charge}"),
     }
-    assert!(spec.task.within.is_none() || cpus.len() as u64 * 1000 >= asked.cpu_millis, "{cpus:?}");
+    let speed = core_speed(&row.attributes);
+    let enough = cpus.len() as u64 * speed >= asked.cpu_millis;
+    assert!(spec.task.within_in_force().is_none() || enough, "{cpus:?}");
 }
 
 /// Holds the cards that a placement was given against what was asked for.

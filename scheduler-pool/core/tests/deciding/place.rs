@@ -249,7 +249,7 @@ fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
         memory_bytes: 4 << 30,
     };
     two.domains = vec![domain(0), domain(1)];
-    two.capacity = domains_counted(&two.capacity, &two.domains);
+    two.capacity = domains_counted(&two.capacity, &two.domains, 1000);
     world.node_put(two.clone());
     let mut put = |id, count, cpu_millis, within| {
         let mut job = spec("ann", &format!("job-{id}"), count, cpu_millis, 512);

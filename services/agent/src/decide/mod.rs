@@ -1,5 +1,6 @@
 //! Every choice the agent makes, as pure functions over what it knows.
 
+pub mod cores;
 mod desired;
 pub mod environment;
 mod exit;

@@ -6,6 +6,7 @@ use borough_proto::v1;
 use borough_shim::cgroup::{Base, Limits};
 use borough_shim::spec::{LogLimits, Pinned, Spec, StopOrder};
 
+use super::cores::Cores;
 use super::environment::{self, Inherited, Place};
 use crate::life::LifeId;
 use crate::topology::list_text;
@@ -30,6 +31,8 @@ pub struct Ground {
     pub base: Base,
     /// What tasks have from the agent's environment.
     pub inherited: Inherited,
+    /// The machine's cores.
+    pub cores: Cores,
     /// Where processes are recorded for a guard.
     pub record_dir: Option<PathBuf>,
 }
@@ -37,13 +40,14 @@ pub struct Ground {
 /// The leaf that shims stand in.
 pub const SHIMS_LEAF: &str = "shims";
 
-/// The spec of a life whose own directory is `work`.
+/// The spec of a life whose own directory is `work` and that stays on the cores `cpus` (none: anywhere).
 ///
 /// # Errors
 /// Why it cannot be started, for people.
 pub fn shim_spec(
     id: &LifeId,
     assignment: &v1::Assignment,
+    cpus: &[u32],
     ground: &Ground,
     work: &Path,
 ) -> Result<Spec, String> {
@@ -57,10 +61,10 @@ pub fn shim_spec(
     }
     let resources = spec.resources.clone().unwrap_or_default();
     let limits = Limits {
-        cpu_millis: resources.cpu_millis,
+        cpu_millis: ground.cores.own_millis(resources.cpu_millis),
         memory_bytes: resources.memory_bytes,
         processes_max: PROCESSES_MAX,
-        cpus: list_text(&assignment.cpus),
+        cpus: list_text(cpus),
         memory_domains: list_text(&assignment.memory_domains),
     };
     let log = spec.log.unwrap_or_default();
@@ -79,7 +83,7 @@ pub fn shim_spec(
         stop: StopOrder { drain_delay_ms: assignment.drain_delay_ms, grace_ms: spec.grace_ms },
         cgroup: ground.base.leaf(&id.to_string(), limits),
         shim_cgroup: ground.base.leaf(SHIMS_LEAF, Limits::default()),
-        pinned: Pinned { cpus: assignment.cpus.clone() },
+        pinned: Pinned { cpus: cpus.to_vec() },
         record_dir: ground.record_dir.clone(),
     })
 }

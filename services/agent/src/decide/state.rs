@@ -8,6 +8,7 @@ use borough_proto::v1::task_status::Phase;
 use borough_shim::record::LifeRecord;
 use borough_shim::spec::StopOrder;
 
+use super::cores::Cores;
 use super::exit::exit_of;
 use super::pressure::Pressure;
 use crate::life::LifeId;
@@ -25,6 +26,8 @@ pub struct State {
     pub pressure: Pressure,
     /// The packages that are installed.
     pub packages: BTreeSet<String>,
+    /// Its cores.
+    pub cores: Cores,
 }
 
 /// What is known of one life.
@@ -100,6 +103,12 @@ impl Life {
     }
 }
 
+/// The cores that are a life's own, once it runs.
+fn own_cores(life: &Life) -> Vec<u32> {
+    let assignment = life.assignment.as_ref().filter(|assignment| assignment.exclusive_cores);
+    assignment.filter(|_| life.record.started_ms.is_some()).map(|of| of.cpus.clone()).unwrap_or_default()
+}
+
 /// How a life reads in a report.
 pub fn status(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
     v1::TaskStatus {
@@ -112,5 +121,6 @@ pub fn status(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
         health: life.health_reported().into(),
         exit: exit_of(id, life, node),
         usage: life.usage,
+        cores: own_cores(life),
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::event::Done;
 use super::sample::{self, Taken};
 use super::start::{Starter, shim_adopt};
-use super::{Event, order};
+use super::{Event, confine, order};
 use crate::config::AgentConfig;
 use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
 use crate::disk::{HEALTH_FILE, StateLock, record_read};
@@ -35,6 +35,10 @@ pub(super) struct Agent {
     pub(super) desired: Desired,
     pub(super) local: BTreeMap<LifeId, Local>,
     pub(super) own_record: Option<PathBuf>,
+    /// The cores that lives were put on, where they are kept on any.
+    pub(super) placed: BTreeMap<LifeId, Vec<u32>>,
+    /// Lives are being moved to other cores.
+    pub(super) confining: bool,
     /// Not with the state directory, which starts that are under way outlive us with.
     _lock: StateLock,
     sent: Sent,
@@ -74,6 +78,8 @@ impl Agent {
             desired: Desired::default(),
             local: BTreeMap::new(),
             own_record: None,
+            placed: BTreeMap::new(),
+            confining: false,
             _lock: lock,
             sent: Sent::default(),
             session: None,
@@ -109,6 +115,7 @@ impl Agent {
             Event::Done(id, done) => self.done(&id, done),
             Event::Health(id, health) => self.health(&id, health),
             Event::Sampled(samples) => self.sampled(&samples),
+            Event::Confined(moved) => confine::confined(self, moved),
             Event::Read(reading, packages) => {
                 self.state.pressure = self.state.pressure.next(&reading, &self.config.pressure);
                 self.state.packages = packages;
@@ -237,7 +244,10 @@ impl Agent {
             };
             let peak = life.usage.map_or(0, |usage| usage.memory_peak_bytes);
             let taken = (*sample, now);
-            life.usage = Some(sample::usage(local.sampled.replace(taken), taken, peak, at_ms));
+            let usage = sample::usage(local.sampled.replace(taken), taken, peak, at_ms);
+            // As it was asked for: in time of the reference's cores.
+            let cpu_millis = self.state.cores.reference_millis(usage.cpu_millis);
+            life.usage = Some(v1::Usage { cpu_millis, ..usage });
         }
     }
 
@@ -269,6 +279,7 @@ impl Agent {
         for effect in decide::reconcile(&self.state, &self.desired, now_ms, self.config.retention.age_ms) {
             order::perform(self, effect);
         }
+        confine::confine_begin(self);
         self.report();
     }
 

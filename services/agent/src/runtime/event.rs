@@ -35,6 +35,8 @@ pub enum Event {
     Sampled(BTreeMap<LifeId, Sample>),
     /// The machine was looked at, and the packages that are installed.
     Read(Reading, BTreeSet<String>),
+    /// Lives were moved to these cores.
+    Confined(BTreeMap<LifeId, Vec<u32>>),
 }
 
 /// What was ordered for a life, and how it went.

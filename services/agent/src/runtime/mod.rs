@@ -2,6 +2,7 @@
 //! elsewhere, and tells the gateway.
 
 mod agent;
+mod confine;
 mod event;
 mod open;
 mod order;

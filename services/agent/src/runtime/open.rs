@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use borough_model::node::{CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Host, Limits};
 use borough_shim::file::json_read;
@@ -16,6 +17,7 @@ use super::agent::{Agent, Local};
 use super::start::{Starter, shim_adopt};
 use super::watch::Watch;
 use crate::config::AgentConfig;
+use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
@@ -41,11 +43,17 @@ pub(super) fn agent_open(
     let bin = state_dir.root.join("bin");
     let program = shim_install(&bin).map_err(failed(&bin))?;
     let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
-    let capacity = facts::capacity(config.capacity.as_ref(), &state_dir.root)?;
+    let domains = topology::domains(&config.sysfs);
+    let cores = Cores {
+        all: domains.iter().flat_map(|domain| domain.cpus.iter().copied()).collect(),
+        speed: config.core_speed,
+    };
+    let own = facts::capacity(config.capacity.as_ref(), &state_dir.root)?;
+    let (own_millis, capacity) = (own.cpu_millis, facts::capacity_normalised(own, &cores));
     let (host, relative) = (Host::find(), cgroup_path(&config, &state_dir));
     let recorded = own_record(&config, &host, &relative);
-    let base = base_prepare(&host, &relative, capacity.cpu_millis);
-    let hello = hello(&config, capacity, &base, &boot_id);
+    let base = base_prepare(&host, &relative, own_millis);
+    let hello = hello(&config, (capacity, domains), &base, &boot_id);
     let ids = state_dir.lives().map_err(failed(&state_dir.root))?;
     let inherited = Inherited {
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
@@ -56,6 +64,7 @@ pub(super) fn agent_open(
         host: config.host.clone(),
         boot_id: boot_id.clone(),
         base,
+        cores: cores.clone(),
         inherited,
         record_dir: config.record_dir.clone(),
     };
@@ -68,7 +77,7 @@ pub(super) fn agent_open(
     };
     // Known before the first report: a restart must not look like a removal.
     let packages = config.packages.as_deref().map(facts::packages).unwrap_or_default();
-    let state = State { node: config.node.clone(), boot_id, packages, ..State::default() };
+    let state = State { node: config.node.clone(), boot_id, packages, cores, ..State::default() };
     let mut agent = Agent::new(config, starter, hello, state, lock);
     agent.own_record = recorded;
     for id in ids {
@@ -84,6 +93,10 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
     }
     if config.ports.is_empty() || *config.ports.start() == 0 {
         return refuse("ports", "a range from 1 to 65535 is needed");
+    }
+    let core_speed = config.attributes.get(CORE_SPEED);
+    if !CORE_SPEEDS.contains(&config.core_speed) || core_speed.is_some() {
+        return refuse("core_speed", "0.01 to 100 times the reference's, and not given as an attribute");
     }
     for (setting, name) in [("cell", &config.cell), ("node", &config.node)] {
         if let Err(error) = borough_model::id::Name::new(name.clone()) {
@@ -117,9 +130,17 @@ fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Base {
     base
 }
 
-fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &str) -> v1::Hello {
+fn hello(
+    config: &AgentConfig,
+    (capacity, domains): (v1::Resources, Vec<v1::NumaDomain>),
+    base: &Base,
+    boot_id: &str,
+) -> v1::Hello {
     let mut attributes = facts::attributes(base);
     let cards = facts::cards(&config.cards, &capacity);
+    if config.core_speed != CORE_SPEED_REFERENCE {
+        attributes.insert(CORE_SPEED.to_owned(), config.core_speed.to_string());
+    }
     attributes.extend(config.attributes.clone());
     v1::Hello {
         cell: config.cell.clone(),
@@ -132,7 +153,7 @@ fn hello(config: &AgentConfig, capacity: v1::Resources, base: &Base, boot_id: &s
         attributes: attributes.into_iter().collect(),
         host: config.host.clone(),
         cards,
-        domains: topology::domains(&config.sysfs),
+        domains,
     }
 }
 

@@ -16,6 +16,7 @@ use super::Event;
 use super::agent::Agent;
 use super::event::Done;
 use super::start::RETRY_PAUSE;
+use crate::decide::cores::{assignment_settled, cores_shared, cores_taken};
 use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{Effect, Life, Shim};
 use crate::disk::{life_begin, life_end_write, record_read};
@@ -33,7 +34,7 @@ const SHIM_PAUSE: Duration = Duration::from_millis(5);
 pub(super) fn perform(agent: &mut Agent, effect: Effect) {
     match effect {
         Effect::Start(id, assignment) => start(agent, id, assignment),
-        Effect::Decline(id) => decline(agent, &id),
+        Effect::Decline(id) => decline(agent, &id, None),
         Effect::Stop(id, order) => stop(agent, id, order),
         Effect::Clean(id) => {
             let Some(life) = agent.state.lives.get_mut(&id) else { return };
@@ -62,21 +63,35 @@ fn start(agent: &mut Agent, id: LifeId, assignment: Arc<v1::Assignment>) {
         life.shim = Shim::Gone;
         return;
     }
+    let assignment = match assignment_settled(&agent.state, assignment) {
+        Ok(assignment) => assignment,
+        Err(reason) => return decline(agent, &id, Some(reason)),
+    };
+    let taken = cores_taken(&agent.state);
+    let Some(life) = agent.state.lives.get_mut(&id) else { return };
     life.busy = true;
     life.assignment = Some(assignment.clone());
-    tokio::spawn(agent.starter().start(id, assignment));
+    let cpus = match assignment.exclusive_cores {
+        true => assignment.cpus.clone(),
+        false => cores_shared(&assignment, &agent.state.cores.all, &taken),
+    };
+    if !cpus.is_empty() {
+        agent.placed.insert(id.clone(), cpus.clone());
+    }
+    tokio::spawn(agent.starter().start(id, assignment, cpus));
 }
 
-/// Remembers that a life is over that was never started, so that a start that comes late finds it over.
-fn decline(agent: &mut Agent, id: &LifeId) {
-    if !agent.state.lives.contains_key(id) {
+/// Remembers that a life is over that was never started, so that a start that comes late finds it over: it was stopped
+/// before, or cannot be started for this reason.
+fn decline(agent: &mut Agent, id: &LifeId, reason: Option<String>) {
+    if agent.state.lives.get(id).is_none_or(|life| life.shim == Shim::None) {
         let nothing = v1::Assignment::default();
         if let Err(error) = life_begin(&agent.starter.state, id, &nothing, None) {
             tracing::warn!(life = %id, %error, "cannot write down that it was stopped before it was started");
         }
         agent.state.lives.insert(id.clone(), Life::default());
     }
-    life_end(agent, id, None);
+    life_end(agent, id, reason);
 }
 
 /// Ends the record of a life that has no shim: with `start_error`, or as stopped before its start.

@@ -43,12 +43,13 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// Makes the life's directory and starts its shim, whose end becomes [`Event::ShimEnded`].
-    pub async fn start(self, id: LifeId, assignment: std::sync::Arc<v1::Assignment>) {
+    /// Makes the life's directory and starts its shim on the cores `cpus` (none: anywhere). Its end becomes
+    /// [`Event::ShimEnded`].
+    pub async fn start(self, id: LifeId, assignment: std::sync::Arc<v1::Assignment>, cpus: Vec<u32>) {
         let directory = self.state.life(&id);
         let starter = self.clone();
         let of = id.clone();
-        let begun = tokio::task::spawn_blocking(move || starter.begin(&of, &assignment)).await;
+        let begun = tokio::task::spawn_blocking(move || starter.begin(&of, &assignment, &cpus)).await;
         let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}")));
         match begun {
             Ok((spec, child)) => {
@@ -61,9 +62,9 @@ impl Starter {
         }
     }
 
-    fn begin(&self, id: &LifeId, assignment: &v1::Assignment) -> Result<(Spec, Child), String> {
+    fn begin(&self, id: &LifeId, assignment: &v1::Assignment, cpus: &[u32]) -> Result<(Spec, Child), String> {
         let directory = self.state.life(id);
-        let spec = shim_spec(id, assignment, &self.ground, &directory.join(WORK_DIR));
+        let spec = shim_spec(id, assignment, cpus, &self.ground, &directory.join(WORK_DIR));
         // A directory that is there already was made by an agent that died before its shim had written anything.
         if !directory.join(SPEC_FILE).exists() {
             life_begin(&self.state, id, assignment, spec.as_ref().ok())

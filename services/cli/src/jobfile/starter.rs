@@ -26,6 +26,7 @@ task:
     # network_rate: 10MiB/s
     # devices: {gpu: 1}    # whole ones, or a share such as 0.5; {gpu: {count: 2, model: A100, memory: 40GiB}}
   # packages: [web/1.4.2]  # nodes that have them installed are preferred
+  # exclusive_cores: true  # its cpu is whole cores that nobody else of the cell uses
   # within: one_numa_node  # or one_socket: its processors and memory stay together
   ports: [http]        # the scheduler hands out the numbers; a fixed one is {name: http, number: 8080}
   health:

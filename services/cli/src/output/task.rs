@@ -23,6 +23,8 @@ pub(crate) struct TaskView {
     pub(crate) incarnation: u64,
     pub(crate) ports: BTreeMap<String, u32>,
     pub(crate) pid: Option<u32>,
+    /// The cores that are its own.
+    pub(crate) cores: Vec<u32>,
     pub(crate) restarts: u32,
     /// Failures in a row.
     pub(crate) failures: u32,
@@ -102,6 +104,7 @@ impl From<v1::Task> for TaskView {
             incarnation: task.incarnation,
             ports: task.ports.into_iter().map(|port| (port.name, port.number)).collect(),
             pid: task.pid,
+            cores: task.cores,
             restarts: task.restarts,
             failures: task.failures,
             stop,

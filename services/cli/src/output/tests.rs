@@ -121,44 +121,45 @@ fn a_task_as_json() {
     check(
         &as_json(&TaskView::from(task())),
         &expect![[r#"
-        {
-          "user": "alice",
-          "job": "web",
-          "index": 1,
-          "state": "running",
-          "health": "healthy",
-          "node": "alpha-2",
-          "host": "127.0.0.1",
-          "incarnation": 3,
-          "ports": {
-            "http": 21000
-          },
-          "pid": 4711,
-          "restarts": 2,
-          "failures": 0,
-          "stop": null,
-          "exit": {
-            "reason": "signaled",
-            "code": null,
-            "signal": 9,
-            "message": "",
-            "at_ms": 1700000000500,
-            "incarnation": 2,
-            "node": "alpha-1"
-          },
-          "not_before_ms": 0,
-          "started_ms": 1700000001000,
-          "changed_ms": 1700000001000,
-          "spec_version": 1,
-          "revision": 9,
-          "usage": {
-            "at_ms": 0,
-            "cpu_millis": 12,
-            "memory_bytes": 26214400,
-            "memory_peak_bytes": 0,
-            "processes": 0
-          }
-        }"#]],
+            {
+              "user": "alice",
+              "job": "web",
+              "index": 1,
+              "state": "running",
+              "health": "healthy",
+              "node": "alpha-2",
+              "host": "127.0.0.1",
+              "incarnation": 3,
+              "ports": {
+                "http": 21000
+              },
+              "pid": 4711,
+              "cores": [],
+              "restarts": 2,
+              "failures": 0,
+              "stop": null,
+              "exit": {
+                "reason": "signaled",
+                "code": null,
+                "signal": 9,
+                "message": "",
+                "at_ms": 1700000000500,
+                "incarnation": 2,
+                "node": "alpha-1"
+              },
+              "not_before_ms": 0,
+              "started_ms": 1700000001000,
+              "changed_ms": 1700000001000,
+              "spec_version": 1,
+              "revision": 9,
+              "usage": {
+                "at_ms": 0,
+                "cpu_millis": 12,
+                "memory_bytes": 26214400,
+                "memory_peak_bytes": 0,
+                "processes": 0
+              }
+            }"#]],
     );
 }
 

@@ -36,7 +36,7 @@ pub struct AgentArguments {
     /// A fact about the node, such as rack=r1; may be given again
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = pair)]
     pub attributes: Vec<(String, String)>,
-    /// Cores for tasks, such as 8 or 500m [default: what the machine has]
+    /// Cores of this machine for tasks, such as 8 or 500m [default: what the machine has]
     #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
     pub cpu: Option<u64>,
     /// Memory for tasks, such as 16GiB [default: what the machine has]
@@ -51,6 +51,10 @@ pub struct AgentArguments {
     /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given again
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
     pub cards: Vec<v1::Card>,
+    /// How fast a core of this machine is, of a reference's 1: such as 1.25. Processor time is asked for and counted in
+    /// the reference's
+    #[arg(long, default_value = "1", value_name = "SPEED", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
+    pub core_speed: u64,
     /// Where packages are installed, as NAME/VERSION: tasks that use them come here rather than elsewhere
     #[arg(long, value_name = "DIR")]
     pub package_dir: Option<PathBuf>,
@@ -168,6 +172,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
         disk_free_min: per_mille(arguments.disk_low),
         pids_free_min: per_mille(arguments.pids_low),
     };
+    config.core_speed = arguments.core_speed;
     config.packages = arguments.package_dir;
     config.proc = arguments.proc.unwrap_or(config.proc);
     config.sysfs = arguments.sysfs.unwrap_or(config.sysfs);

@@ -91,6 +91,17 @@ impl Leaf {
         Ok(())
     }
 
+    /// Keeps it on these processors, as the kernel lists them, where the host has the controller.
+    ///
+    /// # Errors
+    /// Where they are refused.
+    pub fn cpus_set(&self, list: &str) -> io::Result<()> {
+        match self.file("cpuset.cpus", None) {
+            Some(path) => fs::write(&path, list).map_err(|error| named(&error, &path)),
+            None => Ok(()),
+        }
+    }
+
     fn memory_limit(&self, bytes: u64) -> io::Result<()> {
         if let Some(path) = self.file("memory.max", None) {
             value_write(&path, bytes)?;

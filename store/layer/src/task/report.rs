@@ -17,6 +17,8 @@ pub struct TaskReport {
     pub phase: ReportPhase,
     /// Process id and wall time of its start (milliseconds since 1970), where it was started.
     pub process: Option<(u32, i64)>,
+    /// The cores that are its own, where it has any.
+    pub cores: Vec<u32>,
     /// What its probes say; not looked at where the task has no health check.
     pub health: Health,
     /// How it ended, where it did and that is known.
@@ -81,7 +83,9 @@ pub(super) fn report_events(
     let rules = TaskRules::from(spec);
     let health = health_of(report, spec);
     let started = |health| {
-        report.process.map(|(pid, started_ms)| TaskEvent::ProcessStarted { life, pid, started_ms, health })
+        let cores = report.cores.clone();
+        let of = |(pid, started_ms)| TaskEvent::ProcessStarted { life, pid, started_ms, health, cores };
+        report.process.map(of)
     };
     let mut events = Vec::new();
     match report.phase {

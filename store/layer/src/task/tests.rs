@@ -99,7 +99,7 @@ async fn place_as(cell: &TestCell, index: u32, event: impl Fn(Placement) -> Task
 fn report(index: u32, incarnation: u64, phase: ReportPhase) -> TaskReport {
     let process = matches!(phase, ReportPhase::Running | ReportPhase::Exited).then_some((42, 500));
     let (task, incarnation) = (task(index), Incarnation(incarnation));
-    TaskReport { task, incarnation, phase, process, health: Health::Healthy, exit: None }
+    TaskReport { task, incarnation, phase, process, cores: Vec::new(), health: Health::Healthy, exit: None }
 }
 
 fn exited(index: u32, phase: ReportPhase) -> TaskReport {
@@ -191,7 +191,7 @@ async fn every_report_is_answered_by_what_the_agent_is_to_do() {
         [ReportPhase::Running, ReportPhase::Exited, ReportPhase::Released].map(|phase| exited(0, phase));
     let answers = apply(&cell, SOURCE, &stale).await;
     assert_eq!(answers, [ReportAnswer::Stop, ReportAnswer::Applied, ReportAnswer::Forget]);
-    let early = TaskReport { process: None, ..report(0, 2, ReportPhase::Released) };
+    let early = TaskReport { process: None, cores: Vec::new(), ..report(0, 2, ReportPhase::Released) };
     assert!(matches!(apply(&cell, SOURCE, &[early]).await[..], [ReportAnswer::Refused(_)]));
     assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Assigned, "nothing has changed");
 }

@@ -81,6 +81,7 @@ impl TaskSpec {
             device_selectors: Default::default(),
             within: None,
             packages: Vec::new(),
+            exclusive_cores: false,
         }
     }
 }

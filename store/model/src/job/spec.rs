@@ -321,6 +321,19 @@ pub struct TaskSpec {
     #[cbor(default)]
     #[serde(default)]
     pub packages: Vec<String>,
+    /// Whether the processor time it asks for is whole cores that nobody else of the cell's uses.
+    #[n(12)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub exclusive_cores: bool,
+}
+
+impl TaskSpec {
+    /// Within what of its node it stays: cores of its own are of one NUMA domain, unless it says otherwise.
+    pub fn within_in_force(&self) -> Option<Within> {
+        let own = || self.exclusive_cores.then_some(Within::OneNumaNode);
+        self.within.or_else(own)
+    }
 }
 
 /// What single tasks have otherwise.

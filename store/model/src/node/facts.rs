@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::topology::DOMAIN_CPUS_MAX;
-use super::{CARD_MILLIS, CARDS_MAX, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
+use super::{CARD_MILLIS, CARDS_MAX, CORE_SPEED, CORE_SPEEDS, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
 use crate::job::{FieldError, Fields};
 
 /// Most attributes, and most labels, of a node.
@@ -36,6 +36,11 @@ pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
         let path = format!("attributes[{key:?}]");
         fields.key(&path, key);
         fields.line_within(&path, value, ATTRIBUTE_BYTES_MAX);
+    }
+    if let Some(speed) = facts.attributes.get(CORE_SPEED) {
+        let fine = speed.parse().is_ok_and(|speed| CORE_SPEEDS.contains(&speed));
+        let accepted = "10 to 100000 thousandths of the reference's speed";
+        fields.require(fine, &format!("attributes[{CORE_SPEED:?}]"), speed, accepted);
     }
     let kinds = facts.capacity.device_millis.len();
     fields.require(kinds <= NODE_ENTRIES_MAX, "capacity.devices", format!("{kinds} kinds"), "at most 128");

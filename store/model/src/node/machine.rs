@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::package::package_value;
 use super::pressure::pressure_applied;
-use super::{Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, domains_counted};
+use super::{
+    Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, core_speed, domains_counted,
+};
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
@@ -34,7 +36,8 @@ pub struct NodeFacts {
 impl NodeFacts {
     /// The capacity with the dimensions of single cards and of domains.
     fn capacity_counted(&self) -> Resources {
-        domains_counted(&cards_counted(&self.capacity, &self.cards), &self.domains)
+        let speed = core_speed(&self.attributes);
+        domains_counted(&cards_counted(&self.capacity, &self.cards), &self.domains, speed)
     }
 }
 

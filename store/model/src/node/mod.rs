@@ -36,7 +36,10 @@ pub use port::{PortsShort, ports_pick};
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
 pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
-pub use topology::{DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within, confinement, domains_counted};
+pub use topology::{
+    CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS, DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within,
+    confinement, core_speed, cores_whole, domains_counted,
+};
 
 /// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]

@@ -4,6 +4,8 @@
 //! domain that the kernel calls node 1, `numa.memory/1` its memory, `socket/0` and `socket.memory/0` those of a socket. What
 //! stays within a domain is charged to it, to its socket and to the node; what floats is charged to the node alone.
 
+use std::collections::BTreeMap;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,26 @@ pub const DOMAINS_MAX: usize = 64;
 pub const DOMAIN_CPUS_MAX: usize = 1024;
 /// Kinds of dimensions that are the topology's own: no device is called so.
 pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
+
+/// The attribute that tells how fast a core of the node is, in thousandths of the reference's. Without it, it is as fast.
+pub const CORE_SPEED: &str = "cpu.speed";
+/// As fast as the reference.
+pub const CORE_SPEED_REFERENCE: u64 = 1000;
+/// Speeds that are believed: a hundredth of the reference's to a hundred times it.
+pub const CORE_SPEEDS: std::ops::RangeInclusive<u64> = 10..=100_000;
+
+/// How fast a core of a node with these attributes is, in thousandths of the reference's. Processor time is asked for,
+/// promised and counted in thousandths of a core of the reference: a core of 1500 has 1500 of them.
+pub fn core_speed(attributes: &BTreeMap<String, String>) -> u64 {
+    let told = attributes.get(CORE_SPEED).and_then(|speed| speed.parse().ok());
+    told.filter(|speed| CORE_SPEEDS.contains(speed)).unwrap_or(CORE_SPEED_REFERENCE)
+}
+
+/// How many whole cores of that speed have just this much processor time; `None` where none do.
+pub fn cores_whole(cpu_millis: u64, speed: u64) -> Option<u64> {
+    let cores = cpu_millis.checked_div(speed)?;
+    (cores > 0 && cores.checked_mul(speed) == Some(cpu_millis)).then_some(cores)
+}
 
 /// One NUMA domain of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
@@ -74,11 +96,11 @@ impl NumaDomain {
 }
 
 /// A node's capacity with the dimensions of its domains. Of a node with one domain everything stays within it anyway, and
-/// it has them all the same: so it is told apart from one whose topology is not known.
-pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain]) -> Resources {
+/// it has them all the same: so it is told apart from one whose topology is not known. `speed` is that of its cores.
+pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain], speed: u64) -> Resources {
     let mut counted = capacity.clone();
     for domain in domains {
-        let cpu_millis = (domain.cpus.len() as u64).saturating_mul(1000);
+        let cpu_millis = (domain.cpus.len() as u64).saturating_mul(speed);
         for (cpu, memory) in domain.dimensions() {
             for (dimension, amount) in [(cpu, cpu_millis), (memory, domain.memory_bytes)] {
                 let total = counted.device_millis.entry(dimension).or_default();
@@ -117,11 +139,22 @@ mod tests {
     #[test]
     fn domains_count_for_themselves_and_their_sockets() {
         let domains = [domain(0, 0, &[0, 1], 10), domain(1, 0, &[2, 3], 20), domain(2, 1, &[4], 30)];
-        let counted = domains_counted(&Resources::default(), &domains);
+        let counted = domains_counted(&Resources::default(), &domains, 1000);
         let amount = |dimension: &str| counted.device_millis.get(dimension).copied().unwrap_or(0);
         assert_eq!((amount("numa/1"), amount("numa.memory/1")), (2000, 20));
         assert_eq!((amount("socket/0"), amount("socket.memory/0"), amount("socket/1")), (4000, 30, 1000));
         assert_eq!(counted.without_cards(), Resources::default());
+    }
+
+    #[test]
+    fn cores_are_as_fast_as_the_reference_unless_they_say_otherwise() {
+        let speed = |told: &str| core_speed(&[(CORE_SPEED.to_owned(), told.to_owned())].into());
+        assert_eq!(core_speed(&BTreeMap::new()), 1000);
+        assert_eq!((speed("1500"), speed("0"), speed("fast"), speed("1e9")), (1500, 1000, 1000, 1000));
+        assert_eq!(cores_whole(3000, 1500), Some(2));
+        assert_eq!([cores_whole(1000, 1500), cores_whole(0, 1000), cores_whole(1000, 0)], [None; 3]);
+        let counted = domains_counted(&Resources::default(), &[domain(0, 0, &[0, 1], 10)], 1500);
+        assert_eq!(counted.device_millis.get("numa/0"), Some(&3000));
     }
 
     #[test]

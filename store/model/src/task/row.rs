@@ -125,6 +125,11 @@ pub struct TaskRow {
     #[n(25)]
     #[serde(default)]
     pub evicted: Option<Evicted>,
+    /// The cores that are this life's own, where it has any, for people.
+    #[n(26)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub cores: Vec<u32>,
 }
 
 /// An eviction: a task gives way to one of higher priority.
@@ -166,6 +171,7 @@ impl TaskRow {
             unit_epoch: 0,
             promised: false,
             evicted: None,
+            cores: Vec::new(),
         }
     }
 

@@ -76,6 +76,7 @@ fn task_full() -> TaskRow {
         unit_epoch: 9,
         promised: true,
         evicted: Some(Evicted { by: TaskId { job: JobId(8), index: 2 }, notice_max_ms: Some(500) }),
+        cores: vec![2, 3],
     }
 }
 
@@ -121,6 +122,7 @@ fn spec_full() -> JobSpec {
     full.task.device_selectors = BTreeMap::from([("gpu".to_owned(), selector)]);
     full.task.within = Some(Within::OneNumaNode);
     full.task.packages = vec!["web/1.4.2".to_owned()];
+    full.task.exclusive_cores = true;
     full.task.ports =
         vec![PortSpec { name: name("http"), number: Some(8080) }, PortSpec { name: name("b"), number: None }];
     full.task.health = Some(HealthCheck::of(Probe::Http { port: name("http"), path: "/".to_owned() }));
@@ -415,6 +417,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
         unit_epoch: 0,
         promised: false,
         evicted: None,
+        cores: Vec::new(),
         ..task_full()
     };
     assert_eq!(row, expected);

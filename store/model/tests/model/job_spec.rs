@@ -134,6 +134,12 @@ const REFUSED: &[Change] = &[
         let packages = ["web/1.4.2", "web", "a/b/c", "web/1.4.2", "/1", "we b/1"];
         spec.task.packages = packages.map(str::to_owned).to_vec();
     }),
+    ("cores of its own that are not whole", |spec| {
+        spec.task.exclusive_cores = true;
+        spec.task.resources.cpu_millis = 1500;
+        let resources = Some(Resources { cpu_millis: 500, ..spec.task.resources.clone() });
+        spec.overrides.insert(0, TaskOverride { resources, ..TaskOverride::default() });
+    }),
     ("a spread over nothing and twice over racks", |spec| {
         let over = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
         spec.spread = vec![over("rack", 1), over("rack", 100), over("-", 0)];

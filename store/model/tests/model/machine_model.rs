@@ -135,7 +135,7 @@ impl World {
             4 => TaskEvent::HoldConfirmed { life },
             5 => TaskEvent::HoldExpired { life },
             6 => TaskEvent::AgentAccepted { life },
-            7 | 8 => TaskEvent::ProcessStarted { life, pid, started_ms, health },
+            7 | 8 => TaskEvent::ProcessStarted { life, pid, started_ms, health, cores: vec![pid % 4] },
             9 => TaskEvent::HealthChanged { life, health },
             10 => TaskEvent::StopRequested { reason: StopReason::ALL[usize::from(act.arg) % 7] },
             11 => TaskEvent::ProcessExited {

@@ -54,8 +54,13 @@ fn life_events(at: u64) -> Vec<(String, TaskEvent)> {
     let health = |health| TaskEvent::HealthChanged { life: one, health };
     let oom = exit(EndReason::OutOfMemory, None);
     let service = rules(JobKind::Service);
-    let other_process =
-        TaskEvent::ProcessStarted { life: one, pid: 43, started_ms: STARTED, health: Health::Unknown };
+    let other_process = TaskEvent::ProcessStarted {
+        life: one,
+        pid: 43,
+        started_ms: STARTED,
+        health: Health::Unknown,
+        cores: Vec::new(),
+    };
     let returned = |process| TaskEvent::NodeReturned { life: one, process, health: Health::Healthy };
     let start_failed =
         TaskEvent::StartFailed { life: one, message: "no such file".to_owned(), rules: service };

@@ -57,7 +57,8 @@ pub fn exited(incarnation: u64, code: i32, released: bool, kind: JobKind) -> Tas
 }
 
 pub fn started(incarnation: u64, health: Health) -> TaskEvent {
-    TaskEvent::ProcessStarted { life: life(incarnation), pid: 42, started_ms: STARTED, health }
+    let cores = Vec::new();
+    TaskEvent::ProcessStarted { life: life(incarnation), pid: 42, started_ms: STARTED, health, cores }
 }
 
 pub fn stop(reason: StopReason) -> TaskEvent {

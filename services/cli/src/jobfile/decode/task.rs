@@ -10,12 +10,13 @@ use super::super::reader::{Fields, Item, Reader};
 use super::super::tree::{Node, Value};
 use super::health::health_decode;
 
-const TASK_FIELDS: [&str; 11] = [
+const TASK_FIELDS: [&str; 12] = [
     "command",
     "environment",
     "working_directory",
     "resources",
     "within",
+    "exclusive_cores",
     "packages",
     "ports",
     "health",
@@ -46,6 +47,9 @@ pub(super) fn task_decode(reader: &mut Reader, item: &Item<'_>) -> Option<TaskSp
     }
     if let Some(item) = fields.get("within") {
         task.within = reader.word(&item, &Within::NAMES);
+    }
+    if let Some(item) = fields.get("exclusive_cores") {
+        task.exclusive_cores = reader.truth(&item).unwrap_or_default();
     }
     if let Some(item) = fields.get("packages") {
         task.packages = reader.texts(&item, "a list of names and versions such as [web/1.4.2]");

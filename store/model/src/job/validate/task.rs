@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::field::Fields;
 use crate::id::Name;
 use crate::job::{HealthCheck, JobSpec, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
-use crate::node::task_packages_check;
-use crate::resource::Resources;
+use crate::node::{CORE_SPEED_REFERENCE, task_packages_check};
+use crate::resource::{Resources, cpu_display};
 
 /// Lowest fixed port: those below need privileges.
 pub(super) const FIXED_PORT_MIN: u16 = 1024;
@@ -27,6 +27,7 @@ pub(super) fn task_check(fields: &mut Fields, task: &TaskSpec) {
     resources_check(fields, "task.resources", &task.resources);
     selectors_check(fields, task);
     task_packages_check(fields, &task.packages);
+    cores_check(fields, task, "task.resources", &task.resources);
     ports_check(fields, &task.ports);
     if let Some(health) = &task.health {
         health_check(fields, health, &task.ports);
@@ -42,7 +43,17 @@ pub(super) fn overrides_check(fields: &mut Fields, spec: &JobSpec) {
         let accepted = format!("indexes below the count, {}", spec.count);
         fields.require(index < spec.count, &path, index, accepted);
         override_check(fields, &path, own);
+        if let Some(resources) = &own.resources {
+            cores_check(fields, &spec.task, &format!("{path}.resources"), resources);
+        }
     }
+}
+
+/// Cores of its own are whole ones.
+fn cores_check(fields: &mut Fields, task: &TaskSpec, path: &str, resources: &Resources) {
+    let fine = !task.exclusive_cores || resources.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
+    let accepted = "whole cores, since they are to be its own";
+    fields.require(fine, &format!("{path}.cpu"), cpu_display(resources.cpu_millis), accepted);
 }
 
 pub(super) fn override_check(fields: &mut Fields, path: &str, own: &TaskOverride) {

@@ -84,6 +84,8 @@ pub enum TaskEvent {
         started_ms: i64,
         /// [`Health::Healthy`] where the task has no health check, otherwise what the probes say.
         health: Health,
+        /// The cores that are its own, where it has any.
+        cores: Vec<u32>,
     },
     /// The probes say something. `Unhealthy` stops the life, to be placed again.
     HealthChanged {

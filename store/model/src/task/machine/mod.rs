@@ -80,8 +80,13 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::RescheduleLost => operate::reschedule_lost(row, now_ms),
         TaskEvent::JobGrown => operate::job_grown(row, now_ms),
         TaskEvent::AgentAccepted { .. } => agent::agent_accepted(row, now_ms),
-        TaskEvent::ProcessStarted { pid, started_ms, health, .. } => {
-            agent::process_started(row, (*pid, *started_ms), *health, now_ms)
+        TaskEvent::ProcessStarted { pid, started_ms, health, cores, .. } => {
+            agent::process_started(row, (*pid, *started_ms), *health, now_ms).map(|mut decided| {
+                if decided.changed && decided.row.pid.is_some() {
+                    decided.row.cores.clone_from(cores);
+                }
+                decided
+            })
         }
         TaskEvent::HealthChanged { health, .. } => agent::health_changed(row, *health, now_ms),
         TaskEvent::ProcessExited { exit, released, rules, .. } => {

@@ -125,6 +125,7 @@ impl<'a> Step<'a> {
         self.decision(decision);
         self.row.exit = Some(exit);
         self.row.pid = None;
+        self.row.cores = Vec::new();
         self.row.health = Health::Unknown;
         self
     }
@@ -184,6 +185,7 @@ impl<'a> Step<'a> {
         self.with(|row| {
             row.ports = Vec::new();
             row.pid = None;
+            row.cores = Vec::new();
             row.health = Health::Unknown;
         })
     }
