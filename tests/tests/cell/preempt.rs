@@ -34,7 +34,8 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
     let plan =
         cell.borough(&["job", "plan", &cell.file("equal.yaml", &equal), "-o", "json"]).await.ended(1).json();
     assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
-    for job in ["high", "low"] {
+    // First the one that waits: once the card is free it would run again, and take its ten minutes.
+    for job in ["low", "high"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
     cell.finish().await;
