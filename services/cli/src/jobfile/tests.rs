@@ -249,6 +249,23 @@ fn values_of_another_kind_are_refused() {
 }
 
 #[test]
+fn weights_that_are_no_number_are_refused() {
+    let job = "name: web\ntask: {command: [x]}\n";
+    for weight in [".nan", ".inf", "-.inf", "1e400", "-1", "1.5", "NaN", "101.0"] {
+        let problems = yaml_problems(&format!("{job}spread: {{rack: {weight}}}\n"));
+        assert!(problems.contains("accepted: a weight of 1 to 100"), "{weight}: {problems}");
+        let problems = yaml_problems(&format!(
+            "{job}affinity: [{{near: zone, jobs: [job.name == db], prefer: {weight}}}]\n"
+        ));
+        assert!(problems.contains("accepted: a weight of 1 to 100"), "{weight}: {problems}");
+        let problems = yaml_problems(&format!("{job}constraints: ['rack == a prefer {weight}']\n"));
+        assert!(problems.contains("`prefer 1` to `prefer 100`"), "{weight}: {problems}");
+    }
+    let problems = json_problems("{\"name\": \"web\", \"spread\": {\"rack\": 1e999}}");
+    assert!(problems.contains("weight of 1 to 100"), "{problems}");
+}
+
+#[test]
 fn broken_syntax_has_a_place() {
     check(
         &yaml_problems("name: web\ntask:\n  command: [sleep\n"),
