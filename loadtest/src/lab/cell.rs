@@ -73,11 +73,16 @@ fn node_row(number: u64, node: &OpenbNode) -> anyhow::Result<NodeRow> {
     })
 }
 
+/// The priority of every task.
+const PRIORITY: u32 = 200;
+
 /// The spec of a job of one task of the trace.
 fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
     let kind = if task.service { JobKind::Service } else { JobKind::Batch };
     let mut spec = JobSpec::defaults(user.clone(), Name::new("task")?, kind, vec!["/bin/true".to_owned()]);
     spec.count = 1;
+    // One priority for all: nobody evicts anybody, and a batch is decided in the order of arrival.
+    spec.priority = PRIORITY;
     let resources = &mut spec.task.resources;
     (resources.cpu_millis, resources.memory_bytes) = (task.cpu_millis, task.memory_mib * MIB);
     if task.gpu_millis > 0 {
