@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency};
 use borough_model::{Delta, JournalEntry, Name, RequestId};
 use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
 use borough_scheduler_core::{CellSettings, Snapshot};
-use borough_store::cell::cell_meta_read;
 use borough_store::journal::{Change, Cursor};
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState};
+use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreResult};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::settings::settings_read;
 use crate::session::arrive::Arrivals;
 use crate::session::notice::notices_follow;
 use crate::session::registry::Sessions;
@@ -117,7 +118,7 @@ impl CellDoor {
 
     /// A random request id, for the gateway's own transactions.
     pub fn request_id(&self) -> RequestId {
-        RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()))
+        request_id_random(&*self.rng)
     }
 
     /// Waits until the mirror shows `cursor`, so that whoever reads after a write sees it. Gives up after a while: the
@@ -154,7 +155,7 @@ impl CellDoor {
         self.mirror.ready().await;
         loop {
             // The scheduler's own settings: what is asked here is what it will do.
-            let settings = self.settings_read().await;
+            let settings = self.settings_await().await;
             let (snapshot, mut subscription) =
                 self.mirror.subscribe_with(|state| snapshot_of(state, settings));
             *self.snapshot.lock() = snapshot;
@@ -174,13 +175,9 @@ impl CellDoor {
         }
     }
 
-    async fn settings_read(&self) -> CellSettings {
-        let space = &self.space;
+    async fn settings_await(&self) -> CellSettings {
         loop {
-            let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
-                cell_meta_read(&tx, space).await
-            });
-            match meta.await {
+            match settings_read(self).await {
                 Ok(meta) => {
                     return CellSettings::of_cell(
                         meta.failure_domains,

@@ -140,11 +140,11 @@ pub(super) async fn settings_change(
     let (by, space) = (&by, &door.space);
     let changed = door.db.run_committed("cell_settings", Idempotency::Natural, |tx, _| async move {
         let mut changes = ChangeSet::begin(&tx, space, by).await?;
-        let revision = cell_meta_read(&tx, space).await?.revision;
-        if change.expected_revision != 0 && change.expected_revision != revision {
+        let expected = change.expected_revision;
+        let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
+        if expected != revision {
             return Err(StoreError::refused(format!(
-                "the settings of cell {space} are at revision {revision}, the change was made for {}; look again",
-                change.expected_revision
+                "the settings of cell {space} are at revision {revision}, the change was made for {expected}; look again"
             )));
         }
         cell_meta_change(&tx, &mut changes, |meta| change.made(meta)).await?;

@@ -49,8 +49,8 @@ fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
     Ok((user, name))
 }
 
-/// A spec whose form and sense are checked.
-fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
+/// A spec whose form and sense are checked, also against the cell.
+fn spec_of(door: &CellDoor, message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     let missing = v1::JobSpec::default();
     let spec = job_spec_from_message(message.unwrap_or(&missing))
         .map_err(|refused| status_from_field(&refused.within("spec")))?;
@@ -59,6 +59,8 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
         let parsed: Result<ScoringProfile, _> = profile.parse();
         parsed.map_err(|error| status_from_profile("spec.profile", profile, &error))?;
     }
+    let known = door.ask(|snapshot| queue_known(snapshot.settings(), spec.queue.as_deref()));
+    known.map_err(|refused| status_from_field(&refused))?;
     Ok(spec)
 }
 
@@ -93,9 +95,7 @@ impl JobService for JobRoom {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let spec = spec_of(request.spec.as_ref())?;
-        let known = door.ask(|snapshot| queue_known(snapshot.settings(), spec.queue.as_deref()));
-        known.map_err(|refused| status_from_field(&refused))?;
+        let spec = spec_of(door, request.spec.as_ref())?;
         let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
         let submitted = keyed_run(
             door,
@@ -125,9 +125,7 @@ impl JobService for JobRoom {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let spec = spec_of(request.spec.as_ref())?;
-        let known = door.ask(|snapshot| queue_known(snapshot.settings(), spec.queue.as_deref()));
-        known.map_err(|refused| status_from_field(&refused))?;
+        let spec = spec_of(door, request.spec.as_ref())?;
         Ok(Response::new(plan_of(door, &spec)?))
     }
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Transaction};
 use borough_model::node::{NodeFacts, NodeLive, Pressure};
-use borough_model::{Name, NodeId, RequestId};
+use borough_model::{Name, NodeId};
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::node::{
     Registered, node_live_renew, node_packages_set, node_pressure_set, node_register, node_reported,
 };
+use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio::sync::{mpsc, oneshot};
 
@@ -131,7 +132,7 @@ impl Writer {
     }
 
     async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Outcome>, Cursor)> {
-        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        let request = request_id_random(&*self.rng);
         let actor = match batch {
             [Pending::Arrival(arrival, _)] => format!("node/{}", arrival.name),
             [Pending::Reported { node, .. } | Pending::Noted { node, .. }] => format!("node/{node}"),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
-use borough_model::RequestId;
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
+use borough_store::request::request_id_random;
 use borough_store::task::{ReportAnswer, ReportSource, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio::sync::{mpsc, oneshot};
@@ -112,7 +112,7 @@ impl Writer {
     }
 
     async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Vec<ReportAnswer>>, Cursor)> {
-        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        let request = request_id_random(&*self.rng);
         let actor = match batch {
             [single] => format!("node/{}", single.source.node),
             _ => "gateway".to_owned(),
@@ -141,6 +141,7 @@ impl Writer {
 mod tests {
     use borough_kv::env::{ManualClock, SeededRng};
     use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
+    use borough_model::RequestId;
     use borough_model::task::{Health, Placement, TaskEvent};
     use borough_model::{Incarnation, JobId, Name, NodeId, Resources, TaskId};
     use borough_store::cell::{CellMeta, cell_create};

@@ -12,7 +12,7 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
-use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId, TaskState};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
@@ -26,6 +26,7 @@ use borough_store::mirror::MirrorState;
 use borough_store::node::{
     node_by_name, node_declare_lost, node_live_read, node_register, node_reported, node_taints_set,
 };
+use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -149,7 +150,7 @@ impl World {
 
     /// What a transaction says of itself.
     pub fn change(&self, action: &'static str) -> Change {
-        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        let request = request_id_random(&*self.rng);
         Change { request, actor: "user/loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
     }
 

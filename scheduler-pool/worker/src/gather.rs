@@ -8,11 +8,12 @@ use std::sync::Arc;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Retryable as _, Transaction};
 use borough_model::task::{TaskEvent, UnitRow, UnitState};
-use borough_model::{JobId, RequestId, UnitId};
+use borough_model::{JobId, UnitId};
 use borough_scheduler_core::Placement;
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::keys::{self, ConstraintKey};
 use borough_store::lease::{HeldLease, lease_check};
+use borough_store::request::request_id_random;
 use borough_store::task::ConstraintToken;
 use borough_store::unit::{
     UnitHold, unit_begin, unit_commit, unit_get, unit_give_up, unit_hold, unit_holds_settle,
@@ -213,7 +214,7 @@ impl Steps {
         F: Fn(Transaction, ChangeSet) -> Fut,
         Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
     {
-        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        let request = request_id_random(&*self.rng);
         let actor = format!("{}/{}", self.lease.role, self.lease.shard);
         let change = Change { request, actor, action, at_ms: self.clock.wall_ms() };
         let (change, space, lease, closure) = (&change, &self.space, &self.lease, &closure);

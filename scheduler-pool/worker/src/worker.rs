@@ -7,11 +7,14 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
-use borough_scheduler_core::{CellSettings, PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from};
+use borough_scheduler_core::{
+    CellSettings, PENDING_TURN, PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from,
+};
 use borough_store::cell::{CellState, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
 use borough_store::lease::WorkerStatus;
 use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
+use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
@@ -222,7 +225,9 @@ impl Worker {
         let (now, at_ms) = (clock.monotonic(), clock.wall_ms());
         let (held, (part, parts)) = (shards.count(), shards.part());
         let mut status = |queue: &Queue| {
-            let (waiting, blocked) = view.snapshot.queue_tasks(queue);
+            let reasons = view.snapshot.queue_reasons(queue);
+            let waiting = reasons.get(PENDING_TURN).copied().unwrap_or(0);
+            let blocked = reasons.values().sum::<u64>().saturating_sub(waiting);
             let (first, last) = Vantage { part, parts, ..Vantage::whole(0) }.cut(view.snapshot.node_count());
             let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
             let age = now.saturating_sub(read_at);
@@ -239,7 +244,6 @@ impl Worker {
                 shards: small(held),
                 ..figures.status(now)
             };
-            let reasons = view.snapshot.queue_reasons(queue);
             metrics.told(&config.space.to_string(), queue, &status, &reasons);
             status
         };
@@ -377,7 +381,7 @@ impl Worker {
     }
 
     fn request_id(&self) -> RequestId {
-        RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()))
+        request_id_random(&*self.rng)
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Transaction};
-use borough_model::{Incarnation, JobId, NodeId, RequestId, TaskId};
+use borough_model::{Incarnation, JobId, NodeId, TaskId};
 use borough_store::job::{job_dependencies_check, job_remove, job_tasks_gone};
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::lease::{HeldLease, lease_check};
 use borough_store::node::node_declare_lost;
+use borough_store::request::request_id_random;
 use borough_store::task::{task_node_lost, task_reschedule_lost, task_stop_begin, task_unwanted_stop};
 use borough_store::{CellSpace, StoreError, StoreResult};
 
@@ -143,7 +144,7 @@ impl Hands {
         F: Fn(Transaction, ChangeSet) -> Fut,
         Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
     {
-        let request = RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()));
+        let request = request_id_random(&*self.rng);
         let at_ms = self.clock.wall_ms();
         let change = Change { request, actor: "controller".to_owned(), action, at_ms };
         let (change, space, lease, closure) = (&change, &self.space, &self.lease, &closure);

@@ -25,7 +25,7 @@ use crate::plan::{Work, plan};
 use crate::queueing::{QueueingPolicy, Shares, Totals};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
-pub use reason::PENDING_REASONS;
+pub use reason::{PENDING_REASONS, PENDING_TURN};
 pub use turn::Ahead;
 use turn::ahead_of;
 use words::filter;

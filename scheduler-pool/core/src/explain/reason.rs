@@ -2,9 +2,12 @@
 
 use super::{Explanation, Filter, Wait};
 
+/// The reason of tasks that may be tried: all others are known to fit nowhere.
+pub const PENDING_TURN: &str = "turn";
+
 /// Every reason that tasks are counted by.
 pub const PENDING_REASONS: [&str; 17] = [
-    "turn",
+    PENDING_TURN,
     "gang",
     "no_nodes",
     "recovering",

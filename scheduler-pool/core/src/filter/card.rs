@@ -64,6 +64,12 @@ impl CardAsk {
     }
 }
 
+/// What is free of the kind. It is less than what is free of its cards where some are promised: what is to be evicted from a
+/// card and what is promised of it both count until the one is gone.
+fn kind_free(work: &Work<'_>, ask: &CardAsk, node: u32) -> u64 {
+    work.nodes.limit(ask.kind, node).saturating_sub(work.used(ask.kind, node))
+}
+
 /// What is free of a card.
 fn free(work: &Work<'_>, node: u32, slot: u16) -> u64 {
     let dimension = usize::from(slot);
@@ -87,7 +93,7 @@ fn picked(work: &Work<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Sl
 /// The same of a node that only counts its devices: what is asked of single ones is not known of them.
 fn counted_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
     let limit = work.nodes.limit(ask.kind, node);
-    let free = limit.saturating_sub(work.used(ask.kind, node));
+    let free = kind_free(work, ask, node);
     match ask.any {
         true => None,
         false if limit < ask.millis => Some(CardRefusal::Never),
@@ -102,7 +108,7 @@ pub(crate) fn card_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<
         return counted_refusal(work, ask, node);
     };
     if picked(work, ask, node, selected).is_some() {
-        return None;
+        return (kind_free(work, ask, node) < ask.millis).then_some(CardRefusal::Busy);
     }
     let count = usize::try_from(ask.need.count).unwrap_or(usize::MAX);
     Some(match selected.len() < all.len() && picked(work, ask, node, all).is_some() {
@@ -123,12 +129,14 @@ pub(crate) fn cards_given(work: &Work<'_>, asks: &[CardAsk], node: u32) -> Small
     asks.iter().filter_map(of_ask).flatten().collect()
 }
 
-/// The most that could be asked of a node's cards now: whole ones, else a share of the emptiest.
+/// The most that could be asked of a node's cards now: whole ones, else a share of the emptiest; no more than the kind has.
 pub(crate) fn cards_most(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(work.nodes, node)?;
+    let kind = kind_free(work, ask, node);
     let whole = selected.iter().filter(|&&slot| free(work, node, slot) >= CARD_MILLIS).count() as u64;
+    let whole = whole.min(kind / CARD_MILLIS);
     let share = selected.iter().map(|&slot| free(work, node, slot)).max().unwrap_or(0);
-    Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share })
+    Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share.min(kind) })
 }
 
 /// Whether a node's cards would do if all were free.

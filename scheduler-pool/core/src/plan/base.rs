@@ -304,17 +304,18 @@ pub(super) fn base_begun(
 ) -> Option<Base> {
     let snapshot = work.snapshot;
     let shape: &Arc<Shape> = snapshot.shapes.get(id)?;
-    let seed = match shape.job {
-        None => mixed(vantage.seed ^ snapshot.shapes.seed(id)?),
-        Some(job) => {
-            let row = snapshot.jobs.get(&job)?.row.as_ref()?;
-            job_seed(vantage.seed, &row.user, &row.name)
+    let (seed, turn) = match (judge.policy().start(), shape.job) {
+        (Start::One, _) => (mixed(vantage.seed), 0),
+        (Start::After(tasks), job) => {
+            let seed = match job {
+                None => mixed(vantage.seed ^ snapshot.shapes.seed(id)?),
+                Some(job) => {
+                    let row = snapshot.jobs.get(&job)?.row.as_ref()?;
+                    job_seed(vantage.seed, &row.user, &row.name)
+                }
+            };
+            (seed, snapshot.closed_total / tasks.max(1))
         }
-    };
-    let seed = if judge.policy().start() == Start::One { mixed(vantage.seed) } else { seed };
-    let turn = match judge.policy().start() {
-        Start::One | Start::Same => 0,
-        Start::After(tasks) => snapshot.closed_total / tasks.max(1),
     };
     let search = Search::new(snapshot.nodes.count(), vantage, mixed(seed ^ turn));
     let known = cache.taken((id, shape), search, seed, clear);

@@ -115,13 +115,11 @@ impl Planner<'_, '_> {
         self.evictions.added(node, &victims);
         let terms = tokens(&self.work, requirement, node);
         let witnesses = witnesses(&self.work, requirement, node, &mut self.witnesses, &self.evictions);
+        let ruled = !requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(pending.task.job, node, true);
-        if let Some(job) =
-            self.plan_of.get(pending.class as usize).and_then(|plan_of| self.jobs.get_mut(&plan_of.job))
-        {
-            let domains = job.domains(&self.snapshot.nodes, node);
-            job.counted(&domains, |count| count.saturating_add(1));
+        if let Some(job) = self.plan_of.get(pending.class as usize).map(|plan_of| plan_of.job) {
+            self.domains_counted(job, node, |count| count.saturating_add(1));
         }
         let slot = entry.task(pending.task.index);
         Some(Placement {
@@ -134,7 +132,7 @@ impl Planner<'_, '_> {
             gang: pending.gang,
             terms,
             witnesses,
-            ruled: !requirement.rules.rules.is_empty(),
+            ruled,
             held: offer.held,
             victims,
         })

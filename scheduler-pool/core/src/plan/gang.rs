@@ -178,9 +178,6 @@ impl Planner<'_, '_> {
         for victim in &placement.victims {
             self.work.counted(victim.task.job, node, true);
         }
-        if let Some(job) = self.jobs.get_mut(&plan_of.job) {
-            let domains = job.domains(&self.snapshot.nodes, node);
-            job.counted(&domains, |count| count.saturating_sub(1));
-        }
+        self.domains_counted(plan_of.job, node, |count| count.saturating_sub(1));
     }
 }

@@ -170,7 +170,7 @@ pub fn plan_from(
     cache: &mut PlanCache,
 ) -> Plan {
     let (plan_of, members) = plans_of(snapshot, queue);
-    let figures = Figures::new(&snapshot.nodes, cache.mix.mix(snapshot));
+    let figures = Figures::new(snapshot, std::mem::take(&mut cache.mix));
     let mut planner = Planner {
         snapshot,
         queue,
@@ -195,7 +195,8 @@ pub fn plan_from(
         out: Plan::default(),
     };
     planner.items();
-    let Planner { mut out, bases, cache, evictions, .. } = planner;
+    let Planner { mut out, bases, cache, evictions, figures, .. } = planner;
+    cache.mix = figures.kept();
     cache.kept(bases.into_iter().filter(|&(id, _)| !on_ground(id)));
     out.counters.victims_examined = evictions.examined;
     out.changes = changes_of(snapshot, &out.placements, now_ms);
@@ -307,6 +308,14 @@ impl Planner<'_, '_> {
         Some(reason)
     }
 
+    /// Changes how many tasks of a job stand in the domains of a node, where the plan follows that.
+    fn domains_counted(&mut self, job: JobId, node: u32, change: impl Fn(u32) -> u32) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            let domains = job.domains(&self.snapshot.nodes, node);
+            job.counted(&domains, change);
+        }
+    }
+
     /// Gives one task its node, ports and charge, or nothing; `kept` is what it is kept to.
     fn placed(&mut self, pending: PendingTask, kept: Option<Kept>) -> Option<Placement> {
         let class = self.queue.classes.get(pending.class as usize)?;
@@ -326,12 +335,11 @@ impl Planner<'_, '_> {
         let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses, &self.evictions);
         let asked = &self.snapshot.shapes.get(class.shape)?.resources;
         let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
+        let ruled = !plan.requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(class.job, node, true);
         if !plan_of.plain {
-            let job = self.jobs.get_mut(&plan_of.job)?;
-            let domains = job.domains(&self.snapshot.nodes, node);
-            job.counted(&domains, |count| count.saturating_add(1));
+            self.domains_counted(plan_of.job, node, |count| count.saturating_add(1));
         }
         Some(Placement {
             task: pending.task,
@@ -343,7 +351,7 @@ impl Planner<'_, '_> {
             gang: pending.gang,
             terms,
             witnesses,
-            ruled: !plan.requirement.rules.rules.is_empty(),
+            ruled,
             held: false,
             victims: Vec::new(),
         })

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::Mix;
-use crate::snapshot::{NodeGate, NodeTable};
+use super::{Mix, MixCache};
+use crate::snapshot::{NodeGate, NodeTable, Snapshot};
 
 /// What a policy has made of the cell for one class. Two that are equal score every node alike.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -24,17 +24,33 @@ const BITS: u32 = 7;
 
 /// A cell's figures, each made when it is first asked for.
 pub(crate) struct Figures<'a> {
+    snapshot: &'a Snapshot,
     nodes: &'a NodeTable,
     free: RefCell<BTreeMap<usize, u64>>,
     most: RefCell<BTreeMap<usize, u64>>,
     tasks: OnceCell<u64>,
-    mix: Option<Arc<Mix>>,
+    mix: OnceCell<Option<Arc<Mix>>>,
+    /// The mix of an earlier plan, then of this one.
+    kept: RefCell<MixCache>,
 }
 
 impl<'a> Figures<'a> {
-    /// Of the nodes as a snapshot has them; `mix` is what its tasks ask of cards.
-    pub fn new(nodes: &'a NodeTable, mix: Option<Arc<Mix>>) -> Self {
-        Self { nodes, free: RefCell::default(), most: RefCell::default(), tasks: OnceCell::new(), mix }
+    /// Of a snapshot; `kept` is what [`Figures::kept`] gave after an earlier plan.
+    pub fn new(snapshot: &'a Snapshot, kept: MixCache) -> Self {
+        Self {
+            snapshot,
+            nodes: &snapshot.nodes,
+            free: RefCell::default(),
+            most: RefCell::default(),
+            tasks: OnceCell::new(),
+            mix: OnceCell::new(),
+            kept: RefCell::new(kept),
+        }
+    }
+
+    /// What the next plan may begin with.
+    pub fn kept(self) -> MixCache {
+        self.kept.into_inner()
     }
 
     fn open(&self) -> impl Iterator<Item = u32> {
@@ -68,7 +84,7 @@ impl<'a> Figures<'a> {
 
     /// What the tasks of the cell ask of cards.
     pub fn mix(&self) -> Option<&Arc<Mix>> {
-        self.mix.as_ref()
+        self.mix.get_or_init(|| self.kept.borrow_mut().mix(self.snapshot)).as_ref()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Best fit: the node that is fullest with the task, in sum over the dimensions.
 
-use super::{Policy, Scene, Start};
+use super::{Policy, Scene};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -13,10 +13,6 @@ impl Policy for BestFit {
 
     fn about(&self) -> &'static str {
         "The fullest node: large tasks keep finding room."
-    }
-
-    fn start(&self) -> Start {
-        Start::One
     }
 
     fn fit(&self, scene: &Scene<'_, '_>) -> u32 {

@@ -2,8 +2,10 @@
 //! that another dimension fills (Borg, EuroSys 2015, section 3.2: "tries to reduce the amount of stranded resources").
 //! The paper gives no formula; this one is ours.
 
-use super::best_fit::fullness;
-use super::{Policy, Scene, Start};
+use smallvec::SmallVec;
+
+use super::scene::FULL;
+use super::{Policy, Scene};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -21,15 +23,12 @@ impl Policy for BorgHybrid {
         "The fullest node on which least is stranded beside a dimension that is nearly full."
     }
 
-    fn start(&self) -> Start {
-        Start::One
-    }
-
     fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let dimensions = scene.dimensions();
-        let free = || dimensions.iter().map(|&dimension| scene.free_after(dimension));
-        let least = free().min().unwrap_or(0);
-        let stranded: u32 = free().map(|free| free - least).sum();
-        (ABOVE + fullness(scene)).saturating_sub(stranded)
+        let free: SmallVec<[u32; 6]> =
+            scene.dimensions().into_iter().map(|dimension| scene.free_after(dimension)).collect();
+        let least = free.iter().copied().min().unwrap_or(0);
+        let stranded: u32 = free.iter().map(|free| free - least).sum();
+        let fullness: u32 = free.iter().map(|free| FULL - free).sum();
+        (ABOVE + fullness).saturating_sub(stranded)
     }
 }

@@ -3,7 +3,7 @@
 //! section 6.1, after Tetris, SIGCOMM 2014, section 3.1, which takes the most aligned machine instead).
 
 use super::basis::Basis;
-use super::{Figures, Policy, Scene, Start};
+use super::{Figures, Policy, Scene};
 use crate::filter::Requirement;
 
 /// See `docs/policies.md`.
@@ -26,10 +26,6 @@ impl Policy for DotProduct {
     fn basis(&self, figures: &Figures<'_>, requirement: &Requirement) -> Basis {
         let most = requirement.demand.iter().map(|&(dimension, _)| figures.limit_most(dimension));
         Basis { amounts: most.collect(), ..Basis::default() }
-    }
-
-    fn start(&self) -> Start {
-        Start::One
     }
 
     fn fit(&self, scene: &Scene<'_, '_>) -> u32 {

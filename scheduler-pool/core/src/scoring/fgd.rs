@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::basis::Basis;
 use super::best_fit::fullness;
 use super::mix::{Mix, Typical};
-use super::{Breadth, Figures, Policy, Scene, Start};
+use super::{Breadth, Figures, Policy, Scene};
 use crate::filter::{Requirement, cards_given};
 use crate::plan::Work;
 
@@ -34,10 +34,6 @@ impl Policy for Fgd {
 
     fn about(&self) -> &'static str {
         "The node on which least of the cards becomes useless to other tasks (fragmentation gradient descent)."
-    }
-
-    fn start(&self) -> Start {
-        Start::One
     }
 
     fn breadth(&self, basis: &Basis) -> Breadth {

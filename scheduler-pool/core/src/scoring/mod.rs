@@ -64,8 +64,6 @@ pub(crate) enum Breadth {
 pub(crate) enum Start {
     /// For all classes at one place, and equal nodes in one order: what is begun is filled before anything else.
     One,
-    /// Always at the place that chance gives the class: nodes are filled one after the other.
-    Same,
     /// Elsewhere after so many placements in the cell: the whole cell takes its turns.
     After(u64),
 }
@@ -85,7 +83,7 @@ pub(crate) trait Policy: Sync + fmt::Debug {
 
     /// Where its searches begin.
     fn start(&self) -> Start {
-        Start::Same
+        Start::One
     }
 
     /// How many nodes it wants to see.

@@ -1,6 +1,6 @@
 //! Swarm's `binpack`: the node with the most tasks that still has room.
 
-use super::{Policy, Scene, Start};
+use super::{Policy, Scene};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -13,10 +13,6 @@ impl Policy for SwarmBinpack {
 
     fn about(&self) -> &'static str {
         "The node with the most tasks that still has room."
-    }
-
-    fn start(&self) -> Start {
-        Start::One
     }
 
     fn fit(&self, scene: &Scene<'_, '_>) -> u32 {

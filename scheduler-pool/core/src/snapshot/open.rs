@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::{JobId, JobRow, Name};
 
 use super::Snapshot;
+use crate::explain::PENDING_TURN;
 use crate::queueing::Turn;
 use crate::seed::shard_of;
 
@@ -54,8 +55,9 @@ impl OpenKey {
     }
 
     /// Whether it is still the place of that row; a job keeps its user, name and time of submission.
-    pub fn current(&self, row: &JobRow, turn: &Turn) -> bool {
-        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms && self.turn == *turn
+    pub fn current(&self, row: &JobRow, turn: Option<&Turn>) -> bool {
+        let same_turn = turn.map_or_else(|| self.turn == Turn::default(), |turn| *turn == self.turn);
+        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms && same_turn
     }
 }
 
@@ -75,14 +77,6 @@ impl Snapshot {
         Queue { scheduler, shard: shard_of(job, self.shards) }
     }
 
-    /// Tasks of a queue that want a node and may be tried, and tasks of it that are known to fit nowhere.
-    pub fn queue_tasks(&self, queue: &Queue) -> (u64, u64) {
-        let open = |job: &JobId| self.jobs.get(job).map_or(0, |entry| u64::from(entry.open_count()));
-        let waiting = self.open.get(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
-        let blocked = self.blocked.parked_jobs().filter(|&job| self.queue_of(job) == *queue);
-        (waiting.map(|(_, job)| open(job)).sum(), blocked.map(|job| open(&job)).sum())
-    }
-
     /// Tasks of a queue that want a node, by the reason they have none: one of [`crate::PENDING_REASONS`]. A job all of whose
     /// tasks are known to fit nowhere counts under the reason of most of them.
     pub fn queue_reasons(&self, queue: &Queue) -> BTreeMap<&'static str, u64> {
@@ -92,7 +86,7 @@ impl Snapshot {
             *reasons.entry(reason).or_default() += tasks;
         };
         let waiting = self.open.get(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
-        waiting.for_each(|&(_, job)| counted("turn", job));
+        waiting.for_each(|&(_, job)| counted(PENDING_TURN, job));
         for job in self.blocked.parked_jobs().filter(|&job| self.queue_of(job) == *queue) {
             let shape = self.jobs.get(&job).and_then(|entry| entry.shape);
             let of_shape = shape.and_then(|shape| self.blocked.shape_reason(shape));
@@ -110,11 +104,13 @@ impl Snapshot {
     pub(crate) fn open_update(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job) else { return };
         let wants = entry.runs() && entry.open_count() > 0;
-        let turn = entry.turn.clone().unwrap_or_default();
         let parked = self.blocked.parked(job);
         let in_place = match (&entry.open_key, &entry.row) {
             (Some((queue, key)), Some(row)) => {
-                wants && !parked && key.current(row, &turn) && queue.scheduler.as_ref() == entry.scheduler()
+                wants
+                    && !parked
+                    && key.current(row, entry.turn.as_ref())
+                    && queue.scheduler.as_ref() == entry.scheduler()
             }
             _ => !wants || parked,
         };
@@ -125,7 +121,7 @@ impl Snapshot {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let before = entry.open_key.take();
         if let (true, false, Some(row)) = (wants, parked, &entry.row) {
-            let key = OpenKey::of(row, turn);
+            let key = OpenKey::of(row, entry.turn.clone().unwrap_or_default());
             entry.open_key = Some((queue.clone(), key.clone()));
             self.open_inserted(queue, key, before);
         } else if let Some((queue, key)) = before {

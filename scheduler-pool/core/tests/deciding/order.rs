@@ -1,5 +1,7 @@
 //! Who is placed first, by example: priority, users in turn, submission, back-off, limits, shards.
 
+use std::collections::BTreeMap;
+
 use borough_model::{JobId, TaskId, TaskState};
 use borough_scheduler_core::{
     PLAN_SEED, Queue, ScoringProfile, Snapshot, pending, pending_in, plan, shard_of,
@@ -187,5 +189,6 @@ fn each_scheduler_has_its_own_queue() {
     snapshot.job_upsert(&row, Some(crate::world::shared(&moved)));
     assert_eq!(jobs(&mut snapshot, &gpu), [0u64; 0]);
     assert_eq!(jobs(&mut snapshot, &Queue::default()).len(), 4);
-    assert_eq!((snapshot.queue_tasks(&Queue::default()), snapshot.queue_tasks(&gpu)), ((4, 0), (0, 0)));
+    let reasons = [snapshot.queue_reasons(&Queue::default()), snapshot.queue_reasons(&gpu)];
+    assert_eq!(reasons, [BTreeMap::from([("turn", 4)]), BTreeMap::new()]);
 }

@@ -18,6 +18,7 @@ use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_rea
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::journal::{Change, ChangeSet, JournalShare};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
+use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -121,7 +122,7 @@ impl Control {
             let space = CellSpace::new(cell.clone());
             let at_ms = config.clock.wall_ms();
             let enforced = config.meta_enforced;
-            let request = request_id(&*config.rng);
+            let request = request_id_random(&*config.rng);
             let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, (request, at_ms));
             let meta = patiently(&*config.clock, prepare).await?;
             tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
@@ -253,10 +254,6 @@ async fn cell_prepare(
         cell_meta_read(&tx, space).await
     });
     prepare.await
-}
-
-fn request_id(rng: &dyn Rng) -> RequestId {
-    RequestId((u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64()))
 }
 
 /// What the roles of one cell share.

@@ -8,5 +8,12 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use borough_kv::env::Rng;
+use borough_model::RequestId;
 pub use row::RequestRow;
 pub use step::{RequestBegun, request_begin, request_expire, request_finish};
+
+/// A random id, for a program's own transactions: made outside the closure, the same for every attempt.
+pub fn request_id_random(rng: &dyn Rng) -> RequestId {
+    RequestId((u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64()))
+}

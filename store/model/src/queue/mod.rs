@@ -111,10 +111,10 @@ pub fn queue_leaves(queues: &[QueueSpec]) -> BTreeSet<&str> {
 /// The queue of a job, by its place among `queues`: the one it names, else the one called after its user, else the one called
 /// `default`. `None`: beside all of them, guaranteed nothing.
 pub fn queue_of_job(queues: &[QueueSpec], named: Option<&str>, user: &Name) -> Option<usize> {
-    let leaves = queue_leaves(queues);
-    let leaf = |found: &dyn Fn(&QueueSpec) -> bool| {
-        queues.iter().position(|queue| leaves.contains(queue.path.as_str()) && found(queue))
-    };
+    // Asked for each job that is listed: what is found is held against the others, and no set of all is made.
+    let is_leaf = |queue: &QueueSpec| !queues.iter().any(|other| other.parent() == Some(queue.path.as_str()));
+    let leaf =
+        |found: &dyn Fn(&QueueSpec) -> bool| queues.iter().position(|queue| found(queue) && is_leaf(queue));
     let named = named.and_then(|named| leaf(&|queue| queue.path == named));
     named
         .or_else(|| leaf(&|queue| queue.name() == user.as_str()))
