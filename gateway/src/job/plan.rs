@@ -4,7 +4,7 @@ use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_
 use borough_model::{JobRow, JobSpec, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
-use borough_scheduler_core::{DryRun, Explanation, dry_run};
+use borough_scheduler_core::{DryRun, EvictionsTold, Explanation, VictimTold, dry_run};
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
@@ -56,6 +56,8 @@ fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
         index: task.index,
         node: task.name.to_string(),
         ports: ports_to_message(&task.ports),
+        held: task.held,
+        victims: task.victims.iter().map(victim_message).collect(),
     };
     response.placements = dry.placements.into_iter().map(placement).collect();
     response.placements.sort_by_key(|placement| placement.index);
@@ -85,11 +87,27 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
         change: near.change(),
         nodes: near.nodes(),
     };
+    let (victims, victims_node) = match &explanation.evictions {
+        Some(EvictionsTold::Help { node, victims, .. }) => (victims.as_slice(), node.to_string()),
+        _ => Default::default(),
+    };
     v1::Explanation {
         indexes,
         summary: explanation.to_string(),
         nodes: explanation.nodes,
         losses: explanation.lost.iter().map(loss).collect(),
         nearest: explanation.nearest.iter().map(near).collect(),
+        victims: victims.iter().map(victim_message).collect(),
+        victims_node,
+    }
+}
+
+fn victim_message(victim: &VictimTold) -> v1::Victim {
+    v1::Victim {
+        user: victim.user.to_string(),
+        job: victim.job.to_string(),
+        index: victim.index,
+        priority: victim.priority,
+        holds: victim.holds,
     }
 }

@@ -7,7 +7,7 @@ use borough_model::job::{ChangeClass, JobState, change_class, job_new};
 use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
-use crate::explain::{Explanation, after_unmet, explain_job};
+use crate::explain::{Explanation, VictimTold, after_unmet, explain_job, victims_told};
 use crate::pending::pending_in;
 use crate::plan::{Placement, Plan, PlanCounters, plan};
 use crate::seed::PLAN_SEED;
@@ -42,6 +42,10 @@ pub struct DryRunTask {
     pub name: Name,
     /// Its ports.
     pub ports: Vec<PortAssignment>,
+    /// Whether it waits there until others are gone.
+    pub held: bool,
+    /// Tasks that give way to it.
+    pub victims: Vec<VictimTold>,
 }
 
 /// What would happen if this job were submitted now (or, where its user has a job of that name that has not ended, if
@@ -74,8 +78,9 @@ fn standing(snapshot: &Snapshot, job: JobId, count: u32) -> (u32, Vec<u32>) {
 
 fn task_named(snapshot: &Snapshot, placement: Placement) -> Option<DryRunTask> {
     let name = snapshot.node_name(placement.node)?.clone();
-    let Placement { task, node, ports, .. } = placement;
-    Some(DryRunTask { index: task.index, node, name, ports })
+    let victims = victims_told(snapshot, &placement);
+    let Placement { task, node, ports, held, .. } = placement;
+    Some(DryRunTask { index: task.index, node, name, ports, held, victims })
 }
 
 /// The row that the submission would write, under an id that no job has.

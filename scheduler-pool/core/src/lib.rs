@@ -19,8 +19,8 @@ mod snapshot;
 
 pub use dry_run::{DryRun, DryRunTask, dry_run};
 pub use explain::{
-    Ahead, Explanation, Filter, FilterLoss, NearestFit, PENDING_REASONS, PENDING_TURN, Wait, explain,
-    explain_job,
+    Ahead, EvictionsTold, Explanation, Filter, FilterLoss, NearestFit, PENDING_REASONS, PENDING_TURN,
+    VictimTold, Wait, explain, explain_job,
 };
 pub use pace::Pace;
 pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending, pending_in};

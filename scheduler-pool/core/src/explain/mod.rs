@@ -1,5 +1,6 @@
 //! Why a task has no node: per filter how many nodes it lost, and what would fit. The filters are those of the plan.
 
+mod evictions;
 mod nearest;
 mod reason;
 mod text;
@@ -25,6 +26,9 @@ use crate::plan::{Work, plan};
 use crate::queueing::{QueueingPolicy, Shares, Totals};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
+use evictions::evictions_told;
+pub(crate) use evictions::victims_told;
+pub use evictions::{EvictionsTold, VictimTold};
 pub use reason::{PENDING_REASONS, PENDING_TURN};
 pub use turn::Ahead;
 use turn::ahead_of;
@@ -53,6 +57,9 @@ pub struct Explanation {
     pub lost: Vec<FilterLoss>,
     /// Small changes that would let nodes in, the one that lets in most first.
     pub nearest: Vec<NearestFit>,
+    /// What evictions can do for it, where it fits nowhere and is no gang.
+    #[serde(default)]
+    pub evictions: Option<EvictionsTold>,
 }
 
 /// A reason to wait that lies in no node.
@@ -345,7 +352,10 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     }
     let shape = entry.shape_of(index).and_then(|shape| snapshot.shapes.get(shape));
     let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
-    let explanation = explanation_of_nodes(&Work::new(snapshot), shape, now_ms);
+    let mut explanation = explanation_of_nodes(&Work::new(snapshot), shape, now_ms);
+    if explanation.nodes_fit == 0 && explanation.nodes > 0 {
+        explanation.evictions = Some(evictions_told(snapshot, shape, entry.victims_below(index), now_ms));
+    }
     turn_added(explanation, || ahead_of(snapshot, job))
 }
 
@@ -463,6 +473,7 @@ pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) 
         unknown: unknown(shape, work.snapshot),
         lost: lost.into_iter().map(loss).collect(),
         nearest: nearest.found(&requirement, shape, work.snapshot),
+        evictions: None,
     }
 }
 

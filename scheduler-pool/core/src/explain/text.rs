@@ -6,7 +6,7 @@ use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, Con
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, Taint, Within};
 use borough_model::resource::Dimension;
 
-use super::{Explanation, Filter, FilterLoss, NearestFit, Wait};
+use super::{EvictionsTold, Explanation, Filter, FilterLoss, NearestFit, Wait};
 
 /// Bytes in the largest binary unit that leaves at least one, cut to two digits: what is shown is never more than is.
 struct Bytes(u64);
@@ -324,6 +324,9 @@ impl fmt::Display for Explanation {
             f.write_str("; would fit ")?;
             listed(f, &self.nearest, ", or ")?;
         }
-        Ok(())
+        match &self.evictions {
+            None | Some(EvictionsTold::Never) => Ok(()),
+            Some(evictions) => write!(f, "; {evictions}"),
+        }
     }
 }

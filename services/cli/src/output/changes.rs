@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::task::ports_text;
 use super::text::ranges;
-use super::{ExplanationView, SpecView, Style, explanations_text};
+use super::{ExplanationView, SpecView, Style, VictimView, explanations_text, victims_text};
 
 /// A field of a spec that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,6 +69,10 @@ pub(crate) struct PlacementView {
     pub(crate) index: u32,
     pub(crate) node: String,
     pub(crate) ports: std::collections::BTreeMap<String, u32>,
+    /// Whether it waits there until others are gone.
+    pub(crate) held: bool,
+    /// Who gives way to it.
+    pub(crate) victims: Vec<VictimView>,
 }
 
 impl PlanView {
@@ -77,6 +81,8 @@ impl PlanView {
             index: placed.index,
             node: placed.node,
             ports: placed.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+            held: placed.held,
+            victims: placed.victims.into_iter().map(VictimView::from).collect(),
         };
         Self {
             user: spec.user.clone(),
@@ -109,7 +115,9 @@ impl PlanView {
         for placed in &self.placements {
             let ports = ports_text(&placed.ports);
             let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
-            text.push_str(&format!("place task {} on {}{ports}\n", placed.index, placed.node));
+            let held = if placed.held { ", once it has room there" } else { "" };
+            text.push_str(&format!("place task {} on {}{ports}{held}\n", placed.index, placed.node));
+            text.push_str(&victims_text(&placed.victims, None));
         }
         if !self.stopped.is_empty() {
             text.push_str(&format!("stop tasks {}\n", ranges(&self.stopped)));

@@ -16,6 +16,26 @@ pub(crate) struct ExplanationView {
     pub(crate) losses: Vec<LossView>,
     /// What would fit, nearest first.
     pub(crate) nearest: Vec<NearestView>,
+    /// Who would give way to them.
+    pub(crate) victims: Vec<VictimView>,
+    /// On which node; null where evictions do not help.
+    pub(crate) victims_node: Option<String>,
+}
+
+/// A task that gives way to one of higher priority.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct VictimView {
+    pub(crate) task: String,
+    pub(crate) priority: u32,
+    /// Whether it only waits for its place.
+    pub(crate) holds: bool,
+}
+
+impl From<v1::Victim> for VictimView {
+    fn from(victim: v1::Victim) -> Self {
+        let task = format!("{}/{}/{}", victim.user, victim.job, victim.index);
+        Self { task, priority: victim.priority, holds: victim.holds }
+    }
 }
 
 /// How many nodes a filter refused.
@@ -42,6 +62,8 @@ impl From<v1::Explanation> for ExplanationView {
             nodes: explanation.nodes,
             losses: losses.map(|loss| LossView { filter: loss.filter, nodes: loss.nodes }).collect(),
             nearest: nearest.map(|fit| NearestView { change: fit.change, nodes: fit.nodes }).collect(),
+            victims: explanation.victims.into_iter().map(VictimView::from).collect(),
+            victims_node: Some(explanation.victims_node).filter(|node| !node.is_empty()),
         }
     }
 }
@@ -64,8 +86,17 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
             let nodes = tally(width(fit.nodes), "node");
             text.push_str(&format!("  would fit on {nodes} {}\n", fit.change));
         }
+        text.push_str(&victims_text(&explanation.victims, explanation.victims_node.as_deref()));
     }
     text
+}
+
+/// Victims for people, a line each.
+pub(crate) fn victims_text(victims: &[VictimView], node: Option<&str>) -> String {
+    let on = node.map(|node| format!(" on {node}")).unwrap_or_default();
+    let line =
+        |victim: &VictimView| format!("  evicts task {} (priority {}){on}\n", victim.task, victim.priority);
+    victims.iter().map(line).collect()
 }
 
 fn width(number: u32) -> usize {

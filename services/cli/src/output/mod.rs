@@ -20,7 +20,7 @@ mod text;
 pub(crate) use cell::CellView;
 pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use event::{ChangeView, EventView};
-pub(crate) use explain::{ExplanationView, explanations_text};
+pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeStatusView, NodeView};

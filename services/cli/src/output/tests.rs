@@ -65,6 +65,10 @@ fn task() -> v1::Task {
     }
 }
 
+fn victim(job: &str, index: u32) -> v1::Victim {
+    v1::Victim { user: "bob".to_owned(), job: job.to_owned(), index, priority: 50, holds: false }
+}
+
 fn explanation() -> v1::Explanation {
     v1::Explanation {
         indexes: vec![0, 1, 2, 5],
@@ -75,6 +79,8 @@ fn explanation() -> v1::Explanation {
             v1::FilterLoss { filter: "cordoned".to_owned(), nodes: 1 },
         ],
         nearest: vec![v1::NearestFit { change: "with memory <= 1.5GiB".to_owned(), nodes: 1 }],
+        victims: vec![victim("low", 7)],
+        victims_node: "alpha-2".to_owned(),
     }
 }
 
@@ -174,23 +180,24 @@ fn a_job_with_everything() {
     check(
         &view.text(&Style::default()),
         &expect![[r#"
-        job        alice/web in cell alpha
-        kind       service
-        state      running
-        priority   200
-        tasks      3 wanted: 1 pending, 2 running, 1 healthy
-        submitted  2023-11-14T22:13:20Z
-        changed    2023-11-14T22:14:20Z
-        version    1 (revision 4)
+            job        alice/web in cell alpha
+            kind       service
+            state      running
+            priority   200
+            tasks      3 wanted: 1 pending, 2 running, 1 healthy
+            submitted  2023-11-14T22:13:20Z
+            changed    2023-11-14T22:14:20Z
+            version    1 (revision 4)
 
-        TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT
-        alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL
+            TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT
+            alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL
 
-        4 tasks (0-2, 5): no node fits
-          5 of 6 nodes refused by: memory
-          1 of 6 nodes refused by: cordoned
-          would fit on 1 node with memory <= 1.5GiB
-    "#]],
+            4 tasks (0-2, 5): no node fits
+              5 of 6 nodes refused by: memory
+              1 of 6 nodes refused by: cordoned
+              would fit on 1 node with memory <= 1.5GiB
+              evicts task bob/low/7 (priority 50) on alpha-2
+        "#]],
     );
 }
 
@@ -214,6 +221,8 @@ fn a_plan() {
             index: 3,
             node: "alpha-1".to_owned(),
             ports: vec![v1::Port { name: "http".to_owned(), number: 21_001 }],
+            held: true,
+            victims: vec![victim("low", 3)],
         }],
         unplaced: vec![explanation()],
         refusal: "only count and priority can change".to_owned(),
@@ -224,18 +233,20 @@ fn a_plan() {
     check(
         &view.text(&Style::default()),
         &expect![[r#"
-        alice/web: a change of revision 4 in cell alpha
-        ~ count: 3 -> 5
-        - task.command[1]: "a"
-        + labels["a.b"]: "x"
-        place task 3 on alpha-1 with ports http:21001
-        stop tasks 7-8
-        4 tasks (0-2, 5): no node fits
-          5 of 6 nodes refused by: memory
-          1 of 6 nodes refused by: cordoned
-          would fit on 1 node with memory <= 1.5GiB
-        it would be refused: only count and priority can change
-    "#]],
+            alice/web: a change of revision 4 in cell alpha
+            ~ count: 3 -> 5
+            - task.command[1]: "a"
+            + labels["a.b"]: "x"
+            place task 3 on alpha-1 with ports http:21001, once it has room there
+              evicts task bob/low/3 (priority 50)
+            stop tasks 7-8
+            4 tasks (0-2, 5): no node fits
+              5 of 6 nodes refused by: memory
+              1 of 6 nodes refused by: cordoned
+              would fit on 1 node with memory <= 1.5GiB
+              evicts task bob/low/7 (priority 50) on alpha-2
+            it would be refused: only count and priority can change
+        "#]],
     );
     expect_file!["golden/plan.json"].assert_eq(&as_json(&view));
 }
