@@ -47,6 +47,11 @@ pub async fn workload_run(
     arguments: &SchedulerArguments,
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
+    anyhow::ensure!(
+        workload.background.preempting_per_s == 0,
+        "{} is not measured with --agents: who preempts beside it is submitted as rows",
+        workload.reference
+    );
     let mut system = System::start(options).await?;
     let pid = i32::try_from(system.control_pid())?;
     let client = system.client()?;

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::workload::{Workload, hopeless_spec, node_facts};
+use borough_model::job::JobSpec;
+
+use super::confirm::victims_confirm;
+use super::workload::{Workload, hopeless_spec, node_facts, preempting_spec};
 use super::world::World;
 
 /// As `scheduler_perf`'s churn.
@@ -18,21 +21,33 @@ pub async fn background_run(
     over: Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     tokio::try_join!(
-        hopeless(&world, workload.background.hopeless_per_s, &over),
+        jobs(&world, workload.background.hopeless_per_s, hopeless_spec, &over),
+        jobs(&world, workload.background.preempting_per_s, preempting_spec, &over),
+        confirm(&world, workload.background.confirms, &over),
         churn(&world, &workload, &over),
         stop(&world, workload.background.stopped_per_s, jobs_before, &over),
     )?;
     Ok(())
 }
 
-async fn hopeless(world: &World, per_s: u32, over: &AtomicBool) -> anyhow::Result<()> {
+/// Submits jobs of one task at a rate.
+async fn jobs(
+    world: &World,
+    per_s: u32,
+    spec: fn(&str) -> anyhow::Result<JobSpec>,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
     let mut number = 0_u32;
     while per_s > 0 && !over.load(Ordering::Relaxed) {
-        world.job_submit(&hopeless_spec(&format!("hopeless-{number}"))?).await?;
+        world.job_submit(&spec(&format!("background-{number}"))?).await?;
         number += 1;
         tokio::time::sleep(Duration::from_secs(1) / per_s).await;
     }
     Ok(())
+}
+
+async fn confirm(world: &Arc<World>, confirms: bool, over: &AtomicBool) -> anyhow::Result<()> {
+    if confirms { victims_confirm(world, over).await } else { Ok(()) }
 }
 
 /// The last node is lost and the last hopeless job stopped when the next ones come.

@@ -61,6 +61,14 @@ pub enum WorkloadName {
     SchedulingDeletedPodsWithFinalizers,
     /// 500 tasks that wait for the nodes they fit on; 100 come at once
     EventHandlingNodeAdd,
+    /// 1,000 nodes full of 4,000 tasks of batch, 1,000 of production that each take the place of three
+    #[value(name = "preemption-basic-1k")]
+    PreemptionBasic1k,
+    /// The same with 5,000 nodes, 20,000 tasks and 5,000
+    #[value(name = "preemption-basic-5k")]
+    PreemptionBasic5k,
+    /// 5,000 nodes with 20,000 tasks of batch, 5,000 that fit beside them while five a second take the places of others
+    PreemptionAsync,
     /// Gödel's service workload: 10,000 nodes, 100,000 tasks
     #[value(name = "services-10k")]
     Services10k,
@@ -223,6 +231,18 @@ fn gated(
     Workload { vast_node: true, background, ..shaped(reference, 0, before, measured) }
 }
 
+/// Tasks of batch of which four fill a node of four cores but for a tenth.
+fn low(tasks: u32) -> Batch {
+    Batch { cpu_millis: 900, priority: Some(100), ..Batch::plain("before", tasks) }
+}
+
+/// Nodes full of tasks of batch; each measured task has room where three of them give way. They have no grace.
+fn preempting(reference: &'static str, nodes: u32) -> Workload {
+    let measured = Batch { cpu_millis: 3_000, ..Batch::plain("measured", nodes) };
+    let background = Background { confirms: true, ..Background::default() };
+    with(background, shaped(reference, nodes, vec![low(4 * nodes)], measured))
+}
+
 fn with(background: Background, workload: Workload) -> Workload {
     Workload { background, ..workload }
 }
@@ -282,6 +302,17 @@ impl WorkloadName {
                 let workload = spread("SchedulingWithNodeInclusionPolicy/5000Nodes", 4_000, vec![rule]);
                 Workload { tainted: 1_000, before: Vec::new(), ..workload }
             }
+            Self::PreemptionBasic1k => preempting("PreemptionBasic/1000Nodes", 1_000),
+            Self::PreemptionBasic5k => preempting("PreemptionBasic/5000Nodes", 5_000),
+            Self::PreemptionAsync => with(
+                Background { preempting_per_s: 5, confirms: true, ..Background::default() },
+                shaped(
+                    "PreemptionAsync/5000Nodes",
+                    5_000,
+                    vec![low(20_000)],
+                    Batch::plain("measured", 5_000),
+                ),
+            ),
             Self::Services10k => plain("Gödel, 10,000 nodes, services", 10_000, 0, 100_000),
             Self::Offered30k => Workload {
                 offered_per_s: Some(12_000),

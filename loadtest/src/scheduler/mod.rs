@@ -9,6 +9,7 @@ mod agents;
 mod background;
 mod beside;
 mod catalog;
+mod confirm;
 mod gangs;
 mod rules;
 mod workload;
@@ -131,7 +132,7 @@ async fn workload_run(
     world.workers_start(arguments.workers).await?;
     let world = Arc::new(world);
     let (before, jobs_before) = before_place(&world, arguments, workload).await?;
-    let counters = ["placements", "nodes_scored", "commits", "conflicts"];
+    let counters = ["placements", "nodes_scored", "commits", "conflicts", "evictions"];
     let counted = |world: &World| counters.map(|name| world.counter(name).unwrap_or_default());
     let start = counted(&world);
 
@@ -164,6 +165,9 @@ async fn workload_run(
     figure("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
     figure("commits", json!(spent(2)));
     figure("conflicts", json!(spent(3)));
+    if spent(4) > 0 {
+        figure("evictions", json!(spent(4)));
+    }
     figure("peak_rss_mib", json!(peak_rss_mib()?));
     if arguments.check {
         world.check(&mut figures).await?;

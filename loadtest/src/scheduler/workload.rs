@@ -51,6 +51,10 @@ pub struct Background {
     pub churn: bool,
     /// So many of the tasks placed before are stopped per second; without agents they stay stopping.
     pub stopped_per_s: u32,
+    /// Jobs per second of one task that takes the place of others.
+    pub preempting_per_s: u32,
+    /// Ends of tasks that give way are confirmed, as agents would whose tasks have no grace.
+    pub confirms: bool,
     /// So many nodes come only when the measured tasks are all waiting for them.
     pub nodes_late: u32,
 }
@@ -80,6 +84,8 @@ pub struct Batch {
     pub affinity: Vec<Affinity>,
     /// Thousandths of a core of each task.
     pub cpu_millis: u64,
+    /// The priority of its jobs; absent: that of services.
+    pub priority: Option<u32>,
 }
 
 impl Batch {
@@ -97,6 +103,7 @@ impl Batch {
             spread: Vec::new(),
             affinity: Vec::new(),
             cpu_millis: 100,
+            priority: None,
         }
     }
 
@@ -143,6 +150,7 @@ impl Batch {
         if let Some(gang) = self.gang {
             gang.shape(number, &mut spec)?;
         }
+        spec.priority = self.priority.unwrap_or(spec.priority);
         if self.gated {
             spec.after = vec![After { job: Name::new(GATE)?, condition: AfterCondition::Finished }];
         }
@@ -203,6 +211,12 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
 pub fn hopeless_spec(name: &str) -> anyhow::Result<JobSpec> {
     let resources = Resources { cpu_millis: 9_000, memory_bytes: 500 * MIB, ..Resources::default() };
     spec("loadtest", name, 1, resources)
+}
+
+/// A job of one task of production that has room where three of four tasks of batch give way.
+pub fn preempting_spec(name: &str) -> anyhow::Result<JobSpec> {
+    let resources = Resources { cpu_millis: 3_000, memory_bytes: 500 * MIB, ..Resources::default() };
+    spec("loadtest-high", name, 1, resources)
 }
 
 fn spec(user: &str, name: &str, count: u32, resources: Resources) -> anyhow::Result<JobSpec> {

@@ -62,10 +62,11 @@ impl Seen {
     fn note<'a>(&self, deltas: impl Iterator<Item = &'a Delta>) {
         let mut placed = self.placed.lock();
         for delta in deltas {
-            let Delta::Task { row } = delta else { continue };
-            // What is held for a gang that gathers is no placement yet, and may never be one.
-            let gathers = row.state == TaskState::Held && row.unit.is_some() && !row.promised;
-            if row.node.is_some() && !gathers {
+            // What is only held for a preemptor or a gang that gathers is no placement yet, and may never be one.
+            if let Delta::Task { row } = delta
+                && row.node.is_some()
+                && row.state != TaskState::Held
+            {
                 placed.insert(row.id);
             }
         }
