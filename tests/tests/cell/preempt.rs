@@ -1,6 +1,7 @@
 //! A full node: who gives way to whom, with what notice, and who comes back.
 
-use borough_tests::{TestCell, Watcher, is_up, options};
+use borough_proto::v1::{StopReason, Task, TaskState};
+use borough_tests::{TestCell, Watcher, is_up, options, until};
 
 /// A job of `count` tasks that each need one of the node's cards, and that do not end before they are killed.
 fn job(name: &str, band: &str, count: u32, more: &str) -> String {
@@ -8,6 +9,46 @@ fn job(name: &str, band: &str, count: u32, more: &str) -> String {
         "name: {name}\npriority: {band}\ncount: {count}\ntask:\n  command: [sh, -c, \"trap '' TERM; echo up; while true; do \
          sleep 0.05; done\"]\n  grace: 2s\n  resources: {{cpu: 10m, memory: 8MiB, devices: {{gpu: 1}}}}\n{more}"
     )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_production_job_takes_the_place_of_batch_tasks_which_come_back_when_there_is_room() {
+    let cell = TestCell::start(options!().nodes(1).cards(&["gpu=GPU-a", "gpu=GPU-b"])).await;
+    cell.run("low.yaml", &job("low", "batch", 2, "preemption: {down_max: 1}\n")).await;
+    cell.tasks_until("low", "running", |tasks| is_up(tasks, 2)).await;
+    // What is shown before it happens: one task of the two gives way.
+    let file = cell.file("high.yaml", &job("high", "production", 1, ""));
+    let plan = cell.borough(&["job", "plan", &file, "-o", "json"]).await.ended(1).json();
+    let placed = &plan["placements"][0];
+    assert_eq!((&placed["held"], placed["victims"].as_array().unwrap().len()), (&true.into(), 1), "{plan}");
+    let shown = placed["victims"][0]["task"].as_str().unwrap().to_owned();
+    let text = cell.borough(&["job", "plan", &file]).await.ended(1);
+    text.says(&format!("evicts task {shown} (priority 100)"));
+
+    cell.borough(&["job", "run", &file, "--detach"]).await.ended(0);
+    let index: usize = shown.rsplit('/').next().unwrap().parse().unwrap();
+    // It is held until its victim, which ignores SIGTERM, is killed at the end of its grace: both are never there at once.
+    let seen = until("the victim being stopped", || async {
+        let (low, high) = (cell.tasks("low").await, cell.tasks("high").await);
+        let victim = low.get(index).filter(|task| task.state() == TaskState::Stopping).cloned();
+        victim.map(|victim| (victim, high))
+    });
+    let (victim, high) = seen.await;
+    assert_eq!(victim.stop(), StopReason::Preempted, "{victim:?}");
+    assert!(high.iter().all(|task| task.state() == TaskState::Held), "{high:?}");
+    cell.tasks_until("high", "running in the freed place", |tasks| is_up(tasks, 1)).await;
+    let low = cell.tasks("low").await;
+    let waits = |task: &Task| task.state() == TaskState::Pending;
+    assert!(waits(&low[index]) && low[1 - index].incarnation == 1, "{low:?}");
+    // Nothing of lower priority is left that it could take: the explanation says so, and nobody else is evicted.
+    let why = cell.borough(&["why", &format!("low/{index}")]).await.ended(0);
+    why.says("fits on none");
+    // Room returns, and with it the task that gave way: the eviction was no failure of it.
+    cell.borough(&["job", "stop", "high"]).await.ended(0);
+    let low = cell.tasks_until("low", "both running again", |tasks| is_up(tasks, 2)).await;
+    assert_eq!((low[index].incarnation, low[index].failures), (2, 0), "{low:?}");
+    cell.borough(&["job", "stop", "low"]).await.ended(0);
+    cell.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
