@@ -47,11 +47,6 @@ pub async fn workload_run(
     arguments: &SchedulerArguments,
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
-    anyhow::ensure!(
-        workload.background.preempting_per_s == 0,
-        "{} is not measured with --agents: who preempts beside it is submitted as rows",
-        workload.reference
-    );
     let mut system = System::start(options).await?;
     let pid = i32::try_from(system.control_pid())?;
     let client = system.client()?;
@@ -122,6 +117,11 @@ async fn fleet_start(
     arguments: &SchedulerArguments,
     workload: &Workload,
 ) -> anyhow::Result<Fleet> {
+    anyhow::ensure!(
+        workload.background.preempting_per_s == 0,
+        "{} is not measured with --agents: who preempts beside it is submitted as rows",
+        workload.reference
+    );
     let usual = (0..workload.nodes).map(|number| (format!("node-{number}"), node_of(workload, number)));
     let vast = workload.vast_node.then(|| ("vast".to_owned(), vast_facts()));
     let hellos = usual.chain(vast).map(|(name, facts)| hello(name, facts)).collect();
