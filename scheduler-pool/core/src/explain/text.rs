@@ -325,8 +325,10 @@ impl fmt::Display for Explanation {
             listed(f, &self.nearest, ", or ")?;
         }
         match &self.evictions {
-            None | Some(EvictionsTold::Never) => Ok(()),
-            Some(evictions) => write!(f, "; {evictions}"),
+            Some(evictions @ (EvictionsTold::Help { .. } | EvictionsTold::FreshStart)) => {
+                write!(f, "; {evictions}")
+            }
+            _ => Ok(()),
         }
     }
 }
