@@ -59,6 +59,11 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
     let mut placed: BTreeMap<u32, Placement> = BTreeMap::new();
     batches(&mut overlay, job, now_ms, |plan| {
+        // What was planned before others were looked at may give way to them.
+        let evicted = plan.placements.iter().flat_map(|placement| &placement.victims);
+        for victim in evicted.filter(|victim| victim.task.job == job) {
+            placed.remove(&victim.task.index);
+        }
         let own = plan.placements.iter().filter(|placement| placement.task.job == job);
         placed.extend(own.map(|placement| (placement.task.index, placement.clone())));
         counters_added(&mut outcome.counters, &plan.counters);

@@ -23,7 +23,7 @@ pub enum EvictionsTold {
         /// Evictions beyond the disruption budgets of their jobs.
         violations: u32,
     },
-    /// They would, but those who would give way have only just started.
+    /// They will, once those who would give way have not only just started.
     FreshStart,
     /// They do not: nowhere is room even without everything of lower priority.
     Useless,
@@ -94,12 +94,16 @@ pub(super) fn evictions_told(snapshot: &Snapshot, shape: &Shape, below: u32, now
         return EvictionsTold::Never;
     }
     let requirement = Requirement::of(shape, snapshot);
-    let fresh_ms = snapshot.settings.fresh_start_ms();
-    let ask = Ask { requirement: &requirement, below, now_ms, fresh_ms };
     let (mut work, mut evictions) = (Work::new(snapshot), Evictions::default());
-    let mut hunt = Hunt::new(snapshot, Vantage::whole(0), 0, 1, 0);
-    let Some(offer) = hunt.best(&mut work, &mut evictions, &ask) else {
-        return if hunt.protected { EvictionsTold::FreshStart } else { EvictionsTold::Useless };
+    let mut best = |fresh_ms: i64| {
+        let ask = Ask { requirement: &requirement, below, now_ms, fresh_ms };
+        let mut hunt = Hunt::new(snapshot, Vantage::whole(0), 0, 1, 0);
+        (hunt.best(&mut work, &mut evictions, &ask), hunt.protected)
+    };
+    let offer = match best(snapshot.settings.fresh_start_ms()) {
+        (Some(offer), _) => offer,
+        (None, protected) if protected && best(0).0.is_some() => return EvictionsTold::FreshStart,
+        _ => return EvictionsTold::Useless,
     };
     let Some(node) = snapshot.nodes.name(offer.node).cloned() else { return EvictionsTold::Useless };
     let told = |lift: &crate::preempt::Lift| {

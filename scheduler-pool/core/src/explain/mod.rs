@@ -360,7 +360,7 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
 }
 
 fn turn_added(mut explanation: Explanation, ahead: impl FnOnce() -> Ahead) -> Explanation {
-    if explanation.nodes_fit > 0 {
+    if explanation.nodes_fit > 0 || matches!(explanation.evictions, Some(EvictionsTold::Help { .. })) {
         let ahead = ahead();
         explanation.waits.push(Wait::Turn { ahead });
     }

@@ -296,6 +296,7 @@ impl History {
                 continue;
             }
             let told = explain(&self.kept, job, first.index, self.world.now_ms);
+            preempt::told_checked(&self.world, *first, &told);
             let lost: u32 = told.lost.iter().map(|loss| loss.nodes).sum();
             assert_eq!((lost + told.nodes_fit) as usize, self.world.nodes.len());
             assert_eq!(told.nodes_fit as usize, naive::fit_count(&self.world, spec, first.index), "{told}");
@@ -481,13 +482,16 @@ proptest! {
         let shown = dry_run(&history.world.snapshot(3), &spec, history.world.now_ms);
 
         let job = history.world.job_submit(JobId(42), &spec);
+        history.world.evictions.clear();
         while history.planned() > 0 {}
-        let done: Vec<_> = history.world.standing(job)
-            .map(|row| (row.id.index, row.node, row.ports.clone())).collect();
-        let shown_placed: Vec<_> = shown.placements.iter()
-            .map(|task| (task.index, Some(task.node), task.ports.clone())).collect();
-        prop_assert_eq!(shown_placed, done);
+        let done: Vec<_> = history.world.standing(job).map(|row| {
+            let victims = preempt::victims_of(&history.world, row.id);
+            (row.id.index, row.node, row.ports.clone(), row.state == TaskState::Held, victims)
+        }).collect();
         let unplaced: usize = shown.unplaced.iter().map(|(tasks, _)| tasks.len()).sum();
         prop_assert_eq!(unplaced + shown.placements.len(), spec.count as usize);
+        let shown_placed: Vec<_> = shown.placements.into_iter()
+            .map(|task| (task.index, Some(task.node), task.ports, task.held, task.victims)).collect();
+        prop_assert_eq!(shown_placed, done);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use borough_model::job::{Band, band};
 use borough_model::node::{node_alloc_forgo, node_alloc_release};
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskRow, TaskState};
-use borough_scheduler_core::Placement;
+use borough_scheduler_core::{EvictionsTold, Explanation, Placement, VictimTold};
 
 use crate::naive;
 use crate::world::World;
@@ -199,5 +199,52 @@ pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &Placement) {
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         world.tasks.insert(victim.task, TaskRow { state, evicted: Some(victim.evicted), ..row });
+    }
+}
+
+/// Who gave way to a task by what was committed, as it is told.
+pub fn victims_of(world: &World, task: TaskId) -> Vec<VictimTold> {
+    let victims = world.evictions.iter().filter(|victim| victim.evicted.by == task);
+    let told = |victim: &borough_scheduler_core::Victim| {
+        victim_told(world, victim.task, victim.priority, victim.holds)
+    };
+    victims.map(told).collect()
+}
+
+fn victim_told(world: &World, task: TaskId, priority: u32, holds: bool) -> VictimTold {
+    let (row, _) = world.jobs.get(&task.job).expect("a known job");
+    VictimTold { user: row.user.clone(), job: row.name.clone(), index: task.index, priority, holds }
+}
+
+/// Holds what an explanation says of evictions against the rows.
+pub fn told_checked(world: &World, task: TaskId, told: &Explanation) {
+    let allocs: Allocs = world.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
+    let chosen = choice(world, &allocs, task);
+    match (&told.evictions, told.nodes_fit) {
+        (None, fit) => assert!(fit > 0 || world.nodes.is_empty(), "nothing is said of evictions: {told}"),
+        (Some(EvictionsTold::Help { node, victims, violations }), 0) => {
+            let (_, beyond, _, _, id, tasks) = chosen.expect("evictions help");
+            let (row, _) = world.nodes.get(&id).expect("a known node");
+            let holds = |task: &TaskId| world.tasks.get(task).is_some_and(|row| row.state == TaskState::Held);
+            let mut expected: Vec<VictimTold> = tasks
+                .iter()
+                .map(|task| victim_told(world, *task, priority(world, task.job), holds(task)))
+                .collect();
+            let mut victims = victims.clone();
+            let order = |victim: &VictimTold| (victim.job.clone(), victim.user.clone(), victim.index);
+            expected.sort_by_key(order);
+            victims.sort_by_key(order);
+            assert_eq!((node, *violations, victims), (&row.name, beyond, expected), "{told}");
+        }
+        (Some(other), 0) => {
+            assert_eq!(chosen, None, "{told}");
+            let mut unprotected = world.clone();
+            unprotected.settings.fresh_start_ms = 0;
+            let later = choice(&unprotected, &allocs, task).is_some();
+            let never = !(0..400).any(|other| may_evict(world, task, other));
+            assert_eq!(*other == EvictionsTold::FreshStart, later, "{told}");
+            assert_eq!(*other == EvictionsTold::Never, never, "{told}");
+        }
+        (Some(_), _) => panic!("it fits, and speaks of evictions: {told}"),
     }
 }

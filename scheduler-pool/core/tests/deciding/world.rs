@@ -14,7 +14,7 @@ use borough_model::{
     Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId, TaskRow,
     TaskState,
 };
-use borough_scheduler_core::{CellSettings, Placement, Plan, Snapshot};
+use borough_scheduler_core::{CellSettings, Placement, Plan, Snapshot, Victim};
 
 /// Rows of a cell.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,8 @@ pub struct World {
     pub tasks: BTreeMap<TaskId, TaskRow>,
     /// What changed and no snapshot has seen yet.
     pub journal: Vec<Delta>,
+    /// Who gave way by what was committed, in order.
+    pub evictions: Vec<Victim>,
 }
 
 pub fn name(text: &str) -> Name {
@@ -178,6 +180,7 @@ impl World {
     }
 
     fn placement_commit(&mut self, placement: &Placement) {
+        self.evictions.extend(placement.victims.iter().cloned());
         for victim in &placement.victims {
             let before = self.tasks.get(&victim.task).expect("a known task");
             assert_eq!(before.revision, victim.revision);
