@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::base::{Base, Clear, Entry};
 use super::order::GroupOrder;
+use super::places::Places;
 use super::score::{Score, score};
 use super::spread::{Domains, JobPlan};
 use super::{PlanCounters, Work};
@@ -46,8 +47,6 @@ const WAYS: Ways = Ways { few: 4, forgets: false };
 #[derive(Clone, Debug)]
 struct Candidate {
     node: u32,
-    /// How many nodes the search had passed: candidates ascend by it.
-    rank: u32,
     /// The node's version when it was scored.
     version: u32,
     alive: bool,
@@ -93,6 +92,8 @@ pub(super) struct ClassPlan {
     /// Tasks of the class when its search began.
     members: usize,
     candidates: Vec<Candidate>,
+    /// Which candidate a node is.
+    places: Places,
     groups: Vec<Group>,
     group_of: BTreeMap<Domains, u32>,
     order: GroupOrder,
@@ -112,6 +113,7 @@ impl ClassPlan {
             drawn: 0,
             members,
             candidates: Vec::new(),
+            places: Places::new(members.saturating_add(NODES_BEYOND)),
             groups: Vec::new(),
             group_of: BTreeMap::new(),
             order: GroupOrder::default(),
@@ -179,15 +181,11 @@ impl ClassPlan {
         self.log_at = log.len();
         for position in from..log.len() {
             let Some(&node) = ground.work.log.get(position) else { break };
-            let Some(candidate) = self.candidate_of(ground, node) else { continue };
+            let Some(candidate) = self.places.get(node).and_then(|place| u32::try_from(place).ok()) else {
+                continue;
+            };
             self.candidate_renewed(ground, candidate);
         }
-    }
-
-    fn candidate_of(&self, ground: &Ground<'_, '_>, node: u32) -> Option<u32> {
-        let rank = ground.base.search.rank_of(ground.work.nodes, node)?;
-        let found = self.candidates.binary_search_by_key(&rank, |candidate| candidate.rank).ok()?;
-        u32::try_from(found).ok()
     }
 
     /// Looks at a candidate again if its node has changed.
@@ -269,9 +267,9 @@ impl ClassPlan {
             }
         };
         let candidate = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        self.places.set(entry.node, candidate);
         self.candidates.push(Candidate {
             node: entry.node,
-            rank: entry.rank,
             version,
             alive: true,
             group,

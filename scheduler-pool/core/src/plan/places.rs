@@ -1,5 +1,5 @@
-//! Where each touched node's entry is: a small open-addressed table, since a column per node would cost more to clear for
-//! each plan of a large cell than the plan itself.
+//! Where the entry of each node is that a plan touches, or that a class of it looks at: a small open-addressed table, since a
+//! column per node would cost more to clear for each plan of a large cell than the plan itself.
 
 /// Places by node ordinal.
 #[derive(Clone, Debug)]
@@ -9,11 +9,14 @@ pub(super) struct Places {
     used: usize,
 }
 
-const TABLE_LENGTH_FIRST: usize = 1 << 9;
+/// A plan's first table: most plans touch fewer nodes than half of it.
+pub(super) const TOUCHED_FIRST: usize = 256;
 
 impl Places {
-    pub fn new() -> Self {
-        Self { table: vec![(0, 0); TABLE_LENGTH_FIRST], used: 0 }
+    /// With room for so many nodes before it grows.
+    pub fn new(nodes: usize) -> Self {
+        let length = nodes.clamp(1, TOUCHED_FIRST).next_power_of_two() * 2;
+        Self { table: vec![(0, 0); length], used: 0 }
     }
 
     /// Where a node is in the table, or the vacant entry where it would be. (Fibonacci hashing: ordinals are dense.)
@@ -62,7 +65,7 @@ mod tests {
 
     #[test]
     fn places_are_found_again_however_many() {
-        let mut places = Places::new();
+        let mut places = Places::new(3);
         for (place, node) in (0..5000u32).map(|place| (place, place.wrapping_mul(512))) {
             assert_eq!(places.get(node), None);
             places.set(node, place);

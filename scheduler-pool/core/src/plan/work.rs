@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use super::places::Places;
+use super::places::{Places, TOUCHED_FIRST};
 use crate::filter::{Requirement, refusals_fixed};
 use crate::snapshot::{NodeTable, Rule, Snapshot, TermId};
 
@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
             totals: BTreeMap::new(),
             standing: RefCell::default(),
             moments: Moments::default(),
-            places: Places::new(),
+            places: Places::new(TOUCHED_FIRST),
             touched: Vec::new(),
             log: Vec::new(),
             generation: 0,

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::promise::{node_alloc_forgo, node_alloc_fulfil, node_alloc_promise};
 use super::{NodeAlloc, NodeRow};
-use crate::resource::{ResourceError, Resources, Shortfall, resources_add, resources_sub, shortfall};
+use crate::resource::{
+    ResourceError, Resources, Shortfall, resources_add, resources_less, resources_sub, shortfall,
+};
 use crate::task::{CapacityEffect, CapacityShare};
 
 /// Why a commitment cannot change as asked.
@@ -59,13 +61,7 @@ fn shortfalls_text(shortfalls: &[Shortfall]) -> String {
 /// What is still free: capacity less what is used and what is promised; nothing in a dimension that is overcommitted
 /// (an agent registered with less than before).
 pub fn node_free(capacity: &Resources, alloc: &NodeAlloc) -> Resources {
-    let mut free = Resources::default();
-    for (dimension, amount) in capacity.amounts() {
-        let used = alloc.used.amount(&dimension);
-        let promised = alloc.promised.amount(&dimension);
-        free.amount_set(&dimension, amount.saturating_sub(used).saturating_sub(promised));
-    }
-    free
+    resources_less(&resources_less(capacity, &alloc.used), &alloc.promised)
 }
 
 /// The commitment with a share more. Cooled ports are forgotten on the way.

@@ -29,36 +29,64 @@ pub enum ResourceError {
 
 /// The sum in every dimension.
 pub fn resources_add(left: &Resources, right: &Resources) -> Result<Resources, ResourceError> {
-    resources_zip(left, right, |dimension, left, right| {
-        left.checked_add(right).ok_or(ResourceError::Overflow { dimension, left, right })
-    })
+    let overflow = |dimension, left, right| ResourceError::Overflow { dimension, left, right };
+    resources_zip(left, right, u64::checked_add, overflow)
 }
 
 /// The difference in every dimension.
 pub fn resources_sub(left: &Resources, right: &Resources) -> Result<Resources, ResourceError> {
-    resources_zip(left, right, |dimension, left, right| {
-        left.checked_sub(right).ok_or(ResourceError::Underflow { dimension, left, right })
-    })
+    let underflow = |dimension, left, right| ResourceError::Underflow { dimension, left, right };
+    resources_zip(left, right, u64::checked_sub, underflow)
+}
+
+/// What is left of `left` in every dimension, nothing where `right` is more.
+pub fn resources_less(left: &Resources, right: &Resources) -> Resources {
+    let mut result = left.clone();
+    for dimension in Dimension::FIXED {
+        result.amount_set(&dimension, left.amount(&dimension).saturating_sub(right.amount(&dimension)));
+    }
+    for (kind, taken) in &right.device_millis {
+        if let Some(amount) = result.device_millis.get_mut(kind) {
+            *amount = amount.saturating_sub(*taken);
+        }
+    }
+    result.device_millis.retain(|_, amount| *amount > 0);
+    result
 }
 
 /// `resources` so many times.
 pub fn resources_multiply(resources: &Resources, factor: u32) -> Result<Resources, ResourceError> {
     let factor = u64::from(factor);
-    resources_zip(resources, &Resources::default(), |dimension, left, _| {
-        left.checked_mul(factor).ok_or(ResourceError::Overflow { dimension, left, right: factor })
-    })
+    let times = |amount: u64, _| amount.checked_mul(factor);
+    let overflow = |dimension, left, _| ResourceError::Overflow { dimension, left, right: factor };
+    resources_zip(resources, &Resources::default(), times, overflow)
 }
 
+/// Each row and each placement comes by here: only the kinds of devices of the result are allocated.
 fn resources_zip(
     left: &Resources,
     right: &Resources,
-    combine: impl Fn(Dimension, u64, u64) -> Result<u64, ResourceError>,
+    combine: impl Fn(u64, u64) -> Option<u64>,
+    failed: impl Fn(Dimension, u64, u64) -> ResourceError,
 ) -> Result<Resources, ResourceError> {
-    let mut result = Resources::default();
-    for dimension in left.dimensions_with(right) {
-        let amount = combine(dimension.clone(), left.amount(&dimension), right.amount(&dimension))?;
+    let mut result = Resources { device_millis: left.device_millis.clone(), ..Resources::default() };
+    for dimension in Dimension::FIXED {
+        let (left, right) = (left.amount(&dimension), right.amount(&dimension));
+        let amount = combine(left, right).ok_or_else(|| failed(dimension.clone(), left, right))?;
         result.amount_set(&dimension, amount);
     }
+    let of_kind = |kind: &String, left: u64, right: u64| {
+        combine(left, right).ok_or_else(|| failed(Dimension::Device(kind.clone()), left, right))
+    };
+    for (kind, amount) in &mut result.device_millis {
+        *amount = of_kind(kind, *amount, right.device_millis.get(kind).copied().unwrap_or(0))?;
+    }
+    for (kind, &amount) in &right.device_millis {
+        if !left.device_millis.contains_key(kind) {
+            result.device_millis.insert(kind.clone(), of_kind(kind, 0, amount)?);
+        }
+    }
+    result.device_millis.retain(|_, amount| *amount > 0);
     Ok(result)
 }
 
@@ -99,6 +127,9 @@ impl std::fmt::Display for Shortfall {
 
 /// The dimensions in which `need` does not fit into `free`, in order; empty exactly where [`fits_in`] holds.
 pub fn shortfall(need: &Resources, free: &Resources) -> Vec<Shortfall> {
+    if fits_in(need, free) {
+        return Vec::new();
+    }
     let all = need.amounts().into_iter().map(|(dimension, needed)| {
         let free = free.amount(&dimension);
         Shortfall { dimension, needed, free }

@@ -1,6 +1,5 @@
 //! The dimensions of resources by name, so that whatever is true of one is written once for all.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -81,13 +80,6 @@ impl Resources {
                 self.device_millis.insert(kind.clone(), amount);
             }
         }
-    }
-
-    /// The five fixed dimensions, then every kind of device of this one and of `other`, in order and each once.
-    pub fn dimensions_with(&self, other: &Self) -> Vec<Dimension> {
-        let kinds: BTreeSet<&String> = self.device_millis.keys().chain(other.device_millis.keys()).collect();
-        let devices = kinds.into_iter().map(|kind| Dimension::Device(kind.clone()));
-        Dimension::FIXED.into_iter().chain(devices).collect()
     }
 
     /// Every dimension with its amount: the five fixed ones, then devices by kind.

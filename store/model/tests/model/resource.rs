@@ -1,9 +1,11 @@
 //! Amounts as text, and arithmetic in every dimension.
 
+use std::collections::BTreeSet;
+
 use borough_model::resource::{
     AmountProblem, Dimension, ResourceError, Resources, bytes_display, bytes_parse, cpu_display, cpu_parse,
-    device_display, device_parse, fits_in, rate_display, rate_parse, resources_add, resources_multiply,
-    resources_sub, shortfall,
+    device_display, device_parse, fits_in, rate_display, rate_parse, resources_add, resources_less,
+    resources_multiply, resources_sub, shortfall,
 };
 use proptest::prelude::*;
 
@@ -150,7 +152,8 @@ proptest! {
 
     #[test]
     fn sums_and_differences_are_exact_or_refused(a in resources(), b in resources()) {
-        let dimensions = a.dimensions_with(&b);
+        let dimensions: BTreeSet<Dimension> =
+            a.amounts().into_iter().chain(b.amounts()).map(|(dimension, _)| dimension).collect();
         let exceeds = |d: &Dimension| amount(&a, d) + amount(&b, d) > u128::from(u64::MAX);
         match resources_add(&a, &b) {
             Ok(sum) => {
@@ -164,6 +167,11 @@ proptest! {
         }
         prop_assert_eq!(resources_add(&a, &b).is_err(), dimensions.iter().any(exceeds));
         prop_assert_eq!(resources_sub(&a, &b).is_ok(), fits_in(&b, &a));
+        let left = resources_less(&a, &b);
+        for d in &dimensions {
+            prop_assert_eq!(amount(&left, d), amount(&a, d).saturating_sub(amount(&b, d)));
+        }
+        prop_assert!(left.device_millis.values().all(|&amount| amount > 0));
     }
 
     #[test]
