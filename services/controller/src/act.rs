@@ -16,6 +16,7 @@ use borough_store::{CellSpace, StoreError, StoreResult};
 
 use crate::decide::Action;
 use crate::liveness::Silent;
+use crate::unit::unit_end;
 
 /// Tasks in one transaction.
 const TASKS_MAX: usize = 256;
@@ -54,6 +55,7 @@ impl Hands {
                 .await
             }
             Action::NodeTasksLost(node) => self.tasks_lost(node).await,
+            Action::UnitEnd(unit) => unit_end(self, unit).await,
             Action::TasksReschedule(node, lives) => {
                 self.lives("task_reschedule", &lives, |tx, mut changes, lives| async move {
                     task_reschedule_lost(&tx, &mut changes, node, &lives).await?;
@@ -139,7 +141,7 @@ impl Hands {
     }
 
     /// One transaction under the lease. The steps check the state they change, so running them again does no harm.
-    async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
+    pub(crate) async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
     where
         F: Fn(Transaction, ChangeSet) -> Fut,
         Fut: Future<Output = StoreResult<(T, ChangeSet)>>,

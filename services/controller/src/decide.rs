@@ -7,7 +7,7 @@ use std::time::Duration;
 use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::StopReason;
-use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
+use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState, UnitId};
 use borough_store::mirror::MirrorState;
 
 /// Something to be done, in transactions of its own.
@@ -21,6 +21,8 @@ pub enum Action {
     JobDependencies(JobId),
     /// Take note in every task of the node that it is lost.
     NodeTasksLost(NodeId),
+    /// Let go of a gang whose time to come together is over, or carry out its holds.
+    UnitEnd(UnitId),
     /// Give these lives up, to be placed elsewhere.
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these lives off their node: it is drained, or has a taint that they do not tolerate.

@@ -21,6 +21,7 @@ use crate::config::ControllerConfig;
 use crate::decide::{Action, Dirty, drives_away, job_actions, node_actions};
 use crate::housekeeping::{jobs_old, tidy};
 use crate::liveness::Liveness;
+use crate::unit::units_overdue;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
@@ -218,6 +219,11 @@ impl Controller {
                 .flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance, now_ms));
             jobs.chain(nodes).collect()
         });
+        self.act(term, actions).await
+    }
+
+    /// Does what was decided, one thing after the other.
+    async fn act(&self, term: &mut Term, actions: Vec<Action>) -> StoreResult<()> {
         for action in actions {
             self.lease_keep(term).await?;
             match term.hands.act(action.clone()).await {
@@ -276,6 +282,8 @@ impl Controller {
         if now.saturating_sub(term.tidied_at) >= TIDY {
             term.tidied_at = now;
             let now_ms = self.clock.wall_ms();
+            let overdue = self.mirror.read(|state| units_overdue(state, now_ms));
+            self.act(term, overdue.into_iter().map(Action::UnitEnd).collect()).await?;
             let jobs = self.mirror.read(|state| jobs_old(state, &term.meta, now_ms));
             tidy(&term.hands, &term.meta, jobs).await?;
         }

@@ -14,6 +14,7 @@ mod audit;
 mod audit_test;
 mod cell;
 mod disturb;
+mod left;
 mod settle;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,107 @@
+//! A gang whose worker is gone for good: the controller gives back what it holds, or makes placements of it where the one
+//! transaction that decides had been made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_model::job::{JobKind, JobSpec};
+use borough_model::task::Placement;
+use borough_model::{Incarnation, JobId, TaskId, TaskState, UnitId};
+use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
+use borough_store::job::job_submit;
+use borough_store::unit::{UnitHold, unit_begin, unit_commit, unit_hold};
+
+use crate::agent::{Agent, Machines};
+use crate::cell::{Cell, name};
+
+const SEED: u64 = 7;
+const UNIT: UnitId = UnitId(3);
+/// How long the gang has to come together.
+const GATHER_MS: i64 = 5_000;
+/// By then the controller has looked again, whatever the store's faults.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn rows(cell: &Cell) -> CellRows {
+    let space = &cell.space;
+    let rows = cell
+        .quiet
+        .run("rows", Idempotency::ReadOnly, |tx, _| async move { cell_rows_read(&tx, space).await });
+    rows.await.unwrap()
+}
+
+/// Leaves one member of a gang of two that holds, as a worker does that dies; answers what becomes of it.
+async fn left(commits: bool) -> TaskState {
+    let cell = Cell::new(SEED).await;
+    let machines = Arc::new(Machines::default());
+    let agent = tokio::task::spawn_local(Agent::new(&cell, &machines, SEED, 0).run());
+    let job = JobId(1);
+    let mut spec = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec!["run".to_owned()]);
+    (spec.count, spec.min_member) = (2, if commits { 1 } else { 2 });
+    let spec = &spec;
+    while rows(&cell).await.nodes.values().next().is_none() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let node = *rows(&cell).await.nodes.keys().next().unwrap();
+    let expires_ms = cell.clock.wall_ms() + GATHER_MS;
+    let member = TaskId { job, index: 0 };
+    let placement = Placement {
+        node,
+        incarnation: Incarnation(1),
+        ports: Vec::new(),
+        resources: spec.task.resources.clone(),
+        spec_version: 1,
+        unit: Some((UNIT, 1)),
+    };
+    let holds = [UnitHold { task: member, placement, node_revision: None }];
+    let begun = cell.change("worker", "gather", async |tx, changes| {
+        job_submit(tx, changes, spec, job).await?;
+        unit_begin(tx, changes, (UNIT, job), spec.min_member, expires_ms).await
+    });
+    begun.await.unwrap();
+    let held =
+        cell.change("worker", "gather", async |tx, changes| unit_hold(tx, changes, (UNIT, 1), &holds).await);
+    held.await.unwrap();
+    if commits {
+        let committed =
+            cell.change("worker", "gather", async |tx, changes| unit_commit(tx, changes, UNIT, 1).await);
+        committed.await.unwrap();
+    }
+    let controller = cell.controller();
+    let began = cell.clock.monotonic();
+    let state = loop {
+        let state = rows(&cell).await.tasks.get(&member).map(|row| row.state).unwrap();
+        let waited = cell.clock.monotonic().saturating_sub(began);
+        assert!(state == TaskState::Held || cell.clock.wall_ms() >= expires_ms, "{state:?} before its time");
+        if state != TaskState::Held || waited > PATIENCE {
+            break state;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    let found = rows(&cell).await;
+    let broken = cell_violations(&found, CheckMode::Always);
+    assert!(broken.is_empty(), "{broken:?}");
+    if !commits {
+        assert!(found.allocs.values().all(|alloc| alloc.used.is_zero()), "what it held is free");
+    }
+    controller.stop().await;
+    agent.abort();
+    state
+}
+
+fn run_left(commits: bool) -> TaskState {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(tokio::task::LocalSet::new().run_until(left(commits)))
+}
+
+#[test]
+fn what_a_gang_holds_is_given_back_when_no_worker_is_left_to_do_it() {
+    assert_eq!(run_left(false), TaskState::Pending);
+}
+
+#[test]
+fn a_gang_that_had_come_together_is_placed_when_no_worker_is_left_to_do_it() {
+    let state = run_left(true);
+    assert!(!matches!(state, TaskState::Held | TaskState::Pending), "{state:?}");
+}
