@@ -155,6 +155,7 @@ impl TestCell {
             .args(["--port", &self.ports.grpc().to_string(), "--http-port", &self.ports.http().to_string()])
             .args(["--task-ports", &self.ports.tasks()])
             .args(["--nodes", &options.nodes.to_string(), "--schedulers", &options.schedulers.to_string()])
+            .args(["--scheduler", &options.served.join(",")])
             .args(["--cells", &options.cells.join(",")])
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
             .args(options.cards.iter().flat_map(|card| ["--card", card]))

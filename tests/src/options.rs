@@ -21,6 +21,8 @@ pub struct Options {
     pub nodes: u32,
     /// Scheduler workers of each cell.
     pub schedulers: u32,
+    /// Schedulers of each cell whose jobs they place.
+    pub served: Vec<String>,
     /// Cells.
     pub cells: Vec<String>,
     /// Milliseconds a silent node is waited for.
@@ -52,6 +54,7 @@ impl Options {
             target: target.to_owned(),
             nodes: 2,
             schedulers: 2,
+            served: vec!["default".to_owned()],
             cells: vec!["alpha".to_owned()],
             lost_after_ms: 60_000,
             // Short, so that people can type it.
@@ -74,6 +77,12 @@ impl Options {
     #[must_use]
     pub fn lost_after_ms(self, lost_after_ms: u64) -> Self {
         Self { lost_after_ms, ..self }
+    }
+
+    /// The same with workers that place the jobs of these schedulers.
+    #[must_use]
+    pub fn served(self, schedulers: &[&str]) -> Self {
+        Self { served: schedulers.iter().map(|name| (*name).to_owned()).collect(), ..self }
     }
 
     /// The same with these cards on each node.

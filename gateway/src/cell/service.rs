@@ -1,17 +1,18 @@
 //! `CellService`: which cells there are, and how one is doing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::Resources;
 use borough_model::job::JobState;
 use borough_model::node::NodeState;
 use borough_model::resource::resources_add;
+use borough_model::{Name, Resources};
 use borough_proto::convert::{resources_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_proto::v1::cell_service_server::CellService;
-use borough_store::cell::CellState;
-use borough_store::lease::{SchedulerShard, WorkerStatus, scheduler_shards};
+use borough_store::cell::{CellMeta, CellState};
+use borough_store::lease::{SCHEDULER_DEFAULT, SchedulerShard, WorkerStatus, scheduler_shards};
 use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
@@ -81,8 +82,11 @@ async fn cell_message(door: &CellDoor) -> Result<v1::Cell, Status> {
     let info = door.db.info();
     cell.store = format!("{} {}", info.name, info.location);
     cell.staleness_ms = u64::try_from(door.mirror.staleness().as_millis()).unwrap_or(u64::MAX);
-    cell.schedulers = schedulers(door).await?;
+    let shards = scheduler_shards_read(door).await?;
     let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;
+    let wanted = door.state(|state| schedulers_wanted(state, &meta))?;
+    cell.warnings = schedulers_unserved(&shards, &wanted, door.clock.wall_ms());
+    cell.schedulers = shards.into_iter().map(scheduler_message).collect();
     cell.settings = Some(settings_message(meta));
     Ok(cell)
 }
@@ -147,9 +151,33 @@ pub(crate) async fn scheduler_shards_read(door: &CellDoor) -> Result<Vec<Schedul
     rows.await.map_err(|error| status_from_store(&error))
 }
 
-async fn schedulers(door: &CellDoor) -> Result<Vec<v1::SchedulerWorker>, Status> {
-    let shards = scheduler_shards_read(door).await?;
-    Ok(shards.into_iter().map(scheduler_message).collect())
+/// The schedulers that the cell's rules and the jobs of now name, and how many of the jobs are of each.
+fn schedulers_wanted(state: &MirrorState, meta: &CellMeta) -> BTreeMap<String, usize> {
+    let ruled = meta.schedulers.iter().flatten().map(|(_, scheduler)| (scheduler.to_string(), 0));
+    let mut wanted: BTreeMap<String, usize> = ruled.collect();
+    for row in state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. })) {
+        let named = state.spec_of(row).and_then(|spec| spec.scheduler.as_ref().map(Name::as_str));
+        let jobs = wanted.entry(named.unwrap_or(SCHEDULER_DEFAULT).to_owned()).or_default();
+        *jobs = jobs.saturating_add(1);
+    }
+    wanted
+}
+
+/// What is to be told of those that no worker serves.
+fn schedulers_unserved(
+    shards: &[SchedulerShard],
+    wanted: &BTreeMap<String, usize>,
+    now_ms: i64,
+) -> Vec<String> {
+    let told = wanted.iter().filter_map(|(scheduler, jobs)| {
+        let unserved = scheduler_unserved(shards, scheduler, now_ms)?;
+        Some(match jobs {
+            0 => format!("{unserved}; a rule of the cell gives it jobs"),
+            1 => format!("{unserved}; 1 job is its"),
+            jobs => format!("{unserved}; {jobs} jobs are its"),
+        })
+    });
+    told.collect()
 }
 
 fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
@@ -230,5 +258,10 @@ mod tests {
         assert_eq!(never, "no worker serves scheduler gpu, and none ever has");
         let dead = told(&[shard("gpu", "w1", Some(60_000)), shard("gpu", "", Some(70_000))]).unwrap();
         assert_eq!(dead, "no worker serves scheduler gpu since 30s ago");
+        let wanted = [("default", 3), ("gpu", 2), ("fast", 0)].map(|(name, jobs)| (name.to_owned(), jobs));
+        let told = schedulers_unserved(&[shard("default", "w1", Some(99_000))], &wanted.into(), 100_000);
+        let never =
+            |scheduler, more| format!("no worker serves scheduler {scheduler}, and none ever has; {more}");
+        assert_eq!(told, [never("fast", "a rule of the cell gives it jobs"), never("gpu", "2 jobs are its")]);
     }
 }

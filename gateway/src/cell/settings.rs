@@ -1,6 +1,10 @@
 //! The settings of a cell, as operators read and change them.
 
+use std::collections::BTreeMap;
+
 use borough_kv::Idempotency;
+use borough_model::Name;
+use borough_model::job::scheduler_rules_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
@@ -30,6 +34,7 @@ pub(super) struct SettingsChange {
     journal_retention_ms: Option<u64>,
     queueing: Option<String>,
     queues: Option<Vec<QueueSpec>>,
+    schedulers: Option<BTreeMap<String, Name>>,
     /// The revision it was made for; 0: any.
     expected_revision: u64,
 }
@@ -59,6 +64,13 @@ impl SettingsChange {
         };
         let queues =
             settings.queues.as_ref().map(|queues| queues.queues.iter().map(queue_of_message).collect());
+        let schedulers = match &settings.schedulers {
+            None => None,
+            Some(rules) => Some(
+                scheduler_rules_check("settings.schedulers", rules.of.clone())
+                    .map_err(|errors| status_from_validation(&errors))?,
+            ),
+        };
         let keys = settings.failure_domains.as_ref().map(|domains| domains.keys.clone());
         let change = Self {
             profile,
@@ -68,6 +80,7 @@ impl SettingsChange {
             journal_retention_ms: settings.journal_retention_ms,
             queueing,
             queues,
+            schedulers,
             expected_revision: request.expected_revision,
         };
         change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
@@ -118,11 +131,14 @@ impl SettingsChange {
         set(&mut meta.journal_retention_ms, self.journal_retention_ms.as_ref());
         set(&mut meta.queueing, self.queueing.as_ref());
         set(&mut meta.queues, self.queues.as_ref());
+        if let Some(rules) = &self.schedulers {
+            meta.schedulers = Some(rules.clone()).filter(|rules| !rules.is_empty());
+        }
     }
 }
 
 /// The settings as they are stored now.
-pub(super) async fn settings_read(door: &CellDoor) -> StoreResult<CellMeta> {
+pub(crate) async fn settings_read(door: &CellDoor) -> StoreResult<CellMeta> {
     let space = &door.space;
     let meta = door.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
         cell_meta_read(&tx, space).await
@@ -160,6 +176,7 @@ pub(super) async fn settings_change(
 
 /// The settings as a message.
 pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
+    let rules = meta.schedulers.unwrap_or_default().into_iter();
     v1::CellSettings {
         profile: Some(meta.profile),
         failure_domains: Some(v1::FailureDomains { keys: meta.failure_domains }),
@@ -170,6 +187,9 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
             Queueing::default().to_string()
         } else {
             meta.queueing
+        }),
+        schedulers: Some(v1::SchedulerRules {
+            of: rules.map(|(work, name)| (work, name.to_string())).collect(),
         }),
         queues: Some(v1::Queues { queues: meta.queues.iter().map(queue_message).collect() }),
         revision: meta.revision,
@@ -258,6 +278,13 @@ mod tests {
         }
         let fair = refused(with(|settings| settings.queueing = Some("fair".to_owned())));
         assert!(fair.contains("settings.queueing") && fair.contains("fair-share"), "{fair}");
+        let rules = BTreeMap::from([("daemon".to_owned(), "fast".to_owned())]);
+        let schedulers = Some(v1::SchedulerRules { of: rules });
+        let daemon = refused(v1::CellSettings { schedulers, ..Default::default() });
+        assert!(
+            daemon.contains("settings.schedulers[daemon]") && daemon.contains("service, batch"),
+            "{daemon}"
+        );
         let over = v1::Queue { path: "ops".to_owned(), guaranteed_per_mille: 1001, ..Default::default() };
         let queues = Some(v1::Queues { queues: vec![over] });
         let over = refused(v1::CellSettings { queues, ..Default::default() });

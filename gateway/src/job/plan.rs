@@ -1,14 +1,46 @@
 //! What a submission would do, and why tasks have no node: asked of the scheduler's own code.
 
-use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_diff};
-use borough_model::{JobRow, JobSpec, TaskState};
+use std::collections::BTreeMap;
+
+use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_diff, spec_with_scheduler};
+use borough_model::{JobId, JobRow, JobSpec, Name, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
 use borough_scheduler_core::{DryRun, EvictionsTold, Explanation, VictimTold, dry_run};
+use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
-use crate::cell::{CellDoor, cursor_to_message};
+use crate::cell::{CellDoor, cursor_to_message, scheduler_shards_read, scheduler_unserved};
+
+/// A spec as it would be admitted: under the scheduler that it names, that of the job that runs, or what `rules` choose.
+pub fn spec_planned(
+    door: &CellDoor,
+    spec: &JobSpec,
+    rules: &BTreeMap<String, Name>,
+) -> Result<JobSpec, Status> {
+    door.state(|state| {
+        let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
+        let live = live.and_then(|row| state.spec_of(row));
+        spec_with_scheduler(spec, live.map(|live| live.as_ref()), rules).into_owned()
+    })
+}
+
+/// The scheduler that a job names, or was given.
+pub fn scheduler_named(state: &MirrorState, job: JobId) -> Option<Name> {
+    state.spec_of(state.jobs().get(&job)?)?.scheduler.clone()
+}
+
+/// What would keep the tasks of a scheduler waiting. Of the default one nothing is said here: it is what cells are begun
+/// with, `why` tells of it, and each submission would read every lease.
+pub async fn warnings_of(door: &CellDoor, scheduler: Option<&Name>) -> Vec<String> {
+    let Some(scheduler) = scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT) else {
+        return Vec::new();
+    };
+    // What was asked for is done; that the leases could not be read is no reason to say otherwise.
+    let Ok(shards) = scheduler_shards_read(door).await else { return Vec::new() };
+    scheduler_unserved(&shards, scheduler.as_str(), door.clock.wall_ms()).into_iter().collect()
+}
 
 /// A plan for `spec`.
 pub fn plan_of(door: &CellDoor, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {

@@ -10,15 +10,17 @@ use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
 use borough_store::job::{SubmitOutcome, job_by_name, job_history, job_scale, job_stop, job_submit};
+use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
-use super::plan::plan_of;
+use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::request::{Admission, keyed_run};
 use super::{job_counts, job_message};
 use crate::cell::{
     Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, queue_known,
+    settings_read,
 };
 use crate::page::{page_of, page_request};
 use crate::status::{
@@ -109,8 +111,10 @@ impl JobService for JobRoom {
             },
         );
         let (submitted, cursor) = door.settled(submitted.await).await?;
+        let scheduler = door.state(|state| scheduler_named(state, submitted.job))?;
         let response = v1::SubmitJobResponse {
             job: Some(job_by_id(door, submitted.job)?),
+            warnings: warnings_of(door, scheduler.as_ref()).await,
             changed: submitted.outcome != SubmitOutcome::Unchanged,
             diff: Vec::new(),
             cursor: Some(cursor_to_message(cursor)),
@@ -126,7 +130,13 @@ impl JobService for JobRoom {
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
         let spec = spec_of(door, request.spec.as_ref())?;
-        Ok(Response::new(plan_of(door, &spec)?))
+        let settings = settings_read(door).await.map_err(|error| status_from_store(&error))?;
+        let spec = spec_planned(door, &spec, &settings.schedulers.unwrap_or_default())?;
+        let mut response = plan_of(door, &spec)?;
+        let scheduler = spec.scheduler.as_ref();
+        response.warnings = warnings_of(door, scheduler).await;
+        response.scheduler = scheduler.map_or(SCHEDULER_DEFAULT, Name::as_str).to_owned();
+        Ok(Response::new(response))
     }
 
     async fn scale_job(

@@ -1,5 +1,7 @@
 //! Settings of a cell, changed while it runs.
 
+use std::collections::BTreeSet;
+
 use borough_proto::v1::TaskState;
 use borough_tests::{TestCell, options};
 
@@ -58,6 +60,55 @@ async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     cell.borough(&["job", "run", "--detach", &full]).await.ended(0);
     cell.borough(&["why", "full"]).await.says("queue ops has 0% of the cell and may have 0.1%");
     for job in ["first", "second", "third", "own", "full"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
+
+/// The actors that have placed a job's tasks.
+async fn placers(cell: &TestCell, job: &str) -> BTreeSet<String> {
+    let events = cell.borough(&["event", "list", "--job", job, "-o", "json"]).await.ended(0).json();
+    let placed = events.as_array().unwrap().iter().filter(|event| event["action"] == "placement_commit");
+    let actors = placed.map(|event| event["actor"].as_str().unwrap().rsplit_once('/').unwrap().0);
+    actors.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_cell() {
+    let cell = TestCell::start(options!().served(&["default", "fast"])).await;
+    let refused = cell.borough(&["cell", "set", "--scheduler", "daemon=fast"]).await;
+    refused.ended(2).warns("rules for gang, band:monitoring").warns("service, batch");
+    let set = ["cell", "set", "--scheduler", "batch=fast", "--scheduler", "band:best_effort=spare"];
+    let set = cell.borough(&set).await.ended(0);
+    set.says("band:best_effort=spare, batch=fast")
+        .says("warning: no worker serves scheduler spare, and none ever has");
+
+    let batch = |name: &str| format!("{}kind: batch\n", file(name, ""));
+    for (name, text) in [("web", file("web", "")), ("sums", batch("sums"))] {
+        let file = cell.file(&format!("{name}.yaml"), &text);
+        cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+        cell.tasks_until(name, "up", |tasks| tasks.iter().all(|task| task.state() == TaskState::Running))
+            .await;
+    }
+    assert_eq!(placers(&cell, "web").await, BTreeSet::from(["scheduler".to_owned()]));
+    assert_eq!(placers(&cell, "sums").await, BTreeSet::from(["scheduler/fast".to_owned()]));
+    cell.borough(&["job", "plan", &cell.file("again.yaml", &batch("sums"))]).await.ended(0).says("no change");
+
+    // A scheduler that nobody serves: the job is admitted, and everybody who asks is told why it waits.
+    let spare = cell.file("spare.yaml", &format!("{}priority: 50\n", batch("spare")));
+    let unserved = "no worker serves scheduler spare, and none ever has";
+    let plan = cell.borough(&["job", "plan", &spare]).await.ended(1);
+    plan.says("scheduler spare decides over it").says(&format!("warning: {unserved}"));
+    cell.borough(&["job", "run", "--detach", &spare]).await.ended(0).warns(unserved);
+    cell.borough(&["why", "spare"]).await.ended(0).says(unserved);
+    cell.borough(&["cell", "status"]).await.ended(0).says(&format!("warning: {unserved}; 1 job is its"));
+    assert!(cell.tasks("spare").await.iter().all(|task| task.state() == TaskState::Pending));
+    // It stays where it was admitted; a job of its name after it is a new one.
+    cell.borough(&["cell", "set", "--no-schedulers"]).await.ended(0);
+    cell.borough(&["job", "plan", &spare]).await.ended(0).says("no change");
+    cell.borough(&["job", "stop", "spare"]).await.ended(0);
+    cell.borough(&["job", "plan", &spare]).await.ended(1).says("a new job").says("place task 0 on");
+    for job in ["web", "sums"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
     cell.finish().await;

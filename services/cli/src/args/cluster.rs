@@ -93,6 +93,14 @@ pub struct CellSet {
     /// No queues
     #[arg(long)]
     pub no_queues: bool,
+    /// All rules by which the scheduler of a new job is chosen that names none, in place of those before: WORK=SCHEDULER,
+    /// repeated; WORK is gang, band:monitoring, band:production, band:batch, band:best_effort, service or batch, and the
+    /// first that is for a job decides
+    #[arg(long = "scheduler", value_parser = super::queue::scheduler_rule, value_name = "RULE", conflicts_with = "no_schedulers")]
+    pub schedulers: Vec<(String, String)>,
+    /// No such rules: jobs that name no scheduler are of default
+    #[arg(long)]
+    pub no_schedulers: bool,
     /// Nodes declared lost per minute at most
     #[arg(long, value_name = "NODES")]
     pub lost_per_minute: Option<u32>,

@@ -1,4 +1,4 @@
-//! A queue on the command line.
+//! Queues, and rules for schedulers, on the command line.
 
 use borough_proto::v1::Queue;
 
@@ -25,6 +25,15 @@ pub fn queue(text: &str) -> Result<Queue, String> {
     Ok(queue)
 }
 
+/// `WORK=SCHEDULER`. What work there is, the cell says.
+pub fn scheduler_rule(text: &str) -> Result<(String, String), String> {
+    let rule = text.split_once('=').map(|(work, scheduler)| (work.trim(), scheduler.trim()));
+    match rule.filter(|(work, scheduler)| !work.is_empty() && !scheduler.is_empty()) {
+        Some((work, scheduler)) => Ok((work.to_owned(), scheduler.to_owned())),
+        None => Err(format!("{text:?} is no rule such as batch=fast")),
+    }
+}
+
 /// A percentage with one decimal at most, in thousandths.
 fn per_mille(text: &str) -> Result<u32, String> {
     let wrong =
@@ -43,6 +52,14 @@ fn per_mille(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_is_work_and_a_scheduler() {
+        assert_eq!(scheduler_rule("band:batch=fast"), Ok(("band:batch".to_owned(), "fast".to_owned())));
+        for wrong in ["batch", "=fast", "batch=", "batch = "] {
+            assert!(scheduler_rule(wrong).unwrap_err().contains("batch=fast"), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_queue_is_a_path_with_facts() {

@@ -42,7 +42,9 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         v1::FailureDomains { keys: keys.map(str::to_owned).collect() }
     };
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let rules = set.no_schedulers || !set.schedulers.is_empty();
     v1::CellSettings {
+        schedulers: rules.then(|| v1::SchedulerRules { of: set.schedulers.into_iter().collect() }),
         profile: set.profile,
         failure_domains: set.failure_domains.map(keys),
         queueing: set.queueing,

@@ -1,5 +1,7 @@
 //! Cells.
 
+use std::collections::BTreeMap;
+
 use borough_proto::v1;
 use serde::Serialize;
 
@@ -24,6 +26,7 @@ pub(crate) struct CellView {
     pub(crate) schedulers: Vec<SchedulerView>,
     pub(crate) staleness_ms: u64,
     pub(crate) settings: SettingsView,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What an operator set for a cell.
@@ -36,6 +39,7 @@ pub(crate) struct SettingsView {
     pub(crate) journal_retention_ms: u64,
     pub(crate) queueing: String,
     pub(crate) queues: Vec<QueueView>,
+    pub(crate) schedulers: BTreeMap<String, String>,
     pub(crate) revision: u64,
 }
 
@@ -79,9 +83,18 @@ impl From<v1::CellSettings> for SettingsView {
                 .into_iter()
                 .map(QueueView::from)
                 .collect(),
+            schedulers: settings.schedulers.map(|rules| rules.of).unwrap_or_default(),
             failure_domains: settings.failure_domains.map(|domains| domains.keys).unwrap_or_default(),
             profile: settings.profile.unwrap_or_default(),
         }
+    }
+}
+
+impl SettingsView {
+    /// Which scheduler new jobs are given to; empty where all go to the default one.
+    fn rules_text(&self) -> String {
+        let rules = self.schedulers.iter().map(|(work, scheduler)| format!("{work}={scheduler}"));
+        rules.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -211,6 +224,7 @@ impl From<v1::Cell> for CellView {
             schedulers: cell.schedulers.into_iter().map(SchedulerView::from).collect(),
             staleness_ms: cell.staleness_ms,
             settings: cell.settings.unwrap_or_default().into(),
+            warnings: cell.warnings,
         }
     }
 }
@@ -252,8 +266,12 @@ impl CellView {
             ("profile", self.settings.profile.clone()),
             ("queueing", self.settings.queueing.clone()),
             ("queues", self.settings.queues.iter().map(QueueView::text).collect::<Vec<_>>().join(", ")),
+            ("schedulers", self.settings.rules_text()),
             ("failure domains", self.settings.failure_domains.join(", ")),
         ]);
+        for warning in &self.warnings {
+            text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));
+        }
         if !self.schedulers.is_empty() {
             text.push('\n');
             text.push_str(&table(&self.schedulers, style.wide, style.color));

@@ -60,6 +60,10 @@ pub(crate) struct PlanView {
     pub(crate) stopped: Vec<u32>,
     /// Why it would be refused; null where it would not.
     pub(crate) refusal: Option<String>,
+    /// Which of the cell's schedulers would decide over it.
+    pub(crate) scheduler: String,
+    /// What would keep it waiting though it is admitted.
+    pub(crate) warnings: Vec<String>,
     pub(crate) spec: SpecView,
 }
 
@@ -95,6 +99,8 @@ impl PlanView {
             unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),
             stopped: plan.stopped,
             refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()),
+            scheduler: plan.scheduler,
+            warnings: plan.warnings,
             spec: SpecView::new(Some(spec)),
         }
     }
@@ -123,6 +129,12 @@ impl PlanView {
             text.push_str(&format!("stop tasks {}\n", ranges(&self.stopped)));
         }
         text.push_str(&explanations_text(&self.unplaced));
+        if !matches!(self.scheduler.as_str(), "" | "default") {
+            text.push_str(&format!("scheduler {} decides over it\n", self.scheduler));
+        }
+        for warning in &self.warnings {
+            text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));
+        }
         if let Some(refusal) = &self.refusal {
             let line = style.paint(&format!("it would be refused: {refusal}"), 31);
             text.push_str(&format!("{line}\n"));

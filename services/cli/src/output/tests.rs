@@ -228,6 +228,8 @@ fn a_plan() {
         refusal: "only count and priority can change".to_owned(),
         stopped: vec![7, 8],
         cursor: None,
+        scheduler: "fast".to_owned(),
+        warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
     };
     let view = PlanView::new(&spec, "alpha", plan);
     check(
@@ -245,6 +247,8 @@ fn a_plan() {
               1 of 6 nodes refused by: cordoned
               would fit on 1 node with memory <= 1.5GiB
               evicts task bob/low/7 (priority 50) on alpha-2
+            scheduler fast decides over it
+            warning: no worker serves scheduler fast, and none ever has
             it would be refused: only count and priority can change
         "#]],
     );
@@ -355,6 +359,15 @@ fn nodes_and_cells() {
         used: Some(used),
         jobs: 1,
         tasks: Some(v1::TaskCounts { running: 2, healthy: 2, ..Default::default() }),
+        settings: Some(v1::CellSettings {
+            schedulers: Some(v1::SchedulerRules {
+                of: [("batch", "fast"), ("band:production", "default")]
+                    .map(|(work, scheduler)| (work.to_owned(), scheduler.to_owned()))
+                    .into(),
+            }),
+            ..Default::default()
+        }),
+        warnings: vec!["no worker serves scheduler fast, and none ever has; 2 jobs are its".to_owned()],
         schedulers: vec![
             worker(),
             v1::SchedulerWorker { shard: 1, scheduler: "default".to_owned(), ..Default::default() },
@@ -372,6 +385,8 @@ fn nodes_and_cells() {
             used             cpu 500m, memory 64MiB
             jobs             1
             tasks            2 running, 2 healthy
+            schedulers       band:production=default, batch=fast
+            warning: no worker serves scheduler fast, and none ever has; 2 jobs are its
 
             SCHEDULER  SHARD  WORKER  WAITING  BLOCKED  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH
             default    0      w1      12       0        1234        3          1.2     90%     7ms  0+3    256
@@ -468,7 +483,9 @@ fn yaml_is_yaml() {
               journal_retention_ms: 0
               queueing: ""
               queues: []
+              schedulers: {}
               revision: 0
+            warnings: []
         "#]],
     );
 }

@@ -10,6 +10,7 @@ mod step;
 mod tests;
 
 pub use row::{CellGate, CellMeta, CellState};
+pub(crate) use step::cell_scheduler_rules;
 pub use step::{
     Created, cell_create, cell_epoch_begin, cell_gate_read, cell_gate_set, cell_list, cell_meta_change,
     cell_meta_read,

@@ -1,5 +1,8 @@
 //! What is stored of a cell.
 
+use std::collections::BTreeMap;
+
+use borough_model::Name;
 use borough_model::queue::QueueSpec;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -47,6 +50,11 @@ pub struct CellMeta {
     #[cbor(default)]
     #[serde(default)]
     pub queues: Vec<QueueSpec>,
+    /// Which scheduler decides over a new job that names none: kinds of work (`borough_model::job::WorkKind`, as they are
+    /// written) with the scheduler of each; absent: `default` over all.
+    #[n(24)]
+    #[serde(default)]
+    pub schedulers: Option<BTreeMap<String, Name>>,
 }
 
 impl Default for CellMeta {
@@ -64,6 +72,7 @@ impl Default for CellMeta {
             revision: 0,
             queueing: String::new(),
             queues: Vec::new(),
+            schedulers: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Steps of transactions on a cell as a whole.
 
+use std::collections::BTreeMap;
+
 use borough_kv::{RangeRequest, Transaction};
 use borough_model::{Delta, Name};
 
@@ -65,6 +67,16 @@ pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
 pub async fn cell_meta_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellMeta> {
     let meta = keys::read(tx, space, &CellMetaKey {}).await?;
     meta.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
+}
+
+/// The rules that choose the scheduler of a new job, without a conflict: a job that is admitted while they change is
+/// admitted by the ones or the others.
+pub(crate) async fn cell_scheduler_rules(
+    tx: &Transaction,
+    space: &CellSpace,
+) -> StoreResult<BTreeMap<String, Name>> {
+    let meta = keys::read_snapshot(tx, space, &CellMetaKey {}).await?;
+    Ok(meta.and_then(|meta| meta.schedulers).unwrap_or_default())
 }
 
 /// Changes the cell's settings, and tells so; what `edit` leaves alike is not written.

@@ -1,8 +1,11 @@
 //! Admission of a job, or of a changed count or priority of the job that has its name.
 
+use std::collections::BTreeMap;
+
 use borough_kv::Transaction;
 use borough_model::job::{
     AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_diff,
+    spec_with_scheduler,
 };
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
@@ -11,6 +14,7 @@ use super::JobGate;
 use super::count::count_set;
 use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
+use crate::cell::cell_scheduler_rules;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
@@ -51,6 +55,8 @@ pub enum SubmitOutcome {
 /// While a job of the name lives, the same spec changes nothing, another count or priority is applied, and any other
 /// difference is refused with the diff. Once it is over, the name goes to a new job. One row, one spec, three small
 /// keys and one journal entry, whatever the count.
+///
+/// A new job that names no scheduler is stored under the one that the cell's rules choose; one that runs keeps its own.
 pub async fn job_submit(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -83,6 +89,8 @@ async fn update(
         return Err(StoreError::refused(reason));
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
+    let spec = spec_with_scheduler(spec, Some(&in_force), &BTreeMap::new());
+    let spec = spec.as_ref();
     let submitted = |row: &JobRow, outcome| JobSubmitted { job: row.id, outcome, revision: row.revision };
     match change_class(&in_force, spec) {
         ChangeClass::Nothing => Ok(submitted(before, SubmitOutcome::Unchanged)),
@@ -111,6 +119,12 @@ async fn create(
     if keys::read(tx, &space, &row_key).await?.is_some() {
         return Err(StoreError::AlreadyExists { what: format!("job {candidate}") });
     }
+    let rules = match spec.scheduler {
+        Some(_) => BTreeMap::new(),
+        None => cell_scheduler_rules(tx, &space).await?,
+    };
+    let spec = spec_with_scheduler(spec, None, &rules);
+    let spec = spec.as_ref();
     let row = job_new(candidate, spec, changes.request(), changes.at_ms());
     let charge = job_charge(spec, 0..spec.count).map_err(|error| overflow(&error))?;
     quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;

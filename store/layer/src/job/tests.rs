@@ -1,11 +1,14 @@
 //! Admission and changes of jobs, against a store.
 
+use std::collections::BTreeMap;
+
 use borough_model::job::{
     After, AfterCondition, AfterDecision, Band, JobKind, JobOutcome, JobSpec, JobState, TaskOverride,
 };
 use borough_model::{JobId, Resources};
 
 use super::*;
+use crate::cell::cell_meta_change;
 use crate::check::{CheckMode, cell_check};
 use crate::error::{StoreError, StoreResult};
 use crate::quota::{quota_set, quota_usage};
@@ -69,6 +72,49 @@ async fn the_same_spec_changes_nothing_and_count_and_priority_are_applied() {
     assert_eq!((now.count, now.priority, now.revision), (5, 250, updated.revision));
     check(&cell).await;
     assert_eq!(submit(&cell, &wider, 4).await.unwrap().outcome, SubmitOutcome::Unchanged);
+}
+
+#[tokio::test]
+async fn the_cells_rules_choose_the_scheduler_of_a_new_job_and_of_no_other() {
+    let cell = TestCell::new().await;
+    let rule = async |request: u128, rules: &[(&str, &str)]| {
+        let rules: BTreeMap<_, _> =
+            rules.iter().map(|(work, scheduler)| ((*work).to_owned(), name(scheduler))).collect();
+        let set = cell.change(change(request, "rules"), async |tx, changes| {
+            cell_meta_change(tx, changes, |meta| meta.schedulers = Some(rules.clone())).await
+        });
+        set.await.unwrap();
+    };
+    let scheduler = async |job: u64| {
+        let row = row(&cell, job).await;
+        let spec = cell.run(async |tx| job_spec_in_force(&tx, &cell.space, &row).await).await.unwrap();
+        spec.scheduler.map(|name| name.to_string())
+    };
+    submit(&cell, &spec("before", 1), 1).await.unwrap();
+    rule(100, &[("batch", "fast"), ("band:best_effort", "spare")]).await;
+    submit(&cell, &spec("ruled", 1), 2).await.unwrap();
+    submit(&cell, &JobSpec { priority: 20, ..spec("low", 1) }, 3).await.unwrap();
+    submit(&cell, &JobSpec { scheduler: Some(name("gpu")), ..spec("named", 1) }, 4).await.unwrap();
+    assert_eq!(scheduler(1).await, None);
+    assert_eq!(scheduler(2).await.as_deref(), Some("fast"));
+    assert_eq!(scheduler(3).await.as_deref(), Some("spare"));
+    assert_eq!(scheduler(4).await.as_deref(), Some("gpu"));
+    // What runs stays where it is, whatever the rules say by now; to name another is a change as any other.
+    rule(101, &[("batch", "slow")]).await;
+    for (job, candidate) in [("before", 5), ("ruled", 6)] {
+        let again = submit(&cell, &spec(job, 1), candidate).await.unwrap();
+        assert_eq!(again.outcome, SubmitOutcome::Unchanged, "{job}");
+    }
+    assert_eq!(submit(&cell, &spec("ruled", 2), 7).await.unwrap().outcome, SubmitOutcome::Updated);
+    assert_eq!(scheduler(2).await.as_deref(), Some("fast"));
+    let other = JobSpec { scheduler: Some(name("slow")), ..spec("ruled", 2) };
+    let refused = submit(&cell, &other, 8).await;
+    assert!(matches!(refused, Err(StoreError::NeedsUpdate { job: JobId(2), .. })), "{refused:?}");
+    // Once it is over, a job of its name is a new one.
+    stop(&cell, 2).await;
+    submit(&cell, &spec("ruled", 1), 9).await.unwrap();
+    assert_eq!(scheduler(9).await.as_deref(), Some("slow"));
+    check(&cell).await;
 }
 
 #[tokio::test]

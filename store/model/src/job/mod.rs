@@ -11,6 +11,7 @@ mod select;
 mod spec;
 mod toleration;
 mod validate;
+mod work;
 
 pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, change_class, spec_diff, spec_value};
@@ -30,3 +31,4 @@ pub(crate) use validate::Fields;
 pub use validate::{
     COUNT_MAX, FieldError, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };
+pub use work::{WorkKind, scheduler_by_rules, scheduler_rules_check, spec_with_scheduler};

@@ -68,7 +68,8 @@ pub struct JobSpec {
     #[cbor(default)]
     #[serde(default)]
     pub tolerations: Vec<Toleration>,
-    /// Which of the cell's schedulers decides over it; none: `default`.
+    /// Which of the cell's schedulers decides over it; none: `default`. Of a job that is admitted, what the cell's rules chose
+    /// where it named none.
     #[n(20)]
     #[serde(default)]
     pub scheduler: Option<Name>,

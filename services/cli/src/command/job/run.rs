@@ -41,6 +41,7 @@ pub(super) async fn run(
         true => format!("{job}: submitted to cell {} (revision {revision})", client.cell()),
         false => format!("{job}: no change (revision {revision})"),
     });
+    answer.warnings.iter().for_each(|warning| printer.remark(&format!("warning: {warning}")));
     if arguments.detach {
         let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
         printer.one(&JobView::from(admitted), text)?;

@@ -14,7 +14,6 @@ use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_model::Name;
 use borough_store::cell::CellMeta;
-use borough_store::lease::SCHEDULER_DEFAULT;
 use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +43,9 @@ pub struct DevArguments {
     /// Scheduler workers of each cell
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub schedulers: u32,
+    /// Schedulers of each cell whose jobs its workers place
+    #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
+    pub scheduler: Vec<Name>,
     /// Cells, the first of which is the default
     #[arg(long, default_value = "alpha,beta", value_delimiter = ',', value_name = "NAMES")]
     pub cells: Vec<Name>,
@@ -208,7 +210,7 @@ async fn control_start(
             advertise: None,
             schedulers: 0..arguments.schedulers,
             shards: arguments.schedulers,
-            served: vec![Name::new(SCHEDULER_DEFAULT).map_err(|error| failed("cannot start", &error))?],
+            served: arguments.scheduler.clone(),
             lease_ms: LEASE_MS,
             controller: true,
         },

@@ -48,8 +48,10 @@ fn cells_and_nodes() -> Vec<StoredRow> {
     };
     let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
     let gate = CellGate { store_epoch: 1, state: CellState::Draining, revision: 2, changed_ms: 3 };
+    let schedulers = Some(BTreeMap::from([("batch".to_owned(), name("fast"))]));
+    let meta = CellMeta { schedulers, ..CellMeta::default() };
     rows! {
-        CellMeta: CellMetaKey {} => CellMeta::default();
+        CellMeta: CellMetaKey {} => meta;
         CellGate: CellGateKey {} => gate;
         Import: ImportKey {} => ImportRow { export: [7; 16], blocks: 1, rows: 2, began_ms: 3 };
         Node: NodeKey { node } => node_new(node, name("n1"), facts, 5);

@@ -1,0 +1,181 @@
+//! Kinds of work, and which of a cell's schedulers decides over a job that names none (Omega, EuroSys 2013, section 3:
+//! schedulers of different work over one shared state).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::{Band, FieldError, JobKind, JobSpec, band};
+use crate::id::Name;
+
+/// A kind of work, as a rule of a cell names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkKind {
+    /// Jobs of which several tasks must fit before any is placed.
+    Gang,
+    /// Jobs of a band of priority.
+    Band(Band),
+    /// Jobs that run until stopped.
+    Service,
+    /// Jobs that run until done.
+    Batch,
+}
+
+impl WorkKind {
+    /// Every kind, the one that is asked first before the others: what a job needs of a scheduler goes before how
+    /// important it is, and that before how it ends.
+    pub const ALL: [Self; 7] = [
+        Self::Gang,
+        Self::Band(Band::Monitoring),
+        Self::Band(Band::Production),
+        Self::Band(Band::Batch),
+        Self::Band(Band::BestEffort),
+        Self::Service,
+        Self::Batch,
+    ];
+
+    /// The kind as it is written. Batch is a kind of job and a band of priority, so bands say that they are bands.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gang => "gang",
+            Self::Band(Band::Monitoring) => "band:monitoring",
+            Self::Band(Band::Production) => "band:production",
+            Self::Band(Band::Batch) => "band:batch",
+            Self::Band(Band::BestEffort) => "band:best_effort",
+            Self::Service => "service",
+            Self::Batch => "batch",
+        }
+    }
+
+    /// Whether a job is of the kind.
+    pub fn is_of(self, spec: &JobSpec) -> bool {
+        match self {
+            Self::Gang => spec.min_member > 1,
+            Self::Band(wanted) => band(spec.priority) == wanted,
+            Self::Service => spec.kind == JobKind::Service,
+            Self::Batch => spec.kind == JobKind::Batch,
+        }
+    }
+}
+
+/// The rules of a cell, checked: kinds of work as they are written, and the scheduler of each. Every rule that cannot be
+/// is named, under `field`.
+pub fn scheduler_rules_check(
+    field: &str,
+    rules: impl IntoIterator<Item = (String, String)>,
+) -> Result<BTreeMap<String, Name>, Vec<FieldError>> {
+    let (mut checked, mut errors) = (BTreeMap::new(), Vec::new());
+    for (work, scheduler) in rules {
+        let path = format!("{field}[{work}]");
+        if WorkKind::ALL.iter().all(|kind| kind.as_str() != work) {
+            let accepted = format!("rules for {}", WorkKind::ALL.map(WorkKind::as_str).join(", "));
+            errors.push(FieldError { path, value: work, accepted });
+            continue;
+        }
+        match Name::new(scheduler.as_str()) {
+            Ok(name) => drop(checked.insert(work, name)),
+            Err(_) => {
+                let accepted = "1 to 63 of a-z, 0-9 and -, starting with a letter".to_owned();
+                errors.push(FieldError { path, value: scheduler, accepted });
+            }
+        }
+    }
+    if errors.is_empty() { Ok(checked) } else { Err(errors) }
+}
+
+/// The scheduler that the rules of a cell give to a new job; `None` where the job names one itself, and where no rule is
+/// for it. Rules for work that is not known here (a newer program may know more) are passed over.
+pub fn scheduler_by_rules<'a>(rules: &'a BTreeMap<String, Name>, spec: &JobSpec) -> Option<&'a Name> {
+    if spec.scheduler.is_some() {
+        return None;
+    }
+    let of_job = WorkKind::ALL.iter().filter(|kind| kind.is_of(spec));
+    of_job.filter_map(|kind| rules.get(kind.as_str())).next()
+}
+
+/// A spec as it is admitted: under the scheduler that it names, else that of the job that runs under its name, else, where it
+/// is new, that of the cell's rules.
+pub fn spec_with_scheduler<'a>(
+    spec: &'a JobSpec,
+    live: Option<&JobSpec>,
+    rules: &BTreeMap<String, Name>,
+) -> Cow<'a, JobSpec> {
+    let chosen = match (&spec.scheduler, live) {
+        (Some(_), _) => None,
+        (None, Some(live)) => live.scheduler.as_ref(),
+        (None, None) => scheduler_by_rules(rules, spec),
+    };
+    match chosen {
+        None => Cow::Borrowed(spec),
+        Some(chosen) => Cow::Owned(JobSpec { scheduler: Some(chosen.clone()), ..spec.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn spec(kind: JobKind) -> JobSpec {
+        JobSpec::defaults(name("ada"), name("web"), kind, vec!["true".to_owned()])
+    }
+
+    fn rules(of: &[(&str, &str)]) -> BTreeMap<String, Name> {
+        let text = of.iter().map(|(work, scheduler)| ((*work).to_owned(), (*scheduler).to_owned()));
+        scheduler_rules_check("schedulers", text).unwrap()
+    }
+
+    #[test]
+    fn the_first_rule_that_is_for_a_job_decides() {
+        let rules = rules(&[
+            ("batch", "fast"),
+            ("band:production", "careful"),
+            ("band:best_effort", "spare"),
+            ("gang", "whole"),
+        ]);
+        let of = |spec: &JobSpec| scheduler_by_rules(&rules, spec).map(ToString::to_string);
+        let batch = spec(JobKind::Batch);
+        assert_eq!(of(&batch).unwrap(), "fast", "of the batch band there is no rule");
+        assert_eq!(of(&JobSpec { priority: 50, ..batch.clone() }).unwrap(), "spare", "a band before a kind");
+        let gang = JobSpec { count: 4, min_member: 2, ..batch.clone() };
+        assert_eq!(of(&gang).unwrap(), "whole", "a gang before a kind");
+        assert_eq!(of(&JobSpec { priority: 250, ..gang }).unwrap(), "whole", "a gang before a band");
+        assert_eq!(of(&spec(JobKind::Service)).unwrap(), "careful");
+        assert_eq!(of(&JobSpec { priority: 300, ..spec(JobKind::Service) }), None, "no rule is for it");
+        assert_eq!(of(&JobSpec { scheduler: Some(name("default")), ..batch }), None, "it says itself");
+    }
+
+    #[test]
+    fn a_job_that_runs_keeps_its_scheduler_unless_another_is_named() {
+        let rules = rules(&[("batch", "fast")]);
+        let submitted = spec(JobKind::Batch);
+        let named = |text: &str| JobSpec { scheduler: Some(name(text)), ..submitted.clone() };
+        let admitted = |spec: &JobSpec, live: Option<&JobSpec>| {
+            let spec = spec_with_scheduler(spec, live, &rules);
+            spec.scheduler.as_ref().map(ToString::to_string)
+        };
+        assert_eq!(admitted(&submitted, None).unwrap(), "fast");
+        assert_eq!(admitted(&submitted, Some(&submitted)), None, "admitted before there was a rule");
+        assert_eq!(admitted(&submitted, Some(&named("slow"))).unwrap(), "slow");
+        assert_eq!(admitted(&named("gpu"), Some(&named("slow"))).unwrap(), "gpu");
+    }
+
+    #[test]
+    fn a_rule_for_what_is_not_there_is_refused_with_what_is() {
+        let refused = |work: &str, scheduler: &str| {
+            let errors = scheduler_rules_check("schedulers", [(work.to_owned(), scheduler.to_owned())]);
+            errors.unwrap_err()[0].to_string()
+        };
+        assert_eq!(
+            refused("daemon", "fast"),
+            "schedulers[daemon]: daemon; accepted: rules for gang, band:monitoring, band:production, band:batch, \
+             band:best_effort, service, batch"
+        );
+        assert!(refused("band:urgent", "fast").contains("band:batch"));
+        assert!(refused("batch", "Fast!").starts_with("schedulers[batch]: Fast!; accepted: 1 to 63"));
+        let newer = BTreeMap::from([("from-the-future".to_owned(), name("fast"))]);
+        assert_eq!(scheduler_by_rules(&newer, &spec(JobKind::Batch)), None);
+    }
+}
