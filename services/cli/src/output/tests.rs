@@ -310,6 +310,34 @@ fn worker() -> v1::SchedulerWorker {
     v1::SchedulerWorker { shard: 0, owner, epoch: 5, scheduler, figures: Some(figures) }
 }
 
+fn cell(capacity: v1::Resources, used: v1::Resources) -> v1::Cell {
+    v1::Cell {
+        name: "alpha".to_owned(),
+        state: v1::CellState::Open.into(),
+        store: "embedded".to_owned(),
+        nodes: 3,
+        nodes_ready: 2,
+        capacity: Some(capacity),
+        used: Some(used),
+        jobs: 1,
+        tasks: Some(v1::TaskCounts { running: 2, healthy: 2, ..Default::default() }),
+        settings: Some(v1::CellSettings {
+            schedulers: Some(v1::SchedulerRules {
+                of: [("batch", "fast"), ("band:production", "default")]
+                    .map(|(work, scheduler)| (work.to_owned(), scheduler.to_owned()))
+                    .into(),
+            }),
+            ..Default::default()
+        }),
+        warnings: vec!["no worker serves scheduler fast, and none ever has; 2 jobs are its".to_owned()],
+        schedulers: vec![
+            worker(),
+            v1::SchedulerWorker { shard: 1, scheduler: "default".to_owned(), ..Default::default() },
+        ],
+        ..Default::default()
+    }
+}
+
 #[test]
 fn nodes_and_cells() {
     let capacity = v1::Resources { cpu_millis: 4000, memory_bytes: 8 << 30, ..Default::default() };
@@ -349,31 +377,7 @@ fn nodes_and_cells() {
           rack = r1
     "#]],
     );
-    let cell = v1::Cell {
-        name: "alpha".to_owned(),
-        state: v1::CellState::Open.into(),
-        store: "embedded".to_owned(),
-        nodes: 3,
-        nodes_ready: 2,
-        capacity: Some(capacity),
-        used: Some(used),
-        jobs: 1,
-        tasks: Some(v1::TaskCounts { running: 2, healthy: 2, ..Default::default() }),
-        settings: Some(v1::CellSettings {
-            schedulers: Some(v1::SchedulerRules {
-                of: [("batch", "fast"), ("band:production", "default")]
-                    .map(|(work, scheduler)| (work.to_owned(), scheduler.to_owned()))
-                    .into(),
-            }),
-            ..Default::default()
-        }),
-        warnings: vec!["no worker serves scheduler fast, and none ever has; 2 jobs are its".to_owned()],
-        schedulers: vec![
-            worker(),
-            v1::SchedulerWorker { shard: 1, scheduler: "default".to_owned(), ..Default::default() },
-        ],
-        ..Default::default()
-    };
+    let cell = cell(capacity, used);
     check(
         &CellView::from(cell).text(&Style::default()),
         &expect![[r#"

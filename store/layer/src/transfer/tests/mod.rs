@@ -6,12 +6,12 @@ mod round;
 use std::sync::Arc;
 
 use borough_kv::env::{ManualClock, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
+use borough_kv::{Database, EmbeddedEngine, ErrorCode, FaultEngine, FaultPlan, Idempotency, Transaction};
 
 use super::*;
 use crate::cell::CellState;
 use crate::check::CellRows;
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::journal::Cursor;
 use crate::keys::CellSpace;
 use crate::testing::name;
@@ -53,9 +53,15 @@ async fn begin(
     run(db, async |tx| cell_import_begin(tx, space, header, replace, 9_000).await).await
 }
 
-/// A whole import.
+/// A whole import, begun again with the same file where a commit was never answered, as operators do.
 async fn import(db: &Database, space: &CellSpace, file: &[u8]) -> Result<Imported, ImportError> {
-    let mut reader = ExportReader::begin(file)?;
-    begin(db, space, &reader.header().clone(), false).await?;
-    cell_import_run(db, space, &mut reader, 9_500, |_| {}).await
+    loop {
+        let mut reader = ExportReader::begin(file)?;
+        begin(db, space, &reader.header().clone(), false).await?;
+        match cell_import_run(db, space, &mut reader, 9_500, |_| {}).await {
+            Err(ImportError::Store(StoreError::Kv(error)))
+                if error.code == ErrorCode::TransactionTimedOut => {}
+            ended => return ended,
+        }
+    }
 }

@@ -9,7 +9,6 @@ use super::*;
 use crate::cell::cell_gate_set;
 use crate::check::tests::load::{assert_same, entries, slow};
 use crate::check::{CheckMode, cell_rows_load, cell_rows_read, cell_violations};
-use crate::error::StoreError;
 use crate::federation::federation_cell_read;
 use crate::journal::{ChangeSet, journal_tail};
 use crate::keys::{KeyKind, StoredRow, space_scan};
