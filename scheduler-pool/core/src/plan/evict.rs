@@ -5,6 +5,7 @@ use borough_model::{JobSpec, TaskId};
 use smallvec::SmallVec;
 
 use super::charge::charge_on;
+use super::together::Ground;
 use super::token::{tokens, witnesses};
 use super::{Placement, Planner};
 use crate::filter::{Requirement, ports_given};
@@ -38,23 +39,42 @@ pub(super) fn ports_named(
 }
 
 impl Planner<'_, '_> {
-    /// Gives a task that fits nowhere its node by evictions, or nothing. Taken back by
-    /// [`Planner::returned`] like any other placement.
-    pub(super) fn preempted(&mut self, pending: PendingTask) -> Option<Placement> {
-        let class = *self.queue.classes.get(pending.class as usize)?;
-        let id = (class.shape, class.below);
-        if class.below == 0 || !self.making_begun(pending.class, id) {
+    /// Gives a task of its own its node by evictions, or nothing: where the plan has looked for victims long enough, only as far
+    /// as its search has begun.
+    pub(super) fn preempted_alone(
+        &mut self,
+        pending: PendingTask,
+        ground: Option<Ground>,
+    ) -> Option<Placement> {
+        let id = self.making_of(pending, ground)?;
+        if id.1 > 0 && self.preemption_spent() && !self.making_known(id) {
+            self.out.preemption_cut = true;
             return None;
         }
+        self.preempted(pending, ground)
+    }
+
+    /// Whether the plan has looked at so many tasks that it begins no other search for room.
+    pub(super) fn preemption_spent(&self) -> bool {
+        self.evictions.examined > TASKS_EXAMINED_MAX
+    }
+
+    /// Gives a task that fits nowhere on a ground its node there by evictions, or nothing. Taken back by
+    /// [`Planner::returned`] like any other placement.
+    pub(super) fn preempted(&mut self, pending: PendingTask, ground: Option<Ground>) -> Option<Placement> {
+        let id = self.making_of(pending, ground)?;
+        let (_, below) = id;
+        if below == 0 {
+            return None;
+        }
+        if !self.making_known(id) {
+            self.making_begin(pending.class, id)?;
+        }
+        let fresh_ms = self.snapshot.settings.fresh_start_ms();
         let evictions = &mut self.evictions;
         let worth = |making: &&mut Making| !making.dry || !making.hunt.up_to_date(evictions);
         let making = self.makings.get_mut(&id).filter(worth)?;
-        let ask = Ask {
-            requirement: &making.requirement,
-            below: class.below,
-            now_ms: self.now_ms,
-            fresh_ms: self.snapshot.settings.fresh_start_ms(),
-        };
+        let ask = Ask { requirement: &making.requirement, below, now_ms: self.now_ms, fresh_ms };
         match making.hunt.best(&mut self.work, &mut self.evictions, &ask) {
             Some(offer) => self.settled(pending, id, &offer),
             None => {
@@ -64,24 +84,29 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Begins a search where there is none yet that still holds. Answers whether there is one.
-    fn making_begun(&mut self, class: u32, id: MakingId) -> bool {
-        let generation = self.work.generation;
-        if self.makings.get(&id).is_some_and(|making| making.hunt.generation == generation) {
-            return true;
-        }
-        if self.evictions.examined > TASKS_EXAMINED_MAX {
-            self.out.preemption_cut = true;
-            return false;
-        }
-        let Some(shape) = self.snapshot.shapes.get(id.0) else { return false };
-        let plan_of = self.plan_of.get(class as usize);
-        let members = plan_of.and_then(|plan_of| self.members.get(plan_of.number)).copied().unwrap_or(1);
-        let seed = self.vantage.seed ^ self.snapshot.shapes.seed(id.0).unwrap_or_default();
-        let hunt = Hunt::new(self.snapshot, self.vantage, seed, members, generation);
+    /// Whether there is a search that still holds.
+    fn making_known(&self, id: MakingId) -> bool {
+        self.makings.get(&id).is_some_and(|making| making.hunt.generation == self.work.generation)
+    }
+
+    fn making_of(&mut self, pending: PendingTask, ground: Option<Ground>) -> Option<MakingId> {
+        let class = *self.queue.classes.get(pending.class as usize)?;
+        let shape = match ground {
+            None => class.shape,
+            Some(_) => self.plan_on(pending.class, ground)?.shape,
+        };
+        Some((shape, class.below))
+    }
+
+    fn making_begin(&mut self, class: u32, id: MakingId) -> Option<()> {
+        let plan_of = self.plan_of.get(class as usize)?;
+        let shape = self.grounds.shape(id.0).or_else(|| self.snapshot.shapes.get(id.0))?;
+        let members = self.members.get(plan_of.number).copied().unwrap_or(1);
+        let seed = self.vantage.seed ^ shape.seed();
         let requirement = Requirement::of(shape, self.snapshot);
+        let hunt = Hunt::new(self.snapshot, self.vantage, seed, members, self.work.generation);
         self.makings.insert(id, Making { requirement, hunt, dry: false });
-        true
+        Some(())
     }
 
     /// Whether the search for a class has ended and nothing is left.
@@ -95,7 +120,8 @@ impl Planner<'_, '_> {
         let (requirement, node) = (&making.requirement, offer.node);
         let entry = self.snapshot.jobs.get(&pending.task.job)?;
         let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
-        let asked = &self.snapshot.shapes.get(id.0)?.resources;
+        let class = self.queue.classes.get(pending.class as usize)?;
+        let asked = &self.snapshot.shapes.get(class.shape)?.resources;
         let (later, at_once) = leaving(&self.work, &self.evictions, node);
         let mut lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(&offer.victims).collect();
         if offer.held {
@@ -118,9 +144,7 @@ impl Planner<'_, '_> {
         let ruled = !requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(pending.task.job, node, true);
-        if let Some(job) = self.plan_of.get(pending.class as usize).map(|plan_of| plan_of.job) {
-            self.domains_counted(job, node, |count| count.saturating_add(1));
-        }
+        self.domains_counted(class.job, node, |count| count.saturating_add(1));
         let slot = entry.task(pending.task.index);
         Some(Placement {
             task: pending.task,

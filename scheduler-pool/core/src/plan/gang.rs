@@ -17,6 +17,17 @@ const GANG_PREEMPTS_MAX: u32 = 500;
 /// A member that was given a node, and the ground that it was kept to.
 type Placed = (PendingTask, Placement, Option<Ground>);
 
+/// How a gang is tried.
+#[derive(Default)]
+pub(super) struct Attempt {
+    /// Its first members stand each on one of these.
+    pub first: Vec<Ground>,
+    /// The others stand here; `None`: anywhere.
+    pub rest: Option<Ground>,
+    /// Whether others may give way to it.
+    pub evicts: bool,
+}
+
 /// What became of a gang that was tried.
 pub(super) enum Tried {
     /// It has all its members.
@@ -35,29 +46,41 @@ impl Planner<'_, '_> {
             return false;
         }
         let together = self.snapshot.job_spec(gang.job).and_then(|spec| spec.together().cloned());
+        // All of its searches or none: one that is begun anew by each plan and never ended would come to nothing.
+        let may_evict = self.gang_below(members) > 0 && gang.need() <= GANG_PREEMPTS_MAX;
+        let evicts = may_evict && !self.preemption_spent();
         let (tried, told) = match together {
-            None => (self.gang_tried(members, gang, &[], None), None),
-            Some(together) => self.gang_together(members, gang, &together),
+            None => (self.gang_tried(members, gang, &Attempt { evicts, ..Attempt::default() }), None),
+            Some(together) => self.gang_together(members, gang, &together, evicts),
         };
+        self.out.preemption_cut |= may_evict && !evicts && matches!(tried, Tried::Short { .. });
         match tried {
             Tried::Whole(placements) => {
                 self.out.placements.extend(placements);
                 true
             }
             Tried::Short { fitted, failed } => {
+                // What was not tried is no reason to sleep.
+                let told = told.map(|(wait, sleeps)| (wait, sleeps && evicts == may_evict));
                 self.gang_unplaced(gang, members, failed, fitted, told);
                 false
             }
         }
     }
 
-    /// Tries a gang: its first members each on one of `first`, the others on `rest`.
+    /// The priority below which tasks give way to a gang's members; 0: none does.
+    pub(super) fn gang_below(&self, members: &[PendingTask]) -> u32 {
+        let below =
+            |member: &PendingTask| self.queue.classes.get(member.class as usize).map(|class| class.below);
+        members.iter().filter_map(below).max().unwrap_or(0)
+    }
+
+    /// Tries a gang once.
     pub(super) fn gang_tried(
         &mut self,
         members: &[PendingTask],
         gang: &PendingGang,
-        first: &[Ground],
-        rest: Option<Ground>,
+        attempt: &Attempt,
     ) -> Tried {
         let mut placed: Vec<Placed> = Vec::new();
         for part in &gang.parts {
@@ -69,10 +92,10 @@ impl Planner<'_, '_> {
                 if needed == 0 {
                     break;
                 }
-                let ground = first.get(placed.len()).copied().or(rest);
+                let ground = attempt.first.get(placed.len()).copied().or(attempt.rest);
                 let placement = self.placed(member, ground);
-                let free = ground.is_none() && gang.need() <= GANG_PREEMPTS_MAX;
-                match if free { placement.or_else(|| self.preempted(member)) } else { placement } {
+                let evicting = || self.preempted(member, ground);
+                match if attempt.evicts { placement.or_else(evicting) } else { placement } {
                     Some(placement) => {
                         placed.push((member, placement, ground));
                         needed -= 1;
@@ -82,7 +105,7 @@ impl Planner<'_, '_> {
             }
             if needed > 0 {
                 let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
-                let failed = failed.filter(|_| rest.is_none());
+                let failed = failed.filter(|_| attempt.rest.is_none());
                 let failed = failed.and_then(|member| Some((member, self.reason(member.class)?)));
                 self.all_returned(&placed);
                 return Tried::Short { fitted, failed };

@@ -247,9 +247,7 @@ impl Planner<'_, '_> {
         }
         let ground = self.ground_alone(pending);
         let placement = self.placed(pending, ground);
-        // Where its gang keeps it to some domains it waits for room there.
-        let placement =
-            if ground.is_none() { placement.or_else(|| self.preempted(pending)) } else { placement };
+        let placement = placement.or_else(|| self.preempted_alone(pending, ground));
         match (&placement, ground) {
             (None, _) => self.unplaced(pending, ground.is_some()),
             (Some(placement), Some(ground)) => self.ground_taken(ground, placement),
@@ -273,7 +271,7 @@ impl Planner<'_, '_> {
         if kept {
             reason = reason.of_wait_added(Wait::GangStands);
         }
-        let never = kept && self.out.placements.is_empty();
+        let never = kept && self.out.placements.is_empty() && !self.out.preemption_cut;
         self.unplaced_of.insert(pending.class, self.out.unplaced.len());
         self.out.unplaced.push(Unplaced {
             job: class.job,

@@ -1,6 +1,7 @@
 //! Gangs that stand within few failure domains. How many members a domain has room for is bounded by a count per node
 //! that is kept up to date with what the plan takes; the domains that suffice by it are tried, the one with the least room
-//! first, so that roomy ones are left for larger gangs.
+//! first, so that roomy ones are left for larger gangs. Where none suffices, those are tried that would once everything had gone
+//! that may be made to, the one first where fewest have to.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use borough_model::JobId;
 use borough_model::job::{Constraint, ConstraintOperator, Together};
 
 use super::base::Base;
-use super::gang::Tried;
+use super::gang::{Attempt, Tried};
 use super::kin::PlanOf;
 use super::room::Rooms;
 use super::search::Search;
@@ -19,6 +20,7 @@ use super::{Placement, Planner, Vantage, Work};
 use crate::explain::Wait;
 use crate::filter::{Requirement, copies_empty};
 use crate::pending::{PendingGang, PendingTask};
+use crate::preempt::{Ask, Evictions, copies_at_most};
 use crate::scoring::Judge;
 use crate::seed::{bytes_mixed, mixed};
 use crate::snapshot::{GangPart, Shape, ShapeId};
@@ -59,6 +61,8 @@ struct Domain {
     value: u32,
     parts: Vec<u64>,
     room: u64,
+    /// How many members have room only if others give way.
+    evicting: u64,
 }
 
 /// Whether domains have room for every part together.
@@ -71,46 +75,79 @@ fn room_of_part<'d>(domains: impl Iterator<Item = &'d Domain>, part: usize) -> u
 }
 
 impl Planner<'_, '_> {
-    /// Places a gang within as few domains as it wants. Where it cannot: why, and whether to let it sleep.
+    /// Places a gang within as few domains as it wants, where it may by evictions. Where it cannot: why, and whether to let it
+    /// sleep.
     pub(super) fn gang_together(
         &mut self,
         members: &[PendingTask],
         gang: &PendingGang,
         together: &Together,
+        evicts: bool,
     ) -> (Tried, Option<(Wait, bool)>) {
         let key = self.snapshot.nodes.texts.known(&together.attribute);
         let standing = self.standing(gang.job, together);
         let asked = self.asked(members, gang);
         let mut best = 0;
         let domains = self.domains(&asked, key, false);
-        for set in self.sets(&asked, &domains, together, &standing) {
-            let key = key.unwrap_or_default();
+        let sets = self.sets(&asked, &domains, together, &standing);
+        let freely = Attempt::default();
+        if let Some(placements) = self.sets_tried((members, gang), together, sets, &freely, &mut best) {
+            return (Tried::Whole(placements), None);
+        }
+        if together.preferred {
+            return (self.gang_tried(members, gang, &Attempt { evicts, ..Attempt::default() }), None);
+        }
+        let of_gang = (self.gang_below(members), u64::from(gang.need()));
+        if let Some(key) = key.filter(|_| evicts) {
+            let cleared = self.domains_cleared(&asked, key, &domains, of_gang, false);
+            let sets = self.sets(&asked, &cleared, together, &standing);
+            let evicting = Attempt { evicts, ..Attempt::default() };
+            if let Some(placements) = self.sets_tried((members, gang), together, sets, &evicting, &mut best) {
+                return (Tried::Whole(placements), None);
+            }
+        }
+        let sleeps = self.out.placements.is_empty() || {
+            let mut clear = self.domains(&asked, key, true);
+            if let Some(key) = key.filter(|_| evicts) {
+                clear = self.domains_cleared(&asked, key, &clear, of_gang, true);
+            }
+            self.sets(&asked, &clear, together, &standing).is_empty()
+        };
+        let wait = match standing.len() >= together.domains_max as usize {
+            true => Wait::GangStands,
+            false => self.together_told(&asked, &domains, together, gang.need()),
+        };
+        (Tried::Short { fitted: best, failed: None }, Some((wait, sleeps)))
+    }
+
+    /// Tries sets of domains one after the other; `best` is the most members that any had room for.
+    fn sets_tried(
+        &mut self,
+        (members, gang): (&[PendingTask], &PendingGang),
+        together: &Together,
+        sets: Vec<Vec<u32>>,
+        attempt: &Attempt,
+        best: &mut u32,
+    ) -> Option<Vec<Placement>> {
+        let key = self.snapshot.nodes.texts.known(&together.attribute)?;
+        let standing = self.standing(gang.job, together);
+        for set in sets {
             let fresh = set.iter().filter(|value| !standing.contains(value) && together.domains_min > 1);
-            let each: Vec<Ground> = fresh.map(|&value| self.grounds.of(key, vec![value])).collect();
-            let all = self.grounds.of(key, set.clone());
-            match self.gang_tried(members, gang, &each, Some(all)) {
+            let first: Vec<Ground> = fresh.map(|&value| self.grounds.of(key, vec![value])).collect();
+            let rest = Some(self.grounds.of(key, set.clone()));
+            match self.gang_tried(members, gang, &Attempt { first, rest, evicts: attempt.evicts }) {
                 Tried::Whole(placements) => {
                     let used = placements.iter().filter_map(|placement| {
                         let node = self.snapshot.nodes.ordinal(placement.node)?;
                         self.snapshot.nodes.attribute(node, key)
                     });
                     self.grounds.standing.entry(gang.job).or_default().extend(used);
-                    return (Tried::Whole(placements), None);
+                    return Some(placements);
                 }
-                Tried::Short { fitted, .. } => best = best.max(fitted),
+                Tried::Short { fitted, .. } => *best = fitted.max(*best),
             }
         }
-        if together.preferred {
-            return (self.gang_tried(members, gang, &[], None), None);
-        }
-        let clear = self.domains(&asked, key, true);
-        let sleeps =
-            self.out.placements.is_empty() || self.sets(&asked, &clear, together, &standing).is_empty();
-        let wait = match standing.len() >= together.domains_max as usize {
-            true => Wait::GangStands,
-            false => self.together_told(&asked, &domains, together, gang.need()),
-        };
-        (Tried::Short { fitted: best, failed: None }, Some((wait, sleeps)))
+        None
     }
 
     /// What a task that is placed alone is kept to, since others of its gang stand already.
@@ -188,13 +225,60 @@ impl Planner<'_, '_> {
                 value,
                 parts: asked.iter().map(part).collect(),
                 room: shapes.map(|&shape| room(shape, value)).fold(0, u64::saturating_add),
+                evicting: 0,
             }
         };
         self.snapshot.nodes.index.values_of(key).map(domain).collect()
     }
 
+    /// The room of every domain once everything has gone that may be made to; `domains` have what there is without that.
+    fn domains_cleared(
+        &mut self,
+        asked: &[Asked],
+        key: u32,
+        domains: &[Domain],
+        (below, need): (u32, u64),
+        clear: bool,
+    ) -> Vec<Domain> {
+        let shapes: BTreeSet<ShapeId> = asked.iter().flat_map(|part| part.shapes.keys().copied()).collect();
+        let mut rooms: BTreeMap<(ShapeId, u32), u64> = BTreeMap::new();
+        let mut none = Evictions::default();
+        for &id in &shapes {
+            let Some(shape) = self.snapshot.shapes.get(id) else { continue };
+            let mut requirement = Requirement::of(shape, self.snapshot);
+            requirement.rules.rules.clear();
+            let fresh_ms = self.snapshot.settings.fresh_start_ms();
+            let ask = Ask { requirement: &requirement, below, now_ms: self.now_ms, fresh_ms };
+            let (work, evictions) = match clear {
+                true => (&mut self.clear, &mut none),
+                false => (&mut self.work, &mut self.evictions),
+            };
+            for (value, nodes) in self.snapshot.nodes.index.values_of(key) {
+                let room = nodes.iter().map(|&node| copies_at_most(work, evictions, &ask, node));
+                rooms.insert((id, value), room.fold(0, u64::saturating_add));
+            }
+        }
+        self.evictions.examined += none.examined;
+        let room = |shape: ShapeId, value| rooms.get(&(shape, value)).copied().unwrap_or(0);
+        let cleared = |domain: &Domain| {
+            let part = |part: &Asked| {
+                let capped =
+                    part.shapes.iter().map(|(&shape, &members)| room(shape, domain.value).min(members));
+                capped.fold(0, u64::saturating_add)
+            };
+            let fitted = domain.parts.iter().fold(0, |sum: u64, &room| sum.saturating_add(room));
+            Domain {
+                value: domain.value,
+                parts: asked.iter().map(part).collect(),
+                room: shapes.iter().map(|&shape| room(shape, domain.value)).fold(0, u64::saturating_add),
+                evicting: need.saturating_sub(fitted),
+            }
+        };
+        domains.iter().map(cleared).collect()
+    }
+
     /// The sets of domains that suffice by the bound, in the order in which they are tried: those of the fewest domains,
-    /// with the least room, and among equals by chance.
+    /// where fewest have to give way, with the least room, and among equals by chance.
     fn sets(
         &self,
         asked: &[Asked],
@@ -206,7 +290,9 @@ impl Planner<'_, '_> {
         let empty = |domain: &&Domain| domain.parts.iter().all(|&room| room == 0);
         let others = domains.iter().filter(|domain| !standing.contains(&domain.value) && !empty(domain));
         let mut others: Vec<&Domain> = others.collect();
-        others.sort_by_cached_key(|domain| (domain.room, self.domain_chance(domain.value)));
+        others.sort_by_cached_key(|domain| (domain.evicting, domain.room, self.domain_chance(domain.value)));
+        let mut roomy = others.clone();
+        roomy.sort_by_cached_key(|domain| (domain.room, self.domain_chance(domain.value)));
         let values = |set: &[&Domain]| set.iter().map(|domain| domain.value).collect::<Vec<u32>>();
         let (least, most) = (together.domains_min as usize, together.domains_max as usize);
         for count in least.max(fixed.len()).max(1)..=most.max(fixed.len()) {
@@ -217,10 +303,10 @@ impl Planner<'_, '_> {
             let sets: Vec<Vec<u32>> = match count - fixed.len() {
                 0 => with(&[]).into_iter().collect(),
                 1 => others.iter().filter_map(|&other| with(&[other])).take(TRIES_MAX).collect(),
-                more => others
+                more => roomy
                     .len()
                     .checked_sub(more)
-                    .and_then(|from| with(others.get(from..)?))
+                    .and_then(|from| with(roomy.get(from..)?))
                     .into_iter()
                     .collect(),
             };

@@ -28,7 +28,7 @@ use borough_model::{JobId, NodeId, TaskId};
 
 pub(crate) use hunt::{Hunt, helps_nowhere};
 pub(crate) use lift::{Lift, leaving, lifted};
-pub(crate) use node::{Answer, Offer, offer_of};
+pub(crate) use node::{Answer, Offer, copies_at_most, offer_of};
 
 use crate::snapshot::Stand;
 

@@ -8,7 +8,7 @@ use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
 use super::{Ask, Evictions, Lift, PreemptionCost, leaving, lifted};
-use crate::filter::{fits, refusals_fixed};
+use crate::filter::{copies, fits, refusals_fixed};
 use crate::plan::Work;
 use crate::snapshot::{Room, Stand, Standing};
 
@@ -144,6 +144,24 @@ pub(crate) fn offer_of(work: &mut Work<'_>, evictions: &mut Evictions, ask: &Ask
     let held = held(work, ask, node, &at_once, &victims);
     let cost = cost(work, evictions, node, ask.now_ms, &victims);
     Answer::Offer(Offer { cost, node, victims, held })
+}
+
+/// How many tasks that all ask for this a node would have room for together, once everything there has gone that may be made to
+/// or leaves anyway. Rules between tasks are as they are in `ask`. Leaves `work` as it was.
+pub(crate) fn copies_at_most(
+    work: &mut Work<'_>,
+    evictions: &mut Evictions,
+    ask: &Ask<'_>,
+    node: u32,
+) -> u64 {
+    if refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break).is_break() {
+        return 0;
+    }
+    let (lower, _) = candidates(work, evictions, ask, node);
+    let (later, at_once) = leaving(work, evictions, node);
+    let lifts: SmallVec<[&Lift; 8]> = lower.iter().chain(&later).chain(&at_once).collect();
+    evictions.examined += lifts.len() as u64 + 1;
+    lifted(work, node, &lifts, |work| copies(work, ask.requirement, node, ask.now_ms))
 }
 
 /// The fewest that have to go, in that all others are spared one after another as long as the task still fits.

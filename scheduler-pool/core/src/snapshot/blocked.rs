@@ -9,7 +9,7 @@ use borough_model::{JobId, Resources};
 
 use super::{NodeTable, Rule, Shape, ShapeId, Snapshot, TermId};
 use crate::filter::{Requirement, copies, fits};
-use crate::plan::{Plan, Work};
+use crate::plan::{Plan, Unplaced, Work};
 use crate::preempt::{Answer, Ask, Evictions, RETRY_MS, TASKS_EXAMINED_MAX, helps_nowhere, offer_of};
 
 /// After so many checks of helped nodes against blocked shapes, what they have room for is woken unchecked.
@@ -23,6 +23,9 @@ struct Block {
     uneven: bool,
     /// A port that is cooling now may help from this time on, milliseconds since 1970.
     retry_at_ms: Option<i64>,
+    /// Before this time evictions are not tried for it again, milliseconds since 1970: each attempt of a gang looks at many
+    /// tasks, and one that needs more than there is would be woken by every end of a task.
+    evicts_at_ms: i64,
     /// Why, in one word.
     reason: &'static str,
 }
@@ -198,39 +201,56 @@ impl Snapshot {
         for unplaced in &plan.unplaced {
             let Some(shape) = self.shapes.get(unplaced.shape).cloned() else { continue };
             self.helpless_remember(unplaced.shape, &shape, unplaced.helpless_below, now_ms);
-            if self.blocked.shape_blocked(unplaced.shape) {
-                continue;
-            }
             let mut block = Block {
                 ports: shape.ports_any(),
                 uneven: false,
                 retry_at_ms: None,
+                evicts_at_ms: 0,
                 reason: unplaced.reason.reason(),
             };
             if block.ports {
                 block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
             }
-            if self.shape_fits_none(&shape, now_ms) {
-                self.blocked.shapes.insert(unplaced.shape, block);
-            } else if unplaced.gang {
-                let Some(entry) = self.jobs.get(&unplaced.job) else { continue };
-                block.uneven = !entry.uniform() || shape.job.is_some();
-                // Where evictions may help, only a plan knows how many members.
-                let evicts = self.nodes.standing.any_below(entry.victims_below(u32::MAX));
-                if evicts && self.settings.fresh_start_ms > 0 {
-                    let at_ms = now_ms.saturating_add(RETRY_MS);
-                    block.retry_at_ms = block.retry_at_ms.into_iter().chain([at_ms]).min();
-                }
-                let planned = block.uneven || evicts;
-                let fails = unplaced.never
-                    || match planned {
-                        true => plan.placements.is_empty(),
-                        false => self.shape_room(&shape, now_ms) < u64::from(entry.gang_need()),
-                    };
-                if fails {
-                    self.blocked.gangs.insert(unplaced.job, block);
-                }
+            if !self.blocked.shape_blocked(unplaced.shape) && self.shape_fits_none(&shape, now_ms) {
+                self.blocked.shapes.insert(unplaced.shape, block.clone());
             }
+            if unplaced.gang {
+                self.gang_remember(unplaced, &shape, block, plan, now_ms);
+            }
+        }
+    }
+
+    /// Remembers that a gang does not fit, where the plan shows it and nothing that is known of its shape says so.
+    fn gang_remember(
+        &mut self,
+        unplaced: &Unplaced,
+        shape: &Shape,
+        mut block: Block,
+        plan: &Plan,
+        now_ms: i64,
+    ) {
+        let Some(entry) = self.jobs.get(&unplaced.job) else { return };
+        let below = entry.victims_below(u32::MAX);
+        if self.blocked.sleeps(unplaced.shape, below) {
+            return;
+        }
+        block.uneven = !entry.uniform() || shape.job.is_some();
+        // Where evictions may help, only a plan knows how many members.
+        let evicts = self.nodes.standing.any_below(below);
+        if evicts {
+            block.evicts_at_ms = now_ms.saturating_add(RETRY_MS);
+        }
+        if evicts && self.settings.fresh_start_ms > 0 {
+            block.retry_at_ms = block.retry_at_ms.into_iter().chain([block.evicts_at_ms]).min();
+        }
+        let planned = block.uneven || evicts;
+        let fails = unplaced.never
+            || match planned {
+                true => plan.placements.is_empty() && !plan.preemption_cut,
+                false => self.shape_room(shape, now_ms) < u64::from(entry.gang_need()),
+            };
+        if fails {
+            self.blocked.gangs.insert(unplaced.job, block);
         }
     }
 
@@ -242,7 +262,8 @@ impl Snapshot {
         let requirement = Requirement::of(shape, self);
         let Some(protected) = helps_nowhere(self, &requirement, below, now_ms) else { return };
         let retry_at_ms = protected.then(|| now_ms.saturating_add(RETRY_MS));
-        let mut block = Block { ports: shape.ports_any(), uneven: false, retry_at_ms, reason: "room" };
+        let mut block =
+            Block { ports: shape.ports_any(), uneven: false, retry_at_ms, evicts_at_ms: 0, reason: "room" };
         if block.ports {
             block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
         }
@@ -381,7 +402,7 @@ impl Snapshot {
             .filter(|(shape, block)| due(block) || helps(self.shapes.get(**shape)))
             .map(|(&shape, _)| shape)
             .collect();
-        let gang_helped = |job: &JobId| {
+        let gang_helped = |job: &JobId, block: &Block| {
             let entry = self.jobs.get(job);
             let below = entry.map_or(0, |entry| entry.victims_below(u32::MAX));
             let shapes = entry.into_iter().flat_map(|entry| entry.shapes());
@@ -389,13 +410,20 @@ impl Snapshot {
                 let shape = self.shapes.get(shape);
                 shape.is_some_and(|shape| self.evictions_help(shape, below, helped, now_ms))
             };
-            shapes.into_iter().any(|shape| helps(self.shapes.get(shape)) || evicts(shape))
+            let may_evict = now_ms >= block.evicts_at_ms;
+            shapes.into_iter().any(|shape| helps(self.shapes.get(shape)) || (may_evict && evicts(shape)))
         };
         let gangs = self.blocked.gangs.iter();
         let gangs: Vec<JobId> = gangs
-            .filter(|(job, block)| due(block) || (block.uneven && changed) || gang_helped(job))
+            .filter(|(job, block)| due(block) || (block.uneven && changed) || gang_helped(job, block))
             .map(|(&job, _)| job)
             .collect();
+        // What was not tried since it is too soon is tried when it no longer is.
+        for block in self.blocked.gangs.values_mut().filter(|block| now_ms < block.evicts_at_ms) {
+            if !helped.is_empty() {
+                block.retry_at_ms = block.retry_at_ms.into_iter().chain([block.evicts_at_ms]).min();
+            }
+        }
         let cooled_ms = cooled_next(&self.nodes, helped.iter().copied(), now_ms);
         self.blocked.checks += checks.get() as u64;
         let blocks = self.blocked.shapes.values_mut().chain(self.blocked.gangs.values_mut());

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{GangSpec, Role, TaskOverride, Together};
-use borough_model::{JobId, JobSpec, NodeId, Resources, TaskId, TaskState};
+use borough_model::{JobId, JobSpec, NodeId, Resources, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{PLAN_SEED, Plan, explain, pending, plan};
 use proptest::prelude::*;
 
 use crate::naive;
+use crate::preempt::may_evict;
 use crate::world::{World, name, node, spec};
 
 /// A gang of so many tasks of which `least` stand in so many racks.
@@ -38,10 +39,17 @@ fn rack_of(world: &World, node: NodeId) -> Option<String> {
     world.nodes.get(&node).and_then(|(row, _)| row.attributes.get("rack").cloned())
 }
 
-/// What of a node is free, in thousandths of a core, were it not for its gate.
-fn free(world: &World, node: NodeId) -> u64 {
-    let (row, alloc) = world.nodes.get(&node).expect("a known node");
-    row.capacity.cpu_millis - alloc.used.cpu_millis
+/// What of a node is free, in thousandths of a core, were it not for its gate, once all have gone that leave anyway or may be
+/// made to by `task`.
+fn free(world: &World, node: NodeId, task: TaskId) -> u64 {
+    let (row, _) = world.nodes.get(&node).expect("a known node");
+    let goes = |row: &&TaskRow| {
+        let priority = world.jobs.get(&row.id.job).map_or(0, |(job, _)| job.priority);
+        matches!(row.state, TaskState::Stopping | TaskState::Releasing) || may_evict(world, task, priority)
+    };
+    let there = world.tasks.values().filter(|row| row.charged_node() == Some(node));
+    let stays = there.filter(|row| !goes(row)).map(|row| row.charge.resources.cpu_millis);
+    row.capacity.cpu_millis - stays.sum::<u64>()
 }
 
 /// The racks in which tasks of a job stand.
@@ -50,12 +58,13 @@ fn standing(world: &World, job: JobId) -> BTreeSet<String> {
 }
 
 /// Whether any choice of at least and at most so many racks, those of standing members among them, has room for `need`
-/// tasks that ask for nothing but processor time. Tries every choice.
+/// tasks that ask for nothing but processor time, by evictions if need be. Tries every choice.
 fn fits_any(world: &World, job: JobId, cpu_millis: u64, need: u64, (least, most): (u32, u32)) -> bool {
     let mut rooms: BTreeMap<String, u64> = BTreeMap::new();
     for (&id, (row, _)) in world.nodes.iter().filter(|(_, (row, _))| row.schedulable) {
         let Some(rack) = row.attributes.get("rack") else { continue };
-        *rooms.entry(rack.clone()).or_default() += free(world, id) / cpu_millis;
+        *rooms.entry(rack.clone()).or_default() +=
+            free(world, id, TaskId { job, index: u32::MAX }) / cpu_millis;
     }
     let standing = standing(world, job);
     let names: Vec<&String> = rooms.keys().collect();
@@ -212,13 +221,76 @@ fn of_roles(job: &str, first: (u32, u32, u64), second: (u32, u32, u64)) -> JobSp
 }
 
 /// One thing that happens.
+/// Where no rack has room a gang makes it in one, where it costs fewest; a member that is lost makes room beside the others.
+#[test]
+fn a_gang_makes_room_in_one_rack_where_fewest_have_to_go() {
+    let mut world = World::default();
+    for number in 0..4 {
+        racked(&mut world, number, 4, Some(0));
+        racked(&mut world, 10 + number, 4, Some(1));
+    }
+    let mut low = spec("bob", "low", 27, 1_000, 1);
+    low.priority = 1;
+    world.job_submit(JobId(1), &low);
+    world.commit(&planned(&world));
+    for index in 0..27 {
+        let task = TaskId { job: JobId(1), index };
+        let in_second =
+            world.tasks[&task].node.and_then(|node| rack_of(&world, node)).as_deref() == Some("r1");
+        if in_second && world.standing(JobId(1)).count() > 22 {
+            world.task_end(task, None, |row| (row.state, row.node) = (TaskState::Dead, None));
+        }
+    }
+    world.job_submit(JobId(2), &gang("tight", (12, 12), 1_000, (1, 1)));
+    let plan = planned(&world);
+    assert_eq!(plan.placements.len(), 12);
+    assert!(plan.placements.iter().all(|placed| rack_of(&world, placed.node).as_deref() == Some("r1")));
+    let victims = plan.placements.iter().map(|placed| placed.victims.len()).sum::<usize>();
+    let before =
+        world.standing(JobId(1)).filter(|row| rack_of(&world, row.node.unwrap()).as_deref() == Some("r1"));
+    assert_eq!(victims, before.count() - 4, "as few as can be");
+    world.commit(&plan);
+    whole(&world, &World::default());
+    // As large a one of the same priority finds nobody to evict in that rack, and takes the other.
+    world.job_submit(JobId(3), &gang("next", (12, 12), 1_000, (1, 1)));
+    let plan = planned(&world);
+    assert!(plan.placements.iter().all(|placed| rack_of(&world, placed.node).as_deref() == Some("r0")));
+    assert_eq!(plan.placements.len(), 12);
+    world.commit(&plan);
+    world.job_submit(JobId(4), &gang("last", (12, 12), 1_000, (1, 1)));
+    assert_eq!(planned(&world).placements, []);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Gang { count: u32, least: u32, cores: u64, domains: (u32, u32) },
-    Roles { first: (u32, u32, u64), second: (u32, u32, u64), domains: Option<(u32, u32)> },
-    End { pick: usize, dead: bool },
-    Cordon { node: u64, open: bool },
-    Node { cores: u64, rack: Option<u64> },
+    Gang {
+        count: u32,
+        least: u32,
+        cores: u64,
+        domains: (u32, u32),
+    },
+    Roles {
+        first: (u32, u32, u64),
+        second: (u32, u32, u64),
+        domains: Option<(u32, u32)>,
+    },
+    End {
+        pick: usize,
+        dead: bool,
+    },
+    Cordon {
+        node: u64,
+        open: bool,
+    },
+    Node {
+        cores: u64,
+        rack: Option<u64>,
+    },
+    /// Tasks that give way to gangs.
+    Low {
+        count: u32,
+        cores: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -235,6 +307,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (any::<usize>(), any::<bool>()).prop_map(|(pick, dead)| Step::End { pick, dead }),
         1 => (0..6u64, any::<bool>()).prop_map(|(node, open)| Step::Cordon { node, open }),
         1 => (1..7u64, proptest::option::of(0..3u64)).prop_map(|(cores, rack)| Step::Node { cores, rack }),
+        2 => (1..9u32, 1..4u64).prop_map(|(count, cores)| Step::Low { count, cores }),
     ]
 }
 
@@ -266,6 +339,11 @@ fn step_done(world: &mut World, number: usize, step: &Step) {
             world.node_change(node(number, 1, 1).id, |row| row.schedulable = open);
         }
         Step::Node { cores, rack } => racked(world, 100 + number as u64, cores, rack),
+        Step::Low { count, cores } => {
+            let mut low = spec("bob", &job, count, cores * 500, 1);
+            low.priority = 1;
+            world.job_submit(id, &low);
+        }
     }
 }
 

@@ -101,6 +101,33 @@ fn a_gang_sleeps_until_there_is_more_room() {
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 6);
 }
 
+/// What a gang could have by evictions only a plan knows, and asks many tasks for it: not at each end of one of them.
+#[test]
+fn a_gang_for_which_evictions_are_too_few_is_tried_again_at_most_once_a_second() {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    world.node_put(node(0, 4, 64));
+    world.job_submit(JobId(1), &spec("ann", "stays", 2, 1_000, 1));
+    let mut low = spec("bob", "low", 4, 500, 1);
+    low.priority = 1;
+    world.job_submit(JobId(2), &low);
+    let mut snapshot = Snapshot::new(world.settings.clone());
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 6);
+    let mut gang = spec("ann", "gang", 3, 1_000, 1);
+    gang.min_member = 3;
+    world.job_submit(JobId(3), &gang);
+    assert_eq!(round(&mut world, &mut snapshot).unplaced.len(), 1);
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default());
+    world.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| row.state = TaskState::Dead);
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default(), "too soon");
+    world.now_ms += 1_000;
+    assert_eq!(round(&mut world, &mut snapshot).unplaced.len(), 1);
+    assert_eq!(round(&mut world, &mut snapshot), Plan::default());
+    // Room that needs no eviction is tried at once.
+    world.node_put(node(1, 1, 1));
+    let plan = round(&mut world, &mut snapshot);
+    assert_eq!(plan.placements.len(), 3, "{plan:?}");
+}
+
 #[test]
 fn a_gang_sleeps_while_others_are_placed() {
     let mut world = world(ScoringProfile::BEST_FIT);
