@@ -1,6 +1,7 @@
 //! Jobs and their specs.
 
-use borough_model::job::spec_value;
+use borough_model::job::{Role, spec_value};
+use borough_model::{JobSpec, Name};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1;
 use serde::Serialize;
@@ -146,6 +147,34 @@ impl SpecView {
         let read = spec.and_then(|spec| job_spec_from_message(spec).ok());
         Self(read.as_ref().map(spec_value))
     }
+
+    fn read(&self) -> Option<JobSpec> {
+        serde_json::from_value(self.0.clone()?).ok()
+    }
+}
+
+/// How the tasks of a job belong together; empty where each stands alone.
+fn gang_text(spec: &JobSpec) -> String {
+    if spec.min_member < 2 {
+        return String::new();
+    }
+    let mut text = format!("{} of {} placed together or none", spec.min_member, spec.count);
+    if let Some(together) = spec.together() {
+        let domains = match (together.domains_min, together.domains_max) {
+            (_, 1) => format!("in one {}", together.attribute),
+            (1, most) => format!("within {most} domains of {}", together.attribute),
+            (least, most) if least == most => format!("over {most} domains of {}", together.attribute),
+            (least, most) => format!("over {least} to {most} domains of {}", together.attribute),
+        };
+        let wished = if together.preferred { ", if there is room" } else { "" };
+        text.push_str(&format!(", {domains}{wished}"));
+    }
+    let role = |role: &Role| format!("{} {} of {}", role.name, role.min_member, role.count);
+    let roles: Vec<String> = spec.roles().iter().map(role).collect();
+    if !roles.is_empty() {
+        text.push_str(&format!("; roles {}", roles.join(", ")));
+    }
+    text
 }
 
 /// One job with everything about it.
@@ -166,12 +195,18 @@ impl JobStatusView {
             "failed" | "dependency_failed" => style.paint(&job.state, 31),
             _ => job.state.clone(),
         };
+        let spec = self.spec.read();
+        let named = |of: fn(&JobSpec) -> Option<String>| spec.as_ref().and_then(of).unwrap_or_default();
         let mut text = facts(&[
             ("job", format!("{}/{} in cell {}", job.user, job.name, job.cell)),
             ("kind", job.kind.clone()),
             ("state", state),
             ("priority", job.priority.to_string()),
+            ("queue", named(|spec| spec.queue.clone())),
+            ("scheduler", named(|spec| spec.scheduler.as_ref().map(Name::to_string))),
+            ("profile", named(|spec| spec.profile.clone())),
             ("tasks", format!("{} wanted: {}", job.count, job.tasks.text())),
+            ("gang", named(|spec| Some(gang_text(spec)))),
             ("submitted", time(job.submitted_ms)),
             ("changed", time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
@@ -224,5 +259,51 @@ impl Tabular for JobVersionView {
             command.chars().take(60).collect(),
         ];
         (cells, vec![self.job.revision.to_string()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::job::{GangSpec, JobKind, TaskOverride, Together};
+
+    use super::*;
+
+    #[test]
+    fn a_gang_with_everything() {
+        let name = |text: &str| Name::new(text).unwrap();
+        let role = |text: &str, count, min_member| Role {
+            name: name(text),
+            count,
+            min_member,
+            task: TaskOverride::default(),
+        };
+        let together =
+            Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 2, preferred: false };
+        let mut spec = JobSpec::defaults(name("alice"), name("web"), JobKind::Batch, vec!["run".to_owned()]);
+        (spec.count, spec.min_member) = (5, 4);
+        spec.gang = Some(GangSpec {
+            together: Some(together),
+            roles: vec![role("driver", 1, 1), role("worker", 4, 3)],
+        });
+        spec.queue = Some("research/vision".to_owned());
+        spec.scheduler = Some(name("gangs"));
+        spec.profile = Some("fgd".to_owned());
+        assert_eq!(
+            gang_text(&spec),
+            "4 of 5 placed together or none, within 2 domains of rack; roles driver 1 of 1, worker 3 of 4"
+        );
+        let view = JobStatusView {
+            job: v1::Job::default().into(),
+            tasks: Vec::new(),
+            unplaced: Vec::new(),
+            spec: SpecView(Some(spec_value(&spec))),
+        };
+        let text = view.text(&Style::default());
+        for told in ["gang       4 of 5", "queue      research/vision", "scheduler  gangs", "profile    fgd"]
+        {
+            assert!(text.contains(told), "{told:?} in {text}");
+        }
+        spec.min_member = 1;
+        assert_eq!(gang_text(&spec), "");
     }
 }
