@@ -119,7 +119,7 @@ impl Planner<'_, '_> {
         let making = self.makings.get(&id)?;
         let (requirement, node) = (&making.requirement, offer.node);
         let entry = self.snapshot.jobs.get(&pending.task.job)?;
-        let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
+        let spec = entry.spec_current()?;
         let class = self.queue.classes.get(pending.class as usize)?;
         let asked = &self.snapshot.shapes.get(class.shape)?.resources;
         let (later, at_once) = leaving(&self.work, &self.evictions, node);
@@ -144,22 +144,10 @@ impl Planner<'_, '_> {
         let ruled = !requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(pending.task.job, node, true);
-        self.domains_counted(class.job, node, |count| count.saturating_add(1));
-        let slot = entry.task(pending.task.index);
-        Some(Placement {
-            task: pending.task,
-            node: self.snapshot.nodes.id(node),
-            incarnation: slot.map(|slot| slot.incarnation).unwrap_or_default().next(),
-            ports,
-            charge,
-            spec_version: row.spec_version,
-            gang: pending.gang,
-            terms,
-            witnesses,
-            ruled,
-            held: offer.held,
-            victims,
-        })
+        let job = self.plan_of.get(pending.class as usize)?.job;
+        self.domains_counted(job, node, |count| count.saturating_add(1));
+        let placement = self.placement(entry, pending, node, (ports, charge))?;
+        Some(Placement { terms, witnesses, ruled, held: offer.held, victims, ..placement })
     }
 
     fn victim(&self, lift: &Lift, evicted: Evicted) -> Option<Victim> {

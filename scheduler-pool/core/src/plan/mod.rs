@@ -32,7 +32,7 @@ use crate::filter::{Requirement, ports_given};
 use crate::pending::{PendingQueue, PendingTask};
 use crate::preempt::{Evictions, Victim};
 use crate::scoring::{Figures, Judge};
-use crate::snapshot::{ShapeId, Snapshot};
+use crate::snapshot::{JobEntry, ShapeId, Snapshot};
 pub use base::PlanCache;
 use base::{Base, Clear, base_begun};
 use charge::charge_on;
@@ -326,7 +326,7 @@ impl Planner<'_, '_> {
         let node = self.chosen(pending.class, kept, avoid)?;
         let plan_of = self.plan_on(pending.class, kept)?;
         let plan = self.plans.get(plan_of.number)?.as_ref()?;
-        let (row, spec) = (entry.row.as_ref()?, entry.spec_current()?);
+        let spec = entry.spec_current()?;
         let ports = ports_named(spec, ports_given(&self.work, &plan.requirement, node, self.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let terms = tokens(&self.work, &plan.requirement, node);
@@ -339,17 +339,30 @@ impl Planner<'_, '_> {
         if !plan_of.plain {
             self.domains_counted(plan_of.job, node, |count| count.saturating_add(1));
         }
+        let placement = self.placement(entry, pending, node, (ports, charge))?;
+        Some(Placement { terms, witnesses, ruled, ..placement })
+    }
+
+    /// The next life of a task, on a node, held against no rule and at nobody's cost.
+    fn placement(
+        &self,
+        entry: &JobEntry,
+        pending: PendingTask,
+        node: u32,
+        (ports, charge): (Vec<PortAssignment>, Resources),
+    ) -> Option<Placement> {
+        let life = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();
         Some(Placement {
             task: pending.task,
             node: self.snapshot.nodes.id(node),
-            incarnation: slot.map(|slot| slot.incarnation).unwrap_or_default().next(),
+            incarnation: life.next(),
             ports,
             charge,
-            spec_version: row.spec_version,
+            spec_version: entry.row.as_ref()?.spec_version,
             gang: pending.gang,
-            terms,
-            witnesses,
-            ruled,
+            terms: Vec::new(),
+            witnesses: Vec::new(),
+            ruled: false,
             held: false,
             victims: Vec::new(),
         })
