@@ -22,6 +22,8 @@ pub async fn journal_trim(
     at_ms: i64,
 ) -> StoreResult<Option<Cursor>> {
     let store_epoch = super::gate_read(tx, space).await?.store_epoch;
+    // With a conflict: a trim that commits late must not take the floor back below what a later one has removed.
+    journal_floor(tx, space).await?;
     let begin = Prefix::<JournalKey>::of(&store_epoch).range(space).start;
     let end = JournalKey { store_epoch, stamp: cutoff, part: 0 }.encode(space);
     if end <= begin {
@@ -32,6 +34,8 @@ pub async fn journal_trim(
     let Some((last, _)) = rows.first() else { return Ok(None) };
     let last = JournalKey::decode(space, last)?;
     let trimmed_to = Cursor { store_epoch, stamp: last.stamp };
+    // Not up to the cutoff: what is appended below one that lies ahead, while this commits, is not told of by the floor.
+    let end = borough_kv::database::key_after(&last.encode(space));
     tx.clear_range(&begin, &end)?;
     keys::write(tx, space, &JournalFloorKey {}, &JournalFloor { trimmed_to, at_ms })?;
     Ok(Some(trimmed_to))
@@ -126,5 +130,62 @@ mod tests {
         let kept = cutoff(0, 9_000).await.unwrap();
         let removed = cell.run(async |tx| journal_trim(&tx, &cell.space, kept, 1).await).await.unwrap();
         assert_eq!(removed, None, "the last entry is kept until another follows");
+    }
+
+    async fn told(cell: &TestCell, request: u128) {
+        let at = Change { request: RequestId(request), actor: "test".to_owned(), action: "test", at_ms: 0 };
+        let telling = cell.change(at, async |_, changes| {
+            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            Ok(())
+        });
+        telling.await.unwrap();
+    }
+
+    async fn floor_and_left(cell: &TestCell) -> (Cursor, Vec<Cursor>) {
+        let read = cell.run(async |tx| {
+            let floor = journal_floor(&tx, &cell.space).await?.unwrap().trimmed_to;
+            let page = super::super::journal_tail(&tx, &cell.space, floor, 99).await?;
+            Ok((floor, page.entries.into_iter().map(|(at, _)| at).collect()))
+        });
+        read.await.unwrap()
+    }
+
+    /// Found by a mirror that was behind, and was not told that what it had not read was gone.
+    #[tokio::test]
+    async fn a_trim_that_commits_late_does_not_take_the_floor_back() {
+        let cell = TestCell::new().await;
+        told(&cell, 1).await;
+        let attempts = std::sync::atomic::AtomicU32::new(0);
+        let late = cell.run(async |tx| {
+            let trimmed = journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await?;
+            if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
+                told(&cell, 2).await;
+                cell.run(async |tx| journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await).await?;
+                told(&cell, 3).await;
+            }
+            Ok(trimmed)
+        });
+        // Tried again, it takes what there is by then.
+        let trimmed = late.await.unwrap().unwrap();
+        assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 2);
+        assert_eq!(floor_and_left(&cell).await, (trimmed, Vec::new()));
+    }
+
+    /// However far ahead the cutoff lies, nothing goes that the floor does not tell of.
+    #[tokio::test]
+    async fn what_is_appended_while_a_trim_commits_stays() {
+        let cell = TestCell::new().await;
+        told(&cell, 1).await;
+        let appended = std::sync::atomic::AtomicBool::new(false);
+        let trimming = cell.run(async |tx| {
+            let trimmed = journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await?;
+            if !appended.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                told(&cell, 2).await;
+            }
+            Ok(trimmed)
+        });
+        let trimmed = trimming.await.unwrap().unwrap();
+        let (floor, left) = floor_and_left(&cell).await;
+        assert_eq!((floor, left.len()), (trimmed, 1));
     }
 }
