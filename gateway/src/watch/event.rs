@@ -49,7 +49,9 @@ pub fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
         Delta::CellSettings { revision } => {
             ("cell settings".to_owned(), format!("changed to revision {revision}"))
         }
-        Delta::NodeAlloc { .. } | Delta::TaskRemoved { .. } | Delta::Unit { .. } => return None,
+        Delta::NodeAlloc { .. } | Delta::NodeLoad { .. } | Delta::TaskRemoved { .. } | Delta::Unit { .. } => {
+            return None;
+        }
     };
     Some(Sentence { subject, text })
 }

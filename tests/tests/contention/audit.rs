@@ -169,7 +169,7 @@ impl Auditor {
                 let known = self.withdrawn.entry(*task).or_default();
                 *known = (*known).max(life.unwrap_or_default());
             }
-            Delta::Unit { .. } | Delta::CellSettings { .. } => {}
+            Delta::Unit { .. } | Delta::NodeLoad { .. } | Delta::CellSettings { .. } => {}
         }
     }
 

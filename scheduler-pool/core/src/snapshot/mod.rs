@@ -8,6 +8,7 @@ mod change;
 mod index;
 mod job;
 mod layout;
+mod load;
 mod node;
 mod open;
 mod rule;
@@ -122,6 +123,7 @@ impl Snapshot {
             Delta::Node { row } => self.node_upsert(row),
             Delta::NodeRemoved { node } => self.node_remove(*node),
             Delta::NodeAlloc { node, alloc } => self.alloc_upsert(*node, alloc),
+            Delta::NodeLoad { node, load } => self.load_upsert(*node, load),
             Delta::Job { row, spec } => {
                 self.job_upsert(row, spec.as_deref().map(|spec| Arc::new(spec.clone())))
             }

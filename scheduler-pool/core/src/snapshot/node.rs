@@ -11,6 +11,7 @@ use super::card::CardSlot;
 use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::layout::Layouts;
+use super::load::Loads;
 use super::standing::StandingTable;
 use super::taint::Taints;
 use super::text::Texts;
@@ -80,6 +81,7 @@ pub(crate) struct NodeTable {
     /// Who stands on them.
     pub standing: StandingTable,
     pub(super) changes: NodeChanges,
+    pub(super) loads: Loads,
 }
 
 /// An amount of a dimension per node; devices that most nodes lack have short columns.
@@ -232,7 +234,7 @@ impl NodeTable {
         self.order.binary_search_by_key(&id, |&node| self.id(node))
     }
 
-    fn ordinal_made(&mut self, id: NodeId) -> u32 {
+    pub(super) fn ordinal_made(&mut self, id: NodeId) -> u32 {
         if let Some(node) = self.ordinal(id) {
             return node;
         }
@@ -475,6 +477,7 @@ impl NodeTable {
                 *entry = 0;
             }
         }
+        self.loads.cleared(index);
         if let Some(entry) = self.tasks.get_mut(index) {
             *entry = 0;
         }

@@ -45,6 +45,7 @@ fn each_disagreement(rows: &CellRows, mut each: impl FnMut(DeltaKey)) {
 fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     rows.nodes.iter().for_each(|(&node, row)| each(DeltaKey::Node(node), row_digest(row)));
     rows.allocs.iter().for_each(|(&node, alloc)| each(DeltaKey::NodeAlloc(node), row_digest(alloc)));
+    rows.loads.iter().for_each(|(&node, load)| each(DeltaKey::NodeLoad(node), row_digest(load)));
     rows.jobs.iter().for_each(|(&job, row)| each(DeltaKey::Job(job), row_digest(row)));
     rows.tasks.iter().for_each(|(&task, row)| each(DeltaKey::Task(task), row_digest(row)));
     rows.units.iter().for_each(|(&unit, row)| each(DeltaKey::Unit(unit), row_digest(row)));
@@ -65,6 +66,7 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
     match key {
         DeltaKey::Node(node) => rows.nodes.get(&node).map(|row| format!("{row:?}")),
         DeltaKey::NodeAlloc(node) => rows.allocs.get(&node).map(|row| format!("{row:?}")),
+        DeltaKey::NodeLoad(node) => rows.loads.get(&node).map(|row| format!("{row:?}")),
         DeltaKey::Job(job) => rows.jobs.get(&job).map(|row| format!("{row:?}")),
         DeltaKey::Task(task) => rows.tasks.get(&task).map(|row| format!("{row:?}")),
         DeltaKey::Unit(unit) => rows.units.get(&unit).map(|row| format!("{row:?}")),
@@ -92,6 +94,7 @@ fn key_text(rows: &CellRows, key: DeltaKey) -> String {
     match key {
         DeltaKey::Node(node) => format!("node/{node}"),
         DeltaKey::NodeAlloc(node) => format!("node_alloc/{node}"),
+        DeltaKey::NodeLoad(node) => format!("node_load/{node}"),
         DeltaKey::Job(job) => format!("job_row/{job}"),
         DeltaKey::Task(task) => format!("task/{task}"),
         DeltaKey::Unit(unit) => format!("unit/{unit}"),

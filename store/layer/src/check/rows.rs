@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
-use borough_model::node::{NodeAlloc, NodeRow};
+use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{TaskRow, UnitRow};
 use borough_model::{JobId, Name, NodeId, RequestId, TaskId, UnitId};
 
@@ -34,6 +34,8 @@ pub struct CellRows {
     pub node_names: BTreeMap<Name, NodeId>,
     /// Nodes that have a coarse lease.
     pub node_lives: BTreeSet<NodeId>,
+    /// What is known of their real load.
+    pub loads: BTreeMap<NodeId, NodeLoad>,
     /// Jobs.
     pub jobs: BTreeMap<JobId, JobRow>,
     /// Their gates.

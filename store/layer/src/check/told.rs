@@ -45,6 +45,7 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
     match delta {
         Delta::Node { row } => Some(row_digest(row)),
         Delta::NodeAlloc { alloc, .. } => Some(row_digest(alloc)),
+        Delta::NodeLoad { load, .. } => Some(row_digest(load)),
         // Jobs carry their spec only where it is new.
         Delta::Job { row, .. } => Some(row_digest(row)),
         Delta::Task { row } => Some(row_digest(row)),
@@ -87,6 +88,7 @@ impl JournalTold {
             Delta::JobRemoved { job } => self.job_forget(*job),
             Delta::NodeRemoved { node } => {
                 self.last.remove(&DeltaKey::NodeAlloc(*node));
+                self.last.remove(&DeltaKey::NodeLoad(*node));
             }
             _ => {}
         }

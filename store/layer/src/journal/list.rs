@@ -11,8 +11,8 @@ use borough_model::{Delta, JobId, JobSpec, Name};
 use super::{Cursor, journal_head};
 use crate::error::StoreResult;
 use crate::keys::{
-    CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix, TaskKey,
-    UnitKey, chunk_read,
+    CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, NodeLoadKey,
+    Prefix, TaskKey, UnitKey, chunk_read,
 };
 
 /// Rows of a chunk, where the caller has no reason for another number.
@@ -43,7 +43,7 @@ pub enum Listed {
     },
 }
 
-/// Lists nodes, commitments, jobs, specs, tasks, endpoints and units into `sink`, in chunks of `chunk_rows`, each in
+/// Lists nodes, commitments, loads, jobs, specs, tasks, endpoints and units into `sink`, in chunks of `chunk_rows`, each in
 /// a transaction of its own. Answers the position from which the journal must be replayed, to its end, before what
 /// was listed is the cell's state.
 pub async fn cell_list_chunked(
@@ -59,6 +59,8 @@ pub async fn cell_list_chunked(
     each_row::<NodeKey>(db, space, rows, |_, row| sink(row_of(Delta::Node { row }))).await?;
     let mut alloc = |key: NodeAllocKey, alloc| sink(row_of(Delta::NodeAlloc { node: key.node, alloc }));
     each_row::<NodeAllocKey>(db, space, rows, &mut alloc).await?;
+    let mut load = |key: NodeLoadKey, load| sink(row_of(Delta::NodeLoad { node: key.node, load }));
+    each_row::<NodeLoadKey>(db, space, rows, &mut load).await?;
     each_row::<JobRowKey>(db, space, rows, |_, row| sink(row_of(Delta::Job { row, spec: None }))).await?;
     let mut named = |key: JobNameKey, job| sink(Listed::JobName { user: key.user, name: key.name, job });
     each_row::<JobNameKey>(db, space, rows, &mut named).await?;

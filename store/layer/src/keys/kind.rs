@@ -46,6 +46,8 @@ kinds! {
     NodeReserved = 14, "node_reserved";
     /// A node's name, to its id.
     NodeName = 15, "node_name";
+    /// A node's real load, as its agent measures it.
+    NodeLoad = 16, "node_load";
 
     /// A job's name, to its id.
     JobName = 20, "job";

@@ -2,7 +2,7 @@
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
-use borough_model::node::{NodeAlloc, NodeLive, NodeRow};
+use borough_model::node::{NodeAlloc, NodeLive, NodeLoad, NodeRow};
 use borough_model::task::{TaskRow, UnitRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId, UnitId};
 
@@ -61,6 +61,11 @@ keys! {
         /// The node's name.
         name: Name,
     } = NodeName => NodeId;
+    /// `node_load/<node>`: the node's real load; never read by placements.
+    NodeLoadKey {
+        /// The node.
+        node: NodeId,
+    } = NodeLoad => NodeLoad;
 
     /// `job/<user>/<name>`: a job's name to its id.
     JobNameKey {

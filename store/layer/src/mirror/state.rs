@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::node::{NodeAlloc, NodeRow};
+use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, TaskRow, UnitRow};
 use borough_model::{Delta, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId, UnitId};
 
@@ -27,6 +27,7 @@ pub struct MirrorState {
     gate: Option<CellGate>,
     nodes: BTreeMap<NodeId, Arc<NodeRow>>,
     allocs: BTreeMap<NodeId, Arc<NodeAlloc>>,
+    loads: BTreeMap<NodeId, Arc<NodeLoad>>,
     jobs: BTreeMap<JobId, Arc<JobRow>>,
     specs: BTreeMap<(JobId, u32), Arc<JobSpec>>,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
@@ -61,6 +62,11 @@ impl MirrorState {
     /// What is committed on nodes.
     pub fn allocs(&self) -> &BTreeMap<NodeId, Arc<NodeAlloc>> {
         &self.allocs
+    }
+
+    /// What is known of the real load of nodes.
+    pub fn loads(&self) -> &BTreeMap<NodeId, Arc<NodeLoad>> {
+        &self.loads
     }
 
     /// Jobs by id.
@@ -168,6 +174,9 @@ impl MirrorState {
             Delta::NodeAlloc { node, alloc } => {
                 put_newer(&mut self.allocs, *node, alloc, |alloc| alloc.epoch);
             }
+            Delta::NodeLoad { node, load } => {
+                put_newer(&mut self.loads, *node, load, |load| load.revision);
+            }
             Delta::Job { row, spec } => self.job_put(row, spec.as_deref()),
             Delta::JobRemoved { job } => self.job_remove(*job),
             Delta::Task { row } => self.task_put(row),
@@ -204,6 +213,7 @@ impl MirrorState {
 
     fn node_remove(&mut self, node: NodeId) {
         self.allocs.remove(&node);
+        self.loads.remove(&node);
         let Some(row) = self.nodes.remove(&node) else { return };
         if self.node_names.get(&row.name) == Some(&node) {
             self.node_names.remove(&row.name);

@@ -6,11 +6,13 @@
 //! placements never read.
 
 mod live;
+mod load;
 mod step;
 #[cfg(test)]
 mod tests;
 
 pub use live::{DeclaredLost, node_declare_lost, node_live_list, node_live_read, node_live_renew};
+pub use load::{LoadReport, node_load_read, node_loads_set};
 pub use step::{
     Registered, node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event,
     node_labels_set, node_list, node_packages_set, node_pressure_set, node_read, node_register, node_remove,

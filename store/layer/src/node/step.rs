@@ -13,8 +13,8 @@ use borough_model::{Delta, Name, NodeId, TaskId};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, NodeAllocKey, NodeKey, NodeLiveKey, NodeNameKey, NodeReservedKey, NodeTaskKey, Prefix,
-    RangeOptions,
+    self, CellSpace, NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeReservedKey,
+    NodeTaskKey, Prefix, RangeOptions,
 };
 
 /// What a registration came to.
@@ -204,6 +204,7 @@ pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId
     keys::clear(tx, &space, &NodeKey { node })?;
     keys::clear(tx, &space, &NodeLiveKey { node })?;
     keys::clear(tx, &space, &NodeReservedKey { node })?;
+    keys::clear(tx, &space, &NodeLoadKey { node })?;
     keys::clear(tx, &space, &NodeNameKey { name: row.name.clone() })?;
     changes.push(Delta::NodeRemoved { node });
     Ok(row)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use borough_kv::FaultPlan;
-use borough_model::node::{NodeAlloc, NodeFacts, NodeLive, NodeState, Taint, TaintEffect};
+use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeState, Taint, TaintEffect};
 use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
 
 use super::*;
@@ -190,6 +190,89 @@ async fn a_node_is_removed_only_when_empty_and_closed() {
     assert!(matches!(gone, Err(StoreError::NotFound { .. })));
     let again = register(&cell, "n1", &facts(), 8).await;
     assert!(again.created && again.row.id == NodeId(8), "a new node, with a new id");
+}
+
+fn load(cpu_millis: u64) -> LoadMeasured {
+    LoadMeasured { cpu_millis, ..LoadMeasured::default() }
+}
+
+async fn loads_set(cell: &TestCell, reports: &[(NodeId, u64, Option<LoadMeasured>)]) -> usize {
+    let report = |&(node, session, measured)| (node, LoadReport { session, measured });
+    let reports: BTreeMap<_, _> = reports.iter().map(report).collect();
+    let setting =
+        cell.change(change(4, "node_loads"), async |tx, changes| node_loads_set(tx, changes, &reports).await);
+    setting.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_load_is_that_of_the_session_and_within_the_node() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let known = async || cell.run(async |tx| node_load_read(&tx, &cell.space, node).await).await.unwrap();
+    assert_eq!(loads_set(&cell, &[(node, 5, Some(load(1_000)))]).await, 0, "it has no session yet");
+    let beats = BTreeMap::from([(node, NodeLive { session: 5, ..NodeLive::default() })]);
+    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
+    let before = epoch(&cell, node).await;
+    let reports = [(NodeId(404), 5, Some(load(1))), (node, 5, Some(load(9_999)))];
+    assert_eq!(loads_set(&cell, &reports).await, 1, "there is no such node as the first");
+    assert_eq!(known().await.unwrap().measured, Some(load(4_000)), "no more than it has");
+    assert_eq!(loads_set(&cell, &[(node, 5, Some(load(3_990)))]).await, 0, "hardly another");
+    assert_eq!(loads_set(&cell, &[(node, 4, Some(load(0)))]).await, 0, "of a session that is over");
+    assert_eq!(loads_set(&cell, &[(node, 5, None)]).await, 1);
+    assert_eq!(known().await.map(|load| (load.revision, load.measured)), Some((2, None)));
+    assert_eq!(epoch(&cell, node).await, before, "what is committed on it is another row");
+    cell.change(change(2, "node_drain"), async |tx, changes| node_drain(tx, changes, node).await)
+        .await
+        .unwrap();
+    cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await)
+        .await
+        .unwrap();
+    assert_eq!(known().await, None, "gone with its node");
+}
+
+/// A report of a node that is removed in between fails, and finds nothing to write.
+#[tokio::test]
+async fn a_removed_node_gets_no_load() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let beats = BTreeMap::from([(node, NodeLive { session: 5, ..NodeLive::default() })]);
+    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
+    cell.change(change(2, "node_drain"), async |tx, changes| node_drain(tx, changes, node).await)
+        .await
+        .unwrap();
+    let reports = BTreeMap::from([(node, LoadReport { session: 5, measured: Some(load(1)) })]);
+    let attempts = std::sync::atomic::AtomicU32::new(0);
+    let setting = cell.change(change(4, "node_loads"), async |tx, changes| {
+        let written = node_loads_set(tx, changes, &reports).await?;
+        if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
+            cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await)
+                .await?;
+        }
+        Ok(written)
+    });
+    assert_eq!(setting.await.unwrap(), 0);
+    assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
+/// A measurement never stands in the way of a placement that was decided before it.
+#[tokio::test]
+async fn a_load_conflicts_with_no_placement() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let beats = BTreeMap::from([(node, NodeLive { session: 5, ..NodeLive::default() })]);
+    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
+    let attempts = std::sync::atomic::AtomicU32::new(0);
+    let placing = cell.change(change(6, "placing"), async |tx, changes| {
+        // As a placement does: what is committed on the node guards it.
+        let alloc = node_alloc_read(tx, changes.space(), node).await?;
+        node_read(tx, changes.space(), node).await?;
+        if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
+            assert_eq!(loads_set(&cell, &[(node, 5, Some(load(1_000)))]).await, 1);
+        }
+        node_alloc_write(tx, changes, node, &NodeAlloc { epoch: alloc.epoch + 1, ..alloc })
+    });
+    placing.await.unwrap();
+    assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 1, "at once");
 }
 
 #[tokio::test]

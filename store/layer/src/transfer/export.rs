@@ -94,6 +94,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::Import
         | KeyKind::NodeLive
         | KeyKind::NodeReserved
+        | KeyKind::NodeLoad
         | KeyKind::Constraint
         | KeyKind::Journal
         | KeyKind::JournalHead

@@ -18,6 +18,8 @@ pub enum DeltaKey {
     Endpoint(TaskId),
     /// A unit's row.
     Unit(UnitId),
+    /// A node's real load.
+    NodeLoad(NodeId),
     /// The cell's settings.
     CellSettings,
 }
@@ -36,6 +38,7 @@ impl Delta {
             Self::Endpoint { endpoint, .. } => DeltaKey::Endpoint(endpoint.task),
             Self::EndpointWithdrawn { task, .. } => DeltaKey::Endpoint(*task),
             Self::Unit { row } => DeltaKey::Unit(row.id),
+            Self::NodeLoad { node, .. } => DeltaKey::NodeLoad(*node),
             Self::CellSettings { .. } => DeltaKey::CellSettings,
         }
     }
@@ -47,6 +50,7 @@ impl Delta {
             Self::Node { row } => row.revision,
             Self::NodeRemoved { .. } | Self::JobRemoved { .. } => u64::MAX,
             Self::NodeAlloc { alloc, .. } => alloc.epoch,
+            Self::NodeLoad { load, .. } => load.revision,
             Self::Job { row, .. } => row.revision,
             Self::Task { row } => row.revision,
             Self::TaskRemoved { revision, .. }
@@ -66,6 +70,7 @@ impl Delta {
             | Self::EndpointWithdrawn { .. } => true,
             Self::Node { .. }
             | Self::NodeAlloc { .. }
+            | Self::NodeLoad { .. }
             | Self::Job { .. }
             | Self::Task { .. }
             | Self::Endpoint { .. }

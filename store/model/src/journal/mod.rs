@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, Name, NodeId, RequestId, TaskId};
 use crate::job::{JobRow, JobSpec};
-use crate::node::{NodeAlloc, NodeRow};
+use crate::node::{NodeAlloc, NodeLoad, NodeRow};
 use crate::task::{Endpoint, TaskRow, UnitRow};
 
 mod delta;
@@ -126,6 +126,16 @@ pub enum Delta {
         /// The new row.
         #[n(0)]
         row: UnitRow,
+    },
+    /// What is known of a node's real load.
+    #[n(11)]
+    NodeLoad {
+        /// Which node.
+        #[n(0)]
+        node: NodeId,
+        /// The new value.
+        #[n(1)]
+        load: NodeLoad,
     },
     /// The settings of the cell have changed: who goes by them reads them again.
     #[n(10)]

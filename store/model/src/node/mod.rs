@@ -11,6 +11,7 @@ use crate::resource::Resources;
 mod alloc;
 mod card;
 mod facts;
+mod load;
 mod machine;
 mod package;
 mod port;
@@ -27,6 +28,7 @@ pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };
 pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
+pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{
     NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
 };

@@ -12,7 +12,8 @@ use borough_model::job::{
 };
 use borough_model::journal::{Delta, JournalEntry};
 use borough_model::node::{
-    Card, CardSelector, NodeAlloc, NodeLive, NodeRow, NodeState, NumaDomain, Taint, TaintEffect, Within,
+    Card, CardSelector, LoadMeasured, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeState, NumaDomain, Taint,
+    TaintEffect, Within,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::unit_gathering;
@@ -225,6 +226,16 @@ fn endpoint() -> Endpoint {
     }
 }
 
+fn node_load() -> NodeLoad {
+    let measured = LoadMeasured {
+        cpu_millis: 1_500,
+        memory_bytes: 1 << 30,
+        covered_cpu_millis: 4_000,
+        covered_memory_bytes: 2 << 30,
+    };
+    NodeLoad { revision: 3, changed_ms: 1_700_000_000_000, measured: Some(measured) }
+}
+
 fn journal() -> JournalEntry {
     let (user, job, task, revision) = (name("ada"), name("web"), TASK, 12);
     JournalEntry {
@@ -245,6 +256,7 @@ fn journal() -> JournalEntry {
             Delta::EndpointWithdrawn { user, job, task, revision },
             Delta::Unit { row: unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000) },
             Delta::CellSettings { revision },
+            Delta::NodeLoad { node: NodeId(7), load: node_load() },
         ],
     }
 }
@@ -295,6 +307,7 @@ fn samples() -> Vec<Sample> {
         sample("node_row", &node_row()),
         sample("node_alloc", &node_alloc()),
         sample("node_live", &live),
+        sample("node_load", &node_load()),
         sample("endpoint", &endpoint()),
         sample("unit_row", &unit),
         sample("journal_entry", &journal()),

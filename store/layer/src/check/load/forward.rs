@@ -18,6 +18,7 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
         }
         Delta::NodeRemoved { node } => node_remove(rows, node),
         Delta::NodeAlloc { node, alloc } => drop(rows.allocs.insert(node, alloc)),
+        Delta::NodeLoad { node, load } => drop(rows.loads.insert(node, load)),
         Delta::Job { row, spec } => job_put(rows, row, spec),
         Delta::JobRemoved { job } => job_remove(rows, job),
         Delta::Task { row } => task_put(rows, row),
@@ -44,6 +45,7 @@ fn node_remove(rows: &mut CellRows, node: NodeId) {
     }
     rows.allocs.remove(&node);
     rows.node_lives.remove(&node);
+    rows.loads.remove(&node);
 }
 
 fn job_put(rows: &mut CellRows, row: JobRow, spec: Option<Box<borough_model::JobSpec>>) {

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::RangeRequest;
 use borough_model::job::Band;
+use borough_model::node::LoadMeasured;
 use borough_model::{JobId, UnitId};
 use bytes::Bytes;
 
 use super::super::*;
 use crate::keys::{
-    self, CellGateKey, JobGateKey, Key, KeyKind, LeaseBeatKey, LeaseKey, NodeTaskKey, QuotaReleasedKey,
-    RequestExpiryKey, RequestKey, StoredRow, UnitKey,
+    self, CellGateKey, JobGateKey, Key, KeyKind, LeaseBeatKey, LeaseKey, NodeLoadKey, NodeTaskKey,
+    QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow, UnitKey,
 };
 use crate::lease::{LeaseBeat, LeaseRow};
+use crate::node::{LoadReport, node_loads_set};
 use crate::placement::tests::Steps;
 use crate::placement::tests::world::World;
 use crate::request::request_finish;
@@ -37,6 +39,7 @@ async fn world() -> World {
         }
     }
     unit_of_any(&mut world).await;
+    load_of_any(&mut world).await;
     world
         .read(async |tx, space| {
             request_finish(tx, space, borough_model::RequestId(77), b"digest", b"result", 5_000)?;
@@ -52,6 +55,16 @@ async fn world() -> World {
         .await
         .unwrap();
     world
+}
+
+/// Notes the load of a node that is there.
+async fn load_of_any(world: &mut World) {
+    let rows = world.rows().await;
+    let measured = Some(LoadMeasured { cpu_millis: 700, ..LoadMeasured::default() });
+    let reports = rows.node_lives.iter().map(|&node| (node, LoadReport { session: 1, measured }));
+    let reports: BTreeMap<_, _> = reports.collect();
+    world.change("load", async |tx, changes| node_loads_set(tx, changes, &reports).await.map(drop)).await;
+    assert!(!world.rows().await.loads.is_empty());
 }
 
 /// Begins a unit of the first job that can have one.
@@ -141,6 +154,7 @@ async fn a_row_that_is_missing_is_told_by_its_key() {
         KeyKind::NodeAlloc,
         KeyKind::NodeTask,
         KeyKind::NodeName,
+        KeyKind::NodeLoad,
         KeyKind::JobName,
         KeyKind::JobSpec,
         KeyKind::JobGate,
@@ -162,7 +176,7 @@ async fn a_row_that_is_missing_is_told_by_its_key() {
 }
 
 /// Kinds that the journal tells of whole, or whose every field is compared with something.
-const COMPARED: [KeyKind; 9] = [
+const COMPARED: [KeyKind; 10] = [
     KeyKind::Node,
     KeyKind::NodeAlloc,
     KeyKind::JobRow,
@@ -170,6 +184,7 @@ const COMPARED: [KeyKind; 9] = [
     KeyKind::Unit,
     KeyKind::Name,
     KeyKind::NodeName,
+    KeyKind::NodeLoad,
     KeyKind::QuotaUsed,
     KeyKind::JournalHead,
 ];
@@ -243,12 +258,8 @@ async fn rows_of_nothing_are_told() {
         expires_ms: 0,
         revision: 1,
     };
-    bogus(
-        &world,
-        StoredRow::NodeTask(NodeTaskKey { node, job: nobody, index: 0 }, Box::new(())),
-        "node_tasks",
-    )
-    .await;
+    let charged = NodeTaskKey { node, job: nobody, index: 0 };
+    bogus(&world, StoredRow::NodeTask(charged, Box::new(())), "node_tasks").await;
     bogus(&world, StoredRow::Unit(UnitKey { unit: unit.id }, Box::new(unit)), "job_known").await;
     let gate = crate::job::JobGate { revision: u64::MAX };
     bogus(&world, StoredRow::JobGate(JobGateKey { job }, Box::new(gate)), "job_gate").await;
@@ -257,13 +268,11 @@ async fn rows_of_nothing_are_told() {
     bogus(&world, StoredRow::JobPast(past, Box::new(())), "job_past").await;
     let named = keys::JobNameKey { user: name("ada"), name: name("ghost") };
     bogus(&world, StoredRow::JobName(named, Box::new(nobody)), "job_name").await;
-    bogus(
-        &world,
-        StoredRow::NodeName(keys::NodeNameKey { name: name("ghost") }, Box::new(node)),
-        "node_name",
-    )
-    .await;
-    let live = keys::NodeLiveKey { node: borough_model::NodeId(4_242) };
+    let ghost = keys::NodeNameKey { name: name("ghost") };
+    bogus(&world, StoredRow::NodeName(ghost, Box::new(node)), "node_name").await;
+    let nowhere = borough_model::NodeId(4_242);
+    bogus(&world, StoredRow::NodeLoad(NodeLoadKey { node: nowhere }, Box::default()), "node_known").await;
+    let live = keys::NodeLiveKey { node: nowhere };
     bogus(&world, StoredRow::NodeLive(live, Box::default()), "node_known").await;
     let released = |dimension: &str| QuotaReleasedKey {
         user: name("ada"),

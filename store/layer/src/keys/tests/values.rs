@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, job_new};
-use borough_model::node::{NodeAlloc, NodeFacts, NodeLive, node_new};
+use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, node_new};
 use borough_model::task::machine::unit_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
 use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId, UnitId};
@@ -47,6 +47,12 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         domains: Vec::new(),
     };
     let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
+    let measured = LoadMeasured {
+        cpu_millis: 700,
+        memory_bytes: 1 << 20,
+        covered_cpu_millis: 1_000,
+        covered_memory_bytes: 1 << 30,
+    };
     let gate = CellGate { store_epoch: 1, state: CellState::Draining, revision: 2, changed_ms: 3 };
     let schedulers = Some(BTreeMap::from([("batch".to_owned(), name("fast"))]));
     let meta = CellMeta { schedulers, ..CellMeta::default() };
@@ -60,6 +66,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         NodeLive: NodeLiveKey { node } => live;
         NodeReserved: NodeReservedKey { node } => resources();
         NodeName: NodeNameKey { name: name("n1") } => node;
+        NodeLoad: NodeLoadKey { node } => NodeLoad { revision: 1, changed_ms: 5, measured: Some(measured) };
     }
 }
 

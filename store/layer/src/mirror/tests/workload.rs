@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use borough_kv::Transaction;
 use borough_kv::env::{Rng, SeededRng};
 use borough_model::job::{JobSpec, JobState};
-use borough_model::node::{NodeRow, NodeState};
+use borough_model::node::{LoadMeasured, NodeLoad, NodeRow, NodeState};
 use borough_model::task::{Endpoint, Health, TaskRow, TaskState, UnitRow, UnitState};
 use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, RequestId, Resources, TaskId, UnitId};
 
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, Prefix,
-    TaskKey, UnitKey,
+    self, CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, NodeLoadKey,
+    Prefix, TaskKey, UnitKey,
 };
 use crate::name::EndpointRow;
 use crate::testing::{TestCell, change, job_spec, name};
@@ -109,6 +109,7 @@ async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: 
 async fn node_gone(tx: &Transaction, changes: &mut ChangeSet, id: NodeId) -> StoreResult<()> {
     keys::clear(tx, changes.space(), &NodeKey { node: id })?;
     keys::clear(tx, changes.space(), &NodeAllocKey { node: id })?;
+    keys::clear(tx, changes.space(), &NodeLoadKey { node: id })?;
     changes.push(Delta::NodeRemoved { node: id });
     Ok(())
 }
@@ -123,6 +124,16 @@ async fn alloc_put(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, valu
     alloc.used.cpu_millis = value;
     keys::write(tx, changes.space(), &key, &alloc)?;
     changes.push(Delta::NodeAlloc { node, alloc });
+    let key = NodeLoadKey { node };
+    let before = keys::read(tx, changes.space(), &key).await?;
+    let load = NodeLoad {
+        revision: before.map_or(1, |load| load.revision + 1),
+        changed_ms: 0,
+        measured: (!value.is_multiple_of(3))
+            .then(|| LoadMeasured { cpu_millis: value, ..LoadMeasured::default() }),
+    };
+    keys::write(tx, changes.space(), &key, &load)?;
+    changes.push(Delta::NodeLoad { node, load });
     Ok(())
 }
 
