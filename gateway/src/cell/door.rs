@@ -212,6 +212,9 @@ fn snapshot_of(state: &MirrorState, settings: CellSettings) -> Snapshot {
     for (&node, alloc) in state.allocs() {
         snapshot.alloc_upsert(node, alloc);
     }
+    for (&node, load) in state.loads() {
+        snapshot.load_upsert(node, load);
+    }
     for row in state.jobs().values() {
         snapshot.job_upsert(row, state.spec_of(row).cloned());
     }

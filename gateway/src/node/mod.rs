@@ -194,5 +194,6 @@ impl NodeService for NodeRoom {
 pub fn node_message(door: &CellDoor, state: &MirrorState, row: &NodeRow) -> v1::Node {
     let empty = NodeAlloc::default();
     let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);
-    node_to_message(&door.name, row, alloc, door.sessions.get(row.id).is_some())
+    let load = state.loads().get(&row.id).map(|load| &**load);
+    node_to_message(&door.name, row, (alloc, load), door.sessions.get(row.id).is_some())
 }

@@ -33,6 +33,7 @@ use crate::node::NodeRoom;
 use crate::peer::Peers;
 use crate::session::AgentRoom;
 use crate::session::live::live_renew;
+use crate::session::load::loads_write;
 use crate::task::TaskRoom;
 use crate::watch::WatchRoom;
 
@@ -100,6 +101,7 @@ impl Gateway {
                 silence_max,
                 cancelled.clone(),
             )));
+            tasks.push(tokio::spawn(loads_write(Arc::clone(&door), cancelled.clone())));
             cells.insert(door.name.clone(), door);
         }
         let cells = Arc::new(Cells(cells));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use borough_model::node::{NodeState, pressure_of};
 use borough_model::task::Health;
 use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
+use borough_proto::convert::measured_from_message;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_status::Phase;
@@ -151,6 +152,7 @@ impl Course {
             }
             self.answer(&lives, &applied.answers).await?;
         }
+        self.load_noted(&report);
         self.noted(&report).await?;
         self.session.report_applied(report.revision);
         self.say(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
@@ -177,6 +179,21 @@ impl Course {
             tracing::warn!(node = %self.name, error = %error_chain(&error), "what the agent notes waits");
         }
         Some(())
+    }
+
+    /// Has the load written that an agent tells, where it is not known like that. A first report without one takes away what
+    /// the sessions before have told: a load is that of the session, and as fresh as the node's lease.
+    fn load_noted(&self, report: &v1::Report) {
+        let told = match &report.load {
+            Some(told) => told.load.as_ref().map(measured_from_message),
+            None if report.full => None,
+            None => return,
+        };
+        let node = self.session.node;
+        let known = self.door.mirror.read(|state| state.loads().get(&node).and_then(|load| load.measured));
+        if told != known {
+            self.session.load_note(told);
+        }
     }
 
     /// What the store's answers mean for the agent.

@@ -3,12 +3,13 @@
 //! Per session two tasks: one routes what the agent sends (so that answers to logs and exec never wait for the store),
 //! one follows reports and the notices of changed tasks ([`notice`]) and decides, by the pure rules of [`desired`],
 //! what the agent is told. What sessions write is gathered: reports ([`report`]), arrivals and returns ([`arrive`]) and
-//! leases ([`live`]) of all nodes share their commits.
+//! leases ([`live`]) and loads ([`load`]) of all nodes share their commits.
 
 pub mod arrive;
 mod course;
 pub mod desired;
 pub mod live;
+pub mod load;
 pub(crate) mod message;
 pub mod notice;
 pub mod registry;

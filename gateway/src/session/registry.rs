@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use borough_model::NodeId;
+use borough_model::node::LoadMeasured;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message;
 use parking_lot::Mutex;
@@ -75,11 +76,31 @@ pub struct Session {
     report_revision: AtomicU64,
     beats: AtomicU64,
     over: AtomicBool,
+    /// What the agent last measured of its node, where it is not written yet.
+    load: Mutex<Option<LoadTold>>,
     /// Tasks whose rows have changed since the session last looked.
     pub notices: Notices,
 }
 
+/// A measurement that an agent has told; `None`: it cannot tell.
+pub type LoadTold = Option<LoadMeasured>;
+
 impl Session {
+    /// Notes what the agent has measured of its node, to be written.
+    pub fn load_note(&self, told: LoadTold) {
+        *self.load.lock() = Some(told);
+    }
+
+    /// Takes what is to be written of the node's load.
+    pub fn load_take(&self) -> Option<LoadTold> {
+        self.load.lock().take()
+    }
+
+    /// Gives back what could not be written, unless something newer has come.
+    pub fn load_return(&self, told: LoadTold) {
+        self.load.lock().get_or_insert(told);
+    }
+
     /// Notes that the agent was heard of at `now` (monotonic).
     pub fn heard(&self, now: Duration) {
         self.heard_at_us.store(u64::try_from(now.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -186,6 +207,7 @@ impl Sessions {
             report_revision: AtomicU64::new(0),
             beats: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            load: Mutex::default(),
             notices: Notices::default(),
         });
         if let Some(old) = self.by_node.lock().insert(node, Arc::clone(&session)) {

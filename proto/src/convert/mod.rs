@@ -14,7 +14,10 @@ pub use card::{card_from_message, card_to_message, cards_assigned};
 pub use job::{
     job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
 };
-pub use node::{capacity_from_message, node_state_to_message, node_to_message, resources_to_message};
+pub use node::{
+    capacity_from_message, measured_from_message, measured_to_message, node_state_to_message,
+    node_to_message, resources_to_message,
+};
 pub use taint::{taint_matches_from_message, taints_from_message};
 pub use task::{
     TaskContext, end_reason_to_message, endpoint_to_message, exit_from_message, exit_to_message,

@@ -1,6 +1,6 @@
 //! Nodes and resources.
 
-use borough_model::node::{NodeAlloc, NodeRow, NodeState};
+use borough_model::node::{LoadMeasured, NodeAlloc, NodeLoad, NodeRow, NodeState};
 use borough_model::{Name, Resources};
 
 use super::FieldRefused;
@@ -43,8 +43,13 @@ pub fn node_state_to_message(state: NodeState) -> v1::NodeState {
     }
 }
 
-/// A node with what is committed on it.
-pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, connected: bool) -> v1::Node {
+/// A node with what is committed on it, and what is known of its load.
+pub fn node_to_message(
+    cell: &Name,
+    row: &NodeRow,
+    (alloc, load): (&NodeAlloc, Option<&NodeLoad>),
+    connected: bool,
+) -> v1::Node {
     v1::Node {
         id: row.id.to_string(),
         cell: cell.to_string(),
@@ -70,5 +75,33 @@ pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, connected:
         domains: row.domains.iter().map(domain_to_message).collect(),
         cards: row.cards.iter().map(card_to_message).collect(),
         taints: row.taints.iter().map(taint_to_message).collect(),
+        load: load.and_then(load_to_message),
+    }
+}
+
+/// What is known of a node's load; absent where its agent cannot tell.
+fn load_to_message(load: &NodeLoad) -> Option<v1::NodeLoad> {
+    let changed_ms = load.changed_ms;
+    load.measured.map(|measured| v1::NodeLoad { changed_ms, ..measured_to_message(&measured) })
+}
+
+/// A measurement of a node's load.
+pub fn measured_to_message(measured: &LoadMeasured) -> v1::NodeLoad {
+    v1::NodeLoad {
+        cpu_millis: measured.cpu_millis,
+        memory_bytes: measured.memory_bytes,
+        covered_cpu_millis: measured.covered_cpu_millis,
+        covered_memory_bytes: measured.covered_memory_bytes,
+        changed_ms: 0,
+    }
+}
+
+/// A measurement of a node's load, as its agent tells it.
+pub fn measured_from_message(message: &v1::NodeLoad) -> LoadMeasured {
+    LoadMeasured {
+        cpu_millis: message.cpu_millis,
+        memory_bytes: message.memory_bytes,
+        covered_cpu_millis: message.covered_cpu_millis,
+        covered_memory_bytes: message.covered_memory_bytes,
     }
 }

@@ -10,6 +10,7 @@ use borough_proto::v1;
 use borough_shim::cgroup::Base;
 
 use crate::decide::cores::Cores;
+use crate::decide::load::{LoadReading, ProcessorTime};
 use crate::decide::pressure::Reading;
 use crate::error::AgentError;
 
@@ -120,6 +121,34 @@ pub fn reading(proc: &Path, state_dir: &Path) -> Reading {
     }
 }
 
+/// What the machine does. `proc` is where the kernel shows its figures.
+pub fn load_reading(proc: &Path) -> LoadReading {
+    let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
+    LoadReading {
+        processor: processor_time(&text("stat")),
+        memory_free_bytes: memory_available(&text("meminfo")),
+    }
+}
+
+/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks, then a line for each processor. The time
+/// of guests is part of that of their users.
+fn processor_time(stat: &str) -> Option<ProcessorTime> {
+    let mut lines = stat.lines().take_while(|line| line.starts_with("cpu"));
+    let all = lines.next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = all.split_ascii_whitespace().map_while(|ticks| ticks.parse().ok()).collect();
+    let [user, nice, system, idle, rest @ ..] = ticks.as_slice() else { return None };
+    let of = |place: usize| rest.get(place).copied().unwrap_or(0);
+    let (waiting, interrupts, stolen) = (of(0), of(1).checked_add(of(2))?, of(3));
+    let busy = [*nice, *system, interrupts, stolen].into_iter().try_fold(*user, u64::checked_add)?;
+    let processors = u64::try_from(lines.count()).ok().filter(|&count| count > 0)?;
+    Some(ProcessorTime { busy, idle: idle.checked_add(waiting)?, processors })
+}
+
+fn memory_available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 fn per_mille(part: u64, whole: u64) -> Option<u64> {
     let thousandths = (u128::from(part) * 1000).checked_div(u128::from(whole))?;
     u64::try_from(thousandths).ok()
@@ -218,6 +247,25 @@ mod tests {
         let machine = reading(Path::new("/proc"), Path::new("/"));
         assert!(machine.memory_free.is_some() && machine.disk_free.is_some() && machine.pids_free.is_some());
         assert_eq!(per_mille(1, 0), None);
+    }
+
+    #[test]
+    fn what_the_machine_does_is_read_as_the_kernel_shows_it() {
+        let stat = "cpu  10 1 5 100 20 2 1 3 4 0\ncpu0 5 1 2 50 10 1 0 2 2 0\ncpu1 5 0 3 50 10 1 1 1 2 0\nintr 7 8\n";
+        let expected = ProcessorTime { busy: 22, idle: 120, processors: 2 };
+        assert_eq!(processor_time(stat), Some(expected));
+        let short = "cpu  10 1 5 100\ncpu0 10 1 5 100\n";
+        assert_eq!(processor_time(short), Some(ProcessorTime { busy: 16, idle: 100, processors: 1 }));
+        for damaged in
+            ["", "cpu  1 2 3\ncpu0 1\n", "cpu  -1 2 3 4\ncpu0 1\n", "cpu  1 2 3 4\n", "intr 1 2 3 4\n"]
+        {
+            assert_eq!(processor_time(damaged), None, "{damaged}");
+        }
+        assert_eq!(processor_time(&format!("cpu  {0} 1 1 1\ncpu0 1\n", u64::MAX)), None);
+        assert_eq!(memory_available("MemTotal: 9 kB\nMemAvailable:   125 kB\n"), Some(125 * 1024));
+        let machine = load_reading(Path::new("/proc"));
+        assert!(machine.processor.is_some() && machine.memory_free_bytes.is_some(), "{machine:?}");
+        assert_eq!(load_reading(Path::new("/nowhere")), LoadReading::default());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod desired;
 pub mod environment;
 mod exit;
 pub mod health;
+pub mod load;
 pub mod pressure;
 mod reconcile;
 mod report;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 
+use super::load::LoadTold;
 use super::state::{State, status};
 use crate::life::LifeId;
 
@@ -21,6 +22,8 @@ pub struct Sent {
     lives: BTreeMap<LifeId, Told>,
     /// What the machine was last said to be short of.
     pressure: Option<v1::PressureReport>,
+    /// What was last said of its load.
+    load: Option<LoadTold>,
     /// The packages that it was last said to have.
     packages: Option<v1::PackageReport>,
     /// New lives that are just being started, and since when they are known.
@@ -30,6 +33,9 @@ pub struct Sent {
 /// A start is told only where it takes longer than this: mostly the task runs by then, and one report, which is one
 /// commit, says it all.
 const START_TOLD_AFTER: Duration = Duration::from_millis(100);
+
+/// The load of the machine is told at most so often.
+const LOAD_PAUSE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug)]
 struct Told {
@@ -67,7 +73,9 @@ pub fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report 
     let tasks = state.lives.iter().map(|(id, life)| status(id, life, &state.node)).collect();
     let (usage, pressure) = (Some(usage_sum(state)), Some(state.pressure.report()));
     let packages = Some(packages_report(state));
-    let report = v1::Report { revision: 1, full: true, tasks, usage, pressure, packages };
+    sent.load = state.load.told_next(None, now, LOAD_PAUSE);
+    let load = sent.load.map(|told| told.report());
+    let report = v1::Report { revision: 1, full: true, tasks, usage, pressure, packages, load };
     sent.told(&report, now);
     report
 }
@@ -102,12 +110,15 @@ pub fn report_changes(
     sent.starting.retain(|id, _| state.lives.contains_key(id));
     let pressure = Some(state.pressure.report()).filter(|now| sent.pressure.as_ref() != Some(now));
     let packages = packages_changed(state, sent);
-    if tasks.is_empty() && pressure.is_none() && packages.is_none() && !due {
+    let load = state.load.told_next(sent.load.as_ref(), now, LOAD_PAUSE);
+    if tasks.is_empty() && pressure.is_none() && packages.is_none() && load.is_none() && !due {
         return None;
     }
+    sent.load = load.or(sent.load);
+    let load = load.map(|told| told.report());
     let usage = due.then(|| usage_sum(state));
     let revision = sent.revision.saturating_add(1);
-    let report = v1::Report { revision, full: false, tasks, usage, pressure, packages };
+    let report = v1::Report { revision, full: false, tasks, usage, pressure, packages, load };
     sent.told(&report, now);
     Some(report)
 }

@@ -10,6 +10,7 @@ use borough_shim::spec::StopOrder;
 
 use super::cores::Cores;
 use super::exit::exit_of;
+use super::load::Load;
 use super::pressure::Pressure;
 use crate::life::LifeId;
 
@@ -24,6 +25,8 @@ pub struct State {
     pub lives: BTreeMap<LifeId, Life>,
     /// What the machine is short of.
     pub pressure: Pressure,
+    /// What of the machine is in use.
+    pub load: Load,
     /// The packages that are installed.
     pub packages: BTreeSet<String>,
     /// Its cores.

@@ -16,6 +16,7 @@ use super::sample::{self, Taken};
 use super::start::{Starter, shim_adopt};
 use super::{Event, confine, order};
 use crate::config::AgentConfig;
+use crate::decide::load::{Load, LoadReading, OwnTasks};
 use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
 use crate::disk::{HEALTH_FILE, StateLock, record_read};
 use crate::facts;
@@ -66,9 +67,10 @@ impl Agent {
         config: AgentConfig,
         starter: Starter,
         hello: v1::Hello,
-        state: State,
+        mut state: State,
         lock: StateLock,
     ) -> Self {
+        state.load = Load::new(hello.capacity.as_ref());
         let serving = Serving::new(starter.clone());
         Self {
             config,
@@ -116,8 +118,9 @@ impl Agent {
             Event::Health(id, health) => self.health(&id, health),
             Event::Sampled(samples) => self.sampled(&samples),
             Event::Confined(moved) => confine::confined(self, moved),
-            Event::Read(reading, packages) => {
+            Event::Read(reading, load, packages) => {
                 self.state.pressure = self.state.pressure.next(&reading, &self.config.pressure);
+                self.load_read(&load);
                 self.state.packages = packages;
             }
         }
@@ -213,6 +216,13 @@ impl Agent {
         }
     }
 
+    fn load_read(&mut self, reading: &LoadReading) {
+        let own = OwnTasks::of(&self.state);
+        let now = self.config.clock.monotonic();
+        let (cores, load) = (&self.state.cores, std::mem::take(&mut self.state.load));
+        self.state.load = load.next(reading, &own, |millis| cores.reference_millis(millis), now);
+    }
+
     /// Begins to measure what lives use, and what is left of the machine.
     pub(super) fn sample_begin(&self) {
         let running = self.state.lives.iter().filter(|(_, life)| life.record.exit.is_none());
@@ -228,7 +238,8 @@ impl Agent {
         tokio::task::spawn_blocking(move || {
             let packages = packages.as_deref().map(facts::packages).unwrap_or_default();
             // Where nobody listens any more the agent is ending.
-            events.send(Event::Read(facts::reading(&proc, &state_dir), packages)).ok();
+            let (left, load) = (facts::reading(&proc, &state_dir), Box::new(facts::load_reading(&proc)));
+            events.send(Event::Read(left, load, packages)).ok();
             if !places.is_empty() {
                 events.send(Event::Sampled(sample::measure(places))).ok();
             }

@@ -8,6 +8,7 @@ use borough_shim::cgroup::{Leaf, Sample};
 use borough_shim::spec::StopOrder;
 use tokio::sync::mpsc;
 
+use crate::decide::load::LoadReading;
 use crate::decide::pressure::Reading;
 use crate::life::LifeId;
 
@@ -34,7 +35,7 @@ pub enum Event {
     /// Lives were measured.
     Sampled(BTreeMap<LifeId, Sample>),
     /// The machine was looked at, and the packages that are installed.
-    Read(Reading, BTreeSet<String>),
+    Read(Reading, Box<LoadReading>, BTreeSet<String>),
     /// Lives were moved to these cores.
     Confined(BTreeMap<LifeId, Vec<u32>>),
 }

@@ -35,6 +35,29 @@ impl TaintView {
     }
 }
 
+/// What of a node is really in use.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct LoadView {
+    pub(crate) cpu_millis: u64,
+    pub(crate) memory_bytes: u64,
+    /// What the tasks ask for whose use is part of it.
+    pub(crate) covered_cpu_millis: u64,
+    pub(crate) covered_memory_bytes: u64,
+    pub(crate) changed_ms: i64,
+}
+
+impl From<v1::NodeLoad> for LoadView {
+    fn from(load: v1::NodeLoad) -> Self {
+        Self {
+            cpu_millis: load.cpu_millis,
+            memory_bytes: load.memory_bytes,
+            covered_cpu_millis: load.covered_cpu_millis,
+            covered_memory_bytes: load.covered_memory_bytes,
+            changed_ms: load.changed_ms,
+        }
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeView {
@@ -50,6 +73,8 @@ pub(crate) struct NodeView {
     pub(crate) tasks: u32,
     pub(crate) capacity: ResourcesView,
     pub(crate) used: ResourcesView,
+    /// What of it is really in use; absent: not known.
+    pub(crate) load: Option<LoadView>,
     pub(crate) port_first: u32,
     pub(crate) port_last: u32,
     pub(crate) ports_used: u32,
@@ -78,6 +103,7 @@ impl From<v1::Node> for NodeView {
             tasks: node.tasks,
             capacity: node.capacity.unwrap_or_default().into(),
             used: node.used.unwrap_or_default().into(),
+            load: node.load.map(LoadView::from),
             port_first: node.port_first,
             port_last: node.port_last,
             ports_used: node.ports_used,
@@ -108,6 +134,16 @@ impl NodeView {
     }
 }
 
+impl NodeView {
+    /// What is really in use, where that is known.
+    fn load_text(&self) -> Option<String> {
+        let load = self.load?;
+        let cpu = share(load.cpu_millis, self.capacity.cpu_millis, cpu_display);
+        let memory = share(load.memory_bytes, self.capacity.memory_bytes, bytes);
+        Some(format!("cpu {cpu}, memory {memory}"))
+    }
+}
+
 /// `2 of 4`, with the share.
 fn share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
     let percent = (u128::from(used) * 100).checked_div(u128::from(capacity)).unwrap_or(0);
@@ -119,7 +155,7 @@ impl Tabular for NodeView {
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         let heads = vec!["NODE", "STATE", "TASKS", "CPU", "MEMORY"];
-        (heads, vec!["HOST", "PORTS", "ATTRIBUTES", "LABELS", "TAINTS", "AGENT"])
+        (heads, vec!["LOAD", "HOST", "PORTS", "ATTRIBUTES", "LABELS", "TAINTS", "AGENT"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -134,6 +170,7 @@ impl Tabular for NodeView {
             share(self.used.memory_bytes, self.capacity.memory_bytes, bytes),
         ];
         let more = vec![
+            self.load_text().unwrap_or_else(|| "-".to_owned()),
             self.host.clone(),
             format!("{}-{} ({} used)", self.port_first, self.port_last, self.ports_used),
             pairs(&self.attributes),
@@ -161,6 +198,7 @@ impl NodeStatusView {
             ("host", node.host.clone()),
             ("capacity", node.capacity.text()),
             ("used", node.used.text()),
+            ("load", node.load_text().unwrap_or_else(|| "not known".to_owned())),
             ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
             ("agent", node.agent_version.clone()),
             ("changed", time(node.changed_ms)),

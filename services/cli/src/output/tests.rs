@@ -349,6 +349,7 @@ fn nodes_and_cells() {
         draining: true,
         capacity: Some(capacity.clone()),
         used: Some(used.clone()),
+        load: Some(v1::NodeLoad { cpu_millis: 3000, memory_bytes: 1 << 30, ..Default::default() }),
         tasks: 2,
         connected: true,
         host: "127.0.0.1".to_owned(),
@@ -371,6 +372,7 @@ fn nodes_and_cells() {
         host      127.0.0.1
         capacity  cpu 4, memory 8GiB
         used      cpu 500m, memory 64MiB
+        load      cpu 3/4 (75%), memory 1GiB/8GiB (12%)
         ports     0 to 0, 0 used
         changed   -
         attributes

@@ -1,0 +1,63 @@
+//! The real load of the nodes whose agents speak to this gateway, written in batches. Of what an agent tells while a batch
+//! is under way only the last counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_model::NodeId;
+use borough_store::journal::{Change, ChangeSet};
+use borough_store::node::{LoadReport, node_loads_set};
+use borough_store::{StoreError, StoreResult, error_chain};
+use tokio_util::sync::CancellationToken;
+
+use super::registry::{LoadTold, Session};
+use crate::cell::CellDoor;
+
+/// Nodes in one transaction.
+const LOADS_MAX: usize = 256;
+/// Between two batches: a load is half a minute's mean, and a second more makes it no older.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Writes until cancelled. What cannot be written is tried again with what comes later.
+pub async fn loads_write(door: Arc<CellDoor>, cancelled: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = cancelled.cancelled() => return,
+        }
+        let sessions = door.sessions.all();
+        let told: Vec<(Arc<Session>, LoadTold)> = sessions
+            .into_iter()
+            .filter_map(|session| session.load_take().map(|told| (session, told)))
+            .collect();
+        for chunk in told.chunks(LOADS_MAX) {
+            let report = |(session, told): &(Arc<Session>, LoadTold)| {
+                (session.node, LoadReport { session: session.id, measured: *told })
+            };
+            let reports: BTreeMap<NodeId, LoadReport> = chunk.iter().map(report).collect();
+            if let Err(error) = reports_write(&door, &reports).await {
+                tracing::warn!(cell = %door.name, error = %error_chain(&error), "loads of nodes wait");
+                chunk.iter().for_each(|(session, told)| session.load_return(*told));
+            }
+        }
+    }
+}
+
+async fn reports_write(door: &CellDoor, reports: &BTreeMap<NodeId, LoadReport>) -> StoreResult<()> {
+    let change = Change {
+        request: door.request_id(),
+        actor: "gateway".to_owned(),
+        action: "node_loads",
+        at_ms: door.clock.wall_ms(),
+    };
+    let (change, space) = (&change, &door.space);
+    let written = door.db.run("node_loads", Idempotency::Natural, |tx, _| async move {
+        let mut changes = ChangeSet::begin(&tx, space, change).await?;
+        node_loads_set(&tx, &mut changes, reports).await?;
+        changes.append(&tx)?;
+        Ok::<_, StoreError>(())
+    });
+    written.await
+}
