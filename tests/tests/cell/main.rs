@@ -10,6 +10,7 @@ mod file;
 mod gang;
 mod guard;
 mod job;
+mod load;
 mod machine;
 mod node;
 mod plan;

@@ -12,6 +12,7 @@ mod dynamic_weight;
 mod fahp;
 mod fgd;
 mod kubernetes;
+mod load_aware;
 mod mix;
 mod profile;
 mod random;
@@ -30,7 +31,7 @@ pub(crate) use scene::Scene;
 use crate::filter::Requirement;
 
 /// All policies, by name.
-pub(crate) static POLICIES: [&dyn Policy; 11] = [
+pub(crate) static POLICIES: [&dyn Policy; 12] = [
     &best_fit::BestFit,
     &borg_hybrid::BorgHybrid,
     &dot_product::DotProduct,
@@ -38,6 +39,7 @@ pub(crate) static POLICIES: [&dyn Policy; 11] = [
     &fahp::Fahp,
     &fgd::Fgd,
     &kubernetes::Kubernetes,
+    &load_aware::LoadAware,
     &random::Random,
     &swarm_binpack::SwarmBinpack,
     &swarm_spread::SwarmSpread,

@@ -59,6 +59,26 @@ impl Scene<'_, '_> {
         FULL - self.used_after(dimension)
     }
 
+    /// How much of a dimension is expected to be in use with the task, in thousandths of what the node has (which may be less
+    /// than what may be promised of it): what was measured, and what was promised since. Where nothing was measured, what is
+    /// promised.
+    pub fn expected_after(&self, dimension: usize) -> u32 {
+        let overcommit = &self.work.snapshot.settings.overcommit;
+        let per_mille = match dimension {
+            0 => overcommit.cpu_per_mille,
+            1 => overcommit.memory_per_mille,
+            _ => return self.used_after(dimension),
+        };
+        let promised = (self.work.used(0, self.node), self.work.used(1, self.node));
+        let measured = self.work.nodes.measured(self.node);
+        let (cpu, memory) = measured.map_or(promised, |measured| measured.expected(promised));
+        let expected = if dimension == 0 { cpu } else { memory };
+        let after = expected.saturating_add(self.requirement.amount(dimension));
+        let limit = u128::from(self.work.nodes.limit(dimension, self.node).max(1));
+        // A limit is the part of the capacity that may be promised: this is the part of the capacity.
+        u32::try_from(u128::from(after) * u128::from(per_mille) / limit).unwrap_or(u32::MAX)
+    }
+
     /// What is free of it now.
     pub fn free(&self, dimension: usize) -> u32 {
         FULL - self.used(dimension)

@@ -1,15 +1,18 @@
 //! What plans find is kept for later plans: it changes what deciding costs, and never what is decided.
 
 use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spread};
+use borough_model::node::LoadMeasured;
 use borough_model::{JobId, JobSpec, TaskId, TaskState};
 use borough_scheduler_core::{
     CellSettings, PLAN_SEED, Plan, PlanCache, PlanCounters, ScoringProfile, Snapshot, Vantage, pending,
     plan_from,
 };
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::draft::load;
 use crate::naive;
 use crate::place::world;
 use crate::world::{World, name, node, spec};
@@ -28,6 +31,8 @@ enum Step {
     NodeCordoned(u64, bool),
     NodeRacked(u64, u8),
     NodeResized(u64, u64),
+    /// So many nodes from one on are measured.
+    NodesLoaded(u64, u64, Option<LoadMeasured>),
     /// The plan that follows is not committed.
     Lost,
 }
@@ -40,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::NodeAdded),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, cordoned)| Step::NodeCordoned(at, cordoned)),
         1 => (at.clone(), 0..4u8).prop_map(|(at, rack)| Step::NodeRacked(at, rack)),
+        1 => (at.clone(), 1..NODES, option::of(load())).prop_map(|(at, count, load)| Step::NodesLoaded(at, count, load)),
         1 => (at, 1..6u64).prop_map(|(at, cores)| Step::NodeResized(at, cores)),
         1 => Just(Step::Lost),
     ]
@@ -119,6 +125,9 @@ impl Cell {
             }
             Step::NodeResized(number, cores) => {
                 world.node_change(at(number), |row| row.capacity.cpu_millis = cores * 1000);
+            }
+            Step::NodesLoaded(first, count, load) => {
+                (first..NODES.min(first + count)).for_each(|number| world.load_put(at(number), load));
             }
             Step::Lost => self.lost = true,
         }

@@ -5,8 +5,8 @@ use borough_model::job::{
     TaskOverride, Toleration, TolerationOperator,
 };
 use borough_model::node::{
-    CORE_SPEED, Card, CardSelector, NumaDomain, Taint, TaintEffect, Within, cards_counted, core_speed,
-    domains_counted,
+    CORE_SPEED, Card, CardSelector, LoadMeasured, NumaDomain, Taint, TaintEffect, Within, cards_counted,
+    core_speed, domains_counted,
 };
 use borough_model::{JobSpec, NodeRow, Resources};
 use proptest::collection::vec;
@@ -28,6 +28,7 @@ pub enum Event {
     NodeRacked(usize, u8),
     NodeResized(usize, u64),
     NodeTainted(usize, Option<Taint>),
+    NodeLoaded(usize, Option<LoadMeasured>),
     Submitted(Box<JobDraft>),
     JobStopped(usize),
     JobCounted(usize, u32),
@@ -331,6 +332,17 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
     )
 }
 
+/// Of a node of a few cores and GiB.
+pub fn load() -> impl Strategy<Value = LoadMeasured> {
+    let amounts = (0..5_000u64, 0..8u64, 0..5_000u64, 0..8u64);
+    amounts.prop_map(|(cpu_millis, gib, covered_cpu_millis, covered_gib)| LoadMeasured {
+        cpu_millis,
+        memory_bytes: gib << 30,
+        covered_cpu_millis,
+        covered_memory_bytes: covered_gib << 30,
+    })
+}
+
 pub fn event() -> impl Strategy<Value = Event> {
     let at = 0..64usize;
     prop_oneof![
@@ -342,6 +354,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => (at.clone(), 0..3u8).prop_map(|(at, rack)| Event::NodeRacked(at, rack)),
         1 => (at.clone(), 1..=5u64).prop_map(|(at, cores)| Event::NodeResized(at, cores)),
         1 => (at.clone(), option::of(taint())).prop_map(|(at, taint)| Event::NodeTainted(at, taint)),
+        2 => (at.clone(), option::of(load())).prop_map(|(at, load)| Event::NodeLoaded(at, load)),
         8 => job_draft().prop_map(|draft| Event::Submitted(Box::new(draft))),
         1 => at.clone().prop_map(Event::JobStopped),
         2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),

@@ -106,9 +106,11 @@ impl History {
             }
             Event::TaskGone(at) => self.task_gone(*at),
             Event::JobPrioritized(at, to) => {
-                if let Some(job) = self.job_at(*at) {
-                    self.world.job_change(job, |row| row.priority = *to);
-                }
+                let job = self.job_at(*at);
+                job.into_iter().for_each(|job| self.world.job_change(job, |row| row.priority = *to));
+            }
+            Event::NodeLoaded(at, measured) => {
+                self.node_at(*at).into_iter().for_each(|node| self.world.load_put(node, *measured));
             }
             Event::NodeCordoned(at, _)
             | Event::NodeDrained(at)
@@ -256,6 +258,7 @@ impl History {
         }
         for (id, (_, alloc)) in &self.world.nodes {
             assert_eq!(self.kept.node_alloc(*id).as_ref(), Some(alloc));
+            assert_eq!(self.kept.node_load(*id), anew.node_load(*id));
         }
     }
 

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::node::{Card, card_dimension};
+use borough_model::node::{Card, LoadMeasured, card_dimension};
 use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, NodeRow, Resources, TaskId};
 use borough_scheduler_core::{
     CellSettings, PLAN_SEED, PlanCache, ScoringProfile, Vantage, pending, plan, plan_from,
 };
+use proptest::option;
 use proptest::prelude::*;
 
+use crate::draft::load;
 use crate::naive;
 use crate::place::planned;
 use crate::world::{World, node, spec};
@@ -175,6 +177,24 @@ fn formula(profile: &str, world: &World, spec: &JobSpec, node: (&NodeRow, &NodeA
                 after.iter().zip(&before).map(|(after, before)| cost(*after) - cost(*before)).sum();
             (-rise, 8.0)
         }
+        "load-aware" => {
+            let cost = |part: f64| {
+                let steps = part.min(2.0) * 8.0;
+                steps.floor().exp2() * (1.0 + steps.fract())
+            };
+            let mut expected = after;
+            if let Some(load) = world.loads.get(&row.id).and_then(|load| load.measured) {
+                let of = |measured: u64, promised: u64, covered: u64, asked: u64, has: u64| {
+                    (measured + promised.saturating_sub(covered) + asked) as f64 / has as f64
+                };
+                let (has, used) = (&row.capacity, &alloc.used);
+                let (cpu, covered) = (load.cpu_millis, load.covered_cpu_millis);
+                expected[0] = of(cpu, used.cpu_millis, covered, asked.cpu_millis, has.cpu_millis);
+                let (memory, covered) = (load.memory_bytes, load.covered_memory_bytes);
+                expected[1] = of(memory, used.memory_bytes, covered, asked.memory_bytes, has.memory_bytes);
+            }
+            (-expected.into_iter().map(cost).sum::<f64>().log2(), 0.02)
+        }
         "swarm-spread" => (-f64::from(alloc.tasks), 0.5),
         "swarm-binpack" => (f64::from(alloc.tasks), 0.5),
         "random" => (0.0, 0.5),
@@ -219,15 +239,18 @@ struct Draft {
     gpus: u32,
     /// What is promised of it already: cores, GiB, thousandths of each card, and tasks.
     used: (u64, u64, u64, u32),
+    load: Option<LoadMeasured>,
 }
 
 fn drafts() -> impl Strategy<Value = Vec<Draft>> {
-    let draft = (2..32u64, 2..64u64, prop_oneof![Just(0u32), 1..4u32], 0..8u64, 0..16u64, 0..4u64, 0..40u32);
-    let draft = draft.prop_map(|(cores, gib, gpus, cpu, memory, card, tasks)| Draft {
+    let used = (0..8u64, 0..16u64, 0..4u64, 0..40u32);
+    let draft = (2..32u64, 2..64u64, prop_oneof![Just(0u32), 1..4u32], used, option::of(load()));
+    let draft = draft.prop_map(|(cores, gib, gpus, (cpu, memory, card, tasks), load)| Draft {
         cores,
         gib,
         gpus,
         used: (cpu.min(cores), memory.min(gib), card * 250, tasks),
+        load,
     });
     prop::collection::vec(draft, 2..12)
 }
@@ -268,6 +291,7 @@ fn world_of(profile: ScoringProfile, drafts: &[Draft]) -> World {
         *alloc = NodeAlloc { used, tasks, epoch: alloc.epoch + 1, ..alloc.clone() };
         let alloc = alloc.clone();
         world.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc });
+        world.load_put(id, draft.load);
     }
     world
 }
@@ -316,6 +340,43 @@ proptest! {
             );
         }
     }
+}
+
+/// A node that is busy is passed over however little is promised there, and a burst does not all go to the idle one.
+#[test]
+fn a_burst_goes_where_load_is_low_and_not_all_to_one_node() {
+    let profile: ScoringProfile = "load-aware".parse().expect("it is listed");
+    let settings = CellSettings { profile, ..CellSettings::default() };
+    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
+    (0..4).for_each(|number| world.node_put(node(number, 16, 64)));
+    let busy = |cpu_millis| Some(LoadMeasured { cpu_millis, ..LoadMeasured::default() });
+    for (number, cpu_millis) in [(0, 15_000), (1, 500), (2, 0), (3, 1_000)] {
+        world.load_put(node(number, 16, 64).id, busy(cpu_millis));
+    }
+    let on = |world: &World| -> Vec<u32> {
+        (0..4).map(|number| world.nodes[&node(number, 16, 64).id].1.tasks).collect()
+    };
+    // Three in one plan, six in plans of their own: nothing was measured in between.
+    world.job_submit(JobId(1), &spec("ann", "burst", 3, 1000, 64));
+    let outcome = planned(&world);
+    world.commit(&outcome);
+    assert_eq!(on(&world), [0, 1, 1, 1]);
+    for number in 2..8 {
+        world.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 1, 1000, 64));
+        let outcome = planned(&world);
+        world.commit(&outcome);
+    }
+    assert_eq!(on(&world), [0, 3, 3, 3]);
+    // Measured now: some of them are idle, some are not.
+    for (number, cpu_millis) in [(1, 0), (2, 4_000), (3, 2_000)] {
+        let covered_cpu_millis = 3_000;
+        let measured = LoadMeasured { cpu_millis, covered_cpu_millis, ..LoadMeasured::default() };
+        world.load_put(node(number, 16, 64).id, Some(measured));
+    }
+    world.job_submit(JobId(9), &spec("ann", "later", 3, 1000, 64));
+    let outcome = planned(&world);
+    world.commit(&outcome);
+    assert_eq!(on(&world), [0, 5, 3, 4]);
 }
 
 /// How many tasks of 4,000 each of ten nodes gets at random, in batches: nobody is favoured for being empty, or full.

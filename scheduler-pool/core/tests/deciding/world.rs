@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use borough_model::job::{JobState, job_new};
 use borough_model::node::{
-    NodeState, holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_release, node_alloc_sum,
-    node_alloc_touch,
+    LoadMeasured, NodeLoad, NodeState, holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_release,
+    node_alloc_sum, node_alloc_touch,
 };
 use borough_model::resource::resources_sub;
 use borough_model::task::{Life, TaskEvent, task_transition};
@@ -22,6 +22,7 @@ pub struct World {
     pub settings: CellSettings,
     pub now_ms: i64,
     pub nodes: BTreeMap<NodeId, (NodeRow, NodeAlloc)>,
+    pub loads: BTreeMap<NodeId, NodeLoad>,
     pub jobs: BTreeMap<JobId, (JobRow, JobSpec)>,
     pub tasks: BTreeMap<TaskId, TaskRow>,
     /// What changed and no snapshot has seen yet.
@@ -76,6 +77,14 @@ impl World {
         let mut row = row.clone();
         change(&mut row);
         self.node_put(row);
+    }
+
+    /// What a node's agent has measured.
+    pub fn load_put(&mut self, node: NodeId, measured: Option<LoadMeasured>) {
+        let revision = self.loads.get(&node).map_or(0, |before| before.revision) + 1;
+        let load = NodeLoad { revision, changed_ms: self.now_ms, measured };
+        self.journal.push(Delta::NodeLoad { node, load: load.clone() });
+        self.loads.insert(node, load);
     }
 
     pub fn job_submit(&mut self, id: JobId, spec: &JobSpec) -> JobId {
@@ -211,6 +220,8 @@ impl World {
             spec: Some(Box::new(spec.clone())),
         };
         let mut deltas: Vec<Delta> = self.nodes.values().flat_map(node).collect();
+        let load = |(&node, load): (&NodeId, &NodeLoad)| Delta::NodeLoad { node, load: load.clone() };
+        deltas.extend(self.loads.iter().map(load));
         deltas.extend(self.jobs.values().map(job));
         deltas.extend(self.tasks.values().map(|row| Delta::Task { row: row.clone() }));
         let mut keyed: Vec<(u64, Delta)> = deltas
