@@ -74,9 +74,14 @@ impl Scene<'_, '_> {
         let (cpu, memory) = measured.map_or(promised, |measured| measured.expected(promised));
         let expected = if dimension == 0 { cpu } else { memory };
         let after = expected.saturating_add(self.requirement.amount(dimension));
-        let limit = u128::from(self.work.nodes.limit(dimension, self.node).max(1));
-        // A limit is the part of the capacity that may be promised: this is the part of the capacity.
-        u32::try_from(u128::from(after) * u128::from(per_mille) / limit).unwrap_or(u32::MAX)
+        // A limit is the part of the capacity that may be promised: this is the part of the capacity. In 64 bits where that will
+        // do, as above.
+        let limit = self.work.nodes.limit(dimension, self.node).max(1);
+        let share = match after.checked_mul(u64::from(per_mille)) {
+            Some(parts) => parts / limit,
+            None => after / (limit / u64::from(per_mille.max(1))).max(1),
+        };
+        u32::try_from(share).unwrap_or(u32::MAX)
     }
 
     /// What is free of it now.

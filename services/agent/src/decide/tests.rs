@@ -313,3 +313,32 @@ fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
     assert_eq!((told.packages.unwrap().installed, told.pressure), (vec!["web/1".to_owned()], None));
     assert_eq!(changes(&known), None);
 }
+
+/// A load is told when it is known and when it has moved far; a session of its own begins with all of it.
+#[test]
+fn the_load_of_the_machine_is_told_when_it_has_changed_by_a_part() {
+    use super::load::{Load, LoadReading, OwnTasks, ProcessorTime};
+    let capacity = v1::Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..v1::Resources::default() };
+    let (mut known, mut sent) = (State::default(), Sent::default());
+    known.load = Load::new(Some(&capacity));
+    let look = |state: &mut State, busy: u64, idle: u64, at_s: u64| {
+        let reading = LoadReading {
+            processor: Some(ProcessorTime { busy, idle, processors: 4 }),
+            memory_free_bytes: Some(1 << 30),
+        };
+        let own = OwnTasks::of(state);
+        state.load = state.load.clone().next(&reading, &own, |millis| millis, Duration::from_secs(at_s));
+    };
+    let full = report_full(&known, &mut sent, Duration::ZERO);
+    assert_eq!(full.load, Some(v1::LoadReport::default()), "not known yet, which is said");
+    look(&mut known, 0, 0, 1);
+    assert_eq!(changes(&known, &mut sent, 1).and_then(|report| report.load), None);
+    look(&mut known, 50, 50, 2);
+    let cpu = |report: Option<v1::Report>| Some(report?.load?.load?.cpu_millis);
+    assert_eq!(cpu(changes(&known, &mut sent, 2)), Some(2_000));
+    assert_eq!(cpu(changes(&known, &mut sent, 3)), None, "once");
+    look(&mut known, 1_050, 50, 30);
+    assert!(cpu(changes(&known, &mut sent, 30)).is_some_and(|cpu| cpu > 2_500));
+    let again = report_full(&known, &mut sent, Duration::from_secs(31));
+    assert!(cpu(Some(again)).is_some_and(|cpu| cpu > 2_500), "a new session is told all");
+}
