@@ -191,6 +191,21 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
     assert!(scored <= 3 * placed, "{scored} scored for {placed}");
 }
 
+/// What agents measure is followed node by node: no search begins anew for it, and none goes by what was measured before.
+#[test]
+fn a_measurement_is_followed_and_voids_no_search() {
+    let mut cell = Cell::new("load-aware".parse().expect("it is listed"), (0, 1));
+    let mut made = 0;
+    for round in 0..8 {
+        cell.happens(&Step::Jobs(0, 8, 1));
+        made += cell.planned().bases_made;
+        let cpu_millis = [4_000, 0, 2_000][round % 3];
+        let measured = Some(LoadMeasured { cpu_millis, ..LoadMeasured::default() });
+        cell.happens(&Step::NodesLoaded(round as u64 % 2 * 160, 160, measured));
+    }
+    assert_eq!((cell.world.tasks.len(), made), (64, 1));
+}
+
 /// A service of one task spreads over nothing, whatever the cell's failure domains.
 #[test]
 fn services_of_one_task_share_a_search_too() {
