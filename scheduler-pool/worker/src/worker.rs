@@ -26,8 +26,9 @@ use crate::read::{Read, cell_read, cell_watch, rows_read};
 use crate::shard::{SchedulerShards, ShardHeld};
 use crate::view::CellView;
 
-/// How often what is left of a conflicting batch is tried again before everything is planned anew.
-const SURVIVOR_ATTEMPTS: u32 = 3;
+/// How often what is left of a conflicting batch is tried again before everything is planned anew. Where several workers
+/// fill one node, one of them commits at a time, and to wait for one's turn costs less than to decide anew.
+const SURVIVOR_ATTEMPTS: u32 = 12;
 /// Longest sleep without a look: a watch may be late, or lost.
 const SLEEP_MAX: Duration = Duration::from_millis(1_500);
 /// Pause after an error of the store.
@@ -347,6 +348,8 @@ impl Worker {
                 return Ok(0);
             }
             let losers = placement_losers(&conflicts, &batch);
+            // On a slow disk the attempts take longer than a lease.
+            self.tend().await?;
             self.view.follow(&batch.tasks(), running);
             let read = self.read().await?;
             // What is left was never held against a term that is new.

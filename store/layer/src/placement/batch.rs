@@ -115,27 +115,71 @@ impl PlacementBatch {
     ///
     /// A victim that has started is charged until it is gone; its preemptor is promised what it will give back.
     pub fn allocs_after(&self) -> Result<BTreeMap<NodeId, NodeAlloc>, PlacementError> {
+        self.allocs_charged(Err)
+    }
+
+    /// The tasks that cannot be charged after those before them, which are.
+    pub(super) fn unfit(&self) -> BTreeSet<TaskId> {
+        let mut unfit = BTreeSet::new();
+        let charged = self.allocs_charged(|error| {
+            unfit.insert(error.task());
+            Ok(())
+        });
+        if let Err(error) = charged {
+            unfit.insert(error.task());
+        }
+        unfit
+    }
+
+    /// See [`PlacementBatch::allocs_after`]; `refused` decides over each task that cannot be charged whether to go on without
+    /// it.
+    fn allocs_charged(
+        &self,
+        mut refused: impl FnMut(PlacementError) -> Result<(), PlacementError>,
+    ) -> Result<BTreeMap<NodeId, NodeAlloc>, PlacementError> {
         let mut allocs: BTreeMap<NodeId, NodeAlloc> = BTreeMap::new();
         for eviction in &self.evictions {
-            let task = eviction.row.id;
             let Some(node) = eviction.node() else { continue };
-            let (known, before) = self.alloc_before(&allocs, task, node)?;
-            let effect = &eviction.effects.capacity;
-            let after = node_alloc_apply(&before, &known.capacity, effect, false, self.at_ms)
-                .map_err(|source| PlacementError::Unfit { task, node, source })?;
-            allocs.extend(after.map(|after| (node, after)));
+            match self.evicted(&allocs, eviction, node) {
+                Ok(after) => allocs.extend(after.map(|after| (node, after))),
+                Err(error) => refused(error)?,
+            }
         }
         for placement in &self.placements {
-            let row = &placement.row;
-            let node = row.charged_node().ok_or(PlacementError::NodeUnknown { task: row.id })?;
-            let (known, before) = self.alloc_before(&allocs, row.id, node)?;
-            let (resources, ports) = (&row.charge.resources, row.port_numbers());
-            let add = if row.promised { node_alloc_promise } else { node_alloc_add };
-            let after = add(&before, &known.capacity, resources, &ports, self.at_ms)
-                .map_err(|source| PlacementError::Unfit { task: row.id, node, source })?;
-            allocs.insert(node, after);
+            match self.placed(&allocs, &placement.row) {
+                Ok((node, after)) => drop(allocs.insert(node, after)),
+                Err(error) => refused(error)?,
+            }
         }
         Ok(allocs)
+    }
+
+    /// A node without a victim; `None` where what is committed does not change.
+    fn evicted(
+        &self,
+        allocs: &BTreeMap<NodeId, NodeAlloc>,
+        eviction: &Eviction,
+        node: NodeId,
+    ) -> Result<Option<NodeAlloc>, PlacementError> {
+        let task = eviction.row.id;
+        let (known, before) = self.alloc_before(allocs, task, node)?;
+        node_alloc_apply(&before, &known.capacity, &eviction.effects.capacity, false, self.at_ms)
+            .map_err(|source| PlacementError::Unfit { task, node, source })
+    }
+
+    /// A task's node with it.
+    fn placed(
+        &self,
+        allocs: &BTreeMap<NodeId, NodeAlloc>,
+        row: &TaskRow,
+    ) -> Result<(NodeId, NodeAlloc), PlacementError> {
+        let node = row.charged_node().ok_or(PlacementError::NodeUnknown { task: row.id })?;
+        let (known, before) = self.alloc_before(allocs, row.id, node)?;
+        let (resources, ports) = (&row.charge.resources, row.port_numbers());
+        let add = if row.promised { node_alloc_promise } else { node_alloc_add };
+        let after = add(&before, &known.capacity, resources, &ports, self.at_ms)
+            .map_err(|source| PlacementError::Unfit { task: row.id, node, source })?;
+        Ok((node, after))
     }
 
     /// The placement that falls with `task`: its preemptor's where it is a victim, otherwise its own.

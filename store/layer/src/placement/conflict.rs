@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use borough_model::{JobId, NodeId, TaskId, UnitId};
+use borough_model::{JobId, NodeId, TaskId, TaskRow, UnitId};
 use bytes::Bytes;
 
 use super::PlacementBatch;
@@ -59,13 +59,19 @@ pub fn placement_conflicts(
 }
 
 /// The placements that fall with the overtaken guards, whole units together, and each preemptor with its victims.
+///
+/// A node on which others committed something does not take its placements with it: whether they still fit there, and
+/// whether the node itself is still the one they were planned on, is for [`placement_survivors`](super::placement_survivors)
+/// to check over fresh values. Only what waits there for others to leave falls, since it may be that it need not wait.
 pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) -> BTreeSet<TaskId> {
     let all = conflicts.cell || conflicts.lease;
+    let preemptors: BTreeSet<TaskId> = batch.evictions.iter().map(|eviction| eviction.preemptor).collect();
+    let waits = |row: &TaskRow| row.promised || preemptors.contains(&row.id);
     let direct = batch.placements.iter().filter(|placement| {
         let row = &placement.row;
         all || conflicts.jobs.contains(&row.id.job)
             || conflicts.tasks.contains(&row.id)
-            || row.node.is_some_and(|node| conflicts.nodes.contains(&node))
+            || (waits(row) && row.node.is_some_and(|node| conflicts.nodes.contains(&node)))
             || row.unit.is_some_and(|unit| conflicts.units.contains(&unit))
             || placement.terms.iter().any(|term| conflicts.terms.contains(term))
             || placement.witnesses.iter().any(|task| conflicts.tasks.contains(task))

@@ -26,7 +26,8 @@
 //!   version, its blind writes overwrite the work of others.
 //! - 1020 and 1007 go back to the planner. [`placement_conflicts`] names what was overtaken, a lower bound;
 //!   [`placement_losers`] the placements that fall with it; [`placement_survivors`] what is left, over values of a
-//!   fresh tail and under a new id, to be committed at the version of that tail. Never wait for a journal entry that
+//!   fresh tail and under a new id, to be committed at the version of that tail. A placement keeps a node that others
+//!   committed to meanwhile where it still fits there by the fresh values. Never wait for a journal entry that
 //!   explains a reported key: there may be none.
 //! - After 1021 (and 1039), tail to a fresh version and look for the batch's id: [`placement_find`]. The commit is no
 //!   longer in flight, so what is not found did not happen.

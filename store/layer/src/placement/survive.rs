@@ -40,10 +40,12 @@ pub fn placement_survivors(
     loop {
         losers = losers_with_units(batch, losers);
         let left = without(batch, &losers, view, id, at_ms);
-        match left.allocs_after() {
-            Ok(_) => return left,
-            Err(unfit) => losers.insert(left.placement_for(unfit.task())),
-        };
+        // All at once: of a node that is full by now there may be hundreds.
+        let unfit = left.unfit();
+        if unfit.is_empty() {
+            return left;
+        }
+        losers.extend(unfit.into_iter().map(|task| left.placement_for(task)));
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod agent;
 mod placer;
+mod rebase;
 mod witness;
 pub(crate) mod world;
 
