@@ -23,6 +23,8 @@ const DOMAINS_MAX: usize = 8;
 const DOMAIN_BYTES_MAX: usize = 128;
 /// The shortest and the longest time that anything is kept.
 const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
+/// For how long a task that has started is left alone at most.
+const FRESH_START_MS_MAX: u64 = 86_400_000;
 
 /// What is to be changed; what is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,7 @@ pub(super) struct SettingsChange {
     queueing: Option<String>,
     queues: Option<Vec<QueueSpec>>,
     schedulers: Option<BTreeMap<String, Name>>,
+    fresh_start_ms: Option<u64>,
     /// The revision it was made for; 0: any.
     expected_revision: u64,
 }
@@ -81,6 +84,7 @@ impl SettingsChange {
             queueing,
             queues,
             schedulers,
+            fresh_start_ms: settings.fresh_start_ms,
             expected_revision: request.expected_revision,
         };
         change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
@@ -105,6 +109,10 @@ impl SettingsChange {
         }
         if self.lost_per_minute_max == Some(0) {
             return Err(FieldRefused::new("lost_per_minute_max", "0", "1 or more"));
+        }
+        if let Some(value) = self.fresh_start_ms.filter(|value| *value > FRESH_START_MS_MAX) {
+            let accepted = format!("0 to {FRESH_START_MS_MAX} milliseconds");
+            return Err(FieldRefused::new("fresh_start_ms", value.to_string(), &accepted));
         }
         let kept = [
             ("job_retention_ms", self.job_retention_ms),
@@ -133,6 +141,9 @@ impl SettingsChange {
         set(&mut meta.queues, self.queues.as_ref());
         if let Some(rules) = &self.schedulers {
             meta.schedulers = Some(rules.clone()).filter(|rules| !rules.is_empty());
+        }
+        if let Some(fresh_start_ms) = self.fresh_start_ms {
+            meta.fresh_start_ms = Some(fresh_start_ms).filter(|ms| *ms > 0);
         }
     }
 }
@@ -192,6 +203,7 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
             of: rules.map(|(work, name)| (work, name.to_string())).collect(),
         }),
         queues: Some(v1::Queues { queues: meta.queues.iter().map(queue_message).collect() }),
+        fresh_start_ms: Some(meta.fresh_start_ms.unwrap_or_default()),
         revision: meta.revision,
     }
 }
@@ -248,6 +260,7 @@ mod tests {
         let settings = v1::CellSettings {
             profile: Some("kubernetes:spread=0.5".to_owned()),
             failure_domains: Some(v1::FailureDomains { keys: vec!["rack".to_owned()] }),
+            fresh_start_ms: Some(90_000),
             ..v1::CellSettings::default()
         };
         change(settings).unwrap().made(&mut meta);
@@ -255,7 +268,10 @@ mod tests {
             (meta.profile.as_str(), meta.failure_domains),
             ("kubernetes:spread=0.50", vec!["rack".to_owned()])
         );
-        assert_eq!(meta.job_retention_ms, CellMeta::default().job_retention_ms);
+        assert_eq!(
+            (meta.job_retention_ms, meta.fresh_start_ms),
+            (CellMeta::default().job_retention_ms, Some(90_000))
+        );
     }
 
     #[test]
@@ -290,6 +306,11 @@ mod tests {
         let over = refused(v1::CellSettings { queues, ..Default::default() });
         assert!(over.contains("queues[0].guaranteed_per_mille"), "{over}");
         assert!(refused(with(|settings| settings.lost_per_minute_max = Some(0))).contains("1 or more"));
+        let protected = refused(with(|settings| settings.fresh_start_ms = Some(86_400_001)));
+        assert!(
+            protected.contains("settings.fresh_start_ms") && protected.contains("86400000"),
+            "{protected}"
+        );
         let brief = refused(with(|settings| settings.job_retention_ms = Some(59_999)));
         assert!(brief.contains("settings.job_retention_ms") && brief.contains("60000"), "{brief}");
     }

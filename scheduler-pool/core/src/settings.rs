@@ -65,10 +65,11 @@ impl CellSettings {
         failure_domains: Vec<String>,
         profile: &str,
         (queueing, queues): (&str, Vec<QueueSpec>),
+        fresh_start_ms: u64,
     ) -> Self {
         let profile = profile.parse().unwrap_or_default();
         let queueing = Queueing { queues, ..queueing.parse().unwrap_or_default() };
-        Self { failure_domains, profile, queueing, ..Self::default() }
+        Self { failure_domains, profile, queueing, fresh_start_ms, ..Self::default() }
     }
 }
 
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_filled_by_the_profile_it_names() {
-        let profile = |name| CellSettings::of_cell(Vec::new(), name, ("", Vec::new())).profile;
+        let profile = |name| CellSettings::of_cell(Vec::new(), name, ("", Vec::new()), 0).profile;
         assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
         assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
         assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);

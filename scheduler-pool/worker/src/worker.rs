@@ -168,8 +168,9 @@ impl Worker {
             cell_meta_read(&tx, space).await
         });
         let meta = meta.await?;
-        let settings =
-            CellSettings::of_cell(meta.failure_domains, &meta.profile, (&meta.queueing, meta.queues));
+        let queueing = (meta.queueing.as_str(), meta.queues);
+        let fresh_start_ms = meta.fresh_start_ms.unwrap_or_default();
+        let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile, queueing, fresh_start_ms);
         let mut view = CellView::new(settings, self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();

@@ -81,3 +81,26 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
     }
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_that_began_only_just_now_is_left_alone_until_the_operator_says_otherwise() {
+    let cell = TestCell::start(options!().nodes(1).cards(&["gpu=GPU-a"])).await;
+    cell.borough(&["cell", "set", "--fresh-start", "25h"]).await.ended(2).warns("86400000 milliseconds");
+    cell.borough(&["cell", "set", "--fresh-start", "1h"]).await.ended(0).says("fresh start");
+    cell.run("low.yaml", &job("low", "batch", 1, "").replace("2s", "100ms")).await;
+    cell.tasks_until("low", "running", |tasks| is_up(tasks, 1)).await;
+    let high = cell.file("high.yaml", &job("high", "production", 1, "").replace("2s", "100ms"));
+    let plan = cell.borough(&["job", "plan", &high, "-o", "json"]).await.ended(1).json();
+    assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
+    cell.borough(&["job", "run", &high, "--detach"]).await.ended(0);
+    let why = cell.borough(&["why", "high"]).await;
+    why.says("waits for tasks of lower priority that have only just started");
+    // Workers and gateways go by what is set now, without a restart.
+    cell.borough(&["cell", "set", "--fresh-start", "0s"]).await.ended(0);
+    cell.tasks_until("high", "running in the freed place", |tasks| is_up(tasks, 1)).await;
+    assert_eq!(cell.tasks("low").await[0].incarnation, 1);
+    for job in ["low", "high"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}

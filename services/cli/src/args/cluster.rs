@@ -101,6 +101,9 @@ pub struct CellSet {
     /// No such rules: jobs that name no scheduler are of default
     #[arg(long)]
     pub no_schedulers: bool,
+    /// For how long after its start a task is left alone by preemption, such as 5m; 0s: not at all
+    #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
+    pub fresh_start: Option<std::time::Duration>,
     /// Nodes declared lost per minute at most
     #[arg(long, value_name = "NODES")]
     pub lost_per_minute: Option<u32>,

@@ -1,6 +1,7 @@
 //! Cells.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use borough_proto::v1;
 use serde::Serialize;
@@ -40,6 +41,7 @@ pub(crate) struct SettingsView {
     pub(crate) queueing: String,
     pub(crate) queues: Vec<QueueView>,
     pub(crate) schedulers: BTreeMap<String, String>,
+    pub(crate) fresh_start_ms: u64,
     pub(crate) revision: u64,
 }
 
@@ -73,6 +75,7 @@ impl From<v1::CellSettings> for SettingsView {
             lost_per_minute_max: settings.lost_per_minute_max(),
             job_retention_ms: settings.job_retention_ms(),
             journal_retention_ms: settings.journal_retention_ms(),
+            fresh_start_ms: settings.fresh_start_ms(),
             revision: settings.revision,
             queueing: settings.queueing.clone().unwrap_or_default(),
             queues: settings
@@ -268,6 +271,7 @@ impl CellView {
             ("queues", self.settings.queues.iter().map(QueueView::text).collect::<Vec<_>>().join(", ")),
             ("schedulers", self.settings.rules_text()),
             ("failure domains", self.settings.failure_domains.join(", ")),
+            ("fresh start", fresh_start_text(self.settings.fresh_start_ms)),
         ]);
         for warning in &self.warnings {
             text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));
@@ -278,4 +282,11 @@ impl CellView {
         }
         text
     }
+}
+
+/// For how long tasks are left alone after their start; nothing where they are not.
+fn fresh_start_text(fresh_start_ms: u64) -> String {
+    let time = Some(Duration::from_millis(fresh_start_ms)).filter(|time| !time.is_zero());
+    time.map(|time| format!("left alone by preemption for {}", humantime::format_duration(time)))
+        .unwrap_or_default()
 }

@@ -490,6 +490,7 @@ fn yaml_is_yaml() {
               queueing: ""
               queues: []
               schedulers: {}
+              fresh_start_ms: 0
               revision: 0
             warnings: []
         "#]],

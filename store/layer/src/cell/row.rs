@@ -50,6 +50,10 @@ pub struct CellMeta {
     #[cbor(default)]
     #[serde(default)]
     pub queues: Vec<QueueSpec>,
+    /// For how many milliseconds after its start a task is left alone by preemption; absent: not at all.
+    #[n(22)]
+    #[serde(default)]
+    pub fresh_start_ms: Option<u64>,
     /// Which scheduler decides over a new job that names none: kinds of work (`borough_model::job::WorkKind`, as they are
     /// written) with the scheduler of each; absent: `default` over all.
     #[n(24)]
@@ -73,6 +77,7 @@ impl Default for CellMeta {
             queueing: String::new(),
             queues: Vec::new(),
             schedulers: None,
+            fresh_start_ms: None,
         }
     }
 }
