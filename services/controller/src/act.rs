@@ -11,7 +11,9 @@ use borough_store::journal::{Change, ChangeSet};
 use borough_store::lease::{HeldLease, lease_check};
 use borough_store::node::node_declare_lost;
 use borough_store::request::request_id_random;
-use borough_store::task::{task_node_lost, task_reschedule_lost, task_stop_begin, task_unwanted_stop};
+use borough_store::task::{
+    task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
+};
 use borough_store::{CellSpace, StoreError, StoreResult};
 
 use crate::decide::Action;
@@ -59,6 +61,13 @@ impl Hands {
             Action::TasksReschedule(node, lives) => {
                 self.lives("task_reschedule", &lives, |tx, mut changes, lives| async move {
                     task_reschedule_lost(&tx, &mut changes, node, &lives).await?;
+                    Ok(((), changes))
+                })
+                .await
+            }
+            Action::PromisesExpire(node, lives) => {
+                self.lives("task_promise", &lives, |tx, mut changes, lives| async move {
+                    task_promises_expire(&tx, &mut changes, node, &lives).await?;
                     Ok(((), changes))
                 })
                 .await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
-use borough_model::node::{NodeRow, NodeState, TaintEffect};
+use borough_model::node::{LEAVE_MARGIN_MS, NodeRow, NodeState, TaintEffect, leave_due_ms};
 use borough_model::task::StopReason;
 use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState, UnitId};
 use borough_store::mirror::MirrorState;
@@ -27,6 +27,8 @@ pub enum Action {
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these lives off their node: it is drained, or has a taint that they do not tolerate.
     TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
+    /// Let these lives go that were promised room on the node and have waited for it in vain.
+    PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
 
 /// What is to be done about a job.
@@ -97,6 +99,10 @@ pub fn node_actions(
         }
     }
     if row.state == NodeState::Ready {
+        let overdue = promises_overdue(state, node, now_ms);
+        if !overdue.is_empty() {
+            actions.push(Action::PromisesExpire(node, overdue));
+        }
         let moved = if row.draining {
             (StopReason::Drained, moved(state, node, |_| true))
         } else if drives_away(row) {
@@ -109,6 +115,27 @@ pub fn node_actions(
         }
     }
     actions
+}
+
+/// Lives that were promised room on a node and will not have it: nothing there is still believed to be on its way out
+/// (a task that cannot be ended, or a node that has shrunk).
+fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(TaskId, Incarnation)> {
+    let waits = |task: &&Arc<TaskRow>| task.state == TaskState::Held && task.promised;
+    let due = |task: &&Arc<TaskRow>| now_ms >= task.changed_ms.saturating_add(LEAVE_MARGIN_MS);
+    let mut overdue: Vec<(TaskId, Incarnation)> = Vec::new();
+    overdue.extend(state.node_tasks(node).filter(waits).filter(due).map(|task| (task.id, task.incarnation)));
+    if overdue.is_empty() {
+        return overdue;
+    }
+    let spec = |task: &TaskRow| state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
+    let leaves = |task: &Arc<TaskRow>| {
+        matches!(task.state, TaskState::Stopping | TaskState::Releasing)
+            && spec(task).is_some_and(|spec| now_ms < leave_due_ms(task.changed_ms, spec))
+    };
+    if state.node_tasks(node).any(leaves) {
+        return Vec::new();
+    }
+    overdue
 }
 
 /// Whether a node has taints that drive lives away.
@@ -135,7 +162,10 @@ fn moved(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -
     for task in on_node {
         by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
     }
-    let mut lives = Vec::new();
+    // What only waits for its place there runs nowhere: nobody misses it.
+    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held && task.promised);
+    let held = held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation));
+    let mut lives: Vec<(TaskId, Incarnation)> = held.collect();
     for (job, of_job) in by_job {
         let count = state.jobs().get(&job).map_or(0, |row| row.count);
         let down = state.job_tasks(job).filter(|task| is_moving(task)).count();
@@ -323,6 +353,67 @@ mod tests {
             dirty.spread(&state);
             assert_eq!(dirty.jobs.contains(&JobId(2)), looked);
         }
+    }
+
+    #[test]
+    fn a_promise_is_let_go_when_nothing_leaves_in_good_time_any_more() {
+        let (node, job) = (NodeId(1), JobId(1));
+        let kind = borough_model::job::JobKind::Batch;
+        let name = |text: &str| Name::new(text).unwrap();
+        let spec = borough_model::JobSpec::defaults(name("ada"), name("low"), kind, vec!["run".to_owned()]);
+        let due_ms = leave_due_ms(1_000, &spec);
+        let row = borough_model::job::job_new(job, &spec, borough_model::RequestId(1), 0);
+        let facts = borough_model::node::NodeFacts {
+            capacity: borough_model::Resources::default(),
+            port_first: 0,
+            port_last: 0,
+            attributes: BTreeMap::new(),
+            host: String::new(),
+            boot_id: String::new(),
+            agent_version: String::new(),
+            cards: Vec::new(),
+            domains: Vec::new(),
+        };
+        let there = borough_model::node::node_new(node, name("n"), facts, 0);
+        let actions = |now_ms: i64, draining: bool, victim: Option<TaskState>| {
+            let task = |index, state, promised| TaskRow {
+                node: Some(node),
+                incarnation: Incarnation(1),
+                changed_ms: 1_000,
+                revision: 1,
+                state,
+                promised,
+                ..TaskRow::never_placed(TaskId { job, index })
+            };
+            let mut state = MirrorState::default();
+            let node_row = NodeRow { state: NodeState::Ready, draining, ..there.clone() };
+            let mut deltas = vec![
+                Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) },
+                Delta::Node { row: node_row },
+                Delta::Task { row: task(0, TaskState::Held, true) },
+                // What gathers has a time of its own.
+                Delta::Task { row: task(1, TaskState::Held, false) },
+            ];
+            deltas.extend(victim.map(|state| Delta::Task { row: task(2, state, false) }));
+            for delta in deltas {
+                state.list(borough_store::journal::Listed::Row(Box::new(delta)));
+            }
+            let spec = Box::new(spec.clone());
+            state.list(borough_store::journal::Listed::Spec { job, version: row.spec_version, spec });
+            node_actions(&state, node, Duration::ZERO, Duration::from_secs(30), now_ms)
+        };
+        let lives = vec![(TaskId { job, index: 0 }, Incarnation(1))];
+        let expire = vec![Action::PromisesExpire(node, lives.clone())];
+        for victim in [TaskState::Stopping, TaskState::Releasing] {
+            assert_eq!(actions(due_ms - 1, false, Some(victim)), [], "{victim:?} is on its way out");
+            assert_eq!(actions(due_ms, false, Some(victim)), expire, "{victim:?} cannot be ended");
+        }
+        // Nothing is in the way that leaves: the node has shrunk, or has room by now.
+        let alone_ms = 1_000 + LEAVE_MARGIN_MS;
+        assert_eq!(actions(alone_ms - 1, false, Some(TaskState::Running)), []);
+        assert_eq!(actions(alone_ms, false, None), expire);
+        // What is drained is left at once.
+        assert_eq!(actions(1_000, true, None), [Action::TasksMove(StopReason::Drained, lives)]);
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Planner<'_, '_> {
         let spec = entry.spec_current()?;
         let class = self.queue.classes.get(pending.class as usize)?;
         let asked = &self.snapshot.shapes.get(class.shape)?.resources;
-        let (later, at_once) = leaving(&self.work, &self.evictions, node);
+        let (later, at_once) = leaving(&self.work, &self.evictions, node, self.now_ms);
         let mut lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(&offer.victims).collect();
         if offer.held {
             lifts.extend(&later);

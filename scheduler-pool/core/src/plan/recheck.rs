@@ -66,7 +66,7 @@ fn placement_held(
     };
     let Some(victims) = victims_held(work, placement) else { return ControlFlow::Break(()) };
     victims.iter().for_each(|victim| work.counted(victim.task.job, node, false));
-    let (later, at_once) = leaving(work, evictions, node);
+    let (later, at_once) = leaving(work, evictions, node, now_ms);
     let mut lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(&victims).collect();
     if placement.held {
         lifts.extend(&later);

@@ -1,6 +1,7 @@
 //! Supposing that tasks had left a node, and taking it back.
 
-use borough_model::TaskId;
+use borough_model::node::leave_due_ms;
+use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
 use super::Evictions;
@@ -44,17 +45,33 @@ impl Lift {
 
 /// The tasks of a node that are on their way out, those that give way by this plan among them: without those that leave at
 /// once, and with them.
-pub(crate) fn leaving(work: &Work<'_>, evictions: &Evictions, node: u32) -> (Vec<Lift>, Vec<Lift>) {
+///
+/// What should be gone by now and is not cannot be ended: it makes room for nobody.
+pub(crate) fn leaving(
+    work: &Work<'_>,
+    evictions: &Evictions,
+    node: u32,
+    now_ms: i64,
+) -> (Vec<Lift>, Vec<Lift>) {
     let there = work.nodes.standing.on(work.nodes.id(node));
     let stand = |task: &TaskId, standing: &Standing| match evictions.tasks.get(task) {
         Some(stand) => Some(*stand),
-        None => (standing.stand == Stand::Leaves).then_some(Stand::Leaves),
+        None => {
+            let leaves = standing.stand == Stand::Leaves && !overdue(work, task.job, standing, now_ms);
+            leaves.then_some(Stand::Leaves)
+        }
     };
     let going = there
         .filter_map(|(task, standing)| Some((stand(&task, &standing)?, Lift::of(work, task, standing)?)));
     let (at_once, later): (Vec<_>, Vec<_>) = going.partition(|(stand, _)| *stand == Stand::Holds);
     let lifts = |going: Vec<(Stand, Lift)>| going.into_iter().map(|(_, lift)| lift).collect();
     (lifts(later), lifts(at_once))
+}
+
+fn overdue(work: &Work<'_>, job: JobId, standing: &Standing, now_ms: i64) -> bool {
+    let spec = work.snapshot.jobs.get(&job).and_then(|entry| entry.spec_current());
+    standing.leaves_since_ms > 0
+        && spec.is_some_and(|spec| now_ms >= leave_due_ms(standing.leaves_since_ms, spec))
 }
 
 /// Asks something of a node as if these tasks had left it, and supposes them back. The rules between tasks do not count

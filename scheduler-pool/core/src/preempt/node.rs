@@ -131,7 +131,7 @@ pub(crate) fn offer_of(work: &mut Work<'_>, evictions: &mut Evictions, ask: &Ask
         return Answer::Never;
     }
     let (lower, protected) = candidates(work, evictions, ask, node);
-    let (later, at_once) = leaving(work, evictions, node);
+    let (later, at_once) = leaving(work, evictions, node, ask.now_ms);
     evictions.examined += (lower.len() + later.len() + at_once.len()) as u64 + 1;
     let ordered = sparing_order(work, evictions, node, ask.now_ms, lower);
     let going: SmallVec<[&Lift; 8]> = later.iter().chain(&at_once).collect();
@@ -158,7 +158,7 @@ pub(crate) fn copies_at_most(
         return 0;
     }
     let (lower, _) = candidates(work, evictions, ask, node);
-    let (later, at_once) = leaving(work, evictions, node);
+    let (later, at_once) = leaving(work, evictions, node, ask.now_ms);
     let lifts: SmallVec<[&Lift; 8]> = lower.iter().chain(&later).chain(&at_once).collect();
     evictions.examined += lifts.len() as u64 + 1;
     lifted(work, node, &lifts, |work| copies(work, ask.requirement, node, ask.now_ms))

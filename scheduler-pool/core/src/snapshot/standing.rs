@@ -38,6 +38,8 @@ pub(crate) struct Standing {
     charge: u32,
     /// Wall time of its start (or of its placement, before it has started), milliseconds since 1970.
     pub since_ms: i64,
+    /// Since when it is on its way out, as its row says; 0: it is not, or only by a plan in flight.
+    pub leaves_since_ms: i64,
 }
 
 /// Charges in use, each kept once: tasks of one shape take the same.
@@ -120,7 +122,8 @@ impl StandingTable {
         let charge = self.charges.acquired(&row.charge.resources);
         let priority = u16::try_from(priority).unwrap_or(u16::MAX);
         let since_ms = row.started_ms.unwrap_or(row.changed_ms);
-        let standing = Standing { stand, priority, charge, since_ms };
+        let leaves_since_ms = if stand == Stand::Leaves { row.changed_ms } else { 0 };
+        let standing = Standing { stand, priority, charge, since_ms, leaves_since_ms };
         if let Some(before) = self.nodes.entry(node).or_default().insert(row.id, standing) {
             self.charges.released(before.charge);
         }

@@ -362,7 +362,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         3 => at.clone().prop_map(Event::TaskGone),
         1 => (at.clone(), select(vec![40u32, 130, 240, 330])).prop_map(|(at, to)| Event::JobPrioritized(at, to)),
         3 => at.prop_map(Event::TaskDone),
-        3 => (0..20_000u16).prop_map(Event::TimePassed),
+        3 => (0..45_000u16).prop_map(Event::TimePassed),
         1 => Just(Event::CommitLost),
         1 => (1..4usize).prop_map(Event::Limited),
     ]

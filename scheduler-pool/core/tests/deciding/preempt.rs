@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use borough_model::job::{Band, band};
-use borough_model::node::{node_alloc_forgo, node_alloc_release};
+use borough_model::node::{leave_due_ms, node_alloc_forgo, node_alloc_release};
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{EvictionsTold, Explanation, Placement, VictimTold};
 
@@ -62,7 +62,12 @@ fn gone(world: &World, rows: &[&TaskRow]) -> World {
 
 fn leaving(world: &World, node: NodeId) -> Vec<&TaskRow> {
     let there = world.tasks.values().filter(|row| row.charged_node() == Some(node));
-    there.filter(|row| matches!(row.state, TaskState::Stopping | TaskState::Releasing)).collect()
+    let stops = there.filter(|row| matches!(row.state, TaskState::Stopping | TaskState::Releasing));
+    let in_time = |row: &&TaskRow| {
+        let (_, spec) = world.jobs.get(&row.id.job).expect("a known job");
+        world.now_ms < leave_due_ms(row.changed_ms, spec)
+    };
+    stops.filter(in_time).collect()
 }
 
 /// Whether a task fits a node once these are gone, with all that leaves anyway.
@@ -198,7 +203,8 @@ pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &Placement) {
             *alloc = leave(alloc).expect("it holds");
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
-        world.tasks.insert(victim.task, TaskRow { state, evicted: Some(victim.evicted), ..row });
+        let row = TaskRow { state, evicted: Some(victim.evicted), changed_ms: world.now_ms, ..row };
+        world.tasks.insert(victim.task, row);
     }
 }
 

@@ -1,16 +1,49 @@
 //! Keeping promises: a task that is held until its victims are gone is confirmed in the transaction that gives back
-//! enough, so that no controller has to notice.
+//! enough, so that no controller has to notice. Those that nobody can keep any more are let go by the controller.
 
 use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
 use borough_model::node::holds_ready;
 use borough_model::task::{Life, TaskEvent, TaskRow, TaskState, UnitState};
-use borough_model::{NodeId, TaskId};
+use borough_model::{Incarnation, NodeId, TaskId};
 
 use super::TaskBook;
 use crate::error::StoreResult;
+use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, RangeOptions, UnitKey};
+
+/// Lets go of what lives were promised on a node and have waited for in vain: their tasks want a node again. Whatever there
+/// can have what it was promised by now has it instead. A task whose life is another by now, or that waits no longer, is left
+/// alone. Answers how many let go.
+///
+/// Rows are read with conflicts, so a promise is kept or let go, never both.
+pub async fn task_promises_expire(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    lives: &[(TaskId, Incarnation)],
+) -> StoreResult<usize> {
+    let (space, now_ms) = (changes.space().clone(), changes.at_ms());
+    let mut book = TaskBook::read(tx, &space, lives.iter().map(|&(task, _)| task)).await?;
+    book.extend_nodes(tx, &space, [node]).await?;
+    book.node_promises_keep(tx, &space, node, now_ms).await?;
+    let mut expired = 0_usize;
+    for &(task, incarnation) in lives {
+        let waits = |row: &&TaskRow| {
+            let here = row.node == Some(node) && row.incarnation == incarnation;
+            here && row.state == TaskState::Held && row.promised
+        };
+        if book.task(task).filter(waits).is_none() {
+            continue;
+        }
+        let event = TaskEvent::HoldExpired { life: Life { node, incarnation } };
+        let applied = book.apply(task, &event, now_ms)?;
+        expired = expired.saturating_add(usize::from(applied.unwrap_or(false)));
+    }
+    book.write(tx, changes).await?;
+    Ok(expired)
+}
 
 impl TaskBook {
     /// Confirms what can be confirmed by now on every node whose commitment has changed, the longest held first.
@@ -25,18 +58,30 @@ impl TaskBook {
         let promising = self.nodes.iter().filter(|(_, node)| node.changed && !node.alloc.promised.is_zero());
         let promising: Vec<NodeId> = promising.map(|(&node, _)| node).collect();
         for node in promising {
-            let prefix = Prefix::<NodeTaskKey>::of(&node);
-            let there = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
-            self.extend(tx, space, there.into_iter().map(|(key, ())| key.task())).await?;
-            let held = self.held_on(tx, space, node).await?;
-            let Some(entry) = self.nodes.get(&node) else { continue };
-            for task in holds_ready(&entry.row.capacity, &entry.alloc, &held) {
-                let incarnation = held.iter().find(|row| row.id == task).map(|row| row.incarnation);
-                let Some(incarnation) = incarnation else { continue };
-                let event = TaskEvent::HoldConfirmed { life: Life { node, incarnation } };
-                // What cannot be confirmed stays held.
-                self.apply(task, &event, now_ms)?.ok();
-            }
+            self.node_promises_keep(tx, space, node, now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// The same on one node, whether its commitment has changed or not.
+    async fn node_promises_keep(
+        &mut self,
+        tx: &Transaction,
+        space: &CellSpace,
+        node: NodeId,
+        now_ms: i64,
+    ) -> StoreResult<()> {
+        let prefix = Prefix::<NodeTaskKey>::of(&node);
+        let there = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
+        self.extend(tx, space, there.into_iter().map(|(key, ())| key.task())).await?;
+        let held = self.held_on(tx, space, node).await?;
+        let Some(entry) = self.nodes.get(&node) else { return Ok(()) };
+        for task in holds_ready(&entry.row.capacity, &entry.alloc, &held) {
+            let incarnation = held.iter().find(|row| row.id == task).map(|row| row.incarnation);
+            let Some(incarnation) = incarnation else { continue };
+            let event = TaskEvent::HoldConfirmed { life: Life { node, incarnation } };
+            // What cannot be confirmed stays held.
+            self.apply(task, &event, now_ms)?.ok();
         }
         Ok(())
     }

@@ -36,7 +36,10 @@ pub(crate) use package::task_packages_check;
 pub use package::{NODE_PACKAGES_MAX, node_packages_kept, package_attribute, package_attributes};
 pub use port::{PortsShort, ports_pick};
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
-pub use promise::{holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise, node_alloc_sum};
+pub use promise::{
+    LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise,
+    node_alloc_sum,
+};
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
 pub use topology::{
     CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS, DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within,

@@ -7,8 +7,20 @@
 use super::alloc::{cooled_check, node_alloc_cooled, task_add, task_remove};
 use super::{NodeAlloc, NodeAllocError, node_alloc_touch};
 use crate::id::TaskId;
+use crate::job::JobSpec;
 use crate::resource::{ResourceError, Resources, resources_add, resources_sub, shortfall};
 use crate::task::{TaskRow, TaskState};
+
+/// How long after its drain delay and its grace a task that ends is still believed to be on its way out, and how long a
+/// promise is kept that nothing stands in the way of any more: far longer than a report takes, in milliseconds.
+pub const LEAVE_MARGIN_MS: i64 = 30_000;
+
+/// Until when a task that has begun to end at `since_ms` is believed to leave its node. One that is still there then cannot be
+/// ended, and what it takes is nobody's room.
+pub fn leave_due_ms(since_ms: i64, spec: &JobSpec) -> i64 {
+    let asked_ms = spec.drain_delay_ms.saturating_add(spec.task.grace_ms);
+    since_ms.saturating_add(i64::try_from(asked_ms).unwrap_or(i64::MAX)).saturating_add(LEAVE_MARGIN_MS)
+}
 
 /// The commitment with a share promised. All promises together fit the node; whether the victims give back enough is
 /// for the scheduler to see to, under this commitment's epoch: a promise too much waits and expires.
