@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::{JobRow, JobState};
+use borough_model::job::{Band, JobRow, JobState, band};
 use borough_model::node::{NodeAlloc, NodeRow, NodeState};
 use borough_model::resource::Dimension;
 use borough_model::task::machine::PORT_COOL_DOWN_MS;
@@ -63,6 +63,10 @@ struct Touched {
     allocs: BTreeSet<NodeId>,
     tasks: BTreeSet<TaskId>,
     placed: Vec<TaskRow>,
+    /// Of those placed, the tasks that lost their last place to another.
+    displaced: BTreeSet<TaskId>,
+    /// Lives that give way, as they were before, and to whom.
+    evicted: Vec<(TaskRow, TaskId)>,
 }
 
 impl Auditor {
@@ -100,6 +104,9 @@ impl Auditor {
         }
         for row in &touched.placed {
             self.placed_check(row, entry);
+        }
+        for (before, by) in &touched.evicted {
+            self.evicted_check(before, *by, &touched);
         }
         for &node in touched.rows.difference(&touched.allocs) {
             let there = !self.nodes.contains_key(&node);
@@ -227,7 +234,11 @@ impl Auditor {
             self.life_begun(at_ms, node, &before, row);
             if row.incarnation > last {
                 touched.placed.push(row.clone());
+                touched.displaced.extend(before.evicted.map(|_| task));
             }
+        }
+        if let Some(evicted) = row.evicted.filter(|evicted| before.evicted != Some(*evicted)) {
+            touched.evicted.push((before.clone(), evicted.by));
         }
         self.note(&format!("{:?}", row.state));
         self.lives.insert(task, last.max(row.incarnation));
@@ -294,6 +305,29 @@ impl Auditor {
         self.require(standing >= least, "gang_short", || {
             format!("{task} is placed where {standing} of a gang of {least} have a node")
         });
+    }
+
+    /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never within
+    /// the bands that are spared, or for one that was displaced within its own band itself.
+    fn evicted_check(&mut self, before: &TaskRow, by: TaskId, touched: &Touched) {
+        let task = before.id;
+        self.note(if before.state == TaskState::Held { "evicted_held" } else { "evicted" });
+        let priority = |task: TaskId| self.jobs.get(&task.job).map_or(0, |job| job.priority);
+        let (own, higher) = (priority(task), priority(by));
+        let within = band(own) == band(higher);
+        let spared = within && matches!(band(own), Band::Production | Band::Monitoring);
+        let cascade = within && touched.displaced.contains(&by);
+        let stood = matches!(
+            before.state,
+            TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running
+        );
+        let takes = touched.placed.iter().any(|row| row.id == by && row.node == before.node);
+        let told = || format!("{task} (priority {own}, {:?}) gives way to {by} ({higher})", before.state);
+        self.require(own < higher, "evicted_priority", told);
+        self.require(!spared, "evicted_band", told);
+        self.require(!cascade, "evicted_cascade", told);
+        self.require(stood, "evicted_twice", told);
+        self.require(takes, "evicted_for_nobody", told);
     }
 
     fn standing(&self, job: JobId) -> u32 {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use borough_model::job::{JobKind, JobOutcome, JobRow, JobSpec, JobState, job_new};
 use borough_model::node::{NodeAlloc, NodeFacts, NodeRow, NodeState, node_new};
-use borough_model::task::{Charge, ChargeOwner, Endpoint, Health, PortAssignment, TaskRow, TaskState};
+use borough_model::task::{
+    Charge, ChargeOwner, Endpoint, Evicted, Health, PortAssignment, TaskRow, TaskState,
+};
 use borough_model::{Delta, Incarnation, JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler_core::shard_of;
 
@@ -353,4 +355,89 @@ fn two_endpoints_at_one_port_are_caught() {
     hand.publish(&second);
     // Both nodes have one name here.
     assert_eq!(hand.rules(), ["endpoint_clash"]);
+}
+
+/// Another job, of a priority, in the same shard.
+fn other_job(hand: &mut Hand, priority: u32, revision: u64) -> JobId {
+    let id = (100..).map(JobId).find(|id| shard_of(*id, SHARDS) == shard_of(JOB, SHARDS)).unwrap();
+    let row = JobRow { id, name: name("low"), priority, revision, ..hand.job.clone() };
+    hand.push("job", vec![Delta::Job { row, spec: None }]);
+    id
+}
+
+/// A task takes the place of another, and is held until that is gone.
+fn evict(hand: &mut Hand, victim: &TaskRow, preemptor: TaskRow) -> (TaskRow, TaskRow) {
+    let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None });
+    let stopping = TaskRow { state: TaskState::Stopping, evicted, ..next(victim) };
+    let held = TaskRow { state: TaskState::Held, promised: true, ports: Vec::new(), ..preemptor };
+    let cpu_millis = held.charge.resources.cpu_millis;
+    let alloc = hand.alloc(NODE, |alloc| {
+        alloc.promised.cpu_millis += cpu_millis;
+        alloc.tasks += 1;
+    });
+    let rows = [&stopping, &held].map(|row| Delta::Task { row: row.clone() });
+    hand.push("placement_commit", [vec![alloc], rows.to_vec()].concat());
+    (stopping, held)
+}
+
+/// A running job of priority `higher` one of whose tasks takes the place of one of `lower`: the rules that breaks.
+fn rules_of_eviction(higher: u32, lower: u32) -> Vec<&'static str> {
+    let mut hand = Hand::new();
+    hand.job(|job| job.priority = higher);
+    let job = other_job(&mut hand, lower, 1);
+    let victim = TaskRow { id: TaskId { job, index: 0 }, ..life(0, NODE, 800, 20_000) };
+    hand.place(&victim);
+    evict(&mut hand, &victim, life(0, NODE, 800, 20_001));
+    hand.rules()
+}
+
+#[test]
+fn an_eviction_of_whoever_is_not_lower_or_is_spared_is_caught() {
+    for (higher, lower) in [(200, 100), (150, 100), (99, 98), (300, 299), (350, 0)] {
+        assert_eq!(rules_of_eviction(higher, lower), Vec::<&str>::new(), "{higher} before {lower}");
+    }
+    assert_eq!(rules_of_eviction(200, 300), ["evicted_priority"]);
+    assert_eq!(rules_of_eviction(150, 150), ["evicted_priority"]);
+    assert_eq!(rules_of_eviction(250, 200), ["evicted_band"]);
+    assert_eq!(rules_of_eviction(350, 300), ["evicted_band"]);
+}
+
+#[test]
+fn an_eviction_by_one_that_was_displaced_within_its_band_is_caught() {
+    for (lower, broken) in [(100, vec!["evicted_cascade"]), (50, Vec::new())] {
+        let mut hand = Hand::new();
+        hand.job(|job| job.priority = 150);
+        let job = other_job(&mut hand, 160, 1);
+        let first = life(0, NODE, 500, 20_000);
+        hand.place(&first);
+        let other = TaskRow { id: TaskId { job, index: 0 }, ..life(0, NODE, 800, 20_001) };
+        let (stopping, held) = evict(&mut hand, &first, other);
+        let displaced = hand.leave(&stopping);
+        let assigned = TaskRow { state: TaskState::Assigned, promised: false, ..next(&held) };
+        let alloc = hand.alloc(NODE, |alloc| {
+            std::mem::swap(&mut alloc.used, &mut alloc.promised);
+        });
+        hand.push("task_report", vec![alloc, Delta::Task { row: assigned.clone() }]);
+        // It was of higher priority and is no longer: the one it displaced does not pay it back within the band.
+        other_job(&mut hand, lower, 2);
+        evict(&mut hand, &assigned, again(&displaced, life(0, NODE, 500, 20_002)));
+        assert_eq!(hand.rules(), broken);
+    }
+}
+
+#[test]
+fn a_victim_of_two_or_of_nobody_is_caught() {
+    let mut hand = Hand::new();
+    let job = other_job(&mut hand, 100, 1);
+    let victim = TaskRow { id: TaskId { job, index: 0 }, ..life(0, NODE, 800, 20_000) };
+    hand.place(&victim);
+    let (stopping, _) = evict(&mut hand, &victim, life(0, NODE, 400, 20_001));
+    evict(&mut hand, &stopping, life(1, NODE, 400, 20_002));
+    assert_eq!(hand.rules(), ["evicted_twice"]);
+    // The preemptor is left out of the commit.
+    hand.entries.pop();
+    hand.entries.last_mut().unwrap().deltas.pop();
+    let alloc = hand.entries.last_mut().unwrap().deltas.remove(0);
+    assert!(matches!(alloc, Delta::NodeAlloc { .. }));
+    assert_eq!(hand.rules(), ["evicted_for_nobody"]);
 }

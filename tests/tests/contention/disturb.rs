@@ -6,7 +6,8 @@ use std::time::Duration;
 use borough_kv::env::Rng;
 use borough_kv::{ErrorCode, Transaction};
 use borough_model::job::{
-    After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe,
+    After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec,
+    PreemptionSpec, Probe,
 };
 use borough_model::{JobId, Name, NodeId, TaskId};
 use borough_store::job::{job_priority_set, job_scale, job_stop, job_submit};
@@ -220,6 +221,11 @@ impl Disturber {
         spec.priority = self.priority();
         // Some are patient, so that their tasks are still there when the node is back.
         spec.lost_after_ms = (self.below(3) == 0).then_some(4 * LOST_AFTER_MS);
+        spec.preemption = match self.below(6) {
+            0 => Some(PreemptionSpec { never: true, ..PreemptionSpec::default() }),
+            1 => Some(PreemptionSpec { down_max: Some(1), ..PreemptionSpec::default() }),
+            _ => None,
+        };
         spec.restart.backoff_initial_ms = 100;
         spec.restart.backoff_max_ms = 1_000;
         spec.task.resources.cpu_millis = 100 * (1 + self.below(9));

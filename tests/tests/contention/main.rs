@@ -124,6 +124,8 @@ fn coverage_check(met: &Met) {
         "conflicts",
         "placed",
         "returned",
+        "evicted",
+        "evicted_held",
         "published",
         "shrunk",
         "lost",
