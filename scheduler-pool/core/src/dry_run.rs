@@ -123,7 +123,7 @@ fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMu
         let queue = pending_in(overlay, &queue, now_ms, BATCH_TASKS);
         let outcome = plan(overlay, &queue, now_ms, PLAN_SEED);
         heard(&outcome);
-        overlay.assume(&outcome);
+        overlay.suppose(&outcome, now_ms);
         let blocked_before = overlay.blocked.count();
         overlay.remember(&outcome, now_ms);
         if outcome.placements.is_empty() && overlay.blocked.count() == blocked_before {

@@ -147,7 +147,23 @@ impl Planner<'_, '_> {
         let job = self.plan_of.get(pending.class as usize)?.job;
         self.domains_counted(job, node, |count| count.saturating_add(1));
         let placement = self.placement(entry, pending, node, (ports, charge))?;
+        self.rules_eased(&victims);
         Some(Placement { terms, witnesses, ruled, held: offer.held, victims, ..placement })
+    }
+
+    /// Where victims go of whom a rule speaks, there may be room on nodes that were never looked at since it refused them: what was
+    /// found under rules is void.
+    fn rules_eased(&mut self, victims: &[Victim]) {
+        if victims.iter().any(|victim| self.work.counts(victim.task.job)) {
+            self.searches_void();
+        }
+    }
+
+    /// Lets every search begin anew that may have seen what is no longer so.
+    pub(super) fn searches_void(&mut self) {
+        self.work.generation += 1;
+        self.exhausted.clear();
+        self.bases.retain(|_, base| !base.ruled());
     }
 
     fn victim(&self, lift: &Lift, evicted: Evicted) -> Option<Victim> {

@@ -119,9 +119,7 @@ impl Planner<'_, '_> {
             self.returned(*member, placement, *ground);
         }
         if !placed.is_empty() {
-            self.work.generation += 1;
-            self.exhausted.clear();
-            self.bases.retain(|_, base| !base.ruled());
+            self.searches_void();
         }
     }
 

@@ -153,6 +153,11 @@ impl<'a> Work<'a> {
         self.counted_by(job, node, more, true);
     }
 
+    /// Whether any rule of the cell speaks of a job's tasks.
+    pub fn counts(&self, job: JobId) -> bool {
+        self.snapshot.jobs.get(&job).is_some_and(|entry| !entry.terms.counted.is_empty())
+    }
+
     /// The same for a moment: it is taken back before anybody else asks.
     pub fn supposed_counted(&mut self, job: JobId, node: u32, more: bool) {
         self.counted_by(job, node, more, false);

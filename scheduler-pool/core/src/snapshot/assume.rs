@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use borough_model::task::task_transition;
 use borough_model::{NodeId, Resources, TaskId, TaskRow, TaskState};
 
 use super::{NodeTable, Snapshot, Stand, TaskSlot};
@@ -48,6 +49,41 @@ impl Snapshot {
         for placement in &plan.placements {
             placement.victims.iter().for_each(|victim| self.victim_assume(victim));
             self.placement_assume(placement);
+        }
+    }
+
+    /// The same as if the commit were known: what is placed stands there, and may be made to give way in its turn. For plans
+    /// that are only supposed, one after another.
+    pub(crate) fn suppose(&mut self, plan: &Plan, now_ms: i64) {
+        for placement in &plan.placements {
+            for victim in &placement.victims {
+                self.victim_assume(victim);
+                if !self.assumed_gone.contains_key(&victim.task) {
+                    self.supposed_goes(victim);
+                }
+            }
+            self.placement_assume(placement);
+            let before = self.task_row(placement.task).cloned();
+            let before = before.unwrap_or_else(|| TaskRow::never_placed(placement.task));
+            if let Ok(placed) = task_transition(&before, &placement.event(None), now_ms) {
+                self.standing_put(None, &placed.row);
+            }
+        }
+    }
+
+    /// A victim that itself is only supposed to stand.
+    fn supposed_goes(&mut self, victim: &Victim) {
+        let TaskId { job, index } = victim.task;
+        let slot = self.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
+        let Some((slot, node)) = slot.and_then(|slot| Some((slot.clone(), slot.node?))) else { return };
+        let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
+        match victim.holds {
+            true => self.standing_removed(node, victim.task),
+            false => self.standing_assumed(node, victim.task, Stand::Leaves),
+        }
+        self.slot_set(victim.task, TaskSlot { state: Some(state), evicted: true, ..slot });
+        if victim.holds {
+            self.assumed_release(victim.task, None);
         }
     }
 
