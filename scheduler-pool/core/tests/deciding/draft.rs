@@ -9,6 +9,7 @@ use borough_model::node::{
     core_speed, domains_counted,
 };
 use borough_model::{JobSpec, NodeRow, Resources};
+use borough_scheduler_core::{CellSettings, Overcommit, ScoringProfile};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -366,4 +367,41 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::CommitLost),
         1 => (1..4usize).prop_map(Event::Limited),
     ]
+}
+
+/// A job to which nothing that others do makes room.
+pub fn alone(mut draft: JobDraft) -> JobDraft {
+    draft.limits.0 = None;
+    draft.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
+    draft
+}
+
+/// A job of which little fits beside others.
+pub fn large(mut draft: JobDraft) -> JobDraft {
+    draft.cpu_millis = 300 + draft.cpu_millis / 2;
+    draft.gpu_millis = 0;
+    draft.constraints.truncate(1);
+    draft.constraints.retain(|one| one.preference.is_some());
+    draft.within = None;
+    draft.min_member = draft.min_member.min(2);
+    draft.limits = (None, draft.limits.1, None);
+    draft.affinity.truncate(1);
+    draft
+}
+
+/// Settings of a cell.
+pub fn settings() -> impl Strategy<Value = CellSettings> {
+    let profile = select(ScoringProfile::all());
+    let domains =
+        select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
+    let queueing = select(vec!["round-robin", "fifo", "drf", "fair-share:ann=3"]);
+    (profile, domains, select(vec![1000u32, 1500]), queueing, select(vec![0u64, 0, 5_000])).prop_map(
+        |(profile, failure_domains, memory_per_mille, queueing, fresh_start_ms)| CellSettings {
+            overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
+            failure_domains,
+            profile,
+            queueing: queueing.parse().expect("a policy"),
+            fresh_start_ms,
+        },
+    )
 }

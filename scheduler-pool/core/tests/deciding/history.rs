@@ -7,14 +7,13 @@ use borough_model::job::{Affinity, AffinityKind, JobState, Spread};
 use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, NearestFit, Overcommit, PLAN_SEED, PendingQueue, Placement, Plan, ScoringProfile, Snapshot,
-    dry_run, explain, pending, plan, recheck,
+    CellSettings, NearestFit, PLAN_SEED, PendingQueue, Placement, Plan, Snapshot, dry_run, explain, pending,
+    plan, recheck,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::select;
 
-use crate::draft::{Event, JobDraft, NodeDraft, event, job_draft, node_draft};
+use crate::draft::{Event, NodeDraft, alone, event, job_draft, large, node_draft, settings};
 use crate::naive;
 use crate::preempt;
 use crate::world::World;
@@ -33,26 +32,6 @@ struct History {
 fn waits_for_others(spec: &JobSpec) -> bool {
     let near = |one: &Affinity| one.preference.is_none() && one.kind == AffinityKind::Near;
     spec.affinity.iter().any(near) || spec.spread.iter().any(|spread| spread.max_skew.is_some())
-}
-
-/// A job to which nothing that others do makes room.
-fn alone(mut draft: JobDraft) -> JobDraft {
-    draft.limits.0 = None;
-    draft.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
-    draft
-}
-
-/// A job of which little fits beside others.
-fn large(mut draft: JobDraft) -> JobDraft {
-    draft.cpu_millis = 300 + draft.cpu_millis / 2;
-    draft.gpu_millis = 0;
-    draft.constraints.truncate(1);
-    draft.constraints.retain(|one| one.preference.is_some());
-    draft.within = None;
-    draft.min_member = draft.min_member.min(2);
-    draft.limits = (None, draft.limits.1, None);
-    draft.affinity.truncate(1);
-    draft
 }
 
 fn everything(_: JobId) -> bool {
@@ -410,22 +389,6 @@ impl History {
             assert_eq!(anew, kept);
         }
     }
-}
-
-fn settings() -> impl Strategy<Value = CellSettings> {
-    let profile = select(ScoringProfile::all());
-    let domains =
-        select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
-    let queueing = select(vec!["round-robin", "fifo", "drf", "fair-share:ann=3"]);
-    (profile, domains, select(vec![1000u32, 1500]), queueing, select(vec![0u64, 0, 5_000])).prop_map(
-        |(profile, failure_domains, memory_per_mille, queueing, fresh_start_ms)| CellSettings {
-            overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
-            failure_domains,
-            profile,
-            queueing: queueing.parse().expect("a policy"),
-            fresh_start_ms,
-        },
-    )
 }
 
 proptest! {
