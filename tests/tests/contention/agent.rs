@@ -198,7 +198,12 @@ impl Agent {
         let due = self.processes.iter().filter(|(_, process)| process.next_ms <= now_ms);
         let due: Vec<Life> = due.map(|(life, _)| *life).collect();
         for life in due {
-            self.process_step(life, calm);
+            // As agents do: a life begins when the one before it is gone from the machine.
+            let earlier = self.processes.range((life.0, Incarnation(0))..life);
+            let mut earlier = earlier.filter(|(_, process)| process.phase == ReportPhase::Stopping);
+            if earlier.next().is_none() {
+                self.process_step(life, calm);
+            }
         }
     }
 

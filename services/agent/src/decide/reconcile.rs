@@ -37,7 +37,11 @@ pub fn reconcile(state: &State, desired: &Desired, now_ms: i64, kept_ms: i64) ->
         // A life that is over or to end is not begun, even where its start arrives late.
         let waits = |life: &Life| life.shim == Shim::None && !life.busy && life.record.exit.is_none();
         let begun = state.lives.get(id).is_some_and(|life| !waits(life));
-        if !begun && !desired.forget.contains(id) && !desired.stops.contains_key(id) {
+        if !begun
+            && !succeeds(state, desired, id)
+            && !desired.forget.contains(id)
+            && !desired.stops.contains_key(id)
+        {
             effects.push(Effect::Start(id.clone(), assignment.clone()));
         }
     }
@@ -53,6 +57,14 @@ pub fn reconcile(state: &State, desired: &Desired, now_ms: i64, kept_ms: i64) ->
         }
     }
     effects
+}
+
+/// Whether an earlier life of the same task is being ended here: no task has two lives on one machine. One that nobody ends is
+/// not waited for.
+fn succeeds(state: &State, desired: &Desired, id: &LifeId) -> bool {
+    let of_task = LifeId { incarnation: 0, ..id.clone() }..id.clone();
+    let mut earlier = state.lives.range(of_task);
+    earlier.any(|(earlier, life)| life.record.released_ms.is_none() && desired.stops.contains_key(earlier))
 }
 
 /// What is to be done for one life, at most one thing at a time.

@@ -79,6 +79,24 @@ fn what_is_wanted_and_not_there_is_started_once() {
     assert_eq!(effects(&state([(0, Life::default())]), &wanted).len(), 1);
 }
 
+/// A lost node comes back with a life that was replaced, and is given its successor.
+#[test]
+fn a_life_begins_when_the_one_before_it_is_gone() {
+    let next = v1::TaskLife { incarnation: 2, ..wire(0) };
+    let given = v1::Assignment { life: Some(next), ..v1::Assignment::default() };
+    let wanted = |stops| v1::Desired { assignments: vec![given.clone()], stops, ..v1::Desired::default() };
+    let ends = desired(wanted(vec![stop(0, 5)]));
+    let first = effects(&state([(0, running())]), &ends);
+    assert!(matches!(first.as_slice(), [Effect::Stop(of, _), ..] if *of == id(0)), "{first:?}");
+    let begins = |effects: &[Effect]| {
+        effects.iter().any(|effect| matches!(effect, Effect::Start(of, _) if of.incarnation == 2))
+    };
+    assert!(!begins(&first));
+    assert!(begins(&effects(&state([(0, released())]), &ends)));
+    // What nobody ends is not waited for.
+    assert!(begins(&effects(&state([(0, running())]), &desired(wanted(Vec::new())))));
+}
+
 #[test]
 fn a_stop_is_told_once_and_again_where_it_says_something_else() {
     let wanted = desired(v1::Desired { stops: vec![stop(0, 50)], ..v1::Desired::default() });

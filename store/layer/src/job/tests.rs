@@ -174,10 +174,12 @@ async fn only_what_can_make_a_placement_wrong_writes_the_gate() {
     };
     assert_eq!(gate().await, 1);
     scale(9).await;
-    cell.change(change(8, "priority"), async |tx, changes| job_priority_set(tx, changes, JobId(1), 50).await)
+    assert_eq!(gate().await, 1, "growth");
+    let raised = cell
+        .change(change(8, "priority"), async |tx, changes| job_priority_set(tx, changes, JobId(1), 50).await)
         .await
         .unwrap();
-    assert_eq!(gate().await, 1, "growth and priority");
+    assert_eq!(gate().await, raised.revision, "who gives way to whom is decided by priority");
     let shrunk = scale(2).await;
     assert_eq!(gate().await, shrunk.revision, "shrinking");
     stop(&cell, 1).await;

@@ -198,10 +198,11 @@ impl PlacementBatch {
         Ok((known, allocs.get(&node).unwrap_or(&known.alloc).clone()))
     }
 
-    /// The jobs whose gates guard the batch: those of tasks placed. A victim's job is not among them, since no change
-    /// of it makes an eviction wrong that the victim's own row does not show.
+    /// The jobs whose gates guard the batch: those of tasks placed, and those of victims, which must not have been raised
+    /// meanwhile.
     pub fn jobs(&self) -> BTreeSet<JobId> {
-        self.placements.iter().map(|placement| placement.row.id.job).collect()
+        let placed = self.placements.iter().map(|placement| placement.row.id.job);
+        placed.chain(self.evictions.iter().map(|eviction| eviction.row.id.job)).collect()
     }
 
     /// The tasks whose rows guard the batch.

@@ -17,7 +17,7 @@ pub struct PlacementConflicts {
     pub cell: bool,
     /// The lease has passed to another: drop the batch and stop.
     pub lease: bool,
-    /// Jobs stopped, shrunk or changed.
+    /// Jobs stopped, shrunk or changed, or of another priority.
     pub jobs: BTreeSet<JobId>,
     /// Nodes on which something was committed or released, or that changed themselves.
     pub nodes: BTreeSet<NodeId>,
@@ -80,7 +80,10 @@ pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) 
     let evictions = batch.evictions.iter();
     losers.extend(
         evictions
-            .filter(|eviction| conflicts.tasks.contains(&eviction.row.id))
+            .filter(|eviction| {
+                let TaskId { job, .. } = eviction.row.id;
+                conflicts.tasks.contains(&eviction.row.id) || conflicts.jobs.contains(&job)
+            })
             .map(|eviction| eviction.preemptor),
     );
     losers_with_units(batch, losers)

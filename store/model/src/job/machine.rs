@@ -114,7 +114,10 @@ pub fn job_transition(
 
 fn job_changed(row: &JobRow, mut next: JobRow, request: RequestId, now_ms: i64) -> JobTransition {
     let changed = next != *row;
-    let gate = next.count < row.count || (next.state != row.state && next.state != JobState::Running);
+    // With another priority others may give way to it, or it to others.
+    let gate = next.count < row.count
+        || next.priority != row.priority
+        || (next.state != row.state && next.state != JobState::Running);
     if changed {
         next.revision = row.revision.saturating_add(1);
         next.changed_ms = now_ms;

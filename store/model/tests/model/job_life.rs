@@ -82,7 +82,7 @@ fn counts_and_priorities_change_while_the_job_lives() {
     assert_eq!((grown.row.count, grown.changed, grown.gate), (6, true, false));
     assert_eq!(state(&job(5), &[count_set(2, 2, 0)]), ended(JobOutcome::Succeeded));
     let priority = step(&job(5), JobEvent::PrioritySet { priority: 7 }).unwrap();
-    assert_eq!((priority.row.priority, priority.gate), (7, false));
+    assert_eq!((priority.row.priority, priority.gate), (7, true));
     let stopping = step(&job(5), JobEvent::StopRequested).unwrap().row;
     for event in [count_set(6, 0, 0), JobEvent::PrioritySet { priority: 7 }] {
         assert_eq!(step(&stopping, event), Err(JobRefused::Over(JobState::Stopping)));

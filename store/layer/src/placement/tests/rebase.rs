@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{JobKind, JobRow, JobSpec, job_new};
 use borough_model::node::NodeAlloc;
-use borough_model::task::{Placement as Place, TaskEvent, TaskRow, task_transition};
+use borough_model::task::{Effects, Placement as Place, TaskEvent, TaskRow, task_transition};
 use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
 
 use super::super::*;
@@ -101,4 +101,23 @@ fn a_placement_keeps_the_node_that_another_has_placed_on_while_it_fits() {
 #[test]
 fn what_waits_on_a_node_falls_with_it() {
     assert_eq!(left(&batch(TaskEvent::HoldPromised), &fresh(0)), []);
+}
+
+/// Who gives way to whom was decided by priorities: a job of a victim that is raised meanwhile guards the batch, and the
+/// preemptor falls with it.
+#[test]
+fn a_preemptor_falls_where_the_job_of_its_victim_has_changed() {
+    let mut batch = batch(TaskEvent::HoldPromised);
+    let victim = TaskId { job: JobId(2), index: 0 };
+    batch.evictions.push(Eviction {
+        user: name("bob"),
+        job: name("low"),
+        revision_before: 1,
+        row: TaskRow::never_placed(victim),
+        effects: Effects::default(),
+        preemptor: TASKS[1],
+    });
+    assert_eq!(batch.jobs(), BTreeSet::from([JobId(1), JobId(2)]));
+    let raised = PlacementConflicts { jobs: BTreeSet::from([JobId(2)]), ..PlacementConflicts::default() };
+    assert_eq!(placement_losers(&raised, &batch), BTreeSet::from([TASKS[1]]));
 }
