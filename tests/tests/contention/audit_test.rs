@@ -367,7 +367,7 @@ fn other_job(hand: &mut Hand, priority: u32, revision: u64) -> JobId {
 
 /// A task takes the place of another, and is held until that is gone.
 fn evict(hand: &mut Hand, victim: &TaskRow, preemptor: TaskRow) -> (TaskRow, TaskRow) {
-    let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None });
+    let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None, life: preemptor.incarnation });
     let stopping = TaskRow { state: TaskState::Stopping, evicted, ..next(victim) };
     let held = TaskRow { state: TaskState::Held, promised: true, ports: Vec::new(), ..preemptor };
     let cpu_millis = held.charge.resources.cpu_millis;

@@ -133,7 +133,8 @@ impl Planner<'_, '_> {
         let ports = ports_named(spec, dynamic)?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let notice_max_ms = spec.preemption.and_then(|preemption| preemption.notice_max_ms);
-        let evicted = Evicted { by: pending.task, notice_max_ms };
+        let life = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default().next();
+        let evicted = Evicted { by: pending.task, notice_max_ms, life };
         let victims: Option<Vec<Victim>> =
             offer.victims.iter().map(|lift| self.victim(lift, evicted)).collect();
         let victims = victims?;

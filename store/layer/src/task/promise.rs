@@ -74,10 +74,10 @@ impl TaskBook {
         let prefix = Prefix::<NodeTaskKey>::of(&node);
         let there = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
         self.extend(tx, space, there.into_iter().map(|(key, ())| key.task())).await?;
-        let held = self.held_on(tx, space, node).await?;
+        let there = self.charged_to(tx, space, node).await?;
         let Some(entry) = self.nodes.get(&node) else { return Ok(()) };
-        for task in holds_ready(&entry.row.capacity, &entry.alloc, &held) {
-            let incarnation = held.iter().find(|row| row.id == task).map(|row| row.incarnation);
+        for task in holds_ready(&entry.row.capacity, &entry.alloc, &there) {
+            let incarnation = there.iter().find(|row| row.id == task).map(|row| row.incarnation);
             let Some(incarnation) = incarnation else { continue };
             let event = TaskEvent::HoldConfirmed { life: Life { node, incarnation } };
             // What cannot be confirmed stays held.
@@ -86,21 +86,26 @@ impl TaskBook {
         Ok(())
     }
 
-    /// The tasks that have promises on a node and, where they are of a unit, whose unit was committed.
-    async fn held_on(&self, tx: &Transaction, space: &CellSpace, node: NodeId) -> StoreResult<Vec<TaskRow>> {
-        let promised =
-            |row: &&TaskRow| row.node == Some(node) && row.state == TaskState::Held && row.promised;
-        let mut held: Vec<TaskRow> = self.rows().filter(promised).cloned().collect();
+    /// The tasks that are charged to a node, the longest in their state first, without those that have promises and are of a
+    /// unit that was not committed.
+    async fn charged_to(
+        &self,
+        tx: &Transaction,
+        space: &CellSpace,
+        node: NodeId,
+    ) -> StoreResult<Vec<TaskRow>> {
+        let there = self.rows().filter(|row| row.charged_node() == Some(node));
+        let mut there: Vec<TaskRow> = there.cloned().collect();
         let mut waiting: BTreeSet<TaskId> = BTreeSet::new();
-        for row in &held {
+        for row in there.iter().filter(|row| row.state == TaskState::Held && row.promised) {
             let Some(unit) = row.unit else { continue };
             let unit = keys::read(tx, space, &UnitKey { unit }).await?;
             if unit.is_none_or(|unit| unit.state != UnitState::Committed || unit.epoch != row.unit_epoch) {
                 waiting.insert(row.id);
             }
         }
-        held.retain(|row| !waiting.contains(&row.id));
-        held.sort_by_key(|row| (row.changed_ms, row.id));
-        Ok(held)
+        there.retain(|row| !waiting.contains(&row.id));
+        there.sort_by_key(|row| (row.changed_ms, row.id));
+        Ok(there)
     }
 }

@@ -1,5 +1,7 @@
 //! What agents report and what they are answered, against a store.
 
+mod promise;
+
 use std::collections::BTreeMap;
 
 use borough_model::job::{HealthCheck, JobKind, JobSpec, JobState, PortSpec, Probe};
@@ -316,73 +318,6 @@ async fn a_restart_is_for_tasks_that_there_are() {
         crate::keys::range(&tx, &cell.space, &prefix, crate::keys::RangeOptions::snapshot()).await
     });
     assert_eq!(index.await.unwrap().len(), 1, "charged until it is gone");
-}
-
-#[tokio::test]
-async fn a_preemptor_starts_with_the_commit_that_frees_its_share() {
-    let cell = world_of(100).await;
-    place(&cell, 0).await;
-    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
-    place_as(&cell, 1, TaskEvent::HoldPromised).await;
-    let stop = cell.change(change(9, "preempt"), async |tx, changes| {
-        task_stop_begin(tx, changes, &[(task(0), Incarnation(1))], StopReason::Preempted).await
-    });
-    assert_eq!(stop.await.unwrap(), 1);
-    assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Held, "its victim is still there");
-    apply(&cell, SOURCE, &[exited(0, ReportPhase::Exited)]).await;
-    assert_eq!(
-        row(&cell, 1).await.unwrap().state,
-        TaskState::Held,
-        "nothing starts in the grace of something else"
-    );
-    apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await;
-    let preemptor = row(&cell, 1).await.unwrap();
-    assert_eq!((preemptor.state, preemptor.promised), (TaskState::Assigned, false));
-    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Pending);
-    place_as(&cell, 0, TaskEvent::HoldPromised).await;
-    apply(&cell, SOURCE, &[report(1, 1, ReportPhase::Accepted)]).await;
-    assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Held, "nothing was freed");
-}
-
-#[tokio::test]
-async fn a_promise_is_let_go_where_it_cannot_be_kept_and_kept_where_it_can() {
-    let cell = world_of(100).await;
-    let expire = async |index, incarnation| {
-        let lives = [(task(index), Incarnation(incarnation))];
-        let expired = cell.change(change(9, "task_promise"), async |tx, changes| {
-            task_promises_expire(tx, changes, NODE, &lives).await
-        });
-        expired.await.unwrap()
-    };
-    place(&cell, 0).await;
-    apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
-    place_as(&cell, 1, TaskEvent::HoldPromised).await;
-    let stop = cell.change(change(9, "preempt"), async |tx, changes| {
-        task_stop_begin(tx, changes, &[(task(0), Incarnation(1))], StopReason::Preempted).await
-    });
-    assert_eq!(stop.await.unwrap(), 1);
-    assert_eq!((expire(1, 2).await, expire(0, 1).await), (0, 0), "another life, and one that holds nothing");
-    assert_eq!(expire(1, 1).await, 1);
-    let waits = row(&cell, 1).await.unwrap();
-    assert_eq!((waits.state, waits.node, waits.promised), (TaskState::Pending, None, false));
-    // What comes too late starts nothing, and what is let go is let go once.
-    apply(&cell, SOURCE, &[exited(0, ReportPhase::Exited), exited(0, ReportPhase::Released)]).await;
-    assert_eq!((expire(1, 1).await, row(&cell, 1).await.unwrap().state), (0, TaskState::Pending));
-    // A node that has grown keeps what it promised, though no task has left it.
-    place(&cell, 0).await;
-    place_as(&cell, 1, TaskEvent::HoldPromised).await;
-    let larger = facts(200);
-    cell.change(change(10, "node"), async |tx, changes| {
-        node_register(tx, changes, &name("n7"), &larger, NODE).await
-    })
-    .await
-    .unwrap();
-    assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Held);
-    let life = row(&cell, 1).await.unwrap().incarnation;
-    assert_eq!(expire(1, life.0).await, 0);
-    assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Assigned);
-    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Always).await).await.unwrap();
-    assert_eq!(found, []);
 }
 
 /// Two gateways count the last two tasks of a job at once: the job's row is read without a conflict until it is counted

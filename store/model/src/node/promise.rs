@@ -4,9 +4,11 @@
 //! (nobody else gets what the victims give back). It is taken when it is really free, or forgone; either way the
 //! victims' own shares are given back only by their own ends.
 
+use std::collections::BTreeSet;
+
 use super::alloc::{cooled_check, node_alloc_cooled, task_add, task_remove};
 use super::{NodeAlloc, NodeAllocError, node_alloc_touch};
-use crate::id::TaskId;
+use crate::id::{Incarnation, TaskId};
 use crate::job::JobSpec;
 use crate::resource::{ResourceError, Resources, resources_add, resources_sub, shortfall};
 use crate::task::{TaskRow, TaskState};
@@ -74,20 +76,30 @@ pub fn node_alloc_forgo(
     Ok(node_alloc_touch(&next))
 }
 
-/// Which of `held`, tasks held on one node, can have what they were promised by now, in their order: apply
-/// [`crate::task::TaskEvent::HoldConfirmed`] to them. One that does not fit yet holds up those after it, so that a small
-/// task does not starve a large one.
+/// Which of the tasks that are held on a node can have what they were promised by now, in the order of `there`, which are all
+/// that are charged to it: apply [`crate::task::TaskEvent::HoldConfirmed`] to them. One that does not fit yet holds up those
+/// after it, so that a small task does not starve a large one.
+///
+/// One of whose victims something is left waits, though there be room: they may have had to go for a rule between tasks. What
+/// it was promised is kept for it meanwhile.
 pub fn holds_ready<'a>(
     capacity: &Resources,
     alloc: &NodeAlloc,
-    held: impl IntoIterator<Item = &'a TaskRow>,
+    there: impl IntoIterator<Item = &'a TaskRow>,
 ) -> Vec<TaskId> {
+    let there: Vec<&TaskRow> = there.into_iter().collect();
+    let ends = |row: &&&TaskRow| matches!(row.state, TaskState::Stopping | TaskState::Releasing);
+    let victims = there.iter().filter(ends).filter_map(|row| row.evicted);
+    let awaited: BTreeSet<(TaskId, Incarnation)> =
+        victims.map(|evicted| (evicted.by, evicted.life)).collect();
     let mut ready = Vec::new();
     let mut alloc = alloc.clone();
-    for row in held.into_iter().filter(|row| row.state == TaskState::Held && row.promised) {
+    for row in there.into_iter().filter(|row| row.state == TaskState::Held && row.promised) {
         let Ok(next) = node_alloc_fulfil(&alloc, capacity, &row.charge.resources) else { break };
         alloc = next;
-        ready.push(row.id);
+        if !awaited.contains(&(row.id, row.incarnation)) {
+            ready.push(row.id);
+        }
     }
     ready
 }

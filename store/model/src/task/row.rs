@@ -141,6 +141,11 @@ pub struct Evicted {
     /// Most milliseconds between SIGTERM and SIGKILL, whatever its own grace: what the preemptor waits at most.
     #[n(1)]
     pub notice_max_ms: Option<u64>,
+    /// The life of that task that waits for it: no other one does.
+    #[n(2)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub life: Incarnation,
 }
 
 impl TaskRow {

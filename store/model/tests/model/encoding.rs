@@ -76,7 +76,11 @@ fn task_full() -> TaskRow {
         verdict: Some(Verdict::Again),
         unit_epoch: 9,
         promised: true,
-        evicted: Some(Evicted { by: TaskId { job: JobId(8), index: 2 }, notice_max_ms: Some(500) }),
+        evicted: Some(Evicted {
+            by: TaskId { job: JobId(8), index: 2 },
+            notice_max_ms: Some(500),
+            life: Incarnation(3),
+        }),
         cores: vec![2, 3],
     }
 }

@@ -155,7 +155,7 @@ impl World {
             17 => TaskEvent::HoldPromised(self.placement(act, Incarnation(incarnation.0 + 1))?),
             18 => {
                 let by = TaskId { job: JobId(9), index: u32::from(act.arg % 2) };
-                TaskEvent::Evict(Evicted { by, notice_max_ms: None })
+                TaskEvent::Evict(Evicted { by, notice_max_ms: None, life: Incarnation(1) })
             }
             _ => TaskEvent::JobGrown,
         })

@@ -109,7 +109,10 @@ fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
         StopReason::ALL.map(|reason| (format!("stop_requested {reason:?}").to_lowercase(), stop(reason))),
     );
     let by = TaskId { job: JobId(99), index: 0 };
-    events.push(("evict".to_owned(), TaskEvent::Evict(Evicted { by, notice_max_ms: Some(100) })));
+    events.push((
+        "evict".to_owned(),
+        TaskEvent::Evict(Evicted { by, notice_max_ms: Some(100), life: life(1).incarnation }),
+    ));
     events.push(("node_declared_lost".to_owned(), TaskEvent::NodeDeclaredLost { node: NODE }));
     events.push(("reschedule_lost".to_owned(), TaskEvent::RescheduleLost));
     events.push(("job_grown".to_owned(), TaskEvent::JobGrown));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::id::{JobId, NodeId, TaskId};
+use borough_model::id::{Incarnation, JobId, NodeId, TaskId};
 use borough_model::job::PortSpec;
 use borough_model::journal::{Delta, DeltaKey, delta_supersedes};
 use borough_model::node::{
@@ -13,7 +13,7 @@ use borough_model::node::{
     ports_pick,
 };
 use borough_model::resource::Resources;
-use borough_model::task::{Health, Placement, TaskEvent, TaskRow};
+use borough_model::task::{Evicted, Health, Placement, TaskEvent, TaskRow, task_transition};
 use proptest::prelude::*;
 
 use crate::sample::{NOW, name, placement, row_from, running};
@@ -136,6 +136,31 @@ fn promises_are_kept_in_order_as_far_as_there_is_room() {
         [ready(900), ready(700), ready(200), ready(100)],
         [vec![], vec![0], vec![0, 1], vec![0, 1, 2]]
     );
+}
+
+#[test]
+fn a_promise_waits_for_what_gives_way_to_it_though_there_is_room() {
+    let row = |index, event: TaskEvent| {
+        let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
+        row_from(row, &[event])
+    };
+    let share = |cpu_millis| Placement { resources: cpu(cpu_millis), ports: vec![], ..placement(1) };
+    let held = [row(0, TaskEvent::HoldPromised(share(200))), row(1, TaskEvent::HoldPromised(share(100)))];
+    let ready = |life, there: bool, used| {
+        let evicted = Evicted { by: held[0].id, notice_max_ms: None, life: Incarnation(life) };
+        let victim = task_transition(&row(2, TaskEvent::Place(share(0))), &TaskEvent::Evict(evicted), NOW);
+        let victim = Some(victim.unwrap().row).filter(|_| there);
+        let rows: Vec<TaskRow> = held.iter().cloned().chain(victim).collect();
+        let alloc = NodeAlloc { used: cpu(used), ..node_alloc_sum(&rows).unwrap() };
+        let ready = holds_ready(&facts().capacity, &alloc, &rows);
+        ready.into_iter().map(|task| task.index).collect::<Vec<_>>()
+    };
+    // The other has room beside both, but not in the place of the one that waits.
+    assert_eq!(
+        [ready(1, true, 700), ready(1, true, 800), ready(1, false, 700)],
+        [vec![1], vec![], vec![0, 1]]
+    );
+    assert_eq!(ready(2, true, 700), [0, 1], "another life evicted it");
 }
 
 #[test]
