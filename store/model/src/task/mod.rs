@@ -2,6 +2,7 @@
 
 pub mod machine;
 mod row;
+mod unit;
 
 pub use machine::{
     CapacityEffect, CapacityShare, Effects, EndpointEffect, Life, OwnerEffect, Placement, TaskEnd, TaskEvent,
@@ -9,5 +10,6 @@ pub use machine::{
 };
 pub use row::{
     Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
-    StopReason, TaskRow, TaskState, UnitRow, UnitState, Verdict,
+    StopReason, TaskRow, TaskState, Verdict,
 };
+pub use unit::{UnitRow, UnitState};

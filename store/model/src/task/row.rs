@@ -1,9 +1,9 @@
-//! The rows of tasks, units and endpoints. An absent task row is a task that is pending and was never placed.
+//! The rows of tasks and endpoints. An absent task row is a task that is pending and was never placed.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Incarnation, JobId, Name, NodeId, TaskId, UnitId};
+use crate::id::{Incarnation, Name, NodeId, TaskId, UnitId};
 use crate::resource::Resources;
 
 /// Where a task is in its life.
@@ -457,45 +457,3 @@ pub struct Endpoint {
 
 /// A named port of an endpoint.
 pub type EndpointPort = PortAssignment;
-
-/// A unit: the members of a gang that are placed together.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
-pub struct UnitRow {
-    /// The unit.
-    #[n(0)]
-    pub id: UnitId,
-    /// Its job.
-    #[n(1)]
-    pub job: JobId,
-    /// Members that must hold before any starts.
-    #[n(2)]
-    pub min_member: u32,
-    /// How far it is.
-    #[n(3)]
-    pub state: UnitState,
-    /// Fences holds: those of an older epoch are void.
-    #[n(4)]
-    pub epoch: u64,
-    /// Holds expire at this wall time, milliseconds since 1970.
-    #[n(5)]
-    pub expires_ms: i64,
-    /// Counts every change of this row.
-    #[n(6)]
-    pub revision: u64,
-}
-
-/// How far a unit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum UnitState {
-    /// Members collect holds; nothing starts.
-    #[n(0)]
-    Gathering,
-    /// At least `min_member` hold: their holds are placements.
-    #[n(1)]
-    Committed,
-    /// The holds have expired or were given up.
-    #[n(2)]
-    Released,
-}
