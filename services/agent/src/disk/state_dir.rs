@@ -21,7 +21,15 @@ const FORMAT: &str = "borough agent state 1\n";
 /// Held by the one agent that has the state directory, as long as it runs.
 #[derive(Debug)]
 pub struct StateLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for StateLock {
+    /// Said aloud: a lock that is only closed lasts for as long as a child that is just being started by another thread has
+    /// not executed its program yet, and an agent that follows at once would find the directory taken.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// The agent's directory.
@@ -56,7 +64,7 @@ impl StateDir {
             let path = root.join(name);
             private_create(&path).map_err(failed(&path))?;
         }
-        Ok((Self { root }, StateLock { _file: lock }))
+        Ok((Self { root }, StateLock { file: lock }))
     }
 
     /// The directory of a life that is not forgotten.
@@ -188,6 +196,16 @@ mod tests {
         let first = StateDir::open(dir.path()).unwrap();
         assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Locked { .. })));
         drop(first);
+        StateDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_let_go_is_free_whoever_has_inherited_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, lock) = StateDir::open(dir.path()).unwrap();
+        // What a child has between fork and exec.
+        let _inherited = lock.file.try_clone().unwrap();
+        drop(lock);
         StateDir::open(dir.path()).unwrap();
     }
 
