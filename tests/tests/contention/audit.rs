@@ -4,15 +4,21 @@
 //! It shares the rows' types with the store and none of its decisions: sums, cool-downs, lives and who may be placed
 //! are computed here anew.
 
+mod evicted;
+mod quota;
+mod unit;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::{Band, JobRow, JobState, band};
+use borough_model::job::{JobRow, JobState};
 use borough_model::node::{NodeAlloc, NodeRow, NodeState};
 use borough_model::resource::Dimension;
 use borough_model::task::machine::PORT_COOL_DOWN_MS;
-use borough_model::task::{Endpoint, TaskRow, TaskState};
-use borough_model::{Delta, Incarnation, JobId, JournalEntry, NodeId, RequestId, Resources, TaskId};
+use borough_model::task::{Endpoint, TaskRow, TaskState, UnitRow};
+use borough_model::{Delta, Incarnation, JobId, JournalEntry, NodeId, RequestId, Resources, TaskId, UnitId};
 use borough_scheduler_core::shard_of;
+
+pub use quota::QUOTAS;
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +50,7 @@ pub struct Auditor {
     allocs: BTreeMap<NodeId, NodeAlloc>,
     jobs: BTreeMap<JobId, JobRow>,
     gangs: BTreeMap<JobId, u32>,
+    units: BTreeMap<UnitId, UnitRow>,
     tasks: BTreeMap<TaskId, TaskRow>,
     /// The last life of every task there was, also of those whose rows are gone.
     lives: BTreeMap<TaskId, Incarnation>,
@@ -68,6 +75,11 @@ struct Touched {
     allocs: BTreeSet<NodeId>,
     tasks: BTreeSet<TaskId>,
     placed: Vec<TaskRow>,
+    /// Those that have what they were promised.
+    kept: Vec<TaskRow>,
+    jobs: BTreeSet<JobId>,
+    /// Units that have come together.
+    gathered: Vec<UnitRow>,
     /// Of those placed, the tasks that lost their last place to another.
     displaced: BTreeSet<TaskId>,
     /// Lives that give way, as they were before, and to whom.
@@ -109,6 +121,15 @@ impl Auditor {
         }
         for row in &touched.placed {
             self.placed_check(row, entry);
+        }
+        for row in &touched.kept {
+            self.promise_check(row);
+        }
+        for &job in &touched.jobs {
+            self.quota_check(job);
+        }
+        for unit in &touched.gathered {
+            self.gathered_check(unit, entry);
         }
         for (before, by) in &touched.evicted {
             self.evicted_check(before, *by, &touched);
@@ -158,6 +179,7 @@ impl Auditor {
                 if let Some(spec) = spec {
                     self.gangs.insert(row.id, spec.min_member);
                 }
+                touched.jobs.insert(row.id);
                 self.jobs.insert(row.id, row.clone());
             }
             Delta::JobRemoved { job } => self.job_removed(*job),
@@ -181,7 +203,8 @@ impl Auditor {
                 let known = self.withdrawn.entry(*task).or_default();
                 *known = (*known).max(life.unwrap_or_default());
             }
-            Delta::Unit { .. } | Delta::NodeLoad { .. } | Delta::CellSettings { .. } => {}
+            Delta::Unit { row } => self.unit(row, touched),
+            Delta::NodeLoad { .. } | Delta::CellSettings { .. } => {}
         }
     }
 
@@ -231,6 +254,10 @@ impl Auditor {
                 let (old_life, new_life) = (before.incarnation, row.incarnation);
                 format!("{task} is charged for life {old_life} on {old} and for life {new_life} on {new}")
             });
+        }
+        self.hold_check(&before, row);
+        if before.state == TaskState::Held && before.promised && row.state == TaskState::Assigned {
+            touched.kept.push(row.clone());
         }
         if let (Some(node), None) = (was, is) {
             self.departed.insert(task.job, at_ms);
@@ -306,42 +333,9 @@ impl Auditor {
         self.require(own, "placed_shard", || format!("{task} is placed by {}", entry.actor));
         let first = matches!(row.state, TaskState::Assigned | TaskState::Held);
         self.require(first, "placed_state", || format!("{task} begins a life as {:?}", row.state));
-        let least = self.gangs.get(&task.job).copied().unwrap_or(1);
-        let standing = self.standing(task.job);
-        // One that replaces a member while another is being lost: the scheduler could not know of that one yet.
-        let lately = self.departed.get(&task.job).is_some_and(|at_ms| entry.at_ms - at_ms <= UNDER_WAY_MS);
-        self.require(standing >= least || lately, "gang_short", || {
-            format!("{task} is placed where {standing} of a gang of {least} have a node")
-        });
-    }
-
-    /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never within
-    /// the bands that are spared, or for one that was displaced within its own band itself.
-    fn evicted_check(&mut self, before: &TaskRow, by: TaskId, touched: &Touched) {
-        let task = before.id;
-        self.note(if before.state == TaskState::Held { "evicted_held" } else { "evicted" });
-        let priority = |task: TaskId| self.jobs.get(&task.job).map_or(0, |job| job.priority);
-        let (own, higher) = (priority(task), priority(by));
-        let within = band(own) == band(higher);
-        let spared = within && matches!(band(own), Band::Production | Band::Monitoring);
-        let cascade = within && touched.displaced.contains(&by);
-        let stood = matches!(
-            before.state,
-            TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running
-        );
-        let takes = touched.placed.iter().any(|row| row.id == by && row.node == before.node);
-        let told = || format!("{task} (priority {own}, {:?}) gives way to {by} ({higher})", before.state);
-        self.require(own < higher, "evicted_priority", told);
-        self.require(!spared, "evicted_band", told);
-        self.require(!cascade, "evicted_cascade", told);
-        self.require(stood, "evicted_twice", told);
-        self.require(takes, "evicted_for_nobody", told);
-    }
-
-    fn standing(&self, job: JobId) -> u32 {
-        let all = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
-        let rows = self.tasks.range(all).filter(|(_, row)| row.state != TaskState::Pending);
-        u32::try_from(rows.count()).unwrap_or(u32::MAX)
+        if !self.gathers(row) {
+            self.gang_check(task.job, entry);
+        }
     }
 
     fn charged_on(&self, node: NodeId) -> impl Iterator<Item = &TaskRow> {

@@ -6,18 +6,19 @@ use std::time::Duration;
 use borough_controller::{Controller, ControllerConfig};
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
-use borough_model::{Delta, JournalEntry, Name, RequestId};
+use borough_model::{Delta, JournalEntry, Name, RequestId, Resources};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::federation::store_generation_begin;
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_head, journal_tail};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
+use borough_store::quota::quota_set;
 use borough_store::{CellSpace, StoreError, StoreResult};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::Auditor;
+use crate::audit::{Auditor, QUOTAS};
 
 /// Workers of the cell, and shards of its jobs.
 pub const WORKERS: u32 = 4;
@@ -102,6 +103,10 @@ impl Cell {
         let (space_ref, meta) = (&space, &meta);
         let generation = quiet.run("cell_create", Idempotency::Natural, |tx, _| async move {
             cell_create(&tx, space_ref, meta, 1_000).await?;
+            for (user, band, tasks_max) in QUOTAS {
+                let limit = Some((Resources::default(), Some(tasks_max)));
+                quota_set(&tx, space_ref, (&name(user), band), limit).await?;
+            }
             Ok::<_, StoreError>(store_generation_begin(&tx, 1_000).await?.generation)
         });
         let generation = generation.await.unwrap();
@@ -149,7 +154,8 @@ impl Cell {
             lease_ms: LEASE_MS,
             generation: self.generation,
             batch_tasks_max: 16,
-            gang_commit_max: 16,
+            // Every other cell has its gangs gather by holds.
+            gang_commit_max: if self.seed.is_multiple_of(2) { 16 } else { 1 },
             share: self.share.clone(),
         };
         let db = if slow { self.slow(Duration::from_millis(2 * LEASE_MS)) } else { self.db.clone() };

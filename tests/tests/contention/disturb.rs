@@ -6,7 +6,7 @@ use std::time::Duration;
 use borough_kv::env::Rng;
 use borough_kv::{ErrorCode, Transaction};
 use borough_model::job::{
-    After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec,
+    After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, JobState, PortSpec,
     PreemptionSpec, Probe,
 };
 use borough_model::{JobId, Name, NodeId, TaskId};
@@ -79,7 +79,7 @@ impl Disturber {
     }
 
     async fn step(&mut self) {
-        match self.below(24) {
+        match self.below(27) {
             0..=4 => self.submit().await,
             5..=8 => self.scale().await,
             9..=11 => {
@@ -88,13 +88,7 @@ impl Disturber {
                 })
                 .await
             }
-            12 => {
-                let priority = self.priority();
-                self.job_change("job_priority", async |tx, changes, job| {
-                    job_priority_set(tx, changes, job, priority).await.map(drop)
-                })
-                .await;
-            }
+            12 => self.priority_set().await,
             13 => self.task_restart().await,
             14 | 15 => {
                 self.node_change("node_cordon", async |tx, changes, node| {
@@ -124,7 +118,8 @@ impl Disturber {
                 self.controllers.push(self.cell.controller());
             }
             22 => drop(self.machines.reboot.lock().insert(self.index(NODES))),
-            _ => self.node_silence(),
+            23 => self.node_silence(),
+            _ => self.priorities_shuffle().await,
         }
     }
 
@@ -164,12 +159,31 @@ impl Disturber {
         .await;
     }
 
+    async fn priority_set(&self) {
+        let priority = self.priority();
+        self.job_change("job_priority", async |tx, changes, job| {
+            job_priority_set(tx, changes, job, priority).await.map(drop)
+        })
+        .await;
+    }
+
+    /// Who may take whose place is another matter with each commit: evictions are decided by priorities that are no more.
+    async fn priorities_shuffle(&self) {
+        for _ in 0..12 {
+            tokio::time::sleep(Duration::from_millis(self.below(40))).await;
+            self.priority_set().await;
+        }
+    }
+
     async fn job_change(
         &self,
         action: &'static str,
         closure: impl AsyncFn(&Transaction, &mut ChangeSet, JobId) -> StoreResult<()>,
     ) {
-        let jobs: Vec<JobId> = self.cell.mirror.read(|state| state.jobs().keys().copied().collect());
+        let jobs: Vec<JobId> = self.cell.mirror.read(|state| {
+            let alive = state.jobs().values().filter(|job| !matches!(job.state, JobState::Ended { .. }));
+            alive.map(|job| job.id).collect()
+        });
         if jobs.is_empty() {
             return;
         }
@@ -243,9 +257,9 @@ impl Disturber {
             spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
         }
         match self.below(8) {
-            0 => {
+            0 | 3 => {
                 spec.count += 3;
-                spec.min_member = 3;
+                spec.min_member = 2 + u32::try_from(self.below(2)).unwrap();
             }
             1 => spec.constraints = vec![rack_in(&["a", "b"])],
             2 => {

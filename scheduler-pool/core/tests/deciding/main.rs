@@ -5,6 +5,7 @@
 mod cache;
 mod draft;
 mod explain;
+mod formula;
 mod gang;
 mod history;
 mod machine;
@@ -15,5 +16,7 @@ mod policy;
 mod preempt;
 mod queueing;
 mod rule;
+mod shares;
 mod sleep;
+mod victims;
 mod world;

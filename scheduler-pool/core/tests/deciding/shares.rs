@@ -1,0 +1,68 @@
+//! Queues by example: shares inside guarantees, and the limits of those that a queue is in.
+
+use std::collections::BTreeMap;
+
+use borough_model::JobId;
+use borough_model::queue::QueueSpec;
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Queueing, Snapshot, pending, plan};
+
+use crate::world::{World, node, spec};
+
+fn queue(path: &str, guaranteed_per_mille: u32, limit_per_mille: u32) -> QueueSpec {
+    QueueSpec { path: path.to_owned(), weight: 1, guaranteed_per_mille, limit_per_mille }
+}
+
+/// A cell of a hundred cores with these queues, and a hundred tasks of one core in each of some.
+fn world(queues: &[QueueSpec], waiting: &[&str]) -> World {
+    let queueing = Queueing { queues: queues.to_vec(), .."hierarchical".parse().expect("a policy") };
+    let settings = CellSettings { queueing, ..CellSettings::default() };
+    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
+    world.node_put(node(0, 100, 1_000));
+    for (number, path) in (1..).zip(waiting) {
+        let mut job = spec("ann", &format!("job-{number}"), 100, 1_000, 1);
+        job.queue = Some((*path).to_owned());
+        world.job_submit(JobId(number), &job);
+    }
+    world
+}
+
+/// Plans so many batches and commits them. Answers how many tasks each job has.
+fn counts(world: &mut World, batches: usize, limit: usize) -> BTreeMap<JobId, usize> {
+    let mut snapshot: Snapshot = world.snapshot(0);
+    world.journal.clear();
+    for _ in 0..batches {
+        let queue = pending(&mut snapshot, &|_| true, world.now_ms, limit);
+        let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+        snapshot.remember(&outcome, world.now_ms);
+        world.commit(&outcome);
+        world.journal_apply(&mut snapshot);
+    }
+    let mut counts = BTreeMap::new();
+    for task in world.tasks.values().filter(|task| task.node.is_some()) {
+        *counts.entry(task.id.job).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn below_their_guarantees_queues_have_as_large_a_part_of_them() {
+    let mut world = world(&[queue("large", 600, 1_000), queue("small", 200, 1_000)], &["large", "small"]);
+    let counts = counts(&mut world, 1, 40);
+    // Three to one. A sixteenth of a batch is for jobs that have nothing in it yet, of which there are none.
+    let (large, small) = (counts[&JobId(1)], counts[&JobId(2)]);
+    assert!((27..=30).contains(&large) && large + small == 38, "{counts:?}");
+}
+
+#[test]
+fn the_limit_of_a_queue_is_that_of_all_that_are_in_it() {
+    let queues = [
+        queue("research", 0, 300),
+        queue("research/vision", 0, 1_000),
+        queue("research/text", 0, 1_000),
+        queue("ops", 0, 1_000),
+    ];
+    let mut world = world(&queues, &["research/vision", "research/text", "ops"]);
+    let counts = counts(&mut world, 12, 16);
+    assert_eq!(counts[&JobId(1)] + counts[&JobId(2)], 30, "{counts:?}");
+    assert_eq!(counts[&JobId(3)], 70, "{counts:?}");
+}

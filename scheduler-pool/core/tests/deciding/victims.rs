@@ -1,0 +1,119 @@
+//! Who gives way, by example: what random cells meet too seldom.
+
+use borough_model::job::PreemptionSpec;
+use borough_model::resource::resources_add;
+use borough_model::task::{Charge, ChargeOwner};
+use borough_model::{
+    Delta, Incarnation, JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskRow, TaskState, UnitId,
+};
+use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, pending, plan};
+
+use crate::place;
+use crate::world::{World, node, spec};
+
+const LOW: JobId = JobId(1);
+const OTHER: JobId = JobId(2);
+const HIGH: JobId = JobId(9);
+
+/// Nodes of so many cores.
+fn world(nodes: u64, cores: u64) -> World {
+    let mut world = place::world(ScoringProfile::BEST_FIT);
+    (0..nodes).for_each(|number| world.node_put(node(number, cores, 64)));
+    world
+}
+
+fn node_id(number: u64) -> NodeId {
+    node(number, 1, 1).id
+}
+
+/// Tasks of one core each.
+fn job(name: &str, count: u32, priority: u32, down_max: Option<u32>) -> JobSpec {
+    let mut spec = spec("ann", name, count, 1_000, 1);
+    spec.priority = priority;
+    spec.preemption = down_max.map(|_| PreemptionSpec { down_max, ..PreemptionSpec::default() });
+    spec
+}
+
+/// A task that runs on a node for so many seconds, or as `change` leaves it.
+fn stands(
+    world: &mut World,
+    (job, index): (JobId, u32),
+    number: u64,
+    seconds: i64,
+    change: impl FnOnce(&mut TaskRow),
+) {
+    let (id, resources) = (node_id(number), world.jobs[&job].1.task.resources.clone());
+    let (_, alloc) = world.nodes.get_mut(&id).expect("a known node");
+    let used = resources_add(&alloc.used, &resources).expect("in range");
+    *alloc = NodeAlloc { used, tasks: alloc.tasks + 1, epoch: alloc.epoch + 1, ..alloc.clone() };
+    world.journal.push(Delta::NodeAlloc { node: id, alloc: alloc.clone() });
+    let mut row = TaskRow {
+        state: TaskState::Running,
+        node: Some(id),
+        incarnation: Incarnation(1),
+        charge: Charge { owner: ChargeOwner::Task, resources },
+        spec_version: 1,
+        started_ms: Some(world.now_ms - seconds * 1_000),
+        changed_ms: world.now_ms - seconds * 1_000,
+        ..TaskRow::never_placed(TaskId { job, index })
+    };
+    change(&mut row);
+    world.task_put(row);
+}
+
+fn planned(world: &World) -> Plan {
+    let mut snapshot = world.snapshot(0);
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    plan(&snapshot, &queue, world.now_ms, PLAN_SEED)
+}
+
+fn victims(plan: &Plan) -> Vec<TaskId> {
+    let victims = plan.placements.iter().flat_map(|placement| &placement.victims);
+    let mut victims: Vec<TaskId> = victims.map(|victim| victim.task).collect();
+    victims.sort_unstable();
+    victims
+}
+
+#[test]
+fn what_a_plan_evicts_already_counts_against_a_budget() {
+    let mut world = world(4, 1);
+    world.job_submit(LOW, &job("low", 2, 100, Some(1)));
+    world.job_submit(OTHER, &job("other", 2, 100, None));
+    for index in 0..2 {
+        stands(&mut world, (LOW, index), u64::from(index), 10, |_| ());
+        stands(&mut world, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
+    }
+    world.job_submit(HIGH, &job("high", 2, 150, None));
+    let victims = victims(&planned(&world));
+    // The cheapest of all, and then not the next cheapest: that would be beyond the budget.
+    let of = |job| victims.iter().filter(|task| task.job == job).count();
+    assert_eq!((of(LOW), of(OTHER)), (1, 1), "{victims:?}");
+}
+
+#[test]
+fn a_budget_goes_to_those_that_have_done_least() {
+    for (long, short) in [(0, 1), (1, 0)] {
+        let mut world = world(1, 2);
+        world.job_submit(LOW, &job("low", 2, 100, Some(1)));
+        stands(&mut world, (LOW, long), 0, 1_000, |_| ());
+        stands(&mut world, (LOW, short), 0, 10, |_| ());
+        world.job_submit(HIGH, &job("high", 1, 150, None));
+        assert_eq!(victims(&planned(&world)), [TaskId { job: LOW, index: short }]);
+    }
+}
+
+#[test]
+fn a_member_of_a_gang_that_still_gathers_gives_way_to_nobody() {
+    let gathers = |row: &mut TaskRow| {
+        (row.state, row.started_ms) = (TaskState::Held, None);
+        (row.unit, row.unit_epoch) = (Some(UnitId(3)), 1);
+    };
+    let holds = |row: &mut TaskRow| (row.state, row.started_ms) = (TaskState::Held, None);
+    for (gathering, expected) in [(true, 0), (false, 1)] {
+        let mut world = world(1, 1);
+        world.job_submit(LOW, &job("low", 1, 100, None));
+        stands(&mut world, (LOW, 0), 0, 10, |row| if gathering { gathers(row) } else { holds(row) });
+        world.job_submit(HIGH, &job("high", 1, 150, None));
+        assert_eq!(planned(&world).placements.len(), expected);
+    }
+}

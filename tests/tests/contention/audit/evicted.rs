@@ -1,0 +1,46 @@
+//! Evictions in the eyes of the auditor.
+
+use borough_model::TaskId;
+use borough_model::job::{Band, band};
+use borough_model::task::{TaskRow, TaskState};
+
+use super::{Auditor, Touched};
+
+impl Auditor {
+    /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never within
+    /// the bands that are spared, or for one that was displaced within its own band itself.
+    pub(super) fn evicted_check(&mut self, before: &TaskRow, by: TaskId, touched: &Touched) {
+        let task = before.id;
+        self.note(if before.state == TaskState::Held { "evicted_held" } else { "evicted" });
+        let priority = |task: TaskId| self.jobs.get(&task.job).map_or(0, |job| job.priority);
+        let (own, higher) = (priority(task), priority(by));
+        let within = band(own) == band(higher);
+        let spared = within && matches!(band(own), Band::Production | Band::Monitoring);
+        let cascade = within && touched.displaced.contains(&by);
+        let stood = matches!(
+            before.state,
+            TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running
+        );
+        let takes = touched.placed.iter().any(|row| row.id == by && row.node == before.node);
+        let told = || format!("{task} (priority {own}, {:?}) gives way to {by} ({higher})", before.state);
+        self.require(own < higher, "evicted_priority", told);
+        self.require(!spared, "evicted_band", told);
+        self.require(!cascade, "evicted_cascade", told);
+        self.require(stood, "evicted_twice", told);
+        self.require(takes, "evicted_for_nobody", told);
+        self.require(!self.gathers(before), "evicted_gathering", told);
+    }
+
+    /// What was promised to a task is not its own while one that gives way to it is still there.
+    pub(super) fn promise_check(&mut self, row: &TaskRow) {
+        let Some(node) = row.charged_node() else { return };
+        let leaves = |other: &&TaskRow| {
+            other.evicted.is_some_and(|evicted| evicted.by == row.id && evicted.life == row.incarnation)
+        };
+        let beside = self.charged_on(node).find(leaves).map(|other| (other.id, other.state));
+        self.note("promise_kept");
+        self.require(beside.is_none(), "promise_early", || {
+            format!("{} is {:?} on {node} beside {beside:?}", row.id, row.state)
+        });
+    }
+}
