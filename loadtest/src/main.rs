@@ -22,6 +22,10 @@ use clap::{Parser, Subcommand};
 use crate::result::Results;
 use crate::system::{SystemOptions, scratch};
 
+/// jemalloc instead of the C library's: many threads give back what others took, which that does under locks.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Benchmarks of a Borough cell.
 #[derive(Debug, Parser)]
 #[command(name = "borough-loadtest", version, about, max_term_width = 110)]
