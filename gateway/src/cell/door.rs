@@ -183,7 +183,7 @@ impl CellDoor {
                         meta.failure_domains,
                         &meta.profile,
                         (&meta.queueing, meta.queues),
-                        meta.fresh_start_ms.unwrap_or_default(),
+                        (meta.fresh_start_ms.unwrap_or_default(), meta.reclaim.unwrap_or_default()),
                     );
                 }
                 Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),

@@ -10,4 +10,4 @@ pub use door::{
 };
 pub use service::CellRoom;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
-pub(crate) use settings::{queue_known, settings_read};
+pub(crate) use settings::{queue_check, settings_read};

@@ -17,7 +17,7 @@ use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
 use super::door::{CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
-use super::settings::{SettingsChange, settings_change, settings_message, settings_read};
+use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
 use crate::status::status_from_store;
 
 /// The room of cells.
@@ -86,6 +86,7 @@ async fn cell_message(door: &CellDoor) -> Result<v1::Cell, Status> {
     let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;
     let wanted = door.state(|state| schedulers_wanted(state, &meta))?;
     cell.warnings = schedulers_unserved(&shards, &wanted, door.clock.wall_ms());
+    cell.warnings.extend(reclaim_idle(&meta));
     cell.schedulers = shards.into_iter().map(scheduler_message).collect();
     cell.settings = Some(settings_message(meta));
     Ok(cell)

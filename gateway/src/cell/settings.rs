@@ -8,14 +8,14 @@ use borough_model::job::scheduler_rules_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
-use borough_scheduler_core::{CellSettings, Queueing, QueueingError, ScoringProfile};
+use borough_scheduler_core::{Queueing, QueueingError, QueueingPolicy, ScoringProfile};
 use borough_store::cell::{CellMeta, cell_meta_change, cell_meta_read};
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::{StoreError, StoreResult};
 use tonic::Status;
 
 use super::door::{Caller, CellDoor};
-use crate::status::{status_from_field, status_from_profile, status_from_validation};
+use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
 /// Failure domains at most.
 const DOMAINS_MAX: usize = 8;
@@ -38,6 +38,7 @@ pub(super) struct SettingsChange {
     queues: Option<Vec<QueueSpec>>,
     schedulers: Option<BTreeMap<String, Name>>,
     fresh_start_ms: Option<u64>,
+    reclaim: Option<bool>,
     /// The revision it was made for; 0: any.
     expected_revision: u64,
 }
@@ -85,6 +86,7 @@ impl SettingsChange {
             queues,
             schedulers,
             fresh_start_ms: settings.fresh_start_ms,
+            reclaim: settings.reclaim,
             expected_revision: request.expected_revision,
         };
         change.checked().map_err(|refused| status_from_field(&refused.within("settings")))?;
@@ -145,6 +147,9 @@ impl SettingsChange {
         if let Some(fresh_start_ms) = self.fresh_start_ms {
             meta.fresh_start_ms = Some(fresh_start_ms).filter(|ms| *ms > 0);
         }
+        if let Some(reclaim) = self.reclaim {
+            meta.reclaim = Some(reclaim).filter(|reclaim| *reclaim);
+        }
     }
 }
 
@@ -185,6 +190,18 @@ pub(super) async fn settings_change(
     Ok(((), stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
 }
 
+/// What is to be said where queues are to take back what they are guaranteed, and turns do not go by queues.
+pub(super) fn reclaim_idle(meta: &CellMeta) -> Option<String> {
+    let queueing: Queueing = meta.queueing.parse().unwrap_or_default();
+    let idle = meta.reclaim == Some(true) && queueing.policy != QueueingPolicy::Hierarchical;
+    idle.then(|| {
+        format!(
+            "reclaim is set, and does nothing with queueing {}: it is for hierarchical",
+            queueing.policy.name()
+        )
+    })
+}
+
 /// The settings as a message.
 pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
     let rules = meta.schedulers.unwrap_or_default().into_iter();
@@ -204,6 +221,7 @@ pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
         }),
         queues: Some(v1::Queues { queues: meta.queues.iter().map(queue_message).collect() }),
         fresh_start_ms: Some(meta.fresh_start_ms.unwrap_or_default()),
+        reclaim: Some(meta.reclaim.unwrap_or_default()),
         revision: meta.revision,
     }
 }
@@ -228,10 +246,19 @@ fn queue_of_message(queue: &v1::Queue) -> QueueSpec {
     }
 }
 
-/// Whether a cell has the queue that a job names.
-pub(crate) fn queue_known(settings: &CellSettings, queue: Option<&str>) -> Result<(), FieldRefused> {
+/// Whether a cell has the queue that a job names. What the gateway knows of the cell follows its settings by a moment: before a
+/// queue is refused they are read.
+pub(crate) async fn queue_check(door: &CellDoor, queue: Option<&str>) -> Result<(), Status> {
     let Some(queue) = queue else { return Ok(()) };
-    let leaves = queue_leaves(&settings.queueing.queues);
+    if door.ask(|snapshot| queue_known(&snapshot.settings().queueing.queues, queue)).is_ok() {
+        return Ok(());
+    }
+    let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;
+    queue_known(&meta.queues, queue).map_err(|refused| status_from_field(&refused))
+}
+
+fn queue_known(queues: &[QueueSpec], queue: &str) -> Result<(), FieldRefused> {
+    let leaves = queue_leaves(queues);
     if leaves.contains(queue) {
         return Ok(());
     }

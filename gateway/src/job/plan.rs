@@ -141,5 +141,6 @@ fn victim_message(victim: &VictimTold) -> v1::Victim {
         index: victim.index,
         priority: victim.priority,
         holds: victim.holds,
+        reclaimed_from: victim.reclaimed_from.clone().unwrap_or_default(),
     }
 }

@@ -19,7 +19,7 @@ use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::request::{Admission, keyed_run};
 use super::{job_counts, job_message};
 use crate::cell::{
-    Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, queue_known,
+    Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, queue_check,
     settings_read,
 };
 use crate::page::{page_of, page_request};
@@ -52,7 +52,7 @@ fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
 }
 
 /// A spec whose form and sense are checked, also against the cell.
-fn spec_of(door: &CellDoor, message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
+async fn spec_of(door: &CellDoor, message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     let missing = v1::JobSpec::default();
     let spec = job_spec_from_message(message.unwrap_or(&missing))
         .map_err(|refused| status_from_field(&refused.within("spec")))?;
@@ -61,8 +61,7 @@ fn spec_of(door: &CellDoor, message: Option<&v1::JobSpec>) -> Result<JobSpec, St
         let parsed: Result<ScoringProfile, _> = profile.parse();
         parsed.map_err(|error| status_from_profile("spec.profile", profile, &error))?;
     }
-    let known = door.ask(|snapshot| queue_known(snapshot.settings(), spec.queue.as_deref()));
-    known.map_err(|refused| status_from_field(&refused))?;
+    queue_check(door, spec.queue.as_deref()).await?;
     Ok(spec)
 }
 
@@ -97,7 +96,7 @@ impl JobService for JobRoom {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let spec = spec_of(door, request.spec.as_ref())?;
+        let spec = spec_of(door, request.spec.as_ref()).await?;
         let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
         let submitted = keyed_run(
             door,
@@ -129,7 +128,7 @@ impl JobService for JobRoom {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let spec = spec_of(door, request.spec.as_ref())?;
+        let spec = spec_of(door, request.spec.as_ref()).await?;
         let settings = settings_read(door).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(door, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(door, &spec)?;

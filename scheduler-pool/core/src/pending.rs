@@ -9,6 +9,7 @@ use borough_model::resource::resources_add;
 use borough_model::{JobId, Resources, TaskId};
 use smallvec::SmallVec;
 
+use crate::preempt::Reach;
 use crate::queueing::{Shares, Totals, Turn};
 use crate::seed::turn_chance;
 use crate::snapshot::{GangPart, GangParts, JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
@@ -32,8 +33,8 @@ pub struct PendingClass {
     pub(crate) shape: ShapeId,
     /// One number per user and priority: who gives up a turn where a task of the class fits nowhere.
     pub(crate) lane: u32,
-    /// Below which priority the victims of a task of the class are; 0: it evicts nobody.
-    pub(crate) below: u32,
+    /// Whose places a task of the class may take.
+    pub(crate) reach: Reach,
 }
 
 /// Tasks of one job of which so many are placed together, or none.
@@ -209,7 +210,7 @@ struct Cursor<'a> {
     /// A task in back-off: the job cannot be put to sleep.
     later_any: bool,
     blocked: BTreeSet<ShapeId>,
-    classes: BTreeMap<(ShapeId, u32), u32>,
+    classes: BTreeMap<(ShapeId, Reach), u32>,
 }
 
 impl<'a> Cursor<'a> {
@@ -413,8 +414,8 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let Some(shape) = cursor.entry.shape_of(index) else { continue };
-            let below = cursor.entry.victims_below(index);
-            if !self.blocked_too && self.snapshot.blocked.sleeps(shape, below) {
+            let reach = || self.snapshot.reach_of(cursor.entry, index);
+            if !self.blocked_too && self.snapshot.blocked.sleeps(shape, reach) {
                 cursor.blocked.insert(shape);
                 if cursor.entry.task(index).is_none_or(|slot| !slot.evicted) {
                     cursor.index = cursor.entry.shape_end(index);
@@ -481,9 +482,9 @@ impl<'a> Collector<'a> {
     fn task_push(&mut self, cursor: &mut Cursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {
         cursor.found_any = true;
         let classes = &mut self.queue.classes;
-        let below = cursor.entry.victims_below(index);
-        let class = *cursor.classes.entry((shape, below)).or_insert_with(|| {
-            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane, below });
+        let reach = self.snapshot.reach_of(cursor.entry, index);
+        let class = *cursor.classes.entry((shape, reach)).or_insert_with(|| {
+            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane, reach });
             u32::try_from(classes.len() - 1).unwrap_or(u32::MAX)
         });
         self.queue.tasks.push(PendingTask { task: TaskId { job: cursor.job, index }, class, gang });

@@ -3,7 +3,7 @@
 use borough_model::queue::QueueSpec;
 use serde::{Deserialize, Serialize};
 
-use crate::queueing::Queueing;
+use crate::queueing::{Queueing, QueueingPolicy};
 use crate::scoring::ScoringProfile;
 
 /// The settings of a cell that deciding depends on. A snapshot keeps those it was made with: after a change a new one
@@ -22,6 +22,8 @@ pub struct CellSettings {
     pub queueing: Queueing,
     /// For how many milliseconds after its start a task is left alone by preemption.
     pub fresh_start_ms: u64,
+    /// Whether queues take back what they are guaranteed from those that have more; only where there are queues.
+    pub reclaim: bool,
 }
 
 /// How much of a node's capacity may be promised, per dimension, in thousandths: 1000 is all of it and no more, 1500
@@ -54,6 +56,11 @@ impl Default for Overcommit {
 }
 
 impl CellSettings {
+    /// Whether queues take anything back.
+    pub(crate) fn reclaims(&self) -> bool {
+        self.reclaim && self.queueing.policy == QueueingPolicy::Hierarchical
+    }
+
     /// The protection of a fresh start as a span of time.
     pub(crate) fn fresh_start_ms(&self) -> i64 {
         i64::try_from(self.fresh_start_ms).unwrap_or(i64::MAX)
@@ -65,11 +72,11 @@ impl CellSettings {
         failure_domains: Vec<String>,
         profile: &str,
         (queueing, queues): (&str, Vec<QueueSpec>),
-        fresh_start_ms: u64,
+        (fresh_start_ms, reclaim): (u64, bool),
     ) -> Self {
         let profile = profile.parse().unwrap_or_default();
         let queueing = Queueing { queues, ..queueing.parse().unwrap_or_default() };
-        Self { failure_domains, profile, queueing, fresh_start_ms, ..Self::default() }
+        Self { failure_domains, profile, queueing, fresh_start_ms, reclaim, ..Self::default() }
     }
 }
 
@@ -79,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_filled_by_the_profile_it_names() {
-        let profile = |name| CellSettings::of_cell(Vec::new(), name, ("", Vec::new()), 0).profile;
+        let profile = |name| CellSettings::of_cell(Vec::new(), name, ("", Vec::new()), (0, false)).profile;
         assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
         assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
         assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);

@@ -169,8 +169,8 @@ impl Worker {
         });
         let meta = meta.await?;
         let queueing = (meta.queueing.as_str(), meta.queues);
-        let fresh_start_ms = meta.fresh_start_ms.unwrap_or_default();
-        let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile, queueing, fresh_start_ms);
+        let evictions = (meta.fresh_start_ms.unwrap_or_default(), meta.reclaim.unwrap_or_default());
+        let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile, queueing, evictions);
         let mut view = CellView::new(settings, self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();

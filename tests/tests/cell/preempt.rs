@@ -104,3 +104,45 @@ async fn a_task_that_began_only_just_now_is_left_alone_until_the_operator_says_o
     }
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_queue_takes_back_what_it_is_guaranteed_once_the_operator_says_so() {
+    let running = |tasks: &[Task]| tasks.iter().filter(|task| task.state() == TaskState::Running).count();
+    let cards = ["gpu=GPU-a", "gpu=GPU-b", "gpu=GPU-c", "gpu=GPU-d"];
+    let cell = TestCell::start(options!().nodes(1).cards(&cards)).await;
+    let queues =
+        ["cell", "set", "--queueing", "hierarchical", "--queue", "research:guaranteed=50%", "--queue", "ops"];
+    cell.borough(&queues).await.ended(0);
+    let job = |name: &str, queue: &str, count| {
+        job(name, "batch", count, &format!("queue: {queue}\n")).replace("2s", "300ms")
+    };
+    cell.run("spare.yaml", &job("spare", "ops", 4)).await;
+    cell.tasks_until("spare", "running", |tasks| is_up(tasks, 4)).await;
+    let owed = cell.file("owed.yaml", &job("owed", "research", 3));
+    let plan = cell.borough(&["job", "plan", &owed, "-o", "json"]).await.ended(1).json();
+    assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
+    cell.borough(&["job", "run", &owed, "--detach"]).await.ended(0);
+    cell.borough(&["why", "owed"]).await.ended(0).says("fits on none");
+
+    cell.borough(&["cell", "set", "--reclaim"])
+        .await
+        .ended(0)
+        .says("queues take back what they are guaranteed");
+    let owed = cell.tasks_until("owed", "two running", |tasks| running(tasks) == 2).await;
+    assert!(owed.iter().any(|task| task.state() == TaskState::Pending), "{owed:?}");
+    let spare = cell.tasks_until("spare", "what is left running", |tasks| running(tasks) == 2).await;
+    let evicted = spare.iter().filter(|task| task.state() == TaskState::Pending);
+    assert!(evicted.clone().count() == 2 && evicted.clone().all(|task| task.incarnation == 1), "{spare:?}");
+    let why = cell.borough(&["why", "owed"]).await.ended(0);
+    why.says("queue research has 50% of the cell and is guaranteed 50%: it takes no more back");
+    // Who gave way takes nothing back in turn, and comes back with room.
+    cell.borough(&["job", "stop", "owed"]).await.ended(0);
+    cell.tasks_until("spare", "all running again", |tasks| is_up(tasks, 4)).await;
+    let later = cell.file("later.yaml", &job("later", "research", 1));
+    let plan = cell.borough(&["job", "plan", &later]).await.ended(1);
+    plan.says("(priority 100, beyond what queue ops is guaranteed)");
+    let idle = cell.borough(&["cell", "set", "--queueing", "fifo"]).await.ended(0);
+    idle.says("warning: reclaim is set, and does nothing with queueing fifo");
+    cell.borough(&["job", "stop", "spare"]).await.ended(0);
+    cell.finish().await;
+}

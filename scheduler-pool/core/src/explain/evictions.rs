@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::filter::Requirement;
 use crate::plan::{Placement, Vantage, Work};
-use crate::preempt::{Ask, Evictions, Hunt, Victim};
+use crate::preempt::{Ask, Evictions, Hunt, Reach, Victim};
+use crate::queueing::Guaranteed;
 use crate::snapshot::{Shape, Snapshot, Stand};
 
 /// What evictions can do for a task that fits nowhere.
@@ -25,6 +26,17 @@ pub enum EvictionsTold {
     },
     /// They will, once those who would give way have not only just started.
     FreshStart,
+    /// They do not, and its queue takes nothing back for it.
+    Guarantee {
+        /// The queue.
+        queue: String,
+        /// What it has, in thousandths of the cell.
+        share_per_mille: u32,
+        /// What it is guaranteed.
+        guaranteed_per_mille: u32,
+        /// Whether there would be more to take back: what others have beyond their guarantees is then not enough on any node.
+        lacks: bool,
+    },
     /// They do not: nowhere is room even without everything of lower priority.
     Useless,
     /// Its job evicts nobody, or there is no lower priority.
@@ -44,11 +56,17 @@ pub struct VictimTold {
     pub priority: u32,
     /// Whether it only waits for its place there.
     pub holds: bool,
+    /// The queue that gives back what it has beyond its guarantee; absent: it gives way to a higher priority.
+    pub reclaimed_from: Option<String>,
 }
 
 impl fmt::Display for VictimTold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{} (priority {})", self.user, self.job, self.index, self.priority)
+        write!(f, "{}/{}/{} (priority {}", self.user, self.job, self.index, self.priority)?;
+        if let Some(queue) = &self.reclaimed_from {
+            write!(f, ", beyond what queue {queue} is guaranteed")?;
+        }
+        f.write_str(")")
     }
 }
 
@@ -69,6 +87,15 @@ impl fmt::Display for EvictionsTold {
                 }
                 Ok(())
             }
+            Self::Guarantee { queue, share_per_mille, guaranteed_per_mille, lacks } => {
+                let percent = |per_mille: &u32| f64::from(*per_mille) / 10.0;
+                let (share, guaranteed) = (percent(share_per_mille), percent(guaranteed_per_mille));
+                write!(f, "queue {queue} has {share}% of the cell and is guaranteed {guaranteed}%")?;
+                match lacks {
+                    true => f.write_str(", but no node has so much that others have beyond their guarantees"),
+                    false => f.write_str(": it takes no more back"),
+                }
+            }
             Self::FreshStart => f.write_str("waits for tasks of lower priority that have only just started"),
             Self::Useless => f.write_str("evicting tasks of lower priority would not help"),
             Self::Never => f.write_str("evicts nobody"),
@@ -76,39 +103,78 @@ impl fmt::Display for EvictionsTold {
     }
 }
 
-fn victim_told(snapshot: &Snapshot, task: TaskId, priority: u32, holds: bool) -> Option<VictimTold> {
+fn victim_told(
+    snapshot: &Snapshot,
+    (task, priority): (TaskId, u32),
+    holds: bool,
+    reclaimed: bool,
+) -> Option<VictimTold> {
     let job = snapshot.job(task.job)?;
     let (user, name) = (job.user.clone(), job.name.clone());
-    Some(VictimTold { user, job: name, index: task.index, priority, holds })
+    let turn = snapshot.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref());
+    let queue = || queue_path(snapshot, turn?.queue).unwrap_or("outside of all").to_owned().into();
+    let reclaimed_from = if reclaimed { queue() } else { None };
+    Some(VictimTold { user, job: name, index: task.index, priority, holds, reclaimed_from })
+}
+
+/// The path of a queue by its number, from 1.
+fn queue_path(snapshot: &Snapshot, number: u32) -> Option<&str> {
+    let place = usize::try_from(number).ok()?.checked_sub(1)?;
+    snapshot.settings.queueing.queues.get(place).map(|queue| queue.path.as_str())
+}
+
+fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<EvictionsTold> {
+    let place = usize::try_from(guaranteed.queue).ok()?.checked_sub(1)?;
+    let queue = snapshot.settings.queueing.queues.get(place)?;
+    Some(EvictionsTold::Guarantee {
+        queue: queue.path.clone(),
+        share_per_mille: u32::try_from(guaranteed.share / 1_000).unwrap_or(u32::MAX),
+        guaranteed_per_mille: queue.guaranteed_per_mille,
+        lacks: guaranteed.lacks,
+    })
 }
 
 /// The victims of a placement by name.
 pub(crate) fn victims_told(snapshot: &Snapshot, placement: &Placement) -> Vec<VictimTold> {
-    let told = |victim: &Victim| victim_told(snapshot, victim.task, victim.priority, victim.holds);
+    let told = |victim: &Victim| {
+        victim_told(snapshot, (victim.task, victim.priority), victim.holds, victim.reclaimed)
+    };
     placement.victims.iter().filter_map(told).collect()
 }
 
-/// What evictions below a priority can do for a shape, as the cell is.
-pub(super) fn evictions_told(snapshot: &Snapshot, shape: &Shape, below: u32, now_ms: i64) -> EvictionsTold {
-    if below == 0 {
+/// What taking the places of others can do for a shape, as the cell is.
+pub(super) fn evictions_told(snapshot: &Snapshot, shape: &Shape, reach: Reach, now_ms: i64) -> EvictionsTold {
+    if !reach.any() {
         return EvictionsTold::Never;
     }
     let requirement = Requirement::of(shape, snapshot);
     let (mut work, mut evictions) = (Work::new(snapshot), Evictions::default());
+    if reach.queue > 0 {
+        work.shares_known();
+    }
+    let guarantee = reach.guarantee(&work, &shape.resources);
+    let useless =
+        || guarantee.and_then(|known| guarantee_told(snapshot, known)).unwrap_or(EvictionsTold::Useless);
+    let (reach, claim) = reach.now(&work, &shape.resources);
+    if !reach.any() {
+        return useless();
+    }
     let mut best = |fresh_ms: i64| {
-        let ask = Ask { requirement: &requirement, below, now_ms, fresh_ms };
+        let (below, claim) = (reach.below, claim.as_ref());
+        let ask = Ask { requirement: &requirement, below, claim, now_ms, fresh_ms };
         let mut hunt = Hunt::new(snapshot, Vantage::whole(0), 0, 1, 0);
         (hunt.best(&mut work, &mut evictions, &ask), hunt.protected)
     };
     let offer = match best(snapshot.settings.fresh_start_ms()) {
         (Some(offer), _) => offer,
         (None, protected) if protected && best(0).0.is_some() => return EvictionsTold::FreshStart,
-        _ => return EvictionsTold::Useless,
+        _ => return useless(),
     };
     let Some(node) = snapshot.nodes.name(offer.node).cloned() else { return EvictionsTold::Useless };
     let told = |lift: &crate::preempt::Lift| {
         let standing = lift.standing;
-        victim_told(snapshot, lift.task, u32::from(standing.priority), standing.stand == Stand::Holds)
+        let who = (lift.task, u32::from(standing.priority));
+        victim_told(snapshot, who, standing.stand == Stand::Holds, lift.claimed.is_some())
     };
     let victims = offer.victims.iter().filter_map(told).collect();
     EvictionsTold::Help { node, victims, violations: offer.cost.violations }

@@ -354,7 +354,8 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
     let mut explanation = explanation_of_nodes(&Work::new(snapshot), shape, now_ms);
     if explanation.nodes_fit == 0 && explanation.nodes > 0 {
-        explanation.evictions = Some(evictions_told(snapshot, shape, entry.victims_below(index), now_ms));
+        explanation.evictions =
+            Some(evictions_told(snapshot, shape, snapshot.reach_of(entry, index), now_ms));
     }
     turn_added(explanation, || ahead_of(snapshot, job))
 }

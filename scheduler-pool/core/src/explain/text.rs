@@ -325,7 +325,11 @@ impl fmt::Display for Explanation {
             listed(f, &self.nearest, ", or ")?;
         }
         match &self.evictions {
-            Some(evictions @ (EvictionsTold::Help { .. } | EvictionsTold::FreshStart)) => {
+            Some(
+                evictions @ (EvictionsTold::Help { .. }
+                | EvictionsTold::FreshStart
+                | EvictionsTold::Guarantee { .. }),
+            ) => {
                 write!(f, "; {evictions}")
             }
             _ => Ok(()),

@@ -10,10 +10,11 @@ use super::token::{tokens, witnesses};
 use super::{Placement, Planner};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::PendingTask;
-use crate::preempt::{Ask, Hunt, Lift, Offer, TASKS_EXAMINED_MAX, Victim, leaving, lifted};
+use crate::preempt::{Ask, Hunt, Lift, Offer, Reach, TASKS_EXAMINED_MAX, Victim, leaving, lifted};
+use crate::queueing::Claim;
 use crate::snapshot::{ShapeId, Stand};
 
-/// What is known of making room for one shape, and victims below one priority.
+/// What is known of making room for one shape at the cost of some.
 #[derive(Clone, Debug)]
 pub(super) struct Making {
     requirement: Requirement,
@@ -22,8 +23,8 @@ pub(super) struct Making {
     dry: bool,
 }
 
-/// A shape, and the priority below which its victims are.
-pub(super) type MakingId = (ShapeId, u32);
+/// A shape, and whose places it may take.
+pub(super) type MakingId = (ShapeId, Reach);
 
 /// A number for each port of a spec, those that the scheduler hands out taken from `dynamic`.
 pub(super) fn ports_named(
@@ -47,7 +48,8 @@ impl Planner<'_, '_> {
         ground: Option<Ground>,
     ) -> Option<Placement> {
         let id = self.making_of(pending, ground)?;
-        if id.1 > 0 && self.preemption_spent() && !self.making_known(id) {
+        let (id, _) = id;
+        if id.1.any() && self.preemption_spent() && !self.making_known(id) {
             self.out.preemption_cut = true;
             return None;
         }
@@ -62,9 +64,8 @@ impl Planner<'_, '_> {
     /// Gives a task that fits nowhere on a ground its node there by evictions, or nothing. Taken back by
     /// [`Planner::returned`] like any other placement.
     pub(super) fn preempted(&mut self, pending: PendingTask, ground: Option<Ground>) -> Option<Placement> {
-        let id = self.making_of(pending, ground)?;
-        let (_, below) = id;
-        if below == 0 {
+        let (id, claim) = self.making_of(pending, ground)?;
+        if !id.1.any() {
             return None;
         }
         if !self.making_known(id) {
@@ -74,7 +75,8 @@ impl Planner<'_, '_> {
         let evictions = &mut self.evictions;
         let worth = |making: &&mut Making| !making.dry || !making.hunt.up_to_date(evictions);
         let making = self.makings.get_mut(&id).filter(worth)?;
-        let ask = Ask { requirement: &making.requirement, below, now_ms: self.now_ms, fresh_ms };
+        let (below, claim, now_ms) = (id.1.below, claim.as_ref(), self.now_ms);
+        let ask = Ask { requirement: &making.requirement, below, claim, now_ms, fresh_ms };
         match making.hunt.best(&mut self.work, &mut self.evictions, &ask) {
             Some(offer) => self.settled(pending, id, &offer),
             None => {
@@ -89,13 +91,20 @@ impl Planner<'_, '_> {
         self.makings.get(&id).is_some_and(|making| making.hunt.generation == self.work.generation)
     }
 
-    fn making_of(&mut self, pending: PendingTask, ground: Option<Ground>) -> Option<MakingId> {
+    /// The search for a task, with what its queue may claim now.
+    fn making_of(
+        &mut self,
+        pending: PendingTask,
+        ground: Option<Ground>,
+    ) -> Option<(MakingId, Option<Claim>)> {
         let class = *self.queue.classes.get(pending.class as usize)?;
         let shape = match ground {
             None => class.shape,
             Some(_) => self.plan_on(pending.class, ground)?.shape,
         };
-        Some((shape, class.below))
+        let asked = &self.snapshot.shapes.get(class.shape)?.resources;
+        let (reach, claim) = class.reach.now(&self.work, asked);
+        Some(((shape, reach), claim))
     }
 
     fn making_begin(&mut self, class: u32, id: MakingId) -> Option<()> {
@@ -138,13 +147,18 @@ impl Planner<'_, '_> {
         let victims: Option<Vec<Victim>> =
             offer.victims.iter().map(|lift| self.victim(lift, evicted)).collect();
         let victims = victims?;
-        victims.iter().for_each(|victim| self.work.counted(victim.task.job, node, false));
+        for victim in &victims {
+            self.work.counted(victim.task.job, node, false);
+            self.clear.counted(victim.task.job, node, false);
+            self.work.held_moved(victim.task, false);
+        }
         self.evictions.added(node, &victims);
         let terms = tokens(&self.work, requirement, node);
         let witnesses = witnesses(&self.work, requirement, node, &mut self.witnesses, &self.evictions);
         let ruled = !requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(pending.task.job, node, true);
+        self.work.held_moved(pending.task, true);
         let job = self.plan_of.get(pending.class as usize)?.job;
         self.domains_counted(job, node, |count| count.saturating_add(1));
         let placement = self.placement(entry, pending, node, (ports, charge))?;
@@ -174,6 +188,7 @@ impl Planner<'_, '_> {
             revision: self.snapshot.jobs.get(&job)?.task(index)?.revision,
             priority: u32::from(lift.standing.priority),
             holds: lift.standing.stand == Stand::Holds,
+            reclaimed: lift.claimed.is_some(),
             evicted,
         })
     }

@@ -10,6 +10,7 @@ use super::{Placement, Planner, Unplaced};
 use crate::explain::{Explanation, Wait};
 use crate::filter::Requirement;
 use crate::pending::{PendingGang, PendingTask};
+use crate::preempt::Reach;
 
 /// Gangs of more members wait for room: they and their victims would not fit one commit.
 const GANG_PREEMPTS_MAX: u32 = 500;
@@ -47,7 +48,7 @@ impl Planner<'_, '_> {
         }
         let together = self.snapshot.job_spec(gang.job).and_then(|spec| spec.together().cloned());
         // All of its searches or none: one that is begun anew by each plan and never ended would come to nothing.
-        let may_evict = self.gang_below(members) > 0 && gang.need() <= GANG_PREEMPTS_MAX;
+        let may_evict = self.gang_reach(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
         let evicts = may_evict && !self.preemption_spent();
         let (tried, told) = match together {
             None => (self.gang_tried(members, gang, &Attempt { evicts, ..Attempt::default() }), None),
@@ -68,11 +69,11 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// The priority below which tasks give way to a gang's members; 0: none does.
-    pub(super) fn gang_below(&self, members: &[PendingTask]) -> u32 {
-        let below =
-            |member: &PendingTask| self.queue.classes.get(member.class as usize).map(|class| class.below);
-        members.iter().filter_map(below).max().unwrap_or(0)
+    /// Whose places a gang's members may take.
+    pub(super) fn gang_reach(&self, members: &[PendingTask]) -> Reach {
+        let reach =
+            |member: &PendingTask| self.queue.classes.get(member.class as usize).map(|class| class.reach);
+        members.iter().filter_map(reach).max().unwrap_or_default()
     }
 
     /// Tries a gang once.
@@ -183,7 +184,7 @@ impl Planner<'_, '_> {
             never,
             reason,
             shape: class.shape,
-            helpless_below: self.helpless_below(failed.class),
+            helpless: self.helpless(failed.class),
         });
     }
 
@@ -195,9 +196,12 @@ impl Planner<'_, '_> {
         let demand = Requirement::of_resources(&placement.charge, &self.snapshot.nodes).demand;
         self.work.returned(node, &demand, &numbers);
         self.work.counted(placement.task.job, node, false);
+        self.work.held_moved(placement.task, false);
         self.evictions.removed(&placement.victims);
         for victim in &placement.victims {
             self.work.counted(victim.task.job, node, true);
+            self.clear.counted(victim.task.job, node, true);
+            self.work.held_moved(victim.task, true);
         }
         self.domains_counted(plan_of.job, node, |count| count.saturating_sub(1));
     }

@@ -8,6 +8,7 @@ mod charge;
 mod class;
 mod evict;
 mod gang;
+mod held;
 mod kin;
 mod order;
 mod places;
@@ -30,7 +31,7 @@ use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, Un
 use crate::explain::{Explanation, Wait, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::{PendingQueue, PendingTask};
-use crate::preempt::{Evictions, Victim};
+use crate::preempt::{Evictions, Reach, Victim};
 use crate::scoring::{Figures, Judge};
 use crate::snapshot::{JobEntry, ShapeId, Snapshot};
 pub use base::PlanCache;
@@ -118,8 +119,8 @@ pub struct Unplaced {
     /// Why.
     pub reason: Explanation,
     pub(crate) shape: ShapeId,
-    /// Below which priority victims were looked for, where none helps any more; 0: it is not known that none does.
-    pub(crate) helpless_below: u32,
+    /// Whose places it may take, where it is known that none of them helps any more.
+    pub(crate) helpless: Option<Reach>,
 }
 
 /// What deciding cost.
@@ -209,7 +210,7 @@ struct Planner<'a, 'c> {
     now_ms: i64,
     vantage: Vantage,
     cache: &'c mut PlanCache,
-    /// The snapshot as it is.
+    /// The snapshot as it is, but for the rules that speak of who gives way by this plan: they are held to it no longer.
     clear: Work<'a>,
     work: Work<'a>,
     plain: JobPlan,
@@ -280,15 +281,15 @@ impl Planner<'_, '_> {
             never,
             reason,
             shape: class.shape,
-            helpless_below: self.helpless_below(pending.class),
+            helpless: self.helpless(pending.class),
         });
     }
 
     /// See [`Unplaced`].
-    fn helpless_below(&self, class: u32) -> u32 {
-        let class = self.queue.classes.get(class as usize);
-        let dry = class.filter(|class| self.preemption_dry((class.shape, class.below)));
-        dry.map_or(0, |class| class.below)
+    fn helpless(&self, class: u32) -> Option<Reach> {
+        let class = self.queue.classes.get(class as usize)?;
+        let ids = [(class.shape, class.reach), (class.shape, class.reach.unclaimed())];
+        ids.into_iter().any(|id| self.preemption_dry(id)).then_some(class.reach)
     }
 
     /// Why a class's next task fits nowhere as the plan stands.
@@ -336,6 +337,7 @@ impl Planner<'_, '_> {
         let ruled = !plan.requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(class.job, node, true);
+        self.work.held_moved(pending.task, true);
         if !plan_of.plain {
             self.domains_counted(plan_of.job, node, |count| count.saturating_add(1));
         }

@@ -38,6 +38,9 @@ pub fn recheck(snapshot: &Snapshot, placements: Vec<Placement>, now_ms: i64) -> 
     // Dropping a gang gives back what its members took, which drops nobody else: the checks stay right, if cautious.
     let mut work = Work::new(snapshot);
     let mut evictions = Evictions::default();
+    if placements.iter().flat_map(|placement| &placement.victims).any(|victim| victim.reclaimed) {
+        work.shares_known();
+    }
     for placement in &placements {
         if placement_held(&mut work, &mut evictions, placement, now_ms).is_break() {
             lost.insert(placement.task);
@@ -64,7 +67,10 @@ fn placement_held(
     let Some((node, requirement)) = requirement_held(work.snapshot, placement) else {
         return ControlFlow::Break(());
     };
-    let Some(victims) = victims_held(work, placement) else { return ControlFlow::Break(()) };
+    let Some(victims) = victims_held(work, placement).filter(|victims| claims_held(work, placement, victims))
+    else {
+        return ControlFlow::Break(());
+    };
     victims.iter().for_each(|victim| work.counted(victim.task.job, node, false));
     let (later, at_once) = leaving(work, evictions, node, now_ms);
     let mut lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(&victims).collect();
@@ -76,8 +82,10 @@ fn placement_held(
         return ControlFlow::Break(());
     }
     evictions.added(node, &placement.victims);
+    victims.iter().for_each(|victim| work.held_moved(victim.task, false));
     work.taken(node, &requirement.demand, &requirement.ports_fixed);
     work.counted(placement.task.job, node, true);
+    work.held_moved(placement.task, true);
     ControlFlow::Continue(())
 }
 
@@ -111,9 +119,26 @@ fn victims_held(work: &Work<'_>, placement: &Placement) -> Option<Vec<Lift>> {
         let slot = entry.task(victim.task.index).filter(|slot| slot.revision == victim.revision)?;
         let mut there = work.nodes.standing.on(slot.node?);
         let (task, standing) = there.find(|(task, _)| *task == victim.task)?;
-        Lift::of(work, task, standing)
+        Lift::of(work, task, standing, victim.reclaimed.then_some(0))
     };
     placement.victims.iter().map(victim).collect()
+}
+
+/// Whether what it takes from other queues is still beyond what they are guaranteed, and within what its own is.
+fn claims_held(work: &Work<'_>, placement: &Placement, victims: &[Lift]) -> bool {
+    if victims.iter().all(|victim| victim.claimed.is_none()) {
+        return true;
+    }
+    let TaskId { job, index } = placement.task;
+    let asked = work.snapshot.jobs.get(&job).and_then(|entry| {
+        let shape = work.snapshot.shapes.get(entry.shape_of(index)?)?;
+        Some((work.snapshot.reach_of(entry, index), &shape.resources))
+    });
+    let claim = asked.and_then(|(reach, resources)| reach.claim(work, resources));
+    claim.is_some_and(|claim| {
+        let gives = |victim: &Lift| victim.claimed.is_none() || work.excess(&claim, victim.task).is_some();
+        victims.iter().all(gives) && work.all_give(&claim, victims)
+    })
 }
 
 /// The new value of each node that placements touch: those that only held there and give way have left it.

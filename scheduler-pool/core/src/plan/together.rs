@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::JobId;
 use borough_model::job::{Constraint, ConstraintOperator, Together};
+use borough_model::{JobId, Resources};
 
 use super::base::Base;
 use super::gang::{Attempt, Tried};
@@ -20,7 +20,7 @@ use super::{Placement, Planner, Vantage, Work};
 use crate::explain::Wait;
 use crate::filter::{Requirement, copies_empty};
 use crate::pending::{PendingGang, PendingTask};
-use crate::preempt::{Ask, Evictions, copies_at_most};
+use crate::preempt::{Ask, Evictions, Reach, copies_at_most};
 use crate::scoring::Judge;
 use crate::seed::{bytes_mixed, mixed};
 use crate::snapshot::{GangPart, Shape, ShapeId};
@@ -97,7 +97,7 @@ impl Planner<'_, '_> {
         if together.preferred {
             return (self.gang_tried(members, gang, &Attempt { evicts, ..Attempt::default() }), None);
         }
-        let of_gang = (self.gang_below(members), u64::from(gang.need()));
+        let of_gang = (self.gang_reach(members), u64::from(gang.need()));
         if let Some(key) = key.filter(|_| evicts) {
             let cleared = self.domains_cleared(&asked, key, &domains, of_gang, false);
             let sets = self.sets(&asked, &cleared, together, &standing);
@@ -237,7 +237,7 @@ impl Planner<'_, '_> {
         asked: &[Asked],
         key: u32,
         domains: &[Domain],
-        (below, need): (u32, u64),
+        (reach, need): (Reach, u64),
         clear: bool,
     ) -> Vec<Domain> {
         let shapes: BTreeSet<ShapeId> = asked.iter().flat_map(|part| part.shapes.keys().copied()).collect();
@@ -248,11 +248,13 @@ impl Planner<'_, '_> {
             let mut requirement = Requirement::of(shape, self.snapshot);
             requirement.rules.rules.clear();
             let fresh_ms = self.snapshot.settings.fresh_start_ms();
-            let ask = Ask { requirement: &requirement, below, now_ms: self.now_ms, fresh_ms };
             let (work, evictions) = match clear {
                 true => (&mut self.clear, &mut none),
                 false => (&mut self.work, &mut self.evictions),
             };
+            let claim = reach.claim(work, &Resources::default());
+            let (below, claim, now_ms) = (reach.below, claim.as_ref(), self.now_ms);
+            let ask = Ask { requirement: &requirement, below, claim, now_ms, fresh_ms };
             for (value, nodes) in self.snapshot.nodes.index.values_of(key) {
                 let room = nodes.iter().map(|&node| copies_at_most(work, evictions, &ask, node));
                 rooms.insert((id, value), room.fold(0, u64::saturating_add));

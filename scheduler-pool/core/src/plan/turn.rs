@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use borough_model::resource::resources_add;
-use borough_model::{JobId, Resources};
+use borough_model::JobId;
 
 use super::Planner;
 use crate::pending::PendingTask;
-use crate::queueing::{Shares, Totals, Turn};
+use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
 
 /// An item of the queue, a task or a gang, with whom it takes turns.
@@ -58,12 +57,17 @@ impl Planner<'_, '_> {
         }
     }
 
+    fn shares<T: Default>(&mut self, ask: impl FnOnce(&mut Shares) -> T) -> T {
+        self.work.shares.as_mut().map(ask).unwrap_or_default()
+    }
+
     /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only asked for.
     fn items_by_share(&mut self, items: &[Item<'_>]) {
         let snapshot = self.snapshot;
         let queueing = &snapshot.settings.queueing;
         let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
-        let mut shares = Shares::new(queueing, &snapshot.usage, Totals::of(&snapshot.nodes), chance);
+        self.work.shares_known();
+        self.clear.shares.clone_from(&self.work.shares);
         for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
             // By turn and not by lane: a job that has waited longest has a lane of its own.
             let mut by_turn: BTreeMap<Turn, VecDeque<Item<'_>>> = BTreeMap::new();
@@ -73,20 +77,13 @@ impl Planner<'_, '_> {
             }
             let mut lanes: Vec<(Turn, VecDeque<Item<'_>>)> = by_turn.into_iter().collect();
             for (number, (turn, _)) in lanes.iter().enumerate() {
-                shares.lane_put(queueing, turn, number, chance);
+                self.shares(|shares| shares.lane_put(queueing, turn, number, chance));
             }
-            while let Some((turn, lane)) = shares.next().and_then(|number| lanes.get_mut(number)) {
-                let Some(item) = lane.pop_front() else {
-                    shares.lane_done(turn);
-                    continue;
-                };
-                let before = self.out.placements.len();
-                if self.item(item.tasks) {
-                    let placed = self.out.placements.get(before..).unwrap_or_default();
-                    let given = placed.iter().fold(Resources::default(), |sum, placement| {
-                        resources_add(&sum, &placement.charge).unwrap_or(sum)
-                    });
-                    shares.given(turn, &given);
+            while let Some(number) = self.shares(|shares| shares.next()) {
+                let Some((turn, lane)) = lanes.get_mut(number) else { break };
+                match lane.pop_front() {
+                    Some(item) => drop(self.item(item.tasks)),
+                    None => self.shares(|shares| shares.lane_done(turn)),
                 }
             }
         }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::places::{Places, TOUCHED_FIRST};
 use crate::filter::{Requirement, refusals_fixed};
+use crate::queueing::Shares;
 use crate::snapshot::{NodeTable, Rule, Snapshot, TermId};
 
 /// A node as the plan has left it.
@@ -58,6 +59,8 @@ pub(crate) struct Work<'a> {
     pub log: Vec<u32>,
     /// Counts moments at which something was given back, so that what was found out before is void.
     pub generation: u32,
+    /// What everybody holds, where turns or claims go by it.
+    pub shares: Option<Shares>,
 }
 
 impl Standing {
@@ -91,6 +94,7 @@ impl<'a> Work<'a> {
             touched: Vec::new(),
             log: Vec::new(),
             generation: 0,
+            shares: None,
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Ask, Evictions, Offer, PreemptionCost, offer_of};
+use borough_model::Resources;
+
+use super::{Answer, Ask, Evictions, Offer, PreemptionCost, Reach, offer_of};
 use crate::filter::Requirement;
 use crate::plan::{Search, Vantage, Work};
 use crate::seed::mixed;
@@ -14,7 +16,7 @@ const NODES_ALL_MAX: usize = 200;
 /// In larger ones as many as there are tasks of the class, and so many more (Gödel, SoCC 2023, §4.2).
 const NODES_BEYOND: usize = 50;
 
-/// What was found for one shape and one bound of priorities.
+/// What was found for one shape, and those that it may take the place of.
 #[derive(Clone, Debug)]
 pub(crate) struct Hunt {
     search: Search,
@@ -68,7 +70,7 @@ impl Hunt {
         }
         let asked = Room { cpu_millis: ask.requirement.amount(0), memory_bytes: ask.requirement.amount(1) };
         while self.offers.len() < self.enough {
-            let Some(node) = self.next(work, ask.below, asked) else { break };
+            let Some(node) = self.next(work, ask.bound(), asked) else { break };
             self.looked_at(work, evictions, ask, node);
         }
         loop {
@@ -94,11 +96,11 @@ impl Hunt {
     }
 
     /// The next node of a stretch in which one might have room.
-    fn next(&mut self, work: &Work<'_>, below: u32, asked: Room) -> Option<u32> {
+    fn next(&mut self, work: &Work<'_>, bound: u32, asked: Room) -> Option<u32> {
         loop {
             let (position, end) = self.search.position(self.rank)?;
             let stretch = position / STRETCH;
-            if work.nodes.stretch_reclaimable(stretch, below, asked) {
+            if work.nodes.stretch_reclaimable(stretch, bound, asked) {
                 self.rank += 1;
                 return work.nodes.order.get(position).copied();
             }
@@ -110,16 +112,24 @@ impl Hunt {
 /// Whether no eviction anywhere helps, as the cell is without any plan; and whether time alone could change that.
 pub(crate) fn helps_nowhere(
     snapshot: &Snapshot,
-    requirement: &Requirement,
-    below: u32,
+    (requirement, asked): (&Requirement, &Resources),
+    reach: Reach,
     now_ms: i64,
 ) -> Option<bool> {
     let mut work = Work::new(snapshot);
+    if reach.queue > 0 {
+        work.shares_known();
+    }
     let fresh_ms = snapshot.settings.fresh_start_ms();
-    let ask = Ask { requirement, below, now_ms, fresh_ms };
+    let claims = reach.claims(&work);
+    let (reach, claim) = reach.now(&work, asked);
+    if !reach.any() {
+        return Some(claims);
+    }
+    let ask = Ask { requirement, below: reach.below, claim: claim.as_ref(), now_ms, fresh_ms };
     let mut evictions = Evictions::default();
     let mut hunt = Hunt::new(snapshot, Vantage::whole(0), 0, 0, 0);
     hunt.enough = 1;
     let found = hunt.best(&mut work, &mut evictions, &ask).is_some();
-    (!found).then_some(hunt.protected)
+    (!found).then_some(hunt.protected || claims)
 }

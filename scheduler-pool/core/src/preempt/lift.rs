@@ -16,14 +16,17 @@ type Demand = SmallVec<[(usize, u64); 6]>;
 pub(crate) struct Lift {
     pub task: TaskId,
     pub standing: Standing,
+    /// How far its queue is beyond its guarantee, where it is claimed from that; `None`: it gives way to a higher priority, or
+    /// leaves anyway.
+    pub claimed: Option<u64>,
     demand: Demand,
 }
 
 impl Lift {
-    pub fn of(work: &Work<'_>, task: TaskId, standing: Standing) -> Option<Self> {
+    pub fn of(work: &Work<'_>, task: TaskId, standing: Standing, claimed: Option<u64>) -> Option<Self> {
         let charge = work.nodes.standing.charge(standing)?;
         let demand = Requirement::of_resources(charge, work.nodes).demand;
-        Some(Self { task, standing, demand })
+        Some(Self { task, standing, claimed, demand })
     }
 
     /// What it takes of a dimension.
@@ -61,8 +64,9 @@ pub(crate) fn leaving(
             leaves.then_some(Stand::Leaves)
         }
     };
-    let going = there
-        .filter_map(|(task, standing)| Some((stand(&task, &standing)?, Lift::of(work, task, standing)?)));
+    let going = there.filter_map(|(task, standing)| {
+        Some((stand(&task, &standing)?, Lift::of(work, task, standing, None)?))
+    });
     let (at_once, later): (Vec<_>, Vec<_>) = going.partition(|(stand, _)| *stand == Stand::Holds);
     let lifts = |going: Vec<(Stand, Lift)>| going.into_iter().map(|(_, lift)| lift).collect();
     (lifts(later), lifts(at_once))

@@ -9,6 +9,8 @@
 //! - A victim has one preemptor. What is on its way out already counts as room, and is nobody's victim again.
 //! - Only the filters count: a node where everything of lower priority went is held against all of them again. Ports are
 //!   not had by preemption: those of a life that has ended cool down first.
+//! - Where the cell says so, a queue takes back what it is guaranteed from those that have more, at its own priority too
+//!   ([`crate::queueing::Claim`]); never within production, and who gave way so cannot do the same in turn.
 //! - A preemptor that has to wait for its victims is held, its share promised; a victim that only waits for its place gives
 //!   it up at once.
 //!
@@ -20,7 +22,9 @@
 mod hunt;
 mod lift;
 mod node;
+mod reach;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::task::Evicted;
@@ -29,7 +33,9 @@ use borough_model::{JobId, NodeId, TaskId};
 pub(crate) use hunt::{Hunt, helps_nowhere};
 pub(crate) use lift::{Lift, leaving, lifted};
 pub(crate) use node::{Answer, Offer, copies_at_most, offer_of};
+pub(crate) use reach::Reach;
 
+use crate::queueing::Claim;
 use crate::snapshot::Stand;
 
 /// A plan that has looked at so many tasks for victims begins no other search: the rest waits for the next plan, and
@@ -50,6 +56,8 @@ pub struct Victim {
     pub priority: u32,
     /// Whether it only waits for its place on the node, and leaves it at once.
     pub holds: bool,
+    /// Whether it gives back what its queue has beyond its guarantee.
+    pub reclaimed: bool,
     /// For whom, and with what notice.
     pub evicted: Evicted,
 }
@@ -63,6 +71,9 @@ pub struct PreemptionCost {
     pub violations: u32,
     /// Victims.
     pub victims: u32,
+    /// How far the queues that give something back are beyond their guarantees, that of the least of them, in millionths of the
+    /// cell over its weight.
+    pub excess: Reverse<u64>,
     /// Seconds that victims have run, each times the thousandths of the node's processor time and memory that it has.
     pub work_lost: u64,
     /// The node: nothing else tells it apart.
@@ -73,11 +84,20 @@ pub struct PreemptionCost {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'r> {
     pub requirement: &'r crate::filter::Requirement,
-    /// Victims have a priority below this.
+    /// Victims have a priority below this,
     pub below: u32,
+    /// or this may be claimed from their queue.
+    pub claim: Option<&'r Claim>,
     pub now_ms: i64,
     /// How long a task that has started is left alone, in milliseconds.
     pub fresh_ms: i64,
+}
+
+impl Ask<'_> {
+    /// No victim has this priority or a higher one.
+    fn bound(&self) -> u32 {
+        self.claim.map_or(0, |claim| claim.below).max(self.below)
+    }
 }
 
 /// Who gives way by a plan so far.

@@ -56,25 +56,32 @@ fn candidates(work: &Work<'_>, evictions: &Evictions, ask: &Ask<'_>, node: u32) 
     let mut protected = false;
     let mut may = |task: TaskId, standing: Standing| {
         let stays = matches!(standing.stand, Stand::Leaves | Stand::Gathers);
-        let lower = !stays && u32::from(standing.priority) < ask.below;
-        if !lower || evictions.has(task) {
-            return false;
+        if stays || evictions.has(task) {
+            return None;
         }
+        let claimed = match ask.claim {
+            _ if u32::from(standing.priority) < ask.below => None,
+            Some(claim) if u32::from(standing.priority) < claim.below => Some(work.excess(claim, task)?),
+            _ => return None,
+        };
         let fresh =
             standing.stand == Stand::Runs && ask.now_ms.saturating_sub(standing.since_ms) < ask.fresh_ms;
         protected |= fresh;
-        !fresh
+        (!fresh).then_some(claimed)
     };
     let there = work.nodes.standing.on(work.nodes.id(node));
     let lower: Vec<Lift> = there
-        .filter(|&(task, standing)| may(task, standing))
-        .filter_map(|(task, standing)| Lift::of(work, task, standing))
+        .filter_map(|(task, standing)| {
+            let claimed = may(task, standing)?;
+            Lift::of(work, task, standing, claimed)
+        })
         .collect();
     (lower, protected)
 }
 
-/// Who is spared before whom: by priority, whether within the budget of its job, work that would be lost, id.
-type Rank = (Reverse<u16>, bool, Reverse<u64>, TaskId);
+/// Who is spared before whom: by priority, whether within the budget of its job, how far its queue is beyond its guarantee,
+/// work that would be lost, id.
+type Rank = (Reverse<u16>, bool, u64, Reverse<u64>, TaskId);
 
 /// Puts those first that are to be spared first: of the highest priority, beyond their job's budget, that have done most.
 fn sparing_order(
@@ -97,7 +104,8 @@ fn sparing_order(
         let left = left.entry(job).or_insert_with(|| budget_left(work, evictions, job));
         let beyond = *left == Some(0);
         *left = left.map(|left| left.saturating_sub(1));
-        ranked.push(((Reverse(priority), !beyond, Reverse(lost), lift.task), lift));
+        let excess = lift.claimed.unwrap_or(0);
+        ranked.push(((Reverse(priority), !beyond, excess, Reverse(lost), lift.task), lift));
     }
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked.into_iter().map(|(_, lift)| lift).collect()
@@ -112,10 +120,12 @@ fn cost(work: &Work<'_>, evictions: &Evictions, node: u32, now_ms: i64, victims:
         count.saturating_sub(budget_left(work, evictions, job).unwrap_or(u32::MAX))
     };
     let lost = victims.iter().map(|victim| work_lost(work, node, victim, now_ms));
+    let excess = victims.iter().filter_map(|victim| victim.claimed).min();
     PreemptionCost {
         highest: victims.iter().map(|victim| u32::from(victim.standing.priority)).max(),
         violations: of_job.into_iter().map(beyond).fold(0, u32::saturating_add),
         victims: u32::try_from(victims.len()).unwrap_or(u32::MAX),
+        excess: Reverse(excess.unwrap_or(0)),
         work_lost: lost.fold(0, u64::saturating_add),
         node: work.nodes.id(node),
     }
@@ -127,7 +137,7 @@ pub(crate) fn offer_of(work: &mut Work<'_>, evictions: &mut Evictions, ask: &Ask
     let fixed = refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break);
     // What is kept of a node knows nothing of evictions by this plan.
     let plain = !evictions.nodes.contains(&node);
-    if fixed.is_break() || (plain && !work.nodes.node_reclaimable(node, ask.below, asked)) {
+    if fixed.is_break() || (plain && !work.nodes.node_reclaimable(node, ask.bound(), asked)) {
         return Answer::Never;
     }
     let (lower, protected) = candidates(work, evictions, ask, node);
@@ -164,8 +174,21 @@ pub(crate) fn copies_at_most(
     lifted(work, node, &lifts, |work| copies(work, ask.requirement, node, ask.now_ms))
 }
 
-/// The fewest that have to go, in that all others are spared one after another as long as the task still fits.
+/// The fewest that have to go, such that each queue that gives something back keeps what it is guaranteed. Where those that
+/// matter least are too much for that together, the largest are taken instead.
 fn victims(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, ordered: Vec<Lift>) -> Option<Vec<Lift>> {
+    let Some(claim) = ask.claim else { return victims_fewest(work, ask, node, &ordered) };
+    let found = victims_fewest(work, ask, node, &ordered)?;
+    if work.all_give(claim, &found) {
+        return Some(found);
+    }
+    let mut ordered = ordered;
+    ordered.sort_by_cached_key(|lift| (lift.claimed.is_none(), work.part(node, lift), lift.task));
+    victims_fewest(work, ask, node, &ordered).filter(|found| work.all_give(claim, found))
+}
+
+/// The fewest that have to go, in that all others are spared one after another as long as the task still fits.
+fn victims_fewest(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, ordered: &[Lift]) -> Option<Vec<Lift>> {
     ordered.iter().for_each(|lift| lift.suppose_counted(work, node, true));
     if !fits(work, ask.requirement, node, ask.now_ms) {
         ordered.iter().for_each(|lift| lift.suppose_counted(work, node, false));
@@ -176,7 +199,7 @@ fn victims(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, ordered: Vec<Lift>) ->
         lift.suppose_counted(work, node, false);
         if !fits(work, ask.requirement, node, ask.now_ms) {
             lift.suppose_counted(work, node, true);
-            victims.push(lift);
+            victims.push(lift.clone());
         }
     }
     victims.iter().for_each(|lift: &Lift| lift.suppose_counted(work, node, false));

@@ -15,16 +15,16 @@ type Rank = (bool, u64, u64);
 
 /// One place in the tree.
 #[derive(Clone, Debug)]
-struct Branch {
-    parent: Option<usize>,
+pub(super) struct Branch {
+    pub parent: Option<usize>,
     /// Children that have work waiting.
     children: BTreeSet<(Rank, usize)>,
     /// Its place among its parent's children, while work waits in it.
     rank: Option<Rank>,
-    held: Amounts,
-    weight: u64,
+    pub held: Amounts,
+    pub weight: u64,
     /// In millionths of the cell.
-    guaranteed: u64,
+    pub guaranteed: u64,
     limit: u64,
     chance: u64,
 }
@@ -41,10 +41,10 @@ pub(crate) struct Limited {
 /// The shares of those who have work waiting, and of the queues they are in.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
-    totals: Totals,
-    branches: Vec<Branch>,
+    pub(super) totals: Totals,
+    pub(super) branches: Vec<Branch>,
     /// The branch of each that takes turns.
-    places: BTreeMap<Turn, usize>,
+    pub(super) places: BTreeMap<Turn, usize>,
     /// Lanes by branch.
     lanes: BTreeMap<usize, usize>,
 }
@@ -85,7 +85,7 @@ impl Shares {
         }
         for (turn, held) in usage.all() {
             let place = shares.place(queueing, turn, &chance);
-            shares.held_add(place, held);
+            shares.held_moved(place, held, true);
         }
         shares
     }
@@ -179,16 +179,24 @@ impl Shares {
 
     /// Somebody is given so much more.
     pub fn given(&mut self, turn: &Turn, resources: &Resources) {
-        let Some(&place) = self.places.get(turn) else { return };
-        self.held_add(place, resources);
+        self.moved(turn, resources, true);
     }
 
-    fn held_add(&mut self, place: usize, resources: &Resources) {
+    /// Somebody has so much more, or less.
+    pub fn moved(&mut self, turn: &Turn, resources: &Resources, more: bool) {
+        let Some(&place) = self.places.get(turn) else { return };
+        self.held_moved(place, resources, more);
+    }
+
+    fn held_moved(&mut self, place: usize, resources: &Resources, more: bool) {
         let amounts = self.totals.amounts(resources);
         let mut at = Some(place);
         while let Some(place) = at {
             let Some(branch) = self.branches.get_mut(place) else { return };
-            amounts_add(&mut branch.held, &amounts);
+            match more {
+                true => amounts_add(&mut branch.held, &amounts),
+                false => amounts_take(&mut branch.held, &amounts),
+            }
             at = branch.parent;
             let Some(before) = branch.rank else { continue };
             let rank = branch.rank_now(&self.totals);
@@ -218,7 +226,12 @@ impl Shares {
     }
 }
 
-fn amounts_add(held: &mut Amounts, more: &Amounts) {
+/// What is left of what is held without so much.
+pub(super) fn amounts_take(held: &mut Amounts, less: &Amounts) {
+    held.iter_mut().zip(less).for_each(|(held, &less)| *held = held.saturating_sub(less));
+}
+
+pub(super) fn amounts_add(held: &mut Amounts, more: &Amounts) {
     if held.len() < more.len() {
         held.resize(more.len(), 0);
     }

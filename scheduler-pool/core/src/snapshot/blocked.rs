@@ -10,7 +10,7 @@ use borough_model::{JobId, Resources};
 use super::{NodeTable, Rule, Shape, ShapeId, Snapshot, TermId};
 use crate::filter::{Requirement, copies, fits};
 use crate::plan::{Plan, Unplaced, Work};
-use crate::preempt::{Answer, Ask, Evictions, RETRY_MS, TASKS_EXAMINED_MAX, helps_nowhere, offer_of};
+use crate::preempt::{Answer, Ask, Evictions, RETRY_MS, Reach, TASKS_EXAMINED_MAX, helps_nowhere, offer_of};
 
 /// After so many checks of helped nodes against blocked shapes, what they have room for is woken unchecked.
 const CHECKS_MAX: usize = 100_000;
@@ -44,8 +44,8 @@ impl Block {
 pub(crate) struct Blocked {
     shapes: BTreeMap<ShapeId, Block>,
     gangs: BTreeMap<JobId, Block>,
-    /// Shapes that no eviction helps either, with the priority below which victims were looked for.
-    helpless: BTreeMap<(ShapeId, u32), Block>,
+    /// Shapes that no eviction helps either, with those whose places they may take.
+    helpless: BTreeMap<(ShapeId, Reach), Block>,
     /// Jobs taken out of the open ones, since all they want is blocked.
     parked: BTreeSet<JobId>,
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
@@ -108,14 +108,20 @@ impl Blocked {
         blocks.filter_map(|block| block.retry_at_ms).min()
     }
 
-    /// Whether a task of a shape, whose victims are below a priority, has nothing to try: it fits nowhere, and evictions
+    /// Whether a task of a shape, with those whose places it may take, has nothing to try: it fits nowhere, and evictions
     /// help as little. What helps nobody helps nobody of lower priority either.
-    pub fn sleeps(&self, shape: ShapeId, below: u32) -> bool {
-        self.shape_blocked(shape) && (below == 0 || self.helpless_at(shape, below))
+    pub fn sleeps(&self, shape: ShapeId, reach: impl FnOnce() -> Reach) -> bool {
+        if !self.shape_blocked(shape) {
+            return false;
+        }
+        let reach = reach();
+        !reach.any() || self.helpless_at(shape, reach)
     }
 
-    fn helpless_at(&self, shape: ShapeId, below: u32) -> bool {
-        self.helpless.range((shape, below)..=(shape, u32::MAX)).next().is_some()
+    fn helpless_at(&self, shape: ShapeId, reach: Reach) -> bool {
+        let from = (shape, Reach { below: reach.below, ..Reach::default() });
+        let known = self.helpless.range(from..).take_while(|((known, _), _)| *known == shape);
+        known.into_iter().any(|((_, known), _)| reach.within(*known))
     }
 
     /// Nothing is known any more of what evictions can do: priorities have changed.
@@ -168,8 +174,8 @@ impl Blocked {
     }
 
     /// Evictions may help a shape after all: whoever waits for that is looked at again.
-    fn helpless_woken(&mut self, (shape, below): (ShapeId, u32)) -> BTreeSet<JobId> {
-        self.helpless.remove(&(shape, below));
+    fn helpless_woken(&mut self, (shape, reach): (ShapeId, Reach)) -> BTreeSet<JobId> {
+        self.helpless.remove(&(shape, reach));
         let jobs = self.parked_under.remove(&shape).unwrap_or_default();
         for job in &jobs {
             self.parked.remove(job);
@@ -200,7 +206,9 @@ impl Snapshot {
     pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
         for unplaced in &plan.unplaced {
             let Some(shape) = self.shapes.get(unplaced.shape).cloned() else { continue };
-            self.helpless_remember(unplaced.shape, &shape, unplaced.helpless_below, now_ms);
+            if let Some(reach) = unplaced.helpless {
+                self.helpless_remember(unplaced.shape, &shape, reach, now_ms);
+            }
             let mut block = Block {
                 ports: shape.ports_any(),
                 uneven: false,
@@ -230,17 +238,17 @@ impl Snapshot {
         now_ms: i64,
     ) {
         let Some(entry) = self.jobs.get(&unplaced.job) else { return };
-        let below = entry.victims_below(u32::MAX);
-        if self.blocked.sleeps(unplaced.shape, below) {
+        let reach = self.reach_of(entry, u32::MAX);
+        if self.blocked.sleeps(unplaced.shape, || reach) {
             return;
         }
         block.uneven = !entry.uniform() || shape.job.is_some();
         // Where evictions may help, only a plan knows how many members.
-        let evicts = self.nodes.standing.any_below(below);
+        let evicts = self.nodes.standing.any_below(reach.bound());
         if evicts {
             block.evicts_at_ms = now_ms.saturating_add(RETRY_MS);
         }
-        if evicts && self.settings.fresh_start_ms > 0 {
+        if evicts && (self.settings.fresh_start_ms > 0 || reach.queue > 0) {
             block.retry_at_ms = block.retry_at_ms.into_iter().chain([block.evicts_at_ms]).min();
         }
         let planned = block.uneven || evicts;
@@ -254,20 +262,22 @@ impl Snapshot {
         }
     }
 
-    /// Remembers that evictions below a priority do not help a shape, if that is so without the plan's own.
-    fn helpless_remember(&mut self, id: ShapeId, shape: &Shape, below: u32, now_ms: i64) {
-        if below == 0 || self.blocked.helpless_at(id, below) {
+    /// Remembers that evictions do not help a shape, if that is so without the plan's own.
+    fn helpless_remember(&mut self, id: ShapeId, shape: &Shape, reach: Reach, now_ms: i64) {
+        if !reach.any() || self.blocked.helpless_at(id, reach) {
             return;
         }
         let requirement = Requirement::of(shape, self);
-        let Some(protected) = helps_nowhere(self, &requirement, below, now_ms) else { return };
+        let Some(protected) = helps_nowhere(self, (&requirement, &shape.resources), reach, now_ms) else {
+            return;
+        };
         let retry_at_ms = protected.then(|| now_ms.saturating_add(RETRY_MS));
         let mut block =
             Block { ports: shape.ports_any(), uneven: false, retry_at_ms, evicts_at_ms: 0, reason: "room" };
         if block.ports {
             block.cools(cooled_next(&self.nodes, self.nodes.order.iter().copied(), now_ms));
         }
-        self.blocked.helpless.insert((id, below), block);
+        self.blocked.helpless.insert((id, reach), block);
     }
 
     /// How many tasks of one shape fit the cell together.
@@ -337,20 +347,20 @@ impl Snapshot {
         (domains_changed, priorities_changed): (bool, bool),
         now_ms: i64,
     ) -> BTreeSet<JobId> {
-        let may_help = |&(id, below): &(ShapeId, u32), block: &Block| {
+        let may_help = |&(id, reach): &(ShapeId, Reach), block: &Block| {
             let Some(shape) = self.shapes.get(id) else { return true };
             priorities_changed
                 || block.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
                 || (shape.job.is_some() && (domains_changed || !touched.is_empty()))
-                || self.evictions_help(shape, below, helped, now_ms)
+                || self.evictions_help(shape, reach.below, helped, now_ms)
         };
         let helpless = self.blocked.helpless.iter();
-        let woken: Vec<(ShapeId, u32)> =
+        let woken: Vec<(ShapeId, Reach)> =
             helpless.filter(|(id, block)| may_help(id, block)).map(|(&id, _)| id).collect();
         woken.into_iter().flat_map(|id| self.blocked.helpless_woken(id)).collect()
     }
 
-    /// Whether evictions on one of some nodes would make room.
+    /// Whether evictions below a priority on one of some nodes would make room.
     fn evictions_help(&self, shape: &Shape, below: u32, among: &BTreeSet<u32>, now_ms: i64) -> bool {
         if below == 0 || among.is_empty() {
             return false;
@@ -358,7 +368,7 @@ impl Snapshot {
         let requirement = Requirement::of(shape, self);
         let (mut work, mut evictions) = (Work::new(self), Evictions::default());
         let fresh_ms = self.settings.fresh_start_ms();
-        let ask = Ask { requirement: &requirement, below, now_ms, fresh_ms };
+        let ask = Ask { requirement: &requirement, below, claim: None, now_ms, fresh_ms };
         among.iter().any(|&node| {
             let answer = offer_of(&mut work, &mut evictions, &ask, node);
             evictions.examined > TASKS_EXAMINED_MAX || !matches!(answer, Answer::Never)

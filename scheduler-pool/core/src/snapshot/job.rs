@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use borough_model::job::{JobKind, JobState, victims_below};
+use borough_model::job::{JobKind, JobState, claims_below, victims_below};
 use borough_model::task::machine::node_avoided;
 use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
 
@@ -143,6 +143,12 @@ impl JobEntry {
         let Some((row, spec)) = self.row.as_ref().zip(self.spec_current()) else { return 0 };
         let evicted = self.task(index).is_some_and(|slot| slot.evicted);
         victims_below(row.priority, spec.preemption, evicted)
+    }
+
+    /// The same for what its queue takes back; 0: nothing.
+    pub fn claims_below(&self) -> u32 {
+        let current = self.row.as_ref().zip(self.spec_current());
+        current.map_or(0, |(row, spec)| claims_below(row.priority, spec.preemption))
     }
 
     /// How many more of its tasks may lose their place within its disruption budget; `None`: it has none.

@@ -8,8 +8,9 @@ use borough_model::node::{
     CORE_SPEED, Card, CardSelector, LoadMeasured, NumaDomain, Taint, TaintEffect, Within, cards_counted,
     core_speed, domains_counted,
 };
+use borough_model::queue::{QueueSpec, SHARE_WHOLE};
 use borough_model::{JobSpec, NodeRow, Resources};
-use borough_scheduler_core::{CellSettings, Overcommit, ScoringProfile};
+use borough_scheduler_core::{CellSettings, Overcommit, Queueing, QueueingPolicy, ScoringProfile};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -394,14 +395,37 @@ pub fn settings() -> impl Strategy<Value = CellSettings> {
     let profile = select(ScoringProfile::all());
     let domains =
         select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);
-    let queueing = select(vec!["round-robin", "fifo", "drf", "fair-share:ann=3"]);
-    (profile, domains, select(vec![1000u32, 1500]), queueing, select(vec![0u64, 0, 5_000])).prop_map(
-        |(profile, failure_domains, memory_per_mille, queueing, fresh_start_ms)| CellSettings {
-            overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
-            failure_domains,
-            profile,
-            queueing: queueing.parse().expect("a policy"),
-            fresh_start_ms,
-        },
-    )
+    let queueing = select(vec!["round-robin", "fifo", "drf", "fair-share:ann=3", "hierarchical"]);
+    (profile, domains, select(vec![1000u32, 1500]), queueing, (select(vec![0u64, 0, 5_000]), any::<bool>()))
+        .prop_map(|(profile, failure_domains, memory_per_mille, queueing, (fresh_start_ms, reclaim))| {
+            CellSettings {
+                overcommit: Overcommit { memory_per_mille, ..Overcommit::default() },
+                failure_domains,
+                profile,
+                queueing: queueing_of(queueing),
+                fresh_start_ms,
+                reclaim,
+            }
+        })
+}
+
+/// A policy, with queues of the users of the drafts where it goes by queues.
+fn queueing_of(policy: &str) -> Queueing {
+    let queue = |path: &str, weight, guaranteed_per_mille| QueueSpec {
+        path: path.to_owned(),
+        weight,
+        guaranteed_per_mille,
+        limit_per_mille: SHARE_WHOLE,
+    };
+    let queueing: Queueing = policy.parse().expect("a policy");
+    let queues = match queueing.policy {
+        QueueingPolicy::Hierarchical => vec![
+            queue("lab", 2, 600),
+            queue("lab/ann", 1, 350),
+            queue("lab/bob", 3, 0),
+            queue("default", 1, 150),
+        ],
+        _ => Vec::new(),
+    };
+    Queueing { queues, ..queueing }
 }

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use crate::draft::{Event, NodeDraft, alone, event, job_draft, large, node_draft, settings};
 use crate::naive;
 use crate::preempt;
+use crate::reclaim;
 use crate::world::World;
 
 /// Long enough for a node that is lost to hold nothing.
@@ -260,6 +261,8 @@ impl History {
                 };
                 // What some evict may leave room for others, who find it in the next plan.
                 let some = outcome.placements.iter().any(|placement| !placement.victims.is_empty());
+                // So may what others are given beyond what their queues are guaranteed.
+                let some = some || (self.world.settings.reclaim && !outcome.placements.is_empty());
                 let fits = !some && self.world.nodes.iter().any(fits);
                 assert!(!fits, "{}/{index} fits after the plan", spec.name);
                 let task = TaskId { job: unplaced.job, index };
@@ -353,7 +356,9 @@ impl History {
                 let queued = queue.tasks.iter().any(|pending| pending.task == task);
                 let fits = naive::fit_count(&self.world, spec, task.index);
                 assert!(queued || fits == 0, "{}/{} fits {fits} nodes and sleeps", spec.name, task.index);
-                let evicting = if queued { None } else { preempt::choice(&self.world, &allocs, task) };
+                // What a queue may take back is asked again after a second.
+                let asked = queued || reclaim::claims(&self.world, task);
+                let evicting = if asked { None } else { preempt::choice(&self.world, &allocs, task) };
                 assert!(
                     evicting.is_none(),
                     "{}/{} could evict and sleeps: {evicting:?}",
@@ -370,7 +375,8 @@ impl History {
         let mut kept: Vec<Placement> = outcome.placements.iter().map(told).collect();
         let mut now_ms = self.world.now_ms;
         // A gang is tried at most once a second for evictions: held against one that is not, when it is due.
-        if self.world.jobs.keys().any(|&job| naive::gang_need(&self.world, job) > 0) {
+        let gangs = self.world.jobs.keys().any(|&job| naive::gang_need(&self.world, job) > 0);
+        if gangs || self.world.settings.reclaim {
             now_ms += 1_000;
             let mut later = self.kept.clone();
             let queue = pending(&mut later, &everything, now_ms, usize::MAX);

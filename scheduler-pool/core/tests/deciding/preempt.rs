@@ -1,6 +1,7 @@
 //! The slow and obvious preemptor: every rule asked of the rows, every node compared. Plans are held against it after every
 //! event of the random histories.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use borough_model::job::{Band, band};
@@ -8,13 +9,16 @@ use borough_model::node::{leave_due_ms, node_alloc_forgo, node_alloc_release};
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{EvictionsTold, Explanation, Placement, VictimTold};
 
-use crate::naive;
 use crate::world::World;
+use crate::{naive, reclaim};
 
 /// What evictions on a node cost, as it is compared, and who goes.
-pub type Choice = (Option<u32>, u32, usize, u64, NodeId, Vec<TaskId>);
+pub type Choice = (Option<u32>, u32, usize, Reverse<u64>, u64, NodeId, Vec<TaskId>);
 
 type Allocs = BTreeMap<NodeId, NodeAlloc>;
+
+/// Who is spared before whom.
+type Ranked = (Reverse<u32>, bool, u64, Reverse<u64>, TaskId);
 
 fn priority(world: &World, job: JobId) -> u32 {
     world.jobs.get(&job).map_or(0, |(row, _)| row.priority)
@@ -111,34 +115,49 @@ fn on_node(world: &World, allocs: &Allocs, task: TaskId, node: NodeId) -> Option
         row.state != TaskState::Held && world.now_ms - row.started_ms.unwrap_or(row.changed_ms) < fresh_ms
     };
     let there = world.tasks.values().filter(|row| row.charged_node() == Some(node) && stands(row));
-    let mut lower: Vec<&TaskRow> =
-        there.filter(|row| may_evict(world, task, priority(world, row.id.job)) && !protected(row)).collect();
+    let claimed = |victim: TaskId| match may_evict(world, task, priority(world, victim.job)) {
+        true => None,
+        false => reclaim::excess(world, task, victim),
+    };
+    let gives =
+        |row: &TaskRow| may_evict(world, task, priority(world, row.id.job)) || claimed(row.id).is_some();
+    let mut lower: Vec<&TaskRow> = there.filter(|row| gives(row) && !protected(row)).collect();
     if !fits_without(world, allocs, task, node, &lower) {
         return None;
     }
     // The least important first; what a budget allows of them is within it.
     lower.sort_by_key(|row| (priority(world, row.id.job), work_lost(world, node, row), row.id));
     let mut seen: BTreeMap<JobId, u32> = BTreeMap::new();
-    let mut ranked: Vec<(u32, bool, u64, TaskId)> = Vec::new();
+    let mut ranked: Vec<Ranked> = Vec::new();
     for row in &lower {
         let before = seen.entry(row.id.job).or_default();
         let within = budget(world, row.id.job).is_none_or(|left| *before < left);
         *before += 1;
-        ranked.push((priority(world, row.id.job), within, work_lost(world, node, row), row.id));
+        let lost = work_lost(world, node, row);
+        ranked.push((
+            Reverse(priority(world, row.id.job)),
+            within,
+            claimed(row.id).unwrap_or(0),
+            Reverse(lost),
+            row.id,
+        ));
     }
-    // The most important are spared first: of the highest priority, then those beyond a budget, then most work.
-    ranked.sort_by(|left, right| {
-        let key = |one: &(u32, bool, u64, TaskId)| {
-            (std::cmp::Reverse(one.0), one.1, std::cmp::Reverse(one.2), one.3)
-        };
-        key(left).cmp(&key(right))
-    });
-    let mut victims: Vec<TaskId> = ranked.iter().map(|&(.., task)| task).collect();
-    for (.., spared) in ranked {
-        let rest: Vec<&TaskRow> =
-            victims.iter().filter(|task| **task != spared).filter_map(|task| world.tasks.get(task)).collect();
-        if fits_without(world, allocs, task, node, &rest) {
-            victims.retain(|task| *task != spared);
+    // The most important are spared first: of the highest priority, then those beyond a budget, then those whose queue is least
+    // beyond its guarantee, then most work.
+    ranked.sort_unstable();
+    let ranked: Vec<TaskId> = ranked.into_iter().map(|(.., task)| task).collect();
+    let keeps = |victims: &[TaskId]| {
+        let claimed: Vec<TaskId> =
+            victims.iter().copied().filter(|victim| claimed(*victim).is_some()).collect();
+        reclaim::keeps(world, task, &claimed, victims)
+    };
+    let mut victims = spared_in_order(world, allocs, task, node, &ranked);
+    if !keeps(&victims) {
+        let mut ranked = ranked;
+        ranked.sort_by_key(|victim| (claimed(*victim).is_none(), part(world, node, *victim), *victim));
+        victims = spared_in_order(world, allocs, task, node, &ranked);
+        if !keeps(&victims) {
+            return None;
         }
     }
     let rows: Vec<&TaskRow> = victims.iter().filter_map(|task| world.tasks.get(task)).collect();
@@ -149,13 +168,42 @@ fn on_node(world: &World, allocs: &Allocs, task: TaskId, node: NodeId) -> Option
         .map(|(job, count)| budget(world, job).map_or(0, |left| count.saturating_sub(left)));
     let highest = rows.iter().map(|row| priority(world, row.id.job)).max();
     let lost = rows.iter().map(|row| work_lost(world, node, row)).sum();
-    Some((highest, violations.sum(), rows.len(), lost, node, victims))
+    let excess = Reverse(victims.iter().filter_map(|victim| claimed(*victim)).min().unwrap_or(0));
+    Some((highest, violations.sum(), rows.len(), excess, lost, node, victims))
+}
+
+/// Who still has to go, one after another being spared where the task fits without.
+fn spared_in_order(
+    world: &World,
+    allocs: &Allocs,
+    task: TaskId,
+    node: NodeId,
+    ranked: &[TaskId],
+) -> Vec<TaskId> {
+    let mut victims = ranked.to_vec();
+    for &spared in ranked {
+        let rest: Vec<&TaskRow> =
+            victims.iter().filter(|task| **task != spared).filter_map(|task| world.tasks.get(task)).collect();
+        if fits_without(world, allocs, task, node, &rest) {
+            victims.retain(|task| *task != spared);
+        }
+    }
+    victims
+}
+
+/// The larger of the parts of a node's processor time and memory that a task has, in thousandths.
+fn part(world: &World, node: NodeId, task: TaskId) -> u64 {
+    let (node, _) = world.nodes.get(&node).expect("a known node");
+    let (limits, resources) =
+        (world.limits(node), &world.tasks.get(&task).expect("a known task").charge.resources);
+    let cpu = resources.cpu_millis * 1000 / limits.cpu_millis.max(1);
+    cpu.max(resources.memory_bytes * 1000 / limits.memory_bytes.max(1))
 }
 
 /// Where a task would have room made at the least cost.
 pub fn choice(world: &World, allocs: &Allocs, task: TaskId) -> Option<Choice> {
     // Whoever may evict nobody at all does not wait on a node for what leaves it either.
-    if !(0..400).any(|other| may_evict(world, task, other)) {
+    if !(0..400).any(|other| may_evict(world, task, other)) && !reclaim::claims(world, task) {
         return None;
     }
     world.nodes.keys().filter_map(|&node| on_node(world, allocs, task, node)).min()
@@ -177,8 +225,8 @@ pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &Placement) {
     let mut victims: Vec<TaskId> = placement.victims.iter().map(|victim| victim.task).collect();
     victims.sort_unstable();
     let mut chosen = choice(world, allocs, task).expect("evictions make room");
-    chosen.5.sort_unstable();
-    assert_eq!((placement.node, &victims), (chosen.4, &chosen.5), "{task} on {}: {chosen:?}", row.name);
+    chosen.6.sort_unstable();
+    assert_eq!((placement.node, &victims), (chosen.5, &chosen.6), "{task} on {}: {chosen:?}", row.name);
     let holders: Vec<&TaskRow> = victims
         .iter()
         .map(|victim| world.tasks.get(victim).expect("a known task"))
@@ -212,14 +260,16 @@ pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &Placement) {
 pub fn victims_of(world: &World, task: TaskId) -> Vec<VictimTold> {
     let victims = world.evictions.iter().filter(|victim| victim.evicted.by == task);
     let told = |victim: &borough_scheduler_core::Victim| {
-        victim_told(world, victim.task, victim.priority, victim.holds)
+        victim_told(world, victim.task, victim.priority, victim.holds, victim.reclaimed)
     };
     victims.map(told).collect()
 }
 
-fn victim_told(world: &World, task: TaskId, priority: u32, holds: bool) -> VictimTold {
+fn victim_told(world: &World, task: TaskId, priority: u32, holds: bool, reclaimed: bool) -> VictimTold {
     let (row, _) = world.jobs.get(&task.job).expect("a known job");
-    VictimTold { user: row.user.clone(), job: row.name.clone(), index: task.index, priority, holds }
+    let (user, job) = (row.user.clone(), row.name.clone());
+    let reclaimed_from = reclaimed.then(|| reclaim::queue_told(world, task.job));
+    VictimTold { user, job, index: task.index, priority, holds, reclaimed_from }
 }
 
 /// Holds what an explanation says of evictions against the rows.
@@ -229,12 +279,15 @@ pub fn told_checked(world: &World, task: TaskId, told: &Explanation) {
     match (&told.evictions, told.nodes_fit) {
         (None, fit) => assert!(fit > 0 || world.nodes.is_empty(), "nothing is said of evictions: {told}"),
         (Some(EvictionsTold::Help { node, victims, violations }), 0) => {
-            let (_, beyond, _, _, id, tasks) = chosen.expect("evictions help");
+            let (_, beyond, _, _, _, id, tasks) = chosen.expect("evictions help");
             let (row, _) = world.nodes.get(&id).expect("a known node");
             let holds = |task: &TaskId| world.tasks.get(task).is_some_and(|row| row.state == TaskState::Held);
             let mut expected: Vec<VictimTold> = tasks
                 .iter()
-                .map(|task| victim_told(world, *task, priority(world, task.job), holds(task)))
+                .map(|victim| {
+                    let priority = priority(world, victim.job);
+                    victim_told(world, *victim, priority, holds(victim), !may_evict(world, task, priority))
+                })
                 .collect();
             let mut victims = victims.clone();
             let order = |victim: &VictimTold| (victim.job.clone(), victim.user.clone(), victim.index);
@@ -247,7 +300,8 @@ pub fn told_checked(world: &World, task: TaskId, told: &Explanation) {
             let mut unprotected = world.clone();
             unprotected.settings.fresh_start_ms = 0;
             let later = choice(&unprotected, &allocs, task).is_some();
-            let never = !(0..400).any(|other| may_evict(world, task, other));
+            let never =
+                !(0..400).any(|other| may_evict(world, task, other)) && !reclaim::may_claim(world, task);
             assert_eq!(*other == EvictionsTold::FreshStart, later, "{told}");
             assert_eq!(*other == EvictionsTold::Never, never, "{told}");
         }

@@ -104,6 +104,12 @@ pub struct CellSet {
     /// For how long after its start a task is left alone by preemption, such as 5m; 0s: not at all
     #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
     pub fresh_start: Option<std::time::Duration>,
+    /// Queues take back what they are guaranteed from those that have more, by evictions (with --queueing hierarchical)
+    #[arg(long, conflicts_with = "no_reclaim")]
+    pub reclaim: bool,
+    /// They wait for it
+    #[arg(long)]
+    pub no_reclaim: bool,
     /// Nodes declared lost per minute at most
     #[arg(long, value_name = "NODES")]
     pub lost_per_minute: Option<u32>,

@@ -50,6 +50,7 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         queueing: set.queueing,
         queues: (set.no_queues || !set.queues.is_empty()).then_some(v1::Queues { queues: set.queues }),
         fresh_start_ms: set.fresh_start.map(ms),
+        reclaim: (set.reclaim || set.no_reclaim).then_some(set.reclaim),
         lost_per_minute_max: set.lost_per_minute,
         job_retention_ms: set.job_retention.map(ms),
         journal_retention_ms: set.journal_retention.map(ms),

@@ -42,6 +42,7 @@ pub(crate) struct SettingsView {
     pub(crate) queues: Vec<QueueView>,
     pub(crate) schedulers: BTreeMap<String, String>,
     pub(crate) fresh_start_ms: u64,
+    pub(crate) reclaim: bool,
     pub(crate) revision: u64,
 }
 
@@ -76,6 +77,7 @@ impl From<v1::CellSettings> for SettingsView {
             job_retention_ms: settings.job_retention_ms(),
             journal_retention_ms: settings.journal_retention_ms(),
             fresh_start_ms: settings.fresh_start_ms(),
+            reclaim: settings.reclaim(),
             revision: settings.revision,
             queueing: settings.queueing.clone().unwrap_or_default(),
             queues: settings
@@ -271,6 +273,11 @@ impl CellView {
             ("queues", self.settings.queues.iter().map(QueueView::text).collect::<Vec<_>>().join(", ")),
             ("schedulers", self.settings.rules_text()),
             ("failure domains", self.settings.failure_domains.join(", ")),
+            (
+                "reclaim",
+                if self.settings.reclaim { "queues take back what they are guaranteed" } else { "" }
+                    .to_owned(),
+            ),
             ("fresh start", fresh_start_text(self.settings.fresh_start_ms)),
         ]);
         for warning in &self.warnings {

@@ -22,19 +22,22 @@ pub(crate) struct ExplanationView {
     pub(crate) victims_node: Option<String>,
 }
 
-/// A task that gives way to one of higher priority.
+/// A task that gives way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct VictimView {
     pub(crate) task: String,
     pub(crate) priority: u32,
     /// Whether it only waits for its place.
     pub(crate) holds: bool,
+    /// The queue that gives it back; null where it gives way to a higher priority.
+    pub(crate) reclaimed_from: Option<String>,
 }
 
 impl From<v1::Victim> for VictimView {
     fn from(victim: v1::Victim) -> Self {
         let task = format!("{}/{}/{}", victim.user, victim.job, victim.index);
-        Self { task, priority: victim.priority, holds: victim.holds }
+        let reclaimed_from = Some(victim.reclaimed_from).filter(|queue| !queue.is_empty());
+        Self { task, priority: victim.priority, holds: victim.holds, reclaimed_from }
     }
 }
 
@@ -94,8 +97,11 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
 /// Victims for people, a line each.
 pub(crate) fn victims_text(victims: &[VictimView], node: Option<&str>) -> String {
     let on = node.map(|node| format!(" on {node}")).unwrap_or_default();
-    let line =
-        |victim: &VictimView| format!("  evicts task {} (priority {}){on}\n", victim.task, victim.priority);
+    let line = |victim: &VictimView| {
+        let queue = victim.reclaimed_from.as_ref();
+        let why = queue.map(|queue| format!(", beyond what queue {queue} is guaranteed")).unwrap_or_default();
+        format!("  evicts task {} (priority {}{why}){on}\n", victim.task, victim.priority)
+    };
     victims.iter().map(line).collect()
 }
 

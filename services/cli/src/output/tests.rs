@@ -66,7 +66,7 @@ fn task() -> v1::Task {
 }
 
 fn victim(job: &str, index: u32) -> v1::Victim {
-    v1::Victim { user: "bob".to_owned(), job: job.to_owned(), index, priority: 50, holds: false }
+    v1::Victim { user: "bob".to_owned(), job: job.to_owned(), index, priority: 50, ..Default::default() }
 }
 
 fn explanation() -> v1::Explanation {
@@ -491,6 +491,7 @@ fn yaml_is_yaml() {
               queues: []
               schedulers: {}
               fresh_start_ms: 0
+              reclaim: false
               revision: 0
             warnings: []
         "#]],

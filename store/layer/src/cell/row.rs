@@ -59,6 +59,10 @@ pub struct CellMeta {
     #[n(24)]
     #[serde(default)]
     pub schedulers: Option<BTreeMap<String, Name>>,
+    /// Whether queues take back what they are guaranteed from those that have more; absent: they wait for it.
+    #[n(26)]
+    #[serde(default)]
+    pub reclaim: Option<bool>,
 }
 
 impl Default for CellMeta {
@@ -78,6 +82,7 @@ impl Default for CellMeta {
             queues: Vec::new(),
             schedulers: None,
             fresh_start_ms: None,
+            reclaim: None,
         }
     }
 }

@@ -19,7 +19,7 @@ pub use gang::{GangSpec, Role, Together};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
 };
-pub use preemption::{PreemptionSpec, victims_below};
+pub use preemption::{PreemptionSpec, claims_below, victims_below};
 pub use row::{JobOutcome, JobRow, JobState};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{

@@ -47,6 +47,18 @@ pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, evicted:
     }
 }
 
+/// Below which priority the victims of a task are where its queue takes back what it is guaranteed; 0: it takes nothing back.
+///
+/// Only batch work and best effort do, within their band and never from a higher priority. Whether the task was evicted itself
+/// makes no difference: who gives way has more than it is guaranteed, and so cannot take anything back in its turn.
+pub fn claims_below(priority: u32, preemption: Option<PreemptionSpec>) -> u32 {
+    let never = preemption.is_some_and(|preemption| preemption.never);
+    match band(priority) {
+        Band::BestEffort | Band::Batch if !never => priority.saturating_add(1),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +85,21 @@ mod tests {
         assert_eq!((below(299, false), below(300, false)), (200, 300));
         let never = PreemptionSpec { never: true, ..PreemptionSpec::default() };
         assert_eq!(victims_below(399, Some(never), false), 0);
+        assert_eq!(
+            (claims_below(150, Some(never)), claims_below(199, None), claims_below(0, None)),
+            (0, 200, 1)
+        );
+    }
+
+    #[test]
+    fn nothing_is_taken_back_from_a_higher_priority_or_within_production() {
+        for priority in 0..500 {
+            let below = claims_below(priority, None);
+            assert!(
+                (0..below).all(|victim| victim <= priority && band(victim) != Band::Production),
+                "{priority}"
+            );
+            assert_eq!(below > 0, priority < 200, "{priority}");
+        }
     }
 }

@@ -120,7 +120,8 @@ fn committed(snapshot: &mut Snapshot, planned: &Plan) {
 /// Plans batch after batch until nothing more is placed.
 fn planned(jobs: &[Wanted], profile: &str, batch: usize, ways: Ways) -> Vec<Plan> {
     WAYS_HERE.set(ways);
-    let mut snapshot = Snapshot::new(CellSettings::of_cell(Vec::new(), profile, ("", Vec::new()), 0));
+    let mut snapshot =
+        Snapshot::new(CellSettings::of_cell(Vec::new(), profile, ("", Vec::new()), (0, false)));
     for number in 0..NODES {
         snapshot.apply(&Delta::Node { row: node(number, 2 + number % 3) });
         let alloc = NodeAlloc { epoch: 1, ..NodeAlloc::default() };

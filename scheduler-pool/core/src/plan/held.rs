@@ -1,0 +1,58 @@
+//! What those who take turns hold while a plan is made, and what may be claimed of it.
+
+use borough_model::{Resources, TaskId};
+
+use super::Work;
+use crate::preempt::Lift;
+use crate::queueing::{Claim, Given, Shares, Totals, Turn};
+use crate::seed::turn_chance;
+
+impl Work<'_> {
+    /// Counts what everybody holds from here on.
+    pub fn shares_known(&mut self) {
+        let snapshot = self.snapshot;
+        let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
+        let totals = Totals::of(&snapshot.nodes);
+        self.shares = Some(Shares::new(&snapshot.settings.queueing, &snapshot.usage, totals, chance));
+    }
+
+    /// A task has a place, or has one no longer.
+    pub fn held_moved(&mut self, task: TaskId, more: bool) {
+        let Some(mut shares) = self.shares.take() else { return };
+        if let Some((turn, resources)) = self.held_by(task) {
+            shares.moved(turn, resources, more);
+        }
+        self.shares = Some(shares);
+    }
+
+    /// With whom a task takes turns, and what it has there.
+    fn held_by(&self, task: TaskId) -> Option<(&'_ Turn, &'_ Resources)> {
+        let entry = self.snapshot.jobs.get(&task.job)?;
+        let (_, spec) = entry.spec.as_ref()?;
+        Some((entry.turn.as_ref()?, spec.resources_for(task.index)))
+    }
+
+    /// How far the queue of a task is beyond its guarantee; `None`: it keeps what it has.
+    pub fn excess(&self, claim: &Claim, task: TaskId) -> Option<u64> {
+        let (turn, resources) = self.held_by(task)?;
+        self.shares.as_ref()?.excess(claim, turn, resources)
+    }
+
+    /// Whether all of them can go together, and every queue from which something is claimed keeps what it is guaranteed.
+    pub fn all_give(&self, claim: &Claim, victims: &[Lift]) -> bool {
+        let given = |victim: &Lift| -> Option<Given<'_>> {
+            let (turn, resources) = self.held_by(victim.task)?;
+            Some((turn, resources, victim.claimed.is_some()))
+        };
+        let given: Vec<Given<'_>> = victims.iter().filter_map(given).collect();
+        self.shares.as_ref().is_some_and(|shares| shares.all_give(claim, &given))
+    }
+
+    /// The larger of the parts of a node's processor time and memory that a task has, in thousandths.
+    pub fn part(&self, node: u32, lift: &Lift) -> u64 {
+        let of = |dimension| {
+            lift.amount(dimension).saturating_mul(1000) / self.nodes.limit(dimension, node).max(1)
+        };
+        of(0).max(of(1))
+    }
+}

@@ -1,0 +1,147 @@
+//! Reclaim between queues: a queue that has less than it is guaranteed takes back what others have beyond their guarantees.
+//!
+//! Two queues compete where their paths part: there the one of the claimant, with what is claimed, has no more than it is
+//! guaranteed, and the one of whoever gives way, and each that it is in below that place, keeps what it is guaranteed. So who
+//! gave way has nothing to claim from who took its place, and nothing goes back and forth.
+
+use std::collections::BTreeMap;
+
+use borough_model::Resources;
+use smallvec::SmallVec;
+
+use super::policy::Turn;
+use super::share::{Shares, amounts_add, amounts_take};
+use super::usage::Amounts;
+
+/// What a task may claim for the queues that it is in.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    /// Who gives way to it has a priority below this.
+    pub below: u32,
+    /// Its queue and those that it is in, the top at the end; each with whether it may take from its siblings.
+    path: SmallVec<[(usize, bool); 6]>,
+}
+
+impl Claim {
+    /// Whether the queue of its path right below a place may take from its siblings; `None`: the place is not on its path.
+    fn takes_below(&self, place: usize) -> Option<bool> {
+        let at = self.path.iter().position(|&(known, _)| known == place)?;
+        at.checked_sub(1).and_then(|child| self.path.get(child)).map(|&(_, takes)| takes)
+    }
+
+    fn within(&self, place: usize) -> bool {
+        self.path.first().is_some_and(|&(leaf, _)| leaf == place)
+    }
+}
+
+/// Somebody who would give way: with whom it takes turns, what it has, and whether it is claimed from its queue, or gives way
+/// to a higher priority.
+pub(crate) type Given<'a> = (&'a Turn, &'a Resources, bool);
+
+/// A queue that is guaranteed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guaranteed {
+    /// Its number, from 1.
+    pub queue: u32,
+    /// What it has, in millionths of the cell.
+    pub share: u64,
+    /// Whether it has less than it is guaranteed, and with what is asked for not more.
+    pub lacks: bool,
+}
+
+impl Shares {
+    /// Whether a queue, or one that it is in, is guaranteed anything.
+    pub fn guaranteed(&self, turn: &Turn) -> bool {
+        self.guarantee(turn, &Resources::default()).is_some()
+    }
+
+    /// The queue for which something is taken back where a task asks for so much, from below; where there is none the lowest that
+    /// is guaranteed anything.
+    pub fn guarantee(&self, turn: &Turn, asked: &Resources) -> Option<Guaranteed> {
+        let asked = self.totals.amounts(asked);
+        let &leaf = self.places.get(turn)?;
+        let lacking = self.path(leaf).find(|&place| self.takes(place, &asked));
+        let known = |place: &usize| self.branches.get(*place).is_some_and(|branch| branch.guaranteed > 0);
+        let place = lacking.or_else(|| self.path(leaf).find(known))?;
+        let queue = self.places.iter().find(|&(_, &known)| known == place)?.0.queue;
+        let share = self.totals.share(&self.branches.get(place)?.held);
+        Some(Guaranteed { queue, share, lacks: lacking.is_some() })
+    }
+
+    /// What a task that asks for so much may claim; `None`: every queue that it is in has what it is guaranteed, or would have
+    /// more with it, or nobody that it competes with has more.
+    pub fn claim(&self, turn: &Turn, asked: &Resources, below: u32) -> Option<Claim> {
+        let &place = self.places.get(turn)?;
+        let asked = self.totals.amounts(asked);
+        let path: SmallVec<[(usize, bool); 6]> =
+            self.path(place).map(|place| (place, self.takes(place, &asked))).collect();
+        let claim = Claim { below, path };
+        let gives = |(place, branch): (usize, &super::share::Branch)| {
+            let taken_from = branch.parent.and_then(|parent| claim.takes_below(parent)) == Some(true);
+            let other = claim.path.iter().all(|&(known, _)| known != place);
+            taken_from && other && self.totals.share(&branch.held) > branch.guaranteed
+        };
+        self.branches.iter().enumerate().any(gives).then_some(claim)
+    }
+
+    /// How far a queue is beyond its guarantee where it competes with a claimant, in millionths of the cell over its weight;
+    /// `None`: it is not, or with so much less it, or one in it that has it, would have less than it is guaranteed.
+    pub fn excess(&self, claim: &Claim, turn: &Turn, less: &Resources) -> Option<u64> {
+        let less = self.totals.amounts(less);
+        let mut at = *self.places.get(turn)?;
+        if claim.within(at) {
+            return None;
+        }
+        loop {
+            let branch = self.branches.get(at)?;
+            if self.left(&branch.held, &less) < branch.guaranteed {
+                return None;
+            }
+            let parent = branch.parent?;
+            if let Some(takes) = claim.takes_below(parent) {
+                let beyond = self.totals.share(&branch.held).saturating_sub(branch.guaranteed);
+                return (takes && beyond > 0).then(|| beyond.saturating_mul(1_000) / branch.weight.max(1));
+            }
+            at = parent;
+        }
+    }
+
+    /// Whether all of them can go together: each queue from which something is claimed keeps what it is guaranteed.
+    pub fn all_give(&self, claim: &Claim, given: &[Given<'_>]) -> bool {
+        let mut less: BTreeMap<usize, Amounts> = BTreeMap::new();
+        let mut claimed = Vec::new();
+        for &(turn, resources, is_claimed) in given {
+            let amounts = self.totals.amounts(resources);
+            let Some(&leaf) = self.places.get(turn) else { continue };
+            for place in self.path(leaf) {
+                amounts_add(less.entry(place).or_default(), &amounts);
+            }
+            if is_claimed {
+                claimed.extend(self.path(leaf).take_while(|&place| claim.takes_below(place).is_none()));
+            }
+        }
+        claimed.into_iter().all(|place| {
+            let (branch, less) = (self.branches.get(place), less.get(&place));
+            branch.zip(less).is_none_or(|(branch, less)| self.left(&branch.held, less) >= branch.guaranteed)
+        })
+    }
+
+    /// The place and those above it, the top at the end.
+    fn path(&self, place: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(place), |&place| self.branches.get(place)?.parent)
+    }
+
+    /// Whether a queue has less than it is guaranteed, and with so much more not more.
+    fn takes(&self, place: usize, asked: &Amounts) -> bool {
+        let Some(branch) = self.branches.get(place) else { return false };
+        let mut with = branch.held.clone();
+        amounts_add(&mut with, asked);
+        self.totals.share(&branch.held) < branch.guaranteed && self.totals.share(&with) <= branch.guaranteed
+    }
+
+    fn left(&self, held: &Amounts, less: &Amounts) -> u64 {
+        let mut left = held.clone();
+        amounts_take(&mut left, less);
+        self.totals.share(&left)
+    }
+}
