@@ -10,7 +10,7 @@ use borough_store::placement::{Eviction, Placement, PlacementBatch};
 
 use crate::view::CellView;
 
-/// The epoch of units that are placed whole in one commit: they never hold, so nothing ever fences them.
+/// The epoch of units that are placed whole in one commit.
 const UNIT_EPOCH: u64 = 1;
 
 /// What a batch is made with: ids and times made outside.
@@ -67,6 +67,7 @@ pub fn batch_of_plan(
     let snapshot = &view.snapshot;
     let mut refused = Vec::new();
     let evictions = evictions_of(plan, snapshot, running, stamp.at_ms);
+    let waiting = gangs_waiting(&plan.placements);
     let mut batch = PlacementBatch {
         id: stamp.id,
         lease: stamp.lease,
@@ -82,7 +83,8 @@ pub fn batch_of_plan(
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
-        let event = placement.event(placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH)));
+        let unit = placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH));
+        let event = member_event(placement, unit, placement.gang.is_some_and(|gang| waiting.contains(&gang)));
         match task_transition(&before, &event, stamp.at_ms) {
             Ok(transition) => {
                 batch.evictions.extend(evicted);
@@ -97,7 +99,7 @@ pub fn batch_of_plan(
             Err(error) => refused.push((placement.task, error)),
         }
     }
-    batch.units = units_of(plan, &batch);
+    batch.units = units_of(plan, &batch, &waiting);
     let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
     for node in touched.collect::<BTreeSet<_>>() {
         if let Some(known) = view.placement_node(node) {
@@ -151,8 +153,21 @@ fn term_key(token: &TermToken) -> ConstraintKey {
     ConstraintKey { term: token.term.clone(), domain: token.domain.clone() }
 }
 
-/// The units of the plan's gangs, committed with it.
-fn units_of(plan: &Plan, batch: &PlacementBatch) -> Vec<UnitRow> {
+/// The gangs of which a member waits for others to leave its node: all their members do, and start together.
+fn gangs_waiting(placements: &[Planned]) -> BTreeSet<u32> {
+    placements.iter().filter(|placement| placement.held).filter_map(|placement| placement.gang).collect()
+}
+
+/// What happens to a task that is placed; `waits` where it is one of a gang that starts only when all have their share.
+pub fn member_event(placement: &Planned, unit: Option<(UnitId, u64)>, waits: bool) -> TaskEvent {
+    match placement.event(unit) {
+        TaskEvent::Place(member) if waits => TaskEvent::Hold(member),
+        event => event,
+    }
+}
+
+/// The units of the plan's gangs: committed with it, or waiting for their victims.
+fn units_of(plan: &Plan, batch: &PlacementBatch, waiting: &BTreeSet<u32>) -> Vec<UnitRow> {
     let placed: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
     let mut gangs: BTreeMap<u32, (JobId, u32)> = BTreeMap::new();
     for placement in plan.placements.iter().filter(|placement| placed.contains(&placement.task)) {
@@ -163,7 +178,7 @@ fn units_of(plan: &Plan, batch: &PlacementBatch) -> Vec<UnitRow> {
         id: unit_id(batch.id, gang),
         job,
         min_member,
-        state: UnitState::Committed,
+        state: if waiting.contains(&gang) { UnitState::Waiting } else { UnitState::Committed },
         epoch: UNIT_EPOCH,
         expires_ms: 0,
         revision: 1,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Retryable as _, Transaction};
-use borough_model::task::{TaskEvent, UnitRow, UnitState};
+use borough_model::task::{TaskEvent, UnitRow};
 use borough_model::{JobId, UnitId};
 use borough_scheduler_core::Placement;
 use borough_store::journal::{Change, ChangeSet};
@@ -15,12 +15,11 @@ use borough_store::keys::{self, ConstraintKey};
 use borough_store::lease::{HeldLease, lease_check};
 use borough_store::request::request_id_random;
 use borough_store::task::ConstraintToken;
-use borough_store::unit::{
-    UnitHold, unit_begin, unit_commit, unit_get, unit_give_up, unit_hold, unit_holds_settle,
-};
+use borough_store::unit::{UnitHold, unit_begin, unit_commit, unit_give_up, unit_hold, unit_holds_settle};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 
 use crate::shard::ShardHeld;
+use crate::view::UnitStep;
 use crate::worker::Worker;
 
 /// Most holds in one transaction.
@@ -112,20 +111,20 @@ impl Worker {
         Ok(true)
     }
 
-    /// Lets go of what workers before left half-way, and carries out what holds are worth. Answers whether there was any.
-    pub(crate) async fn orphans_settle(&mut self, held: &ShardHeld) -> StoreResult<bool> {
-        let orphans = self.view.orphans(&held.queue);
-        let Some(steps) = self.steps(held).filter(|_| !orphans.is_empty()) else { return Ok(false) };
-        for (unit, _) in orphans {
-            let row = steps.row(unit).await;
-            let settled = match row {
-                Ok(row) if row.state == UnitState::Gathering => steps.let_go(unit, row.epoch).await,
-                Ok(_) => steps.settle(unit).await,
-                Err(error) => Err(error),
+    /// Lets go of what workers before left half-way and of what lost a member, starts gangs whose victims are gone, and carries
+    /// out what holds are worth. Answers whether there was anything to do.
+    pub(crate) async fn units_step(&mut self, held: &ShardHeld) -> StoreResult<bool> {
+        let todo = self.view.unit_steps(&held.queue);
+        let Some(steps) = self.steps(held).filter(|_| !todo.is_empty()) else { return Ok(false) };
+        for (unit, step) in todo {
+            let done = match step {
+                UnitStep::LetGo(epoch) => steps.let_go(unit, epoch).await,
+                UnitStep::Commit(epoch) => steps.start(unit, epoch).await,
+                UnitStep::Settle => steps.settle(unit).await,
             };
-            match settled {
+            match done {
                 Err(StoreError::NotFound { .. }) => self.view.unit_forget(unit),
-                settled => settled?,
+                done => done?,
             }
         }
         Ok(true)
@@ -174,6 +173,22 @@ impl Steps {
         .await
     }
 
+    /// The victims of a unit are gone: all its members start.
+    async fn start(&self, unit: UnitId, epoch: u64) -> StoreResult<()> {
+        let started = self.change("unit_commit", |tx, mut changes| async move {
+            unit_commit(&tx, &mut changes, unit, epoch).await?;
+            Ok(((), changes))
+        });
+        match started.await {
+            // It has lost a member since: the next read says so.
+            Err(StoreError::Unit(_)) => Ok(()),
+            started => {
+                started?;
+                self.settle(unit).await
+            }
+        }
+    }
+
     /// Voids the holds of an epoch and gives them back.
     async fn let_go(&self, unit: UnitId, epoch: u64) -> StoreResult<()> {
         let given_up = self.change("unit_give_up", |tx, mut changes| async move {
@@ -200,12 +215,6 @@ impl Steps {
                 return Ok(());
             }
         }
-    }
-
-    async fn row(&self, unit: UnitId) -> StoreResult<UnitRow> {
-        let space = &self.space;
-        let row = |tx: Transaction| async move { unit_get(&tx, space, unit).await };
-        self.db.run("unit_get", Idempotency::ReadOnly, |tx, _| row(tx)).await
     }
 
     /// One transaction under the lease. The steps check the state they change, so running them again does no harm.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::task::UnitState;
+use borough_model::task::{UnitRow, UnitState};
 use borough_model::{Delta, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow, TaskState, UnitId};
 use borough_scheduler_core::{CellSettings, PlanCache, Queue, Snapshot};
 use borough_store::placement::{PlacementNode, PlacementView};
@@ -16,10 +16,30 @@ pub struct CellView {
     pub cache: PlanCache,
     /// Rows of tasks a batch in question speaks of, as they came since it was planned.
     followed: BTreeMap<TaskId, Option<TaskRow>>,
-    /// Units that gather, with their jobs.
-    gathering: BTreeMap<UnitId, JobId>,
+    /// Units that were not committed.
+    units: BTreeMap<UnitId, UnitRow>,
     /// Tasks that are held for a unit.
-    held: BTreeMap<TaskId, UnitId>,
+    held: BTreeMap<TaskId, Hold>,
+}
+
+/// A task that is held for a unit.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    unit: UnitId,
+    epoch: u64,
+    /// Whether it waits for victims.
+    promised: bool,
+}
+
+/// What is to be done about a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitStep {
+    /// It gathers for nobody any more, or waits and has lost a member: what is held for it at this epoch is given back.
+    LetGo(u64),
+    /// Each of its members has its share: they start together.
+    Commit(u64),
+    /// It was decided over: its holds are placements, or void.
+    Settle,
 }
 
 impl CellView {
@@ -30,7 +50,7 @@ impl CellView {
             snapshot,
             cache: PlanCache::default(),
             followed: BTreeMap::new(),
-            gathering: BTreeMap::new(),
+            units: BTreeMap::new(),
             held: BTreeMap::new(),
         }
     }
@@ -61,38 +81,59 @@ impl CellView {
 
     fn units_follow(&mut self, delta: &Delta) {
         match delta {
-            Delta::Unit { row } if row.state == UnitState::Gathering => {
-                self.gathering.insert(row.id, row.job);
-            }
-            Delta::Unit { row } => drop(self.gathering.remove(&row.id)),
-            Delta::Task { row } => {
-                // What is promised waits for victims; its unit has come together.
-                match row.unit.filter(|_| row.state == TaskState::Held && !row.promised) {
-                    Some(unit) => drop(self.held.insert(row.id, unit)),
-                    None => drop(self.held.remove(&row.id)),
+            Delta::Unit { row } if row.state == UnitState::Committed => drop(self.units.remove(&row.id)),
+            Delta::Unit { row } => drop(self.units.insert(row.id, row.clone())),
+            Delta::Task { row } => match row.unit.filter(|_| row.state == TaskState::Held) {
+                Some(unit) => {
+                    let hold = Hold { unit, epoch: row.unit_epoch, promised: row.promised };
+                    self.held.insert(row.id, hold);
                 }
-            }
+                None => drop(self.held.remove(&row.id)),
+            },
             Delta::TaskRemoved { task, .. } => drop(self.held.remove(task)),
             Delta::JobRemoved { job } => {
-                self.gathering.retain(|_, of| of != job);
+                self.units.retain(|_, unit| unit.job != *job);
                 self.held.retain(|task, _| task.job != *job);
             }
             _ => {}
         }
     }
 
-    /// Units of a queue's jobs that gather, or whose holds are not carried out.
-    pub fn orphans(&self, queue: &Queue) -> Vec<(UnitId, JobId)> {
-        let held = self.held.iter().map(|(task, &unit)| (unit, task.job));
-        let all: BTreeSet<(UnitId, JobId)> =
-            self.gathering.iter().map(|(&unit, &job)| (unit, job)).chain(held).collect();
-        all.into_iter().filter(|&(_, job)| self.snapshot.queue_of(job) == *queue).collect()
+    /// What is to be done about units of a queue's jobs.
+    pub fn unit_steps(&self, queue: &Queue) -> Vec<(UnitId, UnitStep)> {
+        // Of each unit that waits: members that hold, and members that wait for victims.
+        let mut waiting: BTreeMap<UnitId, (u32, u32)> = BTreeMap::new();
+        let mut steps: BTreeMap<UnitId, (JobId, UnitStep)> = BTreeMap::new();
+        for (task, hold) in &self.held {
+            match self.units.get(&hold.unit) {
+                Some(unit) if unit.state == UnitState::Waiting && unit.epoch == hold.epoch => {
+                    let (held, promised) = waiting.entry(unit.id).or_default();
+                    *held += 1;
+                    *promised += u32::from(hold.promised);
+                }
+                // What a committed unit was promised is its task's own by now.
+                None if hold.promised => {}
+                _ => drop(steps.insert(hold.unit, (task.job, UnitStep::Settle))),
+            }
+        }
+        for unit in self.units.values() {
+            let (held, promised) = waiting.get(&unit.id).copied().unwrap_or_default();
+            let step = match unit.state {
+                UnitState::Gathering => UnitStep::LetGo(unit.epoch),
+                UnitState::Waiting if held < unit.min_member => UnitStep::LetGo(unit.epoch),
+                UnitState::Waiting if promised == 0 => UnitStep::Commit(unit.epoch),
+                UnitState::Waiting | UnitState::Committed | UnitState::Released => continue,
+            };
+            steps.insert(unit.id, (unit.job, step));
+        }
+        let own = steps.into_iter().filter(|(_, (job, _))| self.snapshot.queue_of(*job) == *queue);
+        own.map(|(unit, (_, step))| (unit, step)).collect()
     }
 
     /// Forgets a unit that is not there.
     pub fn unit_forget(&mut self, unit: UnitId) {
-        self.gathering.remove(&unit);
-        self.held.retain(|_, of| *of != unit);
+        self.units.remove(&unit);
+        self.held.retain(|_, hold| hold.unit != unit);
     }
 
     /// From now on keeps the rows of `tasks` as they change, beginning with what they are; of those that run `running` says

@@ -277,7 +277,7 @@ impl Worker {
     }
 
     async fn shard_round(&mut self, held: &ShardHeld, version: Version) -> StoreResult<Round> {
-        if self.orphans_settle(held).await? {
+        if self.units_step(held).await? {
             return Ok(Round::Again);
         }
         let now_ms = self.clock.wall_ms();

@@ -163,7 +163,8 @@ fn moved(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -
         by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
     }
     // What only waits for its place there runs nowhere: nobody misses it.
-    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held && task.promised);
+    let waits = |task: &&Arc<TaskRow>| task.promised || task.unit.is_some();
+    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
     let held = held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation));
     let mut lives: Vec<(TaskId, Incarnation)> = held.collect();
     for (job, of_job) in by_job {

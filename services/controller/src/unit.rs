@@ -2,8 +2,7 @@
 //! successor, what it holds of the nodes would be held for ever.
 
 use borough_model::UnitId;
-use borough_model::task::UnitState;
-use borough_model::{JobId, TaskState};
+use borough_model::task::{TaskRow, TaskState, UnitRow, UnitState};
 use borough_store::mirror::MirrorState;
 use borough_store::unit::{unit_expire, unit_holds_settle};
 use borough_store::{StoreError, StoreResult};
@@ -13,24 +12,33 @@ use crate::act::Hands;
 /// Rows looked at in one transaction when holds are carried out.
 const SETTLE_MAX: usize = 256;
 
-/// Units whose time is over and that still gather, or have holds that were not carried out.
+/// Units whose time is over and that still gather, that wait for victims and have lost a member, or that have holds which were
+/// not carried out.
 pub fn units_overdue(state: &MirrorState, now_ms: i64) -> Vec<UnitId> {
-    let holds = |unit: UnitId, job: JobId| {
-        state.job_tasks(job).any(|task| task.state == TaskState::Held && task.unit == Some(unit))
+    let holding = |unit: &UnitRow| {
+        let holds = |row: &TaskRow| row.state == TaskState::Held && row.unit == Some(unit.id);
+        let waits = unit.state == UnitState::Waiting;
+        let counts = |row: &TaskRow| holds(row) && (!waits || row.unit_epoch == unit.epoch);
+        state.job_tasks(unit.job).filter(|row| counts(row)).count()
+    };
+    let left = |unit: &UnitRow| match unit.state {
+        UnitState::Gathering => true,
+        UnitState::Waiting => holding(unit) < unit.min_member as usize,
+        UnitState::Committed | UnitState::Released => holding(unit) > 0,
     };
     let over = state.units().values().filter(|unit| unit.expires_ms <= now_ms);
-    let left = over.filter(|unit| unit.state == UnitState::Gathering || holds(unit.id, unit.job));
-    left.map(|unit| unit.id).collect()
+    over.filter(|unit| left(unit)).map(|unit| unit.id).collect()
 }
 
-/// Carries out what the holds of an overdue unit are worth: placements where it was committed, else given back.
+/// Ends an overdue unit: one that gathers, or waits and has lost a member, is given up. Then carries out what its holds are worth: placements where it
+/// was committed, else given back.
 pub async fn unit_end(hands: &Hands, unit: UnitId) -> StoreResult<()> {
-    let expired = hands.change("unit_expire", |tx, mut changes| async move {
+    let ended = hands.change("unit_expire", |tx, mut changes| async move {
         unit_expire(&tx, &mut changes, unit).await?;
         Ok(((), changes))
     });
-    match expired.await {
-        Ok(()) => tracing::warn!(%unit, "a gang did not come together in its time, and its worker is gone"),
+    match ended.await {
+        Ok(()) => tracing::warn!(%unit, "a gang did not come together, and its worker is gone"),
         // Committed or released already: what is left is to carry out its holds.
         Err(StoreError::Unit(_)) => {}
         Err(error) => return Err(error),

@@ -53,7 +53,7 @@ impl TaskSlot {
             failures: row.failures,
             state: Some(row.state),
             assumed: false,
-            gathered: row.state == TaskState::Held && row.unit.is_some() && !row.promised,
+            gathered: row.state == TaskState::Held && row.unit.is_some(),
             evicted: row.evicted.is_some(),
             row: matches!(row.state, TaskState::Pending | TaskState::Held).then(|| Box::new(row.clone())),
         }

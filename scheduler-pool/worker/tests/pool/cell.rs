@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency};
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
-use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskState};
+use borough_model::task::{EndReason, Exit, Health};
+use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, Violation, cell_check};
-use borough_store::job::job_submit;
+use borough_store::job::{job_by_name, job_submit};
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
 use borough_store::lease::{WorkerStatus, scheduler_shards};
 use borough_store::node::{node_register, node_reported};
-use borough_store::{CellSpace, StoreError};
+use borough_store::task::{ReportPhase, ReportSource, TaskReport, task_report_apply};
+use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -237,14 +239,87 @@ impl Cell {
 
     /// Admits a gang of so many tasks, all of which must fit.
     pub async fn gang_submit(&self, job: &str, count: u32, cpu_millis: u64) {
+        self.gang_submit_at(job, (count, count), cpu_millis, 100).await;
+    }
+
+    /// Admits a job of so many tasks, of which so many must fit, at a priority.
+    pub async fn gang_submit_at(
+        &self,
+        job: &str,
+        (count, least): (u32, u32),
+        cpu_millis: u64,
+        priority: u32,
+    ) {
         let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
         let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
-        (spec.count, spec.min_member) = (count, count);
+        (spec.count, spec.min_member, spec.priority) = (count, least, priority);
         spec.task.resources.cpu_millis = cpu_millis;
         self.spec_submit(&spec).await;
     }
 
-    fn change(&self, action: &'static str) -> Change {
+    /// The job of a name.
+    pub async fn job(&self, job: &str) -> JobId {
+        let (space, user, job) = (&self.space, &Name::new("ann").unwrap(), &Name::new(job).unwrap());
+        let found = self.db.run("job", Idempotency::ReadOnly, |tx, _| async move {
+            job_by_name(&tx, space, user, job).await
+        });
+        found.await.unwrap().id
+    }
+
+    /// Every task that has a row.
+    pub async fn tasks(&self) -> Vec<TaskRow> {
+        let space = &self.space;
+        let rows = self.db.run("tasks", Idempotency::ReadOnly, |tx, _| async move {
+            keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
+        });
+        rows.await.unwrap().into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// An agent reports that nothing is left of a life.
+    pub async fn leave(&self, row: &TaskRow) {
+        let Some(node) = row.node else { return };
+        let exit = Exit {
+            reason: EndReason::Stopped,
+            code: None,
+            signal: Some(15),
+            message: String::new(),
+            at_ms: self.clock.wall_ms(),
+            incarnation: row.incarnation,
+            node: Some(node),
+        };
+        let report = TaskReport {
+            task: row.id,
+            incarnation: row.incarnation,
+            phase: ReportPhase::Released,
+            process: None,
+            cores: Vec::new(),
+            health: Health::Unknown,
+            exit: Some(exit),
+        };
+        let source = ReportSource { node, session: 1 };
+        self.change("task_report", async |tx, changes| {
+            task_report_apply(tx, changes, source, std::slice::from_ref(&report)).await
+        })
+        .await;
+    }
+
+    /// What somebody else than a worker does.
+    pub async fn change<T>(
+        &self,
+        action: &'static str,
+        closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
+    ) -> T {
+        let (change, space, closure) = (&self.change_of(action), &self.space, &closure);
+        let changed = self.db.run(action, Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let value = closure(&tx, &mut changes).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(value)
+        });
+        changed.await.unwrap()
+    }
+
+    fn change_of(&self, action: &'static str) -> Change {
         let request = RequestId(u128::from(self.rng.next_u64()));
         Change { request, actor: "user/test".to_owned(), action, at_ms: self.clock.wall_ms() }
     }
@@ -269,7 +344,7 @@ impl Cell {
             domains: Vec::new(),
         };
         let name = Name::new(format!("node-{:x}", id.0)).unwrap();
-        let (change, space, name, facts) = (&self.change("node"), &self.space, &name, &facts);
+        let (change, space, name, facts) = (&self.change_of("node"), &self.space, &name, &facts);
         let register = self.db.run("node", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let registered = node_register(&tx, &mut changes, name, facts, id).await?;
@@ -295,7 +370,7 @@ impl Cell {
     }
 
     async fn spec_submit(&self, spec: &JobSpec) {
-        let (change, space) = (&self.change("job"), &self.space);
+        let (change, space) = (&self.change_of("job"), &self.space);
         let candidate = JobId(self.rng.next_u64().max(1));
         let submit = self.db.run("job", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin_open(&tx, space, change).await?;

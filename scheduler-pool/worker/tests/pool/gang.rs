@@ -13,16 +13,16 @@ use crate::seeds;
 
 /// Rows of tasks and units as a replay of the journal has them.
 #[derive(Default)]
-struct Replay {
-    least: BTreeMap<JobId, usize>,
-    tasks: BTreeMap<TaskId, TaskRow>,
+pub struct Replay {
+    pub least: BTreeMap<JobId, usize>,
+    pub tasks: BTreeMap<TaskId, TaskRow>,
     units: BTreeMap<UnitId, UnitRow>,
     /// How often each action was seen.
     actions: BTreeMap<String, usize>,
 }
 
 impl Replay {
-    fn apply(&mut self, delta: &Delta) {
+    pub fn apply(&mut self, delta: &Delta) {
         match delta {
             Delta::Job { row, spec: Some(spec) } => {
                 self.least.insert(row.id, spec.min_member as usize);
@@ -34,7 +34,7 @@ impl Replay {
     }
 
     /// Whether a task is placed: what is held is as soon as its unit was committed.
-    fn placed(&self, row: &TaskRow) -> bool {
+    pub fn placed(&self, row: &TaskRow) -> bool {
         let committed = |unit: UnitId| {
             let unit = self.units.get(&unit);
             unit.is_some_and(|unit| unit.state == UnitState::Committed && unit.epoch == row.unit_epoch)

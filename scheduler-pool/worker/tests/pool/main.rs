@@ -5,6 +5,7 @@
 
 mod cell;
 mod gang;
+mod preempt;
 
 use std::time::Duration;
 

@@ -4,9 +4,14 @@ use borough_model::job::{JobRow, JobState};
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{TaskRow, TaskState, UnitState};
 
+use borough_model::TaskId;
+
 use super::{CellRows, CheckMode, Violations, wrong};
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
+    if mode == CheckMode::Settled {
+        waiting_check(found, rows);
+    }
     for (task, row) in &rows.tasks {
         let key = || format!("task/{task}");
         found.require(row.id == *task, "task_key", || {
@@ -23,6 +28,21 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
             }),
             Some(job) => wanted_check(found, job, row, mode),
         }
+    }
+}
+
+/// A unit that waits for victims has all its members.
+fn waiting_check(found: &mut Violations, rows: &CellRows) {
+    for unit in rows.units.values().filter(|unit| unit.state == UnitState::Waiting) {
+        let of_job = TaskId { job: unit.job, index: 0 }..=TaskId { job: unit.job, index: u32::MAX };
+        let holds = |row: &TaskRow| {
+            row.state == TaskState::Held && row.unit == Some(unit.id) && row.unit_epoch == unit.epoch
+        };
+        let holding = rows.tasks.range(of_job).filter(|(_, row)| holds(row)).count();
+        found.require(holding >= unit.min_member as usize, "unit_waiting", || {
+            let stored = format!("{holding} members that hold, while it waits for victims");
+            wrong(format!("unit/{}", unit.id), stored, format!("{}, or its release", unit.min_member))
+        });
     }
 }
 
@@ -69,7 +89,8 @@ fn unit_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: Chec
             format!("{} at most, that of {id}", unit.epoch),
         )
     });
-    let waits = unit.state == UnitState::Gathering && unit.epoch == row.unit_epoch;
+    let waits = matches!(unit.state, UnitState::Gathering | UnitState::Waiting);
+    let waits = waits && unit.epoch == row.unit_epoch;
     found.require(mode == CheckMode::Always || waits, "unit_settled", || {
         wrong(key(), "a hold", format!("none: unit {id} is {:?}", unit.state))
     });

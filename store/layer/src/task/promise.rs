@@ -1,5 +1,6 @@
 //! Keeping promises: a task that is held until its victims are gone is confirmed in the transaction that gives back
-//! enough, so that no controller has to notice. Those that nobody can keep any more are let go by the controller.
+//! enough, so that no controller has to notice; a member of a gang takes its share then, and starts with the others. Those
+//! that nobody can keep any more are let go by the controller.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +13,10 @@ use super::TaskBook;
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, RangeOptions, UnitKey};
+use crate::unit::unit_member_lost;
 
 /// Lets go of what lives were promised on a node and have waited for in vain: their tasks want a node again. Whatever there
-/// can have what it was promised by now has it instead. A task whose life is another by now, or that waits no longer, is left
+/// can have what it was promised by now has it instead. With a member of a gang all of its unit is given up. A task whose life is another by now, or that waits no longer, is left
 /// alone. Answers how many let go.
 ///
 /// Rows are read with conflicts, so a promise is kept or let go, never both.
@@ -74,12 +76,16 @@ impl TaskBook {
         let prefix = Prefix::<NodeTaskKey>::of(&node);
         let there = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
         self.extend(tx, space, there.into_iter().map(|(key, ())| key.task())).await?;
-        let there = self.charged_to(tx, space, node).await?;
+        let (there, together) = self.charged_to(tx, space, node).await?;
         let Some(entry) = self.nodes.get(&node) else { return Ok(()) };
         for task in holds_ready(&entry.row.capacity, &entry.alloc, &there) {
             let incarnation = there.iter().find(|row| row.id == task).map(|row| row.incarnation);
             let Some(incarnation) = incarnation else { continue };
-            let event = TaskEvent::HoldConfirmed { life: Life { node, incarnation } };
+            let life = Life { node, incarnation };
+            let event = match together.contains(&task) {
+                true => TaskEvent::HoldFulfilled { life },
+                false => TaskEvent::HoldConfirmed { life },
+            };
             // What cannot be confirmed stays held.
             self.apply(task, &event, now_ms)?.ok();
         }
@@ -87,25 +93,41 @@ impl TaskBook {
     }
 
     /// The tasks that are charged to a node, the longest in their state first, without those that have promises and are of a
-    /// unit that was not committed.
+    /// unit whose holds are void; and those that start together with the others of their unit.
     async fn charged_to(
         &self,
         tx: &Transaction,
         space: &CellSpace,
         node: NodeId,
-    ) -> StoreResult<Vec<TaskRow>> {
+    ) -> StoreResult<(Vec<TaskRow>, BTreeSet<TaskId>)> {
         let there = self.rows().filter(|row| row.charged_node() == Some(node));
         let mut there: Vec<TaskRow> = there.cloned().collect();
-        let mut waiting: BTreeSet<TaskId> = BTreeSet::new();
+        let (mut void, mut together) = (BTreeSet::new(), BTreeSet::new());
         for row in there.iter().filter(|row| row.state == TaskState::Held && row.promised) {
             let Some(unit) = row.unit else { continue };
             let unit = keys::read(tx, space, &UnitKey { unit }).await?;
-            if unit.is_none_or(|unit| unit.state != UnitState::Committed || unit.epoch != row.unit_epoch) {
-                waiting.insert(row.id);
+            match unit.filter(|unit| unit.epoch == row.unit_epoch).map(|unit| unit.state) {
+                Some(UnitState::Committed) => {}
+                Some(UnitState::Gathering | UnitState::Waiting) => drop(together.insert(row.id)),
+                None | Some(UnitState::Released) => drop(void.insert(row.id)),
             }
         }
-        there.retain(|row| !waiting.contains(&row.id));
+        there.retain(|row| !void.contains(&row.id));
         there.sort_by_key(|row| (row.changed_ms, row.id));
-        Ok(there)
+        Ok((there, together))
+    }
+
+    /// Gives up every unit that waits for victims and loses a member by this transaction: the others give back what they
+    /// hold. What a unit that gathers loses, its worker sees when it would have come together.
+    pub(super) async fn units_give_up(&self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
+        let lost = self.tasks.values().filter_map(|entry| {
+            let before = entry.before.as_ref().filter(|row| row.state == TaskState::Held)?;
+            let left = matches!(entry.row.state, TaskState::Pending | TaskState::Dead);
+            before.unit.filter(|_| left).map(|unit| (unit, before.unit_epoch))
+        });
+        for (unit, epoch) in lost.collect::<BTreeSet<_>>() {
+            unit_member_lost(tx, changes, unit, epoch).await?;
+        }
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use borough_kv::Transaction;
 use borough_model::job::JobState;
 use borough_model::task::machine::{UnitEvent, unit_gathering, unit_transition};
-use borough_model::task::{TaskRow, TaskState, UnitRow};
+use borough_model::task::{TaskRow, TaskState, UnitRow, UnitState};
 use borough_model::{Delta, JobId, UnitId};
 
 use crate::error::{StoreError, StoreResult};
@@ -43,8 +43,8 @@ pub async fn unit_begin(
     }
 }
 
-/// Makes every hold of `epoch` a placement, where enough members hold: the one transaction that decides. All rows of the
-/// job are read with a conflict, so a hold that is lost in between fails it.
+/// Makes every hold of `epoch` a placement, where enough members hold and wait for nobody: the one transaction that decides.
+/// All rows of the job are read with a conflict, so a hold that is lost in between fails it.
 pub async fn unit_commit(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -52,18 +52,64 @@ pub async fn unit_commit(
     epoch: u64,
 ) -> StoreResult<UnitRow> {
     let row = unit_get(tx, changes.space(), unit).await?;
-    let prefix = Prefix::<TaskKey>::of(&row.job);
-    let tasks = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
-    let holds =
-        |task: &TaskRow| task.state == TaskState::Held && task.unit == Some(unit) && task.unit_epoch == epoch;
-    let holding = tasks.iter().filter(|(_, task)| holds(task)).count();
-    let holding = u32::try_from(holding).unwrap_or(u32::MAX);
+    let holding = holding(tx, changes, &row, |task| task.unit_epoch == epoch && !task.promised).await?;
     unit_event(tx, changes, &row, &UnitEvent::Commit { epoch, holding })
 }
 
-/// Releases a unit whose holds are past their time.
+/// Closes a unit of which all members hold at `epoch`, some of them what their victims have still to give back: it waits for
+/// those, for as long as that takes.
+pub async fn unit_wait(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    unit: UnitId,
+    epoch: u64,
+) -> StoreResult<UnitRow> {
+    let row = unit_get(tx, changes.space(), unit).await?;
+    let holding = holding(tx, changes, &row, |task| task.unit_epoch == epoch).await?;
+    unit_event(tx, changes, &row, &UnitEvent::Wait { epoch, holding })
+}
+
+/// How many tasks hold for a unit, of those that `counts`.
+async fn holding(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    unit: &UnitRow,
+    counts: impl Fn(&TaskRow) -> bool,
+) -> StoreResult<u32> {
+    let prefix = Prefix::<TaskKey>::of(&unit.job);
+    let tasks = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
+    let holds = |task: &TaskRow| task.state == TaskState::Held && task.unit == Some(unit.id) && counts(task);
+    let holding = tasks.iter().filter(|(_, task)| holds(task)).count();
+    Ok(u32::try_from(holding).unwrap_or(u32::MAX))
+}
+
+/// A member of a unit has lost its hold of `epoch`: where the unit waits for victims, it is given up.
+pub(crate) async fn unit_member_lost(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    unit: UnitId,
+    epoch: u64,
+) -> StoreResult<()> {
+    let row = keys::read(tx, changes.space(), &UnitKey { unit }).await?;
+    let waits = |row: &UnitRow| row.state == UnitState::Waiting && row.epoch == epoch;
+    if let Some(row) = row.filter(waits) {
+        unit_event(tx, changes, &row, &UnitEvent::GiveUp { epoch })?;
+    }
+    Ok(())
+}
+
+/// Releases a unit whose holds are past their time, or that waits for victims and has lost a member: nobody joins it any more,
+/// so what it lacks it lacks for good.
 pub async fn unit_expire(tx: &Transaction, changes: &mut ChangeSet, unit: UnitId) -> StoreResult<UnitRow> {
     let row = unit_get(tx, changes.space(), unit).await?;
+    if row.state == UnitState::Waiting {
+        let epoch = row.epoch;
+        let holding = holding(tx, changes, &row, |task| task.unit_epoch == epoch).await?;
+        return match holding < row.min_member {
+            true => unit_event(tx, changes, &row, &UnitEvent::GiveUp { epoch }),
+            false => Ok(row),
+        };
+    }
     unit_event(tx, changes, &row, &UnitEvent::Expire)
 }
 

@@ -1,6 +1,7 @@
 //! A gang that gathers over several transactions, against a store.
 
 mod race;
+mod waits;
 
 use std::collections::BTreeMap;
 

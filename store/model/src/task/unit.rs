@@ -45,4 +45,8 @@ pub enum UnitState {
     /// The holds have expired or were given up.
     #[n(2)]
     Released,
+    /// All its members hold, and nobody joins them; some wait for their victims. Committed when each has its share, released
+    /// when one of them is lost.
+    #[n(3)]
+    Waiting,
 }

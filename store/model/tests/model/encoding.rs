@@ -321,7 +321,10 @@ fn samples() -> Vec<Sample> {
         sample("enum.charge_owner", &vec![ChargeOwner::Job, ChargeOwner::Task, ChargeOwner::Released]),
         sample("enum.end_reason", &END_REASONS.to_vec()),
         sample("enum.verdict", &vec![Verdict::Again, Verdict::Succeeded, Verdict::Failed, Verdict::Stopped]),
-        sample("enum.unit_state", &vec![UnitState::Gathering, UnitState::Committed, UnitState::Released]),
+        sample(
+            "enum.unit_state",
+            &vec![UnitState::Gathering, UnitState::Committed, UnitState::Released, UnitState::Waiting],
+        ),
         sample("enum.node_state", &vec![NodeState::Ready, NodeState::Recovering, NodeState::Lost]),
         sample("enum.constraint_operator", &OPERATORS.to_vec()),
         sample("enum.taint_effect", &TaintEffect::NAMES.map(|(_, effect)| effect).to_vec()),

@@ -70,6 +70,7 @@ fn life_events(at: u64) -> Vec<(String, TaskEvent)> {
         ("hold_promised", TaskEvent::HoldPromised(placement(at))),
         ("place", TaskEvent::Place(placement(at))),
         ("hold_confirmed", TaskEvent::HoldConfirmed { life: one }),
+        ("hold_fulfilled", TaskEvent::HoldFulfilled { life: one }),
         ("hold_expired", TaskEvent::HoldExpired { life: one }),
         ("agent_accepted", TaskEvent::AgentAccepted { life: one }),
         started_event(Health::Unknown),
@@ -204,6 +205,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::JobGrown => 14,
         TaskEvent::HoldPromised(_) => 15,
         TaskEvent::Evict(_) => 16,
+        TaskEvent::HoldFulfilled { .. } => 17,
     }
 }
 
@@ -213,7 +215,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..17).collect(), "{label}");
+        assert_eq!(seen, (0..18).collect(), "{label}");
     }
 }
 

@@ -71,6 +71,32 @@ fn a_committed_unit_does_not_expire_and_gathers_only_once_given_up() {
 }
 
 #[test]
+fn a_unit_that_waits_for_victims_has_no_time_of_its_own_and_takes_nobody() {
+    let wait = |epoch, holding| UnitEvent::Wait { epoch, holding };
+    let few = unit_transition(&gathering(), &wait(1, 3), NOW);
+    assert_eq!(few, Err(UnitRefused::TooFew { holding: 3, min_member: 4 }));
+    assert_eq!(unit_transition(&gathering(), &wait(1, 4), EXPIRES), Err(UnitRefused::Expired));
+    let waiting = after(&gathering(), wait(1, 4));
+    assert_eq!((waiting.state, waiting.epoch, waiting.revision), (UnitState::Waiting, 1, 2));
+    for event in [wait(1, 4), UnitEvent::Expire] {
+        assert!(!unit_transition(&waiting, &event, EXPIRES + 1).unwrap().changed);
+    }
+    let gather = UnitEvent::Gather { expires_ms: EXPIRES + 9 };
+    assert_eq!(unit_transition(&waiting, &gather, NOW), Err(UnitRefused::Waiting));
+    let hold =
+        row_after(&[TaskEvent::HoldPromised(Placement { unit: Some((UnitId(3), 1)), ..placement(1) })]);
+    assert_eq!(hold_standing(&hold, &waiting, EXPIRES + 1), Some(HoldStanding::Waits));
+    let short = unit_transition(&waiting, &commit(1, 3), EXPIRES + 1);
+    assert_eq!(short, Err(UnitRefused::TooFew { holding: 3, min_member: 4 }));
+    let whole = unit_transition(&waiting, &commit(1, 4), EXPIRES + 1).unwrap().row;
+    assert_eq!((whole.state, whole.epoch), (UnitState::Committed, 1));
+    let given_up = after(&waiting, UnitEvent::GiveUp { epoch: 1 });
+    assert_eq!((given_up.state, given_up.epoch), (UnitState::Released, 2));
+    assert_eq!(hold_standing(&hold, &given_up, NOW), Some(HoldStanding::Void));
+    assert_eq!(unit_transition(&given_up, &wait(2, 4), NOW), Err(UnitRefused::Released));
+}
+
+#[test]
 fn a_hold_is_worth_what_its_unit_says_at_its_epoch() {
     let hold = |epoch| {
         let unit = Some((UnitId(3), epoch));
@@ -94,6 +120,7 @@ fn events() -> impl Strategy<Value = Vec<(UnitEvent, i64)>> {
     let event = prop_oneof![
         (0i64..3000).prop_map(|more| UnitEvent::Gather { expires_ms: NOW + more }),
         (0u64..6, 0u32..8).prop_map(|(epoch, holding)| UnitEvent::Commit { epoch, holding }),
+        (0u64..6, 0u32..8).prop_map(|(epoch, holding)| UnitEvent::Wait { epoch, holding }),
         Just(UnitEvent::Expire),
         (0u64..6).prop_map(|epoch| UnitEvent::GiveUp { epoch }),
     ];
@@ -115,7 +142,8 @@ proptest! {
                 prop_assert!(next.epoch > row.epoch, "holds of the old epoch are void");
             }
             if next.state == UnitState::Committed && row.state != UnitState::Committed {
-                prop_assert!(row.state == UnitState::Gathering && now_ms < row.expires_ms);
+                let in_time = row.state == UnitState::Gathering && now_ms < row.expires_ms;
+                prop_assert!(in_time || row.state == UnitState::Waiting);
             }
             row = next;
         }

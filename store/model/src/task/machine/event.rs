@@ -64,6 +64,11 @@ pub enum TaskEvent {
         /// The life that holds.
         life: Life,
     },
+    /// The victims are gone, but others of its unit still wait: what was promised is taken, and the task stays held.
+    HoldFulfilled {
+        /// The life that holds.
+        life: Life,
+    },
     /// The hold has expired or was given up.
     HoldExpired {
         /// The life that holds.
@@ -154,6 +159,7 @@ impl TaskEvent {
             Self::HoldPromised(_) => "hold_promised",
             Self::Place(_) => "place",
             Self::HoldConfirmed { .. } => "hold_confirmed",
+            Self::HoldFulfilled { .. } => "hold_fulfilled",
             Self::HoldExpired { .. } => "hold_expired",
             Self::AgentAccepted { .. } => "agent_accepted",
             Self::ProcessStarted { .. } => "process_started",
@@ -174,6 +180,7 @@ impl TaskEvent {
     pub(super) fn life(&self) -> Option<Life> {
         match self {
             Self::HoldConfirmed { life }
+            | Self::HoldFulfilled { life }
             | Self::HoldExpired { life }
             | Self::AgentAccepted { life }
             | Self::ProcessStarted { life, .. }

@@ -73,6 +73,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::HoldPromised(placement) => operate::hold(row, placement, true, now_ms),
         TaskEvent::Place(placement) => operate::place(row, placement, now_ms),
         TaskEvent::HoldConfirmed { .. } => operate::hold_confirmed(row, now_ms),
+        TaskEvent::HoldFulfilled { .. } => operate::hold_fulfilled(row, now_ms),
         TaskEvent::HoldExpired { .. } => operate::hold_expired(row, now_ms),
         TaskEvent::StopRequested { reason } => operate::stop_requested(row, *reason, now_ms),
         TaskEvent::Evict(evicted) => operate::evict(row, *evicted, now_ms),

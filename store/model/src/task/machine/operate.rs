@@ -91,6 +91,19 @@ pub(super) fn hold_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
     }
 }
 
+pub(super) fn hold_fulfilled(row: &TaskRow, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Held if row.promised => Step::new(row, now_ms).fulfil().done(),
+        TaskState::Held
+        | TaskState::Assigned
+        | TaskState::Starting
+        | TaskState::Running
+        | TaskState::Stopping
+        | TaskState::Releasing => unchanged(row),
+        TaskState::Pending | TaskState::Lost | TaskState::Dead => stale(row),
+    }
+}
+
 pub(super) fn hold_expired(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
         TaskState::Held => Step::new(row, now_ms).back_to_pending().done(),

@@ -1,5 +1,7 @@
 //! Units: members of a gang hold until enough do, then one key flips and their holds are placements.
 //!
+//! Where members wait for victims, all of them hold at once and the unit waits until each has its share.
+//!
 //! Holds are fenced by the unit's epoch: whoever takes one reads the unit in the same transaction and records its
 //! epoch in the task's row; giving the holds up raises the epoch, which voids all of them at once.
 
@@ -14,11 +16,18 @@ pub enum UnitEvent {
         /// Wall time at which its holds expire, milliseconds since 1970.
         expires_ms: i64,
     },
+    /// All its members hold, and some of them wait for victims: nobody joins any more, and it has no time of its own.
+    Wait {
+        /// The epoch the holds were taken at.
+        epoch: u64,
+        /// Members whose hold stands at this epoch.
+        holding: u32,
+    },
     /// Enough members hold: their holds become placements.
     Commit {
         /// The epoch the holds were taken at.
         epoch: u64,
-        /// Members whose hold stands at this epoch.
+        /// Members whose hold stands at this epoch, and waits for nobody.
         holding: u32,
     },
     /// Its holds are past their time.
@@ -61,6 +70,9 @@ pub enum UnitRefused {
     /// It does not gather.
     #[error("the unit was released")]
     Released,
+    /// It has all its members, and waits for their victims.
+    #[error("the unit waits for its victims")]
+    Waiting,
 }
 
 /// What an event does to a unit.
@@ -93,32 +105,47 @@ pub fn unit_transition(row: &UnitRow, event: &UnitEvent, now_ms: i64) -> Result<
             Ok(unit_changed(row, UnitState::Gathering, row.epoch.saturating_add(1), expires_ms))
         }
         (UnitEvent::Gather { .. }, UnitState::Committed) => Err(UnitRefused::Committed),
-        (UnitEvent::Commit { epoch, .. }, _) if epoch != row.epoch => {
+        (UnitEvent::Gather { .. }, UnitState::Waiting) => Err(UnitRefused::Waiting),
+        (UnitEvent::Wait { epoch, .. } | UnitEvent::Commit { epoch, .. }, _) if epoch != row.epoch => {
             Err(UnitRefused::StaleEpoch { epoch, current: row.epoch })
         }
-        (UnitEvent::Commit { .. }, UnitState::Committed) => Ok(unit_unchanged(row)),
-        (UnitEvent::Commit { .. }, UnitState::Released) => Err(UnitRefused::Released),
-        (UnitEvent::Commit { holding, .. }, UnitState::Gathering) => unit_commit(row, holding, now_ms),
+        (UnitEvent::Wait { .. }, UnitState::Waiting | UnitState::Committed)
+        | (UnitEvent::Commit { .. }, UnitState::Committed) => Ok(unit_unchanged(row)),
+        (UnitEvent::Wait { .. } | UnitEvent::Commit { .. }, UnitState::Released) => {
+            Err(UnitRefused::Released)
+        }
+        (UnitEvent::Wait { .. } | UnitEvent::Commit { .. }, UnitState::Gathering)
+            if now_ms >= row.expires_ms =>
+        {
+            Err(UnitRefused::Expired)
+        }
+        (UnitEvent::Wait { holding, .. }, UnitState::Gathering) => {
+            unit_complete(row, holding, UnitState::Waiting)
+        }
+        (UnitEvent::Commit { holding, .. }, UnitState::Gathering | UnitState::Waiting) => {
+            unit_complete(row, holding, UnitState::Committed)
+        }
         (UnitEvent::Expire, UnitState::Gathering) if now_ms < row.expires_ms => Err(UnitRefused::NotExpired),
         (UnitEvent::Expire, UnitState::Gathering) => Ok(unit_release(row)),
-        // A committed unit has no holds that could expire.
-        (UnitEvent::Expire, UnitState::Committed | UnitState::Released) => Ok(unit_unchanged(row)),
+        // A committed unit has no holds that could expire, and what waits does so for as long as its victims take.
+        (UnitEvent::Expire, UnitState::Committed | UnitState::Released | UnitState::Waiting) => {
+            Ok(unit_unchanged(row))
+        }
         (UnitEvent::GiveUp { .. }, UnitState::Released) => Ok(unit_unchanged(row)),
         (UnitEvent::GiveUp { epoch }, _) if epoch != row.epoch => {
             Err(UnitRefused::StaleEpoch { epoch, current: row.epoch })
         }
-        (UnitEvent::GiveUp { .. }, UnitState::Gathering | UnitState::Committed) => Ok(unit_release(row)),
+        (UnitEvent::GiveUp { .. }, UnitState::Gathering | UnitState::Committed | UnitState::Waiting) => {
+            Ok(unit_release(row))
+        }
     }
 }
 
-fn unit_commit(row: &UnitRow, holding: u32, now_ms: i64) -> Result<UnitTransition, UnitRefused> {
-    if now_ms >= row.expires_ms {
-        return Err(UnitRefused::Expired);
-    }
+fn unit_complete(row: &UnitRow, holding: u32, state: UnitState) -> Result<UnitTransition, UnitRefused> {
     if holding < row.min_member {
         return Err(UnitRefused::TooFew { holding, min_member: row.min_member });
     }
-    Ok(unit_changed(row, UnitState::Committed, row.epoch, row.expires_ms))
+    Ok(unit_changed(row, state, row.epoch, row.expires_ms))
 }
 
 fn unit_release(row: &UnitRow) -> UnitTransition {
@@ -137,7 +164,7 @@ fn unit_unchanged(row: &UnitRow) -> UnitTransition {
 /// What a held member's hold is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldStanding {
-    /// The unit still gathers: wait.
+    /// The unit still gathers, or waits for victims: wait.
     Waits,
     /// The unit was committed: apply [`super::TaskEvent::HoldConfirmed`].
     Placed,
@@ -153,7 +180,7 @@ pub fn hold_standing(row: &TaskRow, unit: &UnitRow, now_ms: i64) -> Option<HoldS
     let standing = match unit.state {
         _ if row.unit_epoch != unit.epoch => HoldStanding::Void,
         UnitState::Gathering if now_ms >= unit.expires_ms => HoldStanding::Void,
-        UnitState::Gathering => HoldStanding::Waits,
+        UnitState::Gathering | UnitState::Waiting => HoldStanding::Waits,
         UnitState::Committed => HoldStanding::Placed,
         UnitState::Released => HoldStanding::Void,
     };
