@@ -28,7 +28,8 @@ impl Auditor {
         self.require(!cascade, "evicted_cascade", told);
         self.require(stood, "evicted_twice", told);
         self.require(takes, "evicted_for_nobody", told);
-        self.require(!self.gathers(before), "evicted_gathering", told);
+        // One that waits for its victims gives way, and its gang with it.
+        self.require(before.promised || !self.gathers(before), "evicted_gathering", told);
     }
 
     /// What was promised to a task is not its own while one that gives way to it is still there.

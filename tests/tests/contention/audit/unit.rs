@@ -1,5 +1,5 @@
-//! Gangs in the eyes of the auditor: those that are placed in one commit, and those that gather by holds until one small
-//! transaction makes all of them placements.
+//! Gangs in the eyes of the auditor: those that are placed in one commit, and those that gather by holds, or wait for
+//! their victims, until one small transaction makes all of them placements.
 
 use borough_model::task::{TaskRow, TaskState, UnitRow, UnitState};
 use borough_model::{JobId, JournalEntry, TaskId};
@@ -10,7 +10,8 @@ impl Auditor {
     pub(super) fn unit(&mut self, row: &UnitRow, touched: &mut Touched) {
         let before = self.units.get(&row.id);
         let newer = before.is_none_or(|known| known.revision < row.revision && known.epoch <= row.epoch);
-        let gathered = before.is_some_and(|known| known.state == UnitState::Gathering);
+        let gathered =
+            before.is_some_and(|known| matches!(known.state, UnitState::Gathering | UnitState::Waiting));
         self.require(newer, "unit_revision", || {
             format!("{} goes back to {} in epoch {}", row.id, row.revision, row.epoch)
         });
@@ -21,11 +22,10 @@ impl Auditor {
         self.units.insert(row.id, row.clone());
     }
 
-    /// Whether a row is that of a member whose gang has not come together, or that was let go: it has no place yet.
+    /// Whether a row is that of a member whose gang has not come together, or that was let go: it has no place yet. Those that
+    /// wait for their victims are among them: a gang that takes the places of others starts whole.
     pub(super) fn gathers(&self, row: &TaskRow) -> bool {
-        let Some(unit) = row.unit.filter(|_| row.state == TaskState::Held && !row.promised) else {
-            return false;
-        };
+        let Some(unit) = row.unit.filter(|_| row.state == TaskState::Held) else { return false };
         let together = |unit: &UnitRow| unit.state == UnitState::Committed && unit.epoch == row.unit_epoch;
         !self.units.get(&unit).is_some_and(together)
     }
@@ -55,7 +55,8 @@ impl Auditor {
     /// A unit comes together only with as many holds of its epoch as it needs.
     pub(super) fn gathered_check(&mut self, unit: &UnitRow, entry: &JournalEntry) {
         let holds = |row: &&TaskRow| {
-            row.state == TaskState::Held && row.unit == Some(unit.id) && row.unit_epoch == unit.epoch
+            let held = row.state == TaskState::Held && !row.promised;
+            held && row.unit == Some(unit.id) && row.unit_epoch == unit.epoch
         };
         let held = u32::try_from(self.tasks_of(unit.job).filter(holds).count()).unwrap_or(u32::MAX);
         self.require(held >= unit.min_member, "unit_short", || {
