@@ -1,5 +1,7 @@
 //! The auditor itself: what is right passes, and each thing that must never be is caught when it is made by hand.
 
+mod unit;
+
 use std::collections::BTreeMap;
 
 use borough_model::job::{JobKind, JobOutcome, JobRow, JobSpec, JobState, job_new};

@@ -19,5 +19,6 @@ mod reclaim;
 mod rule;
 mod shares;
 mod sleep;
+mod told;
 mod victims;
 mod world;

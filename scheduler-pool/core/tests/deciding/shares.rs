@@ -66,3 +66,18 @@ fn the_limit_of_a_queue_is_that_of_all_that_are_in_it() {
     assert_eq!(counts[&JobId(1)] + counts[&JobId(2)], 30, "{counts:?}");
     assert_eq!(counts[&JobId(3)], 70, "{counts:?}");
 }
+
+/// Two that fit nowhere come before what ann has that fits: bob does not get her turns for it.
+#[test]
+fn what_fits_nowhere_costs_its_user_no_turn() {
+    let settings = CellSettings::default();
+    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
+    world.node_put(node(0, 2, 1_000));
+    for (number, user, count, cpu_millis) in
+        [(1, "ann", 1, 50_000), (2, "ann", 1, 60_000), (3, "ann", 1, 1_000), (4, "bob", 3, 1_000)]
+    {
+        world.now_ms += 1;
+        world.job_submit(JobId(number), &spec(user, &format!("job-{number}"), count, cpu_millis, 1));
+    }
+    assert_eq!(counts(&mut world, 1, usize::MAX), BTreeMap::from([(JobId(3), 1), (JobId(4), 1)]));
+}

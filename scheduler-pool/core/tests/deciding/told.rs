@@ -1,0 +1,52 @@
+//! What explanations put together and in which order, by example.
+
+use borough_model::job::{Constraint, ConstraintOperator};
+use borough_model::{JobId, TaskId, TaskState};
+use borough_scheduler_core::{NearestFit, ScoringProfile, Wait, explain, explain_job};
+
+use crate::place::{planned, world};
+use crate::world::{node, spec};
+
+#[test]
+fn a_task_that_backs_off_is_told_apart_from_those_of_its_job_that_do_not() {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    world.node_put(node(0, 8, 8));
+    world.job_submit(JobId(1), &spec("ann", "job", 3, 1_000, 64));
+    world.commit(&planned(&world));
+    let until_ms = world.now_ms + 60_000;
+    for index in 0..3 {
+        world.task_end(TaskId { job: JobId(1), index }, None, |row| {
+            row.state = TaskState::Pending;
+            (row.not_before_ms, row.failures) = if index == 1 { (until_ms, 2) } else { (0, 0) };
+        });
+    }
+    let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
+    let indexes: Vec<&[u32]> = told.iter().map(|(indexes, _)| indexes.as_slice()).collect();
+    assert_eq!(indexes, [&[0, 2][..], &[1][..]]);
+    assert!(matches!(told[0].1.waits[..], [Wait::Turn { .. }]), "{}", told[0].1);
+    assert_eq!(told[1].1.waits, [Wait::BackOff { until_ms, failures: 2 }]);
+}
+
+#[test]
+fn the_change_that_lets_in_most_nodes_comes_first() {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    for (number, cores, rack) in [(0, 2, "a"), (1, 8, "b"), (2, 8, "b")] {
+        let mut row = node(number, cores, 8);
+        row.labels.insert("rack".to_owned(), rack.to_owned());
+        world.node_put(row);
+    }
+    let mut job = spec("ann", "job", 1, 4_000, 64);
+    job.constraints = vec![Constraint {
+        attribute: "rack".to_owned(),
+        operator: ConstraintOperator::In,
+        values: vec!["a".to_owned()],
+        preference: None,
+    }];
+    world.job_submit(JobId(1), &job);
+    let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
+    let nodes = told.nearest.iter().map(|nearest| match nearest {
+        NearestFit::Without { nodes, .. } | NearestFit::Resource { nodes, .. } => *nodes,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(nodes.collect::<Vec<u32>>(), [2, 1], "{told}");
+}
