@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{JobRow, JobState};
 use borough_model::node::{NodeAlloc, NodeRow, NodeState};
+use borough_model::queue::QueueSpec;
 use borough_model::resource::Dimension;
 use borough_model::task::machine::PORT_COOL_DOWN_MS;
 use borough_model::task::{Endpoint, TaskRow, TaskState, UnitRow};
@@ -46,6 +47,8 @@ struct Cooling {
 #[derive(Debug, Default)]
 pub struct Auditor {
     shards: u32,
+    /// Queues that take back what they are guaranteed.
+    queues: Vec<QueueSpec>,
     nodes: BTreeMap<NodeId, NodeRow>,
     allocs: BTreeMap<NodeId, NodeAlloc>,
     jobs: BTreeMap<JobId, JobRow>,
@@ -87,9 +90,10 @@ struct Touched {
 }
 
 impl Auditor {
-    /// An auditor of a cell whose jobs are divided into `shards`, before its first entry.
-    pub fn new(shards: u32) -> Self {
-        Self { shards, ..Self::default() }
+    /// An auditor of a cell whose jobs are divided into `shards`, before its first entry; with queues that take back what they
+    /// are guaranteed, or none.
+    pub fn new(shards: u32, queues: Vec<QueueSpec>) -> Self {
+        Self { shards, queues, ..Self::default() }
     }
 
     /// Entries replayed.

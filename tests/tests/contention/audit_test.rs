@@ -135,7 +135,7 @@ impl Hand {
 
     /// The rules that are broken, each once, in the order they were found.
     fn rules(&self) -> Vec<&'static str> {
-        let mut auditor = Auditor::new(SHARDS);
+        let mut auditor = Auditor::new(SHARDS, Vec::new());
         self.entries.iter().for_each(|entry| auditor.entry(entry));
         let mut rules: Vec<&'static str> = auditor.broken.iter().map(|broken| broken.rule).collect();
         rules.dedup();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use borough_controller::{Controller, ControllerConfig};
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
+use borough_model::queue::{QueueSpec, SHARE_WHOLE};
 use borough_model::{Delta, JournalEntry, Name, RequestId, Resources};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
@@ -84,6 +85,20 @@ fn plan_of(seed: u64) -> FaultPlan {
     FaultPlan { commit_slow: 0.7, commit_delay_max: Duration::from_millis(25), ..plan }
 }
 
+/// The queues of a cell, which take back what they are guaranteed: each third has some.
+fn queues_of(seed: u64) -> Vec<QueueSpec> {
+    let queue = |path: &str, guaranteed_per_mille| QueueSpec {
+        path: path.to_owned(),
+        weight: 1,
+        guaranteed_per_mille,
+        limit_per_mille: SHARE_WHOLE,
+    };
+    match seed % 3 {
+        2 => vec![queue("ada", 400), queue("lab", 300), queue("lab/bob", 200)],
+        _ => Vec::new(),
+    }
+}
+
 impl Cell {
     /// A new cell.
     pub async fn new(seed: u64) -> Arc<Self> {
@@ -100,6 +115,10 @@ impl Cell {
             failure_domains: vec!["rack".to_owned()],
             ..CellMeta::default()
         };
+        let queues = queues_of(seed);
+        let queueing = if queues.is_empty() { meta.queueing.clone() } else { "hierarchical".to_owned() };
+        let reclaim = (!queues.is_empty()).then_some(true);
+        let meta = CellMeta { queueing, queues, reclaim, ..meta };
         let (space_ref, meta) = (&space, &meta);
         let generation = quiet.run("cell_create", Idempotency::Natural, |tx, _| async move {
             cell_create(&tx, space_ref, meta, 1_000).await?;
@@ -220,7 +239,7 @@ impl Cell {
     /// Replays the whole journal.
     pub async fn audit(&self) -> Auditor {
         let space = &self.space;
-        let mut auditor = Auditor::new(WORKERS);
+        let mut auditor = Auditor::new(WORKERS, queues_of(self.seed));
         let mut after = Cursor::start(1);
         loop {
             let page = self.quiet.run("audit", Idempotency::ReadOnly, |tx, _| async move {

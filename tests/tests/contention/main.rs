@@ -140,6 +140,7 @@ fn coverage_check(met: &Met) {
         "task_restart",
         "job_priority",
         "promise_kept",
+        "reclaimed",
         "quota_full",
         "unit_hold",
         "unit_commit",

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::{NodeChange, Placement, Work};
 use crate::filter::{Requirement, fits};
 use crate::preempt::{Evictions, Lift, Victim, leaving, lifted};
+use crate::queueing::Claim;
 use crate::snapshot::Snapshot;
 
 /// Placements of a plan whose commit failed, held against what is true now.
@@ -67,7 +68,8 @@ fn placement_held(
     let Some((node, requirement)) = requirement_held(work.snapshot, placement) else {
         return ControlFlow::Break(());
     };
-    let Some(victims) = victims_held(work, placement).filter(|victims| claims_held(work, placement, victims))
+    let Some(victims) =
+        victims_held(work, placement).filter(|victims| victims_reached(work, placement, victims))
     else {
         return ControlFlow::Break(());
     };
@@ -124,21 +126,26 @@ fn victims_held(work: &Work<'_>, placement: &Placement) -> Option<Vec<Lift>> {
     placement.victims.iter().map(victim).collect()
 }
 
-/// Whether what it takes from other queues is still beyond what they are guaranteed, and within what its own is.
-fn claims_held(work: &Work<'_>, placement: &Placement, victims: &[Lift]) -> bool {
-    if victims.iter().all(|victim| victim.claimed.is_none()) {
+/// Whether it may still take the places of all of them: priorities are as they have to be, and what it takes from other queues is
+/// beyond what they are guaranteed, and within what its own is.
+fn victims_reached(work: &Work<'_>, placement: &Placement, victims: &[Lift]) -> bool {
+    if victims.is_empty() {
         return true;
     }
     let TaskId { job, index } = placement.task;
-    let asked = work.snapshot.jobs.get(&job).and_then(|entry| {
-        let shape = work.snapshot.shapes.get(entry.shape_of(index)?)?;
-        Some((work.snapshot.reach_of(entry, index), &shape.resources))
-    });
-    let claim = asked.and_then(|(reach, resources)| reach.claim(work, resources));
-    claim.is_some_and(|claim| {
-        let gives = |victim: &Lift| victim.claimed.is_none() || work.excess(&claim, victim.task).is_some();
-        victims.iter().all(gives) && work.all_give(&claim, victims)
-    })
+    let Some(entry) = work.snapshot.jobs.get(&job) else { return false };
+    let shape = entry.shape_of(index).and_then(|shape| work.snapshot.shapes.get(shape));
+    let Some(shape) = shape else { return false };
+    let (reach, claim) = work.snapshot.reach_of(entry, index).now(work, &shape.resources);
+    let gives = |victim: &Lift| {
+        let priority = u32::from(victim.standing.priority);
+        let claimed = |claim: &Claim| priority < claim.below && work.excess(claim, victim.task).is_some();
+        match victim.claimed {
+            None => priority < reach.below,
+            Some(_) => claim.as_ref().is_some_and(claimed),
+        }
+    };
+    victims.iter().all(gives) && claim.is_none_or(|claim| work.all_give(&claim, victims))
 }
 
 /// The new value of each node that placements touch: those that only held there and give way have left it.

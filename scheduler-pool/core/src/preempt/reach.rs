@@ -48,7 +48,7 @@ impl Reach {
     pub fn now(self, work: &Work<'_>, asked: &Resources) -> (Self, Option<Claim>) {
         match self.claim(work, asked) {
             Some(claim) => (self, Some(claim)),
-            None => (Self { below: self.below, ..Self::default() }, None),
+            None => (self.unclaimed(), None),
         }
     }
 

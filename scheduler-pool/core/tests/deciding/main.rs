@@ -15,6 +15,7 @@ mod place;
 mod policy;
 mod preempt;
 mod queueing;
+mod recheck;
 mod reclaim;
 mod rule;
 mod shares;

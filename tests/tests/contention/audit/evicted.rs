@@ -2,13 +2,15 @@
 
 use borough_model::TaskId;
 use borough_model::job::{Band, band};
+use borough_model::queue::{QueueSpec, queue_of_job};
 use borough_model::task::{TaskRow, TaskState};
 
 use super::{Auditor, Touched};
 
 impl Auditor {
     /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never within
-    /// the bands that are spared, or for one that was displaced within its own band itself.
+    /// the bands that are spared, or for one that was displaced within its own band itself, unless its queue takes back what it
+    /// is guaranteed from another.
     pub(super) fn evicted_check(&mut self, before: &TaskRow, by: TaskId, touched: &Touched) {
         let task = before.id;
         self.note(if before.state == TaskState::Held { "evicted_held" } else { "evicted" });
@@ -23,13 +25,33 @@ impl Auditor {
         );
         let takes = touched.placed.iter().any(|row| row.id == by && row.node == before.node);
         let told = || format!("{task} (priority {own}, {:?}) gives way to {by} ({higher})", before.state);
-        self.require(own < higher, "evicted_priority", told);
+        let claimed = (own == higher || cascade) && within && !spared && self.claims(by, task);
+        if claimed {
+            self.note("reclaimed");
+        }
+        self.require(own < higher || (claimed && own == higher), "evicted_priority", told);
         self.require(!spared, "evicted_band", told);
-        self.require(!cascade, "evicted_cascade", told);
+        self.require(!cascade || claimed, "evicted_cascade", told);
         self.require(stood, "evicted_twice", told);
         self.require(takes, "evicted_for_nobody", told);
         // One that waits for its victims gives way, and its gang with it.
         self.require(before.promised || !self.gathers(before), "evicted_gathering", told);
+    }
+
+    /// Whether one may claim what another has: its queue, or one that it is in, is guaranteed something, and the other's is another.
+    fn claims(&self, by: TaskId, task: TaskId) -> bool {
+        let queue = |task: TaskId| {
+            let user = &self.jobs.get(&task.job)?.user;
+            queue_of_job(&self.queues, None, user).and_then(|place| self.queues.get(place))
+        };
+        let guaranteed = |own: &QueueSpec| {
+            let around = |queue: &&QueueSpec| {
+                own.path == queue.path || own.path.starts_with(&format!("{}/", queue.path))
+            };
+            self.queues.iter().filter(around).any(|queue| queue.guaranteed_per_mille > 0)
+        };
+        let (own, other) = (queue(by), queue(task));
+        own.is_some_and(|own| guaranteed(own) && other.is_none_or(|other| other.path != own.path))
     }
 
     /// What was promised to a task is not its own while one that gives way to it is still there.
