@@ -10,7 +10,7 @@ use super::token::{tokens, witnesses};
 use super::{Placement, Planner};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::PendingTask;
-use crate::preempt::{Ask, Hunt, Lift, Offer, Reach, TASKS_EXAMINED_MAX, Victim, leaving, lifted};
+use crate::preempt::{Ask, Hunt, Lift, Offer, Reach, VICTIMS_MAX, Victim, leaving, lifted};
 use crate::queueing::Claim;
 use crate::snapshot::{ShapeId, Stand};
 
@@ -49,16 +49,13 @@ impl Planner<'_, '_> {
     ) -> Option<Placement> {
         let id = self.making_of(pending, ground)?;
         let (id, _) = id;
-        if id.1.any() && self.preemption_spent() && !self.making_known(id) {
+        let spent = self.evictions.spent();
+        let many = self.evictions.count() >= VICTIMS_MAX;
+        if id.1.any() && spent && (many || !self.making_known(id)) {
             self.out.preemption_cut = true;
             return None;
         }
         self.preempted(pending, ground)
-    }
-
-    /// Whether the plan has looked at so many tasks that it begins no other search for room.
-    pub(super) fn preemption_spent(&self) -> bool {
-        self.evictions.examined > TASKS_EXAMINED_MAX
     }
 
     /// Gives a task that fits nowhere on a ground its node there by evictions, or nothing. Taken back by

@@ -10,7 +10,7 @@ use super::{Placement, Planner, Unplaced};
 use crate::explain::{Explanation, Wait};
 use crate::filter::Requirement;
 use crate::pending::{PendingGang, PendingTask};
-use crate::preempt::Reach;
+use crate::preempt::{Reach, VICTIMS_MAX};
 
 /// Gangs of more members wait for room: they and their victims would not fit one commit.
 const GANG_PREEMPTS_MAX: u32 = 500;
@@ -49,7 +49,7 @@ impl Planner<'_, '_> {
         let together = self.snapshot.job_spec(gang.job).and_then(|spec| spec.together().cloned());
         // All of its searches or none: one that is begun anew by each plan and never ended would come to nothing.
         let may_evict = self.gang_reach(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
-        let evicts = may_evict && !self.preemption_spent();
+        let evicts = may_evict && !self.evictions.spent();
         let (tried, told) = match together {
             None => (self.gang_tried(members, gang, &Attempt { evicts, ..Attempt::default() }), None),
             Some(together) => self.gang_together(members, gang, &together, evicts),
@@ -84,6 +84,7 @@ impl Planner<'_, '_> {
         attempt: &Attempt,
     ) -> Tried {
         let mut placed: Vec<Placed> = Vec::new();
+        let victims_max = self.evictions.count() + VICTIMS_MAX;
         for part in &gang.parts {
             let of_part = |member: &&PendingTask| (part.first..part.end).contains(&member.task.index);
             let of_part: Vec<PendingTask> = members.iter().filter(of_part).copied().collect();
@@ -95,8 +96,9 @@ impl Planner<'_, '_> {
                 }
                 let ground = attempt.first.get(placed.len()).copied().or(attempt.rest);
                 let placement = self.placed(member, ground);
+                let evicts = attempt.evicts && self.evictions.count() < victims_max;
                 let evicting = || self.preempted(member, ground);
-                match if attempt.evicts { placement.or_else(evicting) } else { placement } {
+                match if evicts { placement.or_else(evicting) } else { placement } {
                     Some(placement) => {
                         placed.push((member, placement, ground));
                         needed -= 1;

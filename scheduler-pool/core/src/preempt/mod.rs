@@ -16,7 +16,7 @@
 //!
 //! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are passed
 //! over by what the snapshot keeps of them, a search ends with enough nodes to choose from, no plan begins another search
-//! once it has looked at [`TASKS_EXAMINED_MAX`] tasks, and what preemption cannot help is remembered until something
+//! once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption cannot help is remembered until something
 //! changes that could ([`crate::Snapshot::remember`]).
 
 mod hunt;
@@ -41,6 +41,10 @@ use crate::snapshot::Stand;
 /// A plan that has looked at so many tasks for victims begins no other search: the rest waits for the next plan, and
 /// ordinary placements do not wait for it.
 pub(crate) const TASKS_EXAMINED_MAX: u64 = 100_000;
+
+/// A plan in which so many give way makes no more do so: its commit is one transaction, and each is some rows of it. The same
+/// for one gang, which makes nobody give way where more would have to.
+pub(crate) const VICTIMS_MAX: usize = 1_500;
 
 /// While a fresh start or a disruption budget is all that is in the way, it is asked again so often, in milliseconds.
 pub(crate) const RETRY_MS: i64 = 1_000;
@@ -113,6 +117,16 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
+    /// How many give way.
+    pub fn count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether the plan has looked at so many tasks, or makes so many give way, that it begins no other search for room.
+    pub fn spent(&self) -> bool {
+        self.examined > TASKS_EXAMINED_MAX || self.count() >= VICTIMS_MAX
+    }
+
     /// Whether a task gives way already.
     pub fn has(&self, task: TaskId) -> bool {
         self.tasks.contains_key(&task)

@@ -117,3 +117,37 @@ fn a_member_of_a_gang_that_still_gathers_gives_way_to_nobody() {
         assert_eq!(planned(&world).placements.len(), expected);
     }
 }
+
+/// What one plan evicts is one transaction: it has an end, and the next plan goes on.
+#[test]
+fn a_storm_of_preemptors_is_planned_in_pieces_that_can_be_committed() {
+    let mut world = world(40, 100);
+    world.job_submit(LOW, &job("low", 4_000, 50, None));
+    let filled = planned(&world);
+    world.commit(&filled);
+    world.job_submit(HIGH, &spec("ann", "high", 40, 100_000, 1));
+    world.job_change(HIGH, |row| row.priority = 250);
+    let mut placed = 0;
+    for _ in 0..3 {
+        let outcome = planned(&world);
+        let victims: usize = outcome.placements.iter().map(|placement| placement.victims.len()).sum();
+        placed += outcome.placements.len();
+        assert!(victims <= 1_500 + 99 && outcome.preemption_cut == (placed < 40), "{victims} {placed}");
+        world.commit(&outcome);
+    }
+    assert_eq!(placed, 40);
+    let mut gang = spec("ann", "gang", 30, 100_000, 1);
+    (gang.priority, gang.min_member) = (350, 30);
+    world.job_submit(OTHER, &gang);
+    assert_eq!(planned(&world).placements.len(), 30, "one for each of its members");
+    gang.task.resources.cpu_millis = 50_000;
+    let mut world = self::world(40, 100);
+    world.job_submit(LOW, &job("low", 4_000, 50, None));
+    let filled = planned(&world);
+    world.commit(&filled);
+    world.job_submit(OTHER, &gang);
+    assert_eq!(planned(&world).placements.len(), 30, "1,500 of them");
+    gang.task.resources.cpu_millis = 52_000;
+    world.job_submit(OTHER, &gang);
+    assert_eq!(planned(&world).placements.len(), 0, "it would have to be 1,560");
+}
