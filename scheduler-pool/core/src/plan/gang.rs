@@ -12,8 +12,8 @@ use crate::filter::Requirement;
 use crate::pending::{PendingGang, PendingTask};
 use crate::preempt::{Reach, VICTIMS_MAX};
 
-/// Gangs of more members wait for room: they and their victims would not fit one commit.
-const GANG_PREEMPTS_MAX: u32 = 500;
+/// Gangs of more members wait for room: they and their victims ([`VICTIMS_MAX`]) are one commit.
+const GANG_PREEMPTS_MAX: u32 = 2_000;
 
 /// A member that was given a node, and the ground that it was kept to.
 type Placed = (PendingTask, Placement, Option<Ground>);

@@ -101,6 +101,30 @@ fn a_gang_that_takes_the_places_of_others_starts_whole_when_the_last_of_them_is_
     });
 }
 
+/// The most members that take the places of others in one commit, and about the most who give way in one.
+#[test]
+fn the_largest_gang_that_evicts_fits_one_commit_with_its_victims() {
+    in_simulated_time(async {
+        let cell = Cell::new(1).await;
+        for _ in 0..32 {
+            cell.node_add().await;
+        }
+        cell.gang_submit_at("fill", (1_500, 1), 1_000, 50).await;
+        let worker = cell.worker(0, 1, &["default"]);
+        cell.until("all of them stand", async || cell.assigned().await == 1_500).await;
+        cell.gang_submit_at("gang", (2_000, 2_000), 1_000, 200).await;
+        cell.until("all of it holds", async || in_state(&cell, "gang", TaskState::Held).await == 2_000).await;
+        worker.end().await;
+        let free = 32 * 64 - 1_500;
+        assert_eq!(leaving(&cell).await.len(), 2_000 - free);
+        let holds = |entry: &&std::sync::Arc<borough_model::JournalEntry>| {
+            let holds = |delta: &Delta| matches!(delta, Delta::Task { row } if row.state == TaskState::Held);
+            entry.deltas.iter().any(holds)
+        };
+        assert_eq!(cell.journal().await.iter().filter(holds).count(), 1);
+    });
+}
+
 /// What befalls a member while its gang waits.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
