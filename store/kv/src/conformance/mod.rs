@@ -46,13 +46,16 @@ pub(crate) enum Wrong {
     /// The store answered something else than the model.
     #[error("{0}")]
     Differs(String),
+    /// The same: it says that a transaction is too old, which is so of any where the machine stood still for seconds.
+    #[error("{0}")]
+    Aged(String),
 }
 
 impl Retryable for Wrong {
     fn kv_error(&self) -> Option<&KvError> {
         match self {
             Self::Store(error) => Some(error),
-            Self::Differs(_) => None,
+            Self::Differs(_) | Self::Aged(_) => None,
         }
     }
 }
