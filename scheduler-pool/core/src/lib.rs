@@ -25,8 +25,7 @@ pub use explain::{
 pub use pace::Pace;
 pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending, pending_in};
 pub use plan::{
-    NodeChange, Placement, Plan, PlanCache, PlanCounters, Recheck, TermToken, Unplaced, Vantage, plan,
-    plan_from, recheck,
+    NodeChange, Placement, Plan, PlanCache, PlanCounters, TermToken, Unplaced, Vantage, plan, plan_from,
 };
 pub use preempt::{PreemptionCost, Victim};
 pub use queueing::{Queueing, QueueingError, QueueingPolicy};

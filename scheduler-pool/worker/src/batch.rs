@@ -126,6 +126,7 @@ fn evictions_of(
         let row = if victim.holds { snapshot.task_row(victim.task) } else { running.get(&victim.task) };
         let row = row.filter(|row| row.revision == victim.revision)?;
         let job = snapshot.job(victim.task.job)?;
+        let priorities = (job.priority, snapshot.job(victim.evicted.by.job)?.priority);
         let stopped = task_transition(row, &TaskEvent::Evict(victim.evicted), at_ms).ok()?;
         Some(Eviction {
             user: job.user.clone(),
@@ -134,6 +135,7 @@ fn evictions_of(
             row: stopped.row,
             effects: stopped.effects,
             preemptor: victim.evicted.by,
+            priorities,
         })
     };
     let of_placement = |placement: &Planned| placement.victims.iter().map(eviction).collect();

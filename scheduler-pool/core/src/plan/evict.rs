@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::charge::charge_on;
 use super::together::Ground;
-use super::token::{tokens, witnesses};
+use super::token::{TermToken, tokens, witnesses};
 use super::{Placement, Planner};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::PendingTask;
@@ -150,9 +150,11 @@ impl Planner<'_, '_> {
             self.work.held_moved(victim.task, false);
         }
         self.evictions.added(node, &victims);
-        let terms = tokens(&self.work, requirement, node);
+        let reclaims = victims.iter().any(|victim| victim.reclaimed);
+        let mut terms = tokens(&self.work, requirement, node);
+        terms.extend(reclaims.then(TermToken::of_reclaim));
         let witnesses = witnesses(&self.work, requirement, node, &mut self.witnesses, &self.evictions);
-        let ruled = !requirement.rules.rules.is_empty();
+        let ruled = reclaims || !requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(pending.task.job, node, true);
         self.work.held_moved(pending.task, true);

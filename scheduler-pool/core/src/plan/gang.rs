@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::recheck::task_wanted;
+use super::change::task_wanted;
 use super::together::Ground;
 use super::{Placement, Planner, Unplaced};
 use crate::explain::{Explanation, Wait};

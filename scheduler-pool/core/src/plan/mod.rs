@@ -4,6 +4,7 @@
 //! leaves the snapshot itself as it is: what became of the plan is told by the journal.
 
 mod base;
+mod change;
 mod charge;
 mod class;
 mod evict;
@@ -12,7 +13,6 @@ mod held;
 mod kin;
 mod order;
 mod places;
-mod recheck;
 mod room;
 mod score;
 mod search;
@@ -36,12 +36,11 @@ use crate::scoring::{Figures, Judge};
 use crate::snapshot::{JobEntry, ShapeId, Snapshot};
 pub use base::PlanCache;
 use base::{Base, Clear, base_begun};
+use change::{changes_of, task_wanted};
 use charge::charge_on;
 use class::{ClassPlan, Ground};
 use evict::{Making, MakingId, ports_named};
 use kin::{PlanOf, plans_of};
-pub use recheck::{Recheck, recheck};
-use recheck::{changes_of, task_wanted};
 pub(crate) use search::Search;
 pub use search::Vantage;
 use spread::JobPlan;
@@ -73,7 +72,8 @@ pub struct Placement {
     pub terms: Vec<TermToken>,
     /// Standing tasks that it was placed near to, one for each such rule: it holds only as long as they have not changed.
     pub witnesses: Vec<TaskId>,
-    /// Whether it was held against other tasks: with those it falls, and only a plan can hold it against them again.
+    /// Whether it was held against other tasks, or against what queues have: with those it falls, and only a plan can hold it
+    /// against them again.
     pub ruled: bool,
     /// Whether its share is only promised: it waits on its node until those are gone that give way to it, or leave anyway.
     pub held: bool,

@@ -21,6 +21,14 @@ pub struct TermToken {
     pub domain: String,
 }
 
+impl TermToken {
+    /// That of all that queues take back: two workers that do at the same moment would both take what one queue has to give, and
+    /// what is lacking then would be taken back in turn.
+    pub(super) fn of_reclaim() -> Self {
+        Self { term: "reclaim".to_owned(), domain: String::new() }
+    }
+}
+
 const SEED_OF_TERMS: u64 = 0x7465_726d;
 
 /// A name for what a term counts, the same in every release. Those who keep apart and those they keep away share one.

@@ -15,7 +15,6 @@ mod place;
 mod policy;
 mod preempt;
 mod queueing;
-mod recheck;
 mod reclaim;
 mod rule;
 mod shares;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::job::{Constraint, ConstraintOperator, JobState, Spread};
 use borough_model::{JobId, JobSpec, Name, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, pending, plan, recheck,
+    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, pending, plan,
 };
 
 use crate::naive;
@@ -343,24 +343,6 @@ fn a_gang_takes_nothing_where_it_does_not_fit_whole() {
     let plan = planned(&world);
     assert_eq!(plan.placements.len(), 5);
     assert!(plan.placements.iter().all(|placement| placement.gang.is_some()));
-}
-
-#[test]
-fn a_recheck_drops_what_was_overtaken_and_the_gang_around_it() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    let first = racked(&mut world, 0, "a");
-    let second = racked(&mut world, 1, "b");
-    let mut gang = spec("ann", "gang", 2, 3000, 64);
-    gang.min_member = 2;
-    world.job_submit(JobId(1), &gang);
-    world.job_submit(JobId(2), &spec("bob", "small", 2, 500, 64));
-    let plan = planned(&world);
-    assert_eq!(plan.placements.len(), 4);
-    world.node_change(first, |row| row.schedulable = false);
-    let checked = recheck(&world.snapshot(1), plan.placements, world.now_ms);
-    assert!(checked.placements.iter().all(|left| left.task.job == JobId(2) && left.node == second));
-    assert_eq!(checked.placements.len() + checked.dropped.len(), 4);
-    assert!(checked.dropped.iter().filter(|dropped| dropped.task.job == JobId(1)).count() == 2);
 }
 
 /// A large cell: more nodes than are scored for one class.

@@ -87,6 +87,11 @@ impl Cell {
 
     /// The same, in a store that does `plan` to workers.
     pub async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
+        Self::with_settings(seed, plan, CellMeta::default()).await
+    }
+
+    /// The same with settings of its own.
+    pub async fn with_settings(seed: u64, plan: FaultPlan, meta: CellMeta) -> Self {
         #[expect(clippy::disallowed_methods, reason = "the runtime's clock is the test's")]
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
         let rng = SeededRng::shared(seed);
@@ -95,9 +100,9 @@ impl Cell {
         let faults = FaultEngine::new(engine, plan, SeededRng::shared(seed));
         let db_of_workers = Database::new(Arc::new(faults));
         let space = CellSpace::new(Name::new("alpha").unwrap());
-        let made = &space;
+        let (made, meta) = (&space, &meta);
         let create = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, made, &CellMeta::default(), 1_000).await
+            cell_create(&tx, made, meta, 1_000).await
         });
         create.await.unwrap();
         Self {
@@ -254,6 +259,15 @@ impl Cell {
         let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
         (spec.count, spec.min_member, spec.priority) = (count, least, priority);
         spec.task.resources.cpu_millis = cpu_millis;
+        self.spec_submit(&spec).await;
+    }
+
+    /// Admits a job of so many tasks, each of a whole node, to a queue.
+    pub async fn queue_submit(&self, job: &str, queue: &str, count: u32) {
+        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
+        let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
+        (spec.count, spec.queue) = (count, Some(queue.to_owned()));
+        spec.task.resources.cpu_millis = 64_000;
         self.spec_submit(&spec).await;
     }
 

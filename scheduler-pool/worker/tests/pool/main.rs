@@ -6,6 +6,7 @@
 mod cell;
 mod gang;
 mod preempt;
+mod reclaim;
 
 use std::time::Duration;
 

@@ -69,6 +69,8 @@ pub struct Eviction {
     pub effects: Effects,
     /// The task it gives way to.
     pub preemptor: TaskId,
+    /// The priorities of its job and of the preemptor's by which that was decided.
+    pub priorities: (u32, u32),
 }
 
 impl Eviction {

@@ -59,8 +59,14 @@ fn is_overtaken(batch: &PlacementBatch, placement: &Placement, view: &impl Place
     placement.ruled || !job_wants || !node_same || revision_of(view.task(row.id)) != placement.revision_before
 }
 
-/// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait.
+/// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait. Or one of the
+/// jobs has another priority by now: the guards of the next attempt begin after that.
 fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl PlacementView) -> bool {
+    let priority = |task: TaskId| view.job(task.job).map(|job| job.priority);
+    let (own, preemptor) = eviction.priorities;
+    if (priority(eviction.row.id), priority(eviction.preemptor)) != (Some(own), Some(preemptor)) {
+        return true;
+    }
     let node_same = eviction.node().is_none_or(|node| is_node_same(batch, node, view));
     !node_same || revision_of(view.task(eviction.row.id)) != eviction.revision_before
 }

@@ -148,6 +148,7 @@ impl World {
         let job = rows.jobs.get(&victim.id.job)?;
         let stop = TaskEvent::StopRequested { reason: StopReason::Preempted };
         let stopped = task_transition(victim, &stop, self.now_ms).unwrap();
+        let priorities = (job.priority, rows.jobs.get(&preemptor.job)?.priority);
         Some(Eviction {
             user: job.user.clone(),
             job: job.name.clone(),
@@ -155,6 +156,7 @@ impl World {
             row: stopped.row,
             effects: stopped.effects,
             preemptor,
+            priorities,
         })
     }
 

@@ -116,8 +116,34 @@ fn a_preemptor_falls_where_the_job_of_its_victim_has_changed() {
         row: TaskRow::never_placed(victim),
         effects: Effects::default(),
         preemptor: TASKS[1],
+        priorities: (50, 100),
     });
     assert_eq!(batch.jobs(), BTreeSet::from([JobId(1), JobId(2)]));
     let raised = PlacementConflicts { jobs: BTreeSet::from([JobId(2)]), ..PlacementConflicts::default() };
     assert_eq!(placement_losers(&raised, &batch), BTreeSet::from([TASKS[1]]));
+}
+
+/// A conflict with something else, after which a priority has changed: the guards of the next attempt begin after the change, so
+/// what is left says so itself.
+#[test]
+fn a_preemptor_falls_where_a_priority_is_another_by_the_next_attempt() {
+    let mut batch = batch(TaskEvent::Place);
+    let mut fresh = fresh(0);
+    let priority = fresh.job.priority;
+    batch.evictions.push(Eviction {
+        user: name("ada"),
+        job: name("web"),
+        revision_before: 0,
+        row: TaskRow::never_placed(TaskId { job: JobId(1), index: 7 }),
+        effects: Effects::default(),
+        preemptor: TASKS[1],
+        priorities: (priority, priority),
+    });
+    let left = |fresh: &Fresh| {
+        let left = placement_survivors(&batch, &BTreeSet::new(), fresh, RequestId(10), 2_000);
+        left.placements.iter().map(|placement| placement.row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(left(&fresh), TASKS);
+    fresh.job.priority -= 1;
+    assert_eq!(left(&fresh), TASKS[..1]);
 }

@@ -1,0 +1,62 @@
+//! What a plan writes per node, and which tasks it may place.
+
+use std::collections::BTreeMap;
+
+use borough_model::resource::{resources_add, resources_sub};
+use borough_model::{NodeAlloc, NodeId, TaskId, TaskRow};
+use smallvec::SmallVec;
+
+use super::{NodeChange, Placement};
+use crate::preempt::Victim;
+use crate::snapshot::Snapshot;
+
+/// Whether a task may be placed: its job runs, wants the task, and it has no node yet.
+pub(super) fn task_wanted(snapshot: &Snapshot, task: TaskId) -> bool {
+    snapshot.jobs.get(&task.job).is_some_and(|entry| {
+        let open = entry.task(task.index).is_none_or(|slot| slot.open());
+        entry.runs() && task.index < entry.count() && open
+    })
+}
+
+/// The new value of each node that placements touch: those that only held there and give way have left it.
+pub(super) fn changes_of(snapshot: &Snapshot, placements: &[Placement], now_ms: i64) -> Vec<NodeChange> {
+    let mut by_node: BTreeMap<NodeId, SmallVec<[&Placement; 4]>> = BTreeMap::new();
+    for placement in placements {
+        by_node.entry(placement.node).or_default().push(placement);
+    }
+    let change = |(node, placements): (NodeId, SmallVec<[&Placement; 4]>)| {
+        let mut alloc = snapshot.nodes.alloc(snapshot.nodes.ordinal(node)?)?;
+        alloc.epoch += 1;
+        alloc.ports_cooling.retain(|_, until| *until > now_ms);
+        let victims = placements.iter().flat_map(|placement| &placement.victims);
+        for row in victims.filter_map(|victim| held_row(snapshot, victim)) {
+            holder_left(&mut alloc, row);
+        }
+        placements.into_iter().for_each(|placement| placement_added(&mut alloc, placement));
+        Some(NodeChange { node, alloc })
+    };
+    by_node.into_iter().filter_map(change).collect()
+}
+
+/// The row of a victim that only holds.
+pub(crate) fn held_row<'a>(snapshot: &'a Snapshot, victim: &Victim) -> Option<&'a TaskRow> {
+    snapshot.task_row(victim.task).filter(|_| victim.holds)
+}
+
+fn holder_left(alloc: &mut NodeAlloc, row: &TaskRow) {
+    let share = if row.promised { &mut alloc.promised } else { &mut alloc.used };
+    if let Ok(left) = resources_sub(share, &row.charge.resources) {
+        *share = left;
+    }
+    alloc.tasks = alloc.tasks.saturating_sub(1);
+    alloc.ports.retain(|port| row.ports.iter().all(|given| given.number != *port));
+}
+
+fn placement_added(alloc: &mut NodeAlloc, placement: &Placement) {
+    let share = if placement.held { &mut alloc.promised } else { &mut alloc.used };
+    if let Ok(more) = resources_add(share, &placement.charge) {
+        *share = more;
+    }
+    alloc.tasks = alloc.tasks.saturating_add(1);
+    alloc.ports.extend(placement.ports.iter().map(|port| port.number));
+}
