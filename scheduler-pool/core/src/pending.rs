@@ -10,7 +10,7 @@ use borough_model::{JobId, Resources, TaskId};
 use smallvec::SmallVec;
 
 use crate::preempt::Reach;
-use crate::queueing::{Shares, Totals, Turn};
+use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
 use crate::snapshot::{GangPart, GangParts, JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
 
@@ -270,9 +270,7 @@ impl<'a> Collector<'a> {
         let snapshot = self.snapshot;
         let queueing = &snapshot.settings.queueing;
         let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
-        let shares = self.shares.take();
-        let mut shares = shares
-            .unwrap_or_else(|| Shares::new(queueing, &snapshot.usage, Totals::of(&snapshot.nodes), chance));
+        let mut shares = self.shares.take().unwrap_or_else(|| snapshot.shares());
         for (number, lane) in lanes.iter().enumerate() {
             shares.lane_put(queueing, &lane.first.turn, number, chance);
         }

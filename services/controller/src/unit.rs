@@ -30,8 +30,8 @@ pub fn units_overdue(state: &MirrorState, now_ms: i64) -> Vec<UnitId> {
     over.filter(|unit| left(unit)).map(|unit| unit.id).collect()
 }
 
-/// Ends an overdue unit: one that gathers, or waits and has lost a member, is given up. Then carries out what its holds are worth: placements where it
-/// was committed, else given back.
+/// Ends an overdue unit: one that gathers, or waits and has lost a member, is given up. Then carries out what its holds are
+/// worth: placements where it was committed, else given back.
 pub async fn unit_end(hands: &Hands, unit: UnitId) -> StoreResult<()> {
     let ended = hands.change("unit_expire", |tx, mut changes| async move {
         unit_expire(&tx, &mut changes, unit).await?;

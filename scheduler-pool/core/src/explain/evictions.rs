@@ -111,21 +111,16 @@ fn victim_told(
 ) -> Option<VictimTold> {
     let job = snapshot.job(task.job)?;
     let (user, name) = (job.user.clone(), job.name.clone());
-    let turn = snapshot.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref());
-    let queue = || queue_path(snapshot, turn?.queue).unwrap_or("outside of all").to_owned().into();
-    let reclaimed_from = if reclaimed { queue() } else { None };
+    let turn = snapshot.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref()).filter(|_| reclaimed);
+    let reclaimed_from = turn.map(|turn| {
+        let queue = snapshot.settings.queueing.queue_numbered(turn.queue);
+        queue.map_or("outside of all", |queue| queue.path.as_str()).to_owned()
+    });
     Some(VictimTold { user, job: name, index: task.index, priority, holds, reclaimed_from })
 }
 
-/// The path of a queue by its number, from 1.
-fn queue_path(snapshot: &Snapshot, number: u32) -> Option<&str> {
-    let place = usize::try_from(number).ok()?.checked_sub(1)?;
-    snapshot.settings.queueing.queues.get(place).map(|queue| queue.path.as_str())
-}
-
 fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<EvictionsTold> {
-    let place = usize::try_from(guaranteed.queue).ok()?.checked_sub(1)?;
-    let queue = snapshot.settings.queueing.queues.get(place)?;
+    let queue = snapshot.settings.queueing.queue_numbered(guaranteed.queue)?;
     Some(EvictionsTold::Guarantee {
         queue: queue.path.clone(),
         share_per_mille: u32::try_from(guaranteed.share / 1_000).unwrap_or(u32::MAX),

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::filter::{Refusal, Requirement, large_enough, passes_with_time, refusals};
 use crate::pending::{PendingQueue, gang_queue, task_queue};
 use crate::plan::{Work, plan};
-use crate::queueing::{QueueingPolicy, Shares, Totals};
+use crate::queueing::QueueingPolicy;
 use crate::seed::PLAN_SEED;
 use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
 use evictions::evictions_told;
@@ -402,9 +402,9 @@ fn queue_limited(snapshot: &Snapshot, entry: &JobEntry, index: u32) -> Option<Wa
     if queueing.policy != QueueingPolicy::Hierarchical {
         return None;
     }
-    let shares = Shares::new(queueing, &snapshot.usage, Totals::of(&snapshot.nodes), |_| 0);
-    let limit = shares.limited(entry.turn.as_ref()?, entry.spec_current()?.resources_for(index))?;
-    let queue = queueing.queues.get(usize::try_from(limit.queue).ok()?.checked_sub(1)?)?;
+    let limit =
+        snapshot.shares().limited(entry.turn.as_ref()?, entry.spec_current()?.resources_for(index))?;
+    let queue = queueing.queue_numbered(limit.queue)?;
     Some(Wait::QueueLimit {
         queue: queue.path.clone(),
         share_per_mille: u32::try_from(limit.share / 1_000).unwrap_or(u32::MAX),

@@ -10,7 +10,7 @@ use super::token::{TermToken, tokens, witnesses};
 use super::{Placement, Planner};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::PendingTask;
-use crate::preempt::{Ask, Hunt, Lift, Offer, Reach, VICTIMS_MAX, Victim, leaving, lifted};
+use crate::preempt::{Ask, Hunt, Lift, Offer, Reach, Victim, leaving, lifted};
 use crate::queueing::Claim;
 use crate::snapshot::{ShapeId, Stand};
 
@@ -49,9 +49,8 @@ impl Planner<'_, '_> {
     ) -> Option<Placement> {
         let id = self.making_of(pending, ground)?;
         let (id, _) = id;
-        let spent = self.evictions.spent();
-        let many = self.evictions.count() >= VICTIMS_MAX;
-        if id.1.any() && spent && (many || !self.making_known(id)) {
+        let begins = !self.making_known(id);
+        if id.1.any() && (self.evictions.full() || (begins && self.evictions.spent())) {
             self.out.preemption_cut = true;
             return None;
         }

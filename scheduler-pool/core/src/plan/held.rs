@@ -4,16 +4,12 @@ use borough_model::{Resources, TaskId};
 
 use super::Work;
 use crate::preempt::Lift;
-use crate::queueing::{Claim, Given, Shares, Totals, Turn};
-use crate::seed::turn_chance;
+use crate::queueing::{Claim, Given, Turn};
 
 impl Work<'_> {
     /// Counts what everybody holds from here on.
     pub fn shares_known(&mut self) {
-        let snapshot = self.snapshot;
-        let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
-        let totals = Totals::of(&snapshot.nodes);
-        self.shares = Some(Shares::new(&snapshot.settings.queueing, &snapshot.usage, totals, chance));
+        self.shares = Some(self.snapshot.shares());
     }
 
     /// A task has a place, or has one no longer.

@@ -16,8 +16,8 @@
 //!
 //! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are passed
 //! over by what the snapshot keeps of them, a search ends with enough nodes to choose from, no plan begins another search
-//! once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption cannot help is remembered until something
-//! changes that could ([`crate::Snapshot::remember`]).
+//! once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption cannot help is
+//! remembered until something changes that could ([`crate::Snapshot::remember`]).
 
 mod hunt;
 mod lift;
@@ -122,9 +122,14 @@ impl Evictions {
         self.tasks.len()
     }
 
-    /// Whether the plan has looked at so many tasks, or makes so many give way, that it begins no other search for room.
+    /// Whether the plan makes so many give way that no more do.
+    pub fn full(&self) -> bool {
+        self.count() >= VICTIMS_MAX
+    }
+
+    /// Whether that is so, or the plan has looked at so many tasks that it begins no other search for room.
     pub fn spent(&self) -> bool {
-        self.examined > TASKS_EXAMINED_MAX || self.count() >= VICTIMS_MAX
+        self.examined > TASKS_EXAMINED_MAX || self.full()
     }
 
     /// Whether a task gives way already.

@@ -60,11 +60,9 @@ impl Reach {
 
     /// Whether its queue may ever claim anything, so that time alone may help it.
     pub fn claims(self, work: &Work<'_>) -> bool {
-        self.queue > 0 && work.shares.as_ref().is_some_and(|shares| shares.guaranteed(&self.turn()))
+        self.guarantee(work, &Resources::default()).is_some()
     }
-}
 
-impl Reach {
     /// What its queue is guaranteed, for a task that asks for so much.
     pub fn guarantee(self, work: &Work<'_>, asked: &Resources) -> Option<Guaranteed> {
         work.shares.as_ref().filter(|_| self.queue > 0)?.guarantee(&self.turn(), asked)

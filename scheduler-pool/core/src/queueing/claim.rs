@@ -50,11 +50,6 @@ pub(crate) struct Guaranteed {
 }
 
 impl Shares {
-    /// Whether a queue, or one that it is in, is guaranteed anything.
-    pub fn guaranteed(&self, turn: &Turn) -> bool {
-        self.guarantee(turn, &Resources::default()).is_some()
-    }
-
     /// The queue for which something is taken back where a task asks for so much, from below; where there is none the lowest that
     /// is guaranteed anything.
     pub fn guarantee(&self, turn: &Turn, asked: &Resources) -> Option<Guaranteed> {

@@ -132,6 +132,11 @@ pub(crate) struct Turn {
 }
 
 impl Queueing {
+    /// The queue of a number, from 1; `None`: what is beside all of them.
+    pub(crate) fn queue_numbered(&self, number: u32) -> Option<&QueueSpec> {
+        self.queues.get(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
     /// With whom a job of a user takes turns, which names this queue or none.
     pub(crate) fn turn_of(&self, user: &Name, queue: Option<&str>) -> Turn {
         match self.policy {

@@ -3,8 +3,16 @@
 use borough_model::{JobId, TaskId};
 
 use super::Snapshot;
+use crate::queueing::{Shares, Totals, Turn};
+use crate::seed::turn_chance;
 
 impl Snapshot {
+    /// What everybody holds, with what chance tells equal ones apart now.
+    pub(crate) fn shares(&self) -> Shares {
+        let chance = |turn: &Turn| turn_chance(self.closed_total, turn);
+        Shares::new(&self.settings.queueing, &self.usage, Totals::of(&self.nodes), chance)
+    }
+
     /// Counts what all of a job's standing tasks hold, or no longer.
     pub(super) fn usage_of_job(&mut self, job: JobId, more: bool) {
         if !self.settings.queueing.policy.shares() {

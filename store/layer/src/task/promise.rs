@@ -16,7 +16,8 @@ use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, RangeOptions, UnitKey};
 use crate::unit::unit_member_lost;
 
 /// Lets go of what lives were promised on a node and have waited for in vain: their tasks want a node again. Whatever there
-/// can have what it was promised by now has it instead. With a member of a gang all of its unit is given up. A task whose life is another by now, or that waits no longer, is left
+/// can have what it was promised by now has it instead. With a member of a gang all of its unit is given up. A task whose
+/// life is another by now, or that waits no longer, is left
 /// alone. Answers how many let go.
 ///
 /// Rows are read with conflicts, so a promise is kept or let go, never both.
