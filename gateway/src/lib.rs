@@ -15,4 +15,4 @@ pub mod status;
 pub mod task;
 pub mod watch;
 
-pub use serve::{Gateway, GatewayConfig};
+pub use serve::{Gateway, GatewayConfig, Network};

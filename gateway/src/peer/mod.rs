@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_proto::connect::Connector;
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use moka::sync::Cache;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
@@ -55,14 +56,15 @@ pub fn is_handed_on(metadata: &MetadataMap) -> bool {
 pub struct Peers {
     own: Arc<str>,
     token: Token,
+    connector: Connector,
     channels: Cache<String, Channel>,
 }
 
 impl Peers {
     /// No connections yet; `own` is how others reach this gateway, `token` what all of them share.
-    pub fn new(own: String, token: Token) -> Self {
+    pub fn new(own: String, token: Token, connector: Connector) -> Self {
         let channels = Cache::builder().max_capacity(CHANNELS_MOST).time_to_idle(IDLE_MOST).build();
-        Self { own: own.into(), token, channels }
+        Self { own: own.into(), token, connector, channels }
     }
 
     /// Whether `gateway` is this one.
@@ -86,7 +88,7 @@ impl Peers {
                 let endpoint = endpoint.connect_timeout(CONNECT_WAIT).tcp_nodelay(true);
                 let endpoint = endpoint.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(KEEP_ALIVE);
                 // Of two callers who both find none, the second one's connection stays.
-                let channel = endpoint.connect_lazy();
+                let channel = self.connector.connect_lazy(&endpoint);
                 self.channels.insert(gateway.to_owned(), channel.clone());
                 channel
             }
@@ -101,7 +103,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_is_handed_on_with_the_token_and_says_so() {
-        let peers = Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"));
+        let peers =
+            Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"), Connector::default());
         assert!(peers.is_own("10.0.0.1:7400"));
         assert!(!peers.is_own("10.0.0.2:7400"));
         let bearer = MetadataValue::try_from(peers.token.bearer()).unwrap();
@@ -115,7 +118,8 @@ mod tests {
 
     #[tokio::test]
     async fn gateways_that_come_and_go_leave_a_bounded_number_of_connections() {
-        let peers = Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"));
+        let peers =
+            Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"), Connector::default());
         for number in 0..3 * CHANNELS_MOST {
             peers.tasks(&format!("10.1.{}.{}:7400", number / 250, number % 250)).unwrap();
         }

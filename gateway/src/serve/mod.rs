@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_proto::FILE_DESCRIPTOR_SET;
+use borough_proto::connect::{Connection, Connector};
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
@@ -15,6 +16,7 @@ use borough_proto::v1::name_service_server::NameServiceServer;
 use borough_proto::v1::node_service_server::NodeServiceServer;
 use borough_proto::v1::task_service_server::TaskServiceServer;
 use borough_proto::v1::watch_service_server::WatchServiceServer;
+use futures::Stream;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
@@ -22,7 +24,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::server::{Connected, TcpIncoming};
 
 use crate::auth::{AuthLayer, Token};
 use crate::cell::{CellConnection, CellDoor, CellRoom, Cells};
@@ -88,11 +90,51 @@ impl Gateway {
         let http_listener = TcpListener::bind(config.http).await?;
         let grpc = grpc_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let http = http_listener.local_addr()?;
-        let name = config.advertise.or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
+        let name = config.advertise.clone().or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
+        let (token, registry) = (config.token.clone(), Arc::clone(&config.registry));
+        // What the server sets for its own listeners it does not set for ours: without this, small messages wait up to
+        // forty milliseconds for the acknowledgement of the ones before.
+        let incoming = grpc_listener.map(|listener| TcpIncoming::from(listener).with_nodelay(Some(true)));
+        let network = Network { name, incoming, connector: Connector::default() };
+        let (mut tasks, cells) = Self::roles_start(config, network, (&clock, &rng), &cancelled);
+        let door = Arc::new(HttpDoor { cells, token, registry });
+        tasks.push(tokio::spawn(http_answer(http_listener, door, cancelled)));
+        Ok(Self { grpc, http, tasks })
+    }
+
+    /// Answers gRPC over connections that a simulation brings, and reaches other gateways through its connector. Nothing
+    /// listens on a socket: `config.grpc` and `config.http` are not used, and HTTP is not answered.
+    pub fn start_on<I, C>(
+        config: GatewayConfig,
+        network: Network<I>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        cancelled: CancellationToken,
+    ) -> Self
+    where
+        I: Stream<Item = io::Result<C>> + Send + 'static,
+        C: Connection + Connected + 'static,
+    {
+        let http = config.http;
+        let (tasks, _) = Self::roles_start(config, network, (&clock, &rng), &cancelled);
+        Self { grpc: None, http, tasks }
+    }
+
+    fn roles_start<I, C>(
+        config: GatewayConfig,
+        network: Network<I>,
+        (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
+        cancelled: &CancellationToken,
+    ) -> (Vec<tokio::task::JoinHandle<()>>, Arc<Cells>)
+    where
+        I: Stream<Item = io::Result<C>> + Send + 'static,
+        C: Connection + Connected + 'static,
+    {
+        let Network { name, incoming, connector } = network;
         let mut tasks = Vec::new();
         let mut cells = BTreeMap::new();
         for connection in config.cells {
-            let door = CellDoor::open(connection, Arc::clone(&clock), Arc::clone(&rng), &cancelled);
+            let door = CellDoor::open(connection, Arc::clone(clock), Arc::clone(rng), cancelled);
             let silence_max = config.report_interval.saturating_mul(REPORTS_MISSED);
             tasks.push(tokio::spawn(live_renew(
                 Arc::clone(&door),
@@ -105,14 +147,12 @@ impl Gateway {
             cells.insert(door.name.clone(), door);
         }
         let cells = Arc::new(Cells(cells));
-        if let Some(listener) = grpc_listener {
-            let peers = Peers::new(name.clone(), config.token.clone());
+        if let Some(incoming) = incoming {
+            let peers = Peers::new(name.clone(), config.token.clone(), connector);
             let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report: config.report_interval };
-            tasks.push(tokio::spawn(rooms.answer(listener, config.token.clone(), cancelled.clone())));
+            tasks.push(tokio::spawn(rooms.answer(incoming, config.token, cancelled.clone())));
         }
-        let door = Arc::new(HttpDoor { cells, token: config.token, registry: config.registry });
-        tasks.push(tokio::spawn(http_answer(http_listener, door, cancelled)));
-        Ok(Self { grpc, http, tasks })
+        (tasks, cells)
     }
 
     /// Waits until everything has ended after the cancellation.
@@ -124,6 +164,16 @@ impl Gateway {
     }
 }
 
+/// Where a gateway takes its connections from, and how it reaches other gateways.
+pub struct Network<I> {
+    /// Where other gateways reach this one, as HOST:PORT.
+    pub name: String,
+    /// Accepted connections; absent: gRPC is not answered.
+    pub incoming: Option<I>,
+    /// How other gateways are reached.
+    pub connector: Connector,
+}
+
 struct Rooms {
     cells: Arc<Cells>,
     name: String,
@@ -132,7 +182,11 @@ struct Rooms {
 }
 
 impl Rooms {
-    async fn answer(self, listener: TcpListener, token: Token, cancelled: CancellationToken) {
+    async fn answer<I, C>(self, incoming: I, token: Token, cancelled: CancellationToken)
+    where
+        I: Stream<Item = io::Result<C>>,
+        C: Connection + Connected + 'static,
+    {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .build_v1();
@@ -160,9 +214,6 @@ impl Rooms {
             .add_service(CellServiceServer::new(CellRoom::new(cells())))
             .add_service(NameServiceServer::new(NameRoom::new(cells())))
             .add_service(WatchServiceServer::new(WatchRoom::new(cells())));
-        // What the server sets for its own listeners it does not set for ours: without this, small messages wait up to
-        // forty milliseconds for the acknowledgement of the ones before.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         // Streams of watchers and agents have no end of their own: they are cut, and their clients resume.
         tokio::select! {
             outcome = server.serve_with_incoming(incoming) => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_model::node::CORE_SPEED_REFERENCE;
+use borough_proto::connect::Connector;
 use borough_proto::v1;
 
 use crate::decide::pressure::PressureLimits;
@@ -22,6 +23,8 @@ pub struct AgentConfig {
     pub node: String,
     /// Gateways, such as `http://127.0.0.1:7000`; any of them will do.
     pub gateways: Vec<String>,
+    /// How gateways are reached: TCP, unless a simulation says otherwise.
+    pub connector: Connector,
     /// Sent as `authorization: Bearer …`.
     pub token: Option<String>,
     /// Its state, kept over restarts; one agent at a time.
@@ -85,6 +88,7 @@ impl AgentConfig {
             cell: cell.into(),
             node: node.into(),
             gateways: Vec::new(),
+            connector: Connector::default(),
             token: None,
             state_dir: state_dir.into(),
             capacity: None,

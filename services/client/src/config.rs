@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use borough_proto::connect::Connector;
+
 use crate::error::ClientError;
 use crate::retry::RetryPolicy;
 
@@ -13,6 +15,8 @@ pub struct ClientConfig {
     pub gateways: Vec<String>,
     /// How the connection is protected.
     pub transport: Transport,
+    /// How the connection is made: TCP, unless a simulation says otherwise.
+    pub connector: Connector,
     /// What proves the caller, where anything does.
     pub token: Option<Token>,
     /// On whose behalf calls are made.
@@ -35,6 +39,7 @@ impl ClientConfig {
         Self {
             gateways,
             transport: Transport::Plaintext,
+            connector: Connector::default(),
             token: None,
             user: user.into(),
             cell: cell.into(),

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use borough_proto::connect::Connector;
 use parking_lot::Mutex;
 use tonic::transport::{Channel, Endpoint};
 
@@ -13,6 +14,7 @@ use crate::error::ClientError;
 /// The gateways of a client.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    connector: Connector,
     gateways: Vec<Gateway>,
     current: AtomicUsize,
 }
@@ -32,7 +34,8 @@ impl Pool {
             return Err(ClientError::NoGateway);
         }
         let gateways = config.gateways.iter().map(|address| gateway(config, address));
-        Ok(Self { gateways: gateways.collect::<Result<_, _>>()?, current: AtomicUsize::new(0) })
+        let gateways = gateways.collect::<Result<_, _>>()?;
+        Ok(Self { connector: config.connector.clone(), gateways, current: AtomicUsize::new(0) })
     }
 
     /// The channel in use, and its number for [`Pool::rotate`].
@@ -40,7 +43,7 @@ impl Pool {
         let number = self.current.load(Ordering::Relaxed) % self.gateways.len();
         let gateway = &self.gateways[number];
         let mut channel = gateway.channel.lock();
-        (number, channel.get_or_insert_with(|| gateway.endpoint.connect_lazy()).clone())
+        (number, channel.get_or_insert_with(|| self.connector.connect_lazy(&gateway.endpoint)).clone())
     }
 
     /// Goes on from gateway `failed`, unless another call already has.

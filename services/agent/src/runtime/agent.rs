@@ -93,6 +93,7 @@ impl Agent {
     pub(super) fn session_settings(&self) -> Settings {
         Settings {
             gateways: self.config.gateways.clone(),
+            connector: self.config.connector.clone(),
             token: self.config.token.clone(),
             hello: self.hello.clone(),
             pace: self.config.pace,

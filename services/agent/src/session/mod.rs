@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::Rng;
+use borough_proto::connect::Connector;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message;
 use borough_proto::v1::agent_service_client::AgentServiceClient;
@@ -31,6 +32,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 pub(crate) struct Settings {
     /// Any of them will do.
     pub gateways: Vec<String>,
+    /// How they are reached.
+    pub connector: Connector,
     /// Shown to the gateway.
     pub token: Option<String>,
     /// The first message.
@@ -95,16 +98,14 @@ async fn session(
     events: &mpsc::UnboundedSender<Event>,
     welcomed: &mut bool,
 ) -> Result<(), SessionError> {
-    let channel = Endpoint::from_shared(gateway.to_owned())
+    let endpoint = Endpoint::from_shared(gateway.to_owned())
         .map_err(SessionError::Address)?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
-        .keep_alive_while_idle(true)
-        .connect()
-        .await
-        .map_err(SessionError::Connect)?;
+        .keep_alive_while_idle(true);
+    let channel = settings.connector.connect(endpoint).await.map_err(SessionError::Connect)?;
     let (outbox, sent) = mpsc::channel(OUTBOX);
     let hello = v1::AgentMessage { message: Some(Message::Hello(settings.hello.clone())) };
     outbox.send(hello).await.map_err(|_| SessionError::Closed)?;

@@ -1,0 +1,75 @@
+//! How a process reaches a gateway: over TCP, or over what a simulation puts in its place.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::codegen::Service;
+use tonic::codegen::http::Uri;
+use tonic::transport::{Channel, Endpoint, Error};
+
+/// One connection: bytes in both directions.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+/// A connection that is being made.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Connection>>> + Send>>;
+
+/// Makes connections to gateways. The default is TCP.
+#[derive(Clone, Default)]
+pub struct Connector(Option<Arc<dyn Fn(Uri) -> Connecting + Send + Sync>>);
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Connector(simulated)" } else { "Connector(tcp)" })
+    }
+}
+
+impl Connector {
+    /// A connector that asks `connect` for each connection, which gets the gateway's address as `http://HOST:PORT`.
+    pub fn simulated(connect: impl Fn(Uri) -> Connecting + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(connect)))
+    }
+
+    /// Connects now. The endpoint's time limit holds for both kinds.
+    ///
+    /// # Errors
+    /// The connection could not be made.
+    pub async fn connect(&self, endpoint: Endpoint) -> Result<Channel, Error> {
+        match self.0.clone() {
+            None => endpoint.connect().await,
+            Some(connect) => endpoint.connect_with_connector(Simulated(connect)).await,
+        }
+    }
+
+    /// A channel that connects with its first call, and again after each loss.
+    pub fn connect_lazy(&self, endpoint: &Endpoint) -> Channel {
+        match self.0.clone() {
+            None => endpoint.connect_lazy(),
+            Some(connect) => endpoint.connect_with_connector_lazy(Simulated(connect)),
+        }
+    }
+}
+
+struct Simulated(Arc<dyn Fn(Uri) -> Connecting + Send + Sync>);
+
+impl Service<Uri> for Simulated {
+    type Response = TokioIo<Box<dyn Connection>>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = (self.0)(uri);
+        Box::pin(async move { Ok(TokioIo::new(connecting.await?)) })
+    }
+}
