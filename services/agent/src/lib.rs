@@ -34,9 +34,17 @@ mod serve;
 mod session;
 mod topology;
 
+/// What an agent needs of its machine, for a simulation that takes its place.
+pub mod machine {
+    pub use crate::decide::{Life, Shim};
+    pub use crate::disk::LifeFiles;
+    pub use crate::probe::Target;
+    pub use crate::runtime::{Machine, MachineEvents, MachineFacts, MeasurePlace};
+}
+
 pub use config::{AgentConfig, Pace, Retention};
 pub use decide::pressure::PressureLimits;
 pub use disk::{TestGuard, shim_install};
 pub use error::AgentError;
 pub use life::{LifeError, LifeId};
-pub use runtime::run;
+pub use runtime::{run, run_on};

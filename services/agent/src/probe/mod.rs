@@ -12,14 +12,15 @@ use tokio::sync::mpsc;
 
 use crate::decide::health::{Course, next};
 use crate::life::LifeId;
-use crate::runtime::Event;
+use crate::runtime::{Event, Machine};
+pub(crate) use ask::ask;
 
 /// A probe may take this long where its spec says 0.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is probed.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub struct Target {
     /// The life.
     pub id: LifeId,
     /// How.
@@ -39,7 +40,12 @@ pub(crate) struct Target {
 }
 
 /// Probes until it is aborted; every change becomes [`Event::Health`].
-pub(crate) async fn run(target: Target, clock: Arc<dyn Clock>, events: mpsc::UnboundedSender<Event>) {
+pub(crate) async fn run(
+    target: Target,
+    clock: Arc<dyn Clock>,
+    machine: Arc<dyn Machine>,
+    events: mpsc::UnboundedSender<Event>,
+) {
     // A life that is taken up again has run for longer than we have.
     let ran_ms = u64::try_from(clock.wall_ms().saturating_sub(target.started_ms)).unwrap_or(0);
     let since = clock.monotonic();
@@ -49,7 +55,7 @@ pub(crate) async fn run(target: Target, clock: Arc<dyn Clock>, events: mpsc::Unb
         ms => Duration::from_millis(ms),
     };
     loop {
-        let passed = match tokio::time::timeout(timeout, ask::ask(&target)).await {
+        let passed = match tokio::time::timeout(timeout, machine.ask(&target)).await {
             Ok(Ok(())) => true,
             Ok(Err(reason)) => {
                 tracing::debug!(life = %target.id, reason, "probe failed");

@@ -7,19 +7,17 @@ use std::time::Duration;
 
 use borough_proto::v1;
 use borough_shim::cgroup::{Leaf, Sample};
-use borough_shim::file::{Durability, json_write};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::event::Done;
 use super::sample::{self, Taken};
-use super::start::{Starter, shim_adopt};
-use super::{Event, confine, order};
+use super::start::Starter;
+use super::{Event, Machine, confine, order};
 use crate::config::AgentConfig;
 use crate::decide::load::{Load, LoadReading, OwnTasks};
 use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
-use crate::disk::{HEALTH_FILE, StateLock, record_read};
-use crate::facts;
+use crate::disk::StateLock;
 use crate::life::LifeId;
 use crate::serve::Serving;
 use crate::session::Settings;
@@ -31,6 +29,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct Agent {
     pub(super) config: AgentConfig,
     pub(super) starter: Starter,
+    pub(super) machine: Arc<dyn Machine>,
     pub(super) hello: v1::Hello,
     pub(super) state: State,
     pub(super) desired: Desired,
@@ -41,7 +40,7 @@ pub(super) struct Agent {
     /// Lives are being moved to other cores.
     pub(super) confining: bool,
     /// Not with the state directory, which starts that are under way outlive us with.
-    _lock: StateLock,
+    _lock: Option<StateLock>,
     sent: Sent,
     session: Option<Session>,
     serving: Serving,
@@ -65,16 +64,17 @@ struct Session {
 impl Agent {
     pub(super) fn new(
         config: AgentConfig,
-        starter: Starter,
+        (starter, machine): (Starter, Arc<dyn Machine>),
         hello: v1::Hello,
         mut state: State,
-        lock: StateLock,
+        lock: Option<StateLock>,
     ) -> Self {
         state.load = Load::new(hello.capacity.as_ref());
-        let serving = Serving::new(starter.clone());
+        let serving = Serving::new(starter.clone(), Arc::clone(&machine));
         Self {
             config,
             starter,
+            machine,
             hello,
             state,
             desired: Desired::default(),
@@ -155,7 +155,7 @@ impl Agent {
     /// Reads what a life's shim has written.
     fn record_look(&mut self, id: &LifeId) {
         let Some(life) = self.state.lives.get_mut(id) else { return };
-        if let Some(record) = record_read(&self.starter.state.life(id)) {
+        if let Some(record) = self.machine.record(id) {
             life.record = record;
         }
     }
@@ -166,7 +166,7 @@ impl Agent {
         self.record_look(id);
         let Some(life) = self.state.lives.get_mut(id) else { return };
         let other = life.record.shim.filter(|_| life.record.released_ms.is_none());
-        let adopted = other.is_some_and(|shim| shim_adopt(shim, id, &self.starter.events));
+        let adopted = other.is_some_and(|shim| self.machine.adopt(shim, id));
         life.shim = if adopted { Shim::Alive } else { Shim::Gone };
     }
 
@@ -208,12 +208,7 @@ impl Agent {
         if life.probed {
             life.health = health;
             // Only so that a restarted agent does not have to ask again; lost, it asks.
-            let _ = json_write(
-                &self.starter.state.life(id),
-                HEALTH_FILE,
-                &i32::from(health),
-                Durability::Process,
-            );
+            self.machine.health_write(id, health);
         }
     }
 
@@ -233,18 +228,7 @@ impl Agent {
                 Some(sample::Place { id: id.clone(), leaf, shim: life.record.shim.map(|shim| shim.pid) })
             })
             .collect();
-        let events = self.starter.events.clone();
-        let (proc, state_dir) = (self.config.proc.clone(), self.starter.state.root.clone());
-        let packages = self.config.packages.clone();
-        tokio::task::spawn_blocking(move || {
-            let packages = packages.as_deref().map(facts::packages).unwrap_or_default();
-            // Where nobody listens any more the agent is ending.
-            let (left, load) = (facts::reading(&proc, &state_dir), Box::new(facts::load_reading(&proc)));
-            events.send(Event::Read(left, load, packages)).ok();
-            if !places.is_empty() {
-                events.send(Event::Sampled(sample::measure(places))).ok();
-            }
-        });
+        self.machine.measure(places);
     }
 
     fn sampled(&mut self, samples: &BTreeMap<LifeId, Sample>) {
@@ -265,16 +249,7 @@ impl Agent {
 
     /// Begins to remove logs that are kept no longer.
     pub(super) fn retention_begin(&self) {
-        let (state, limits) = (self.starter.state.clone(), self.config.retention);
-        let now_ms = self.config.clock.wall_ms();
-        tokio::task::spawn_blocking(move || {
-            let ended = state.ended_list().unwrap_or_default();
-            for id in decide::retention::excess(ended, limits, now_ms) {
-                if let Err(error) = state.ended_remove(&id) {
-                    tracing::warn!(life = %id, %error, "cannot remove its logs");
-                }
-            }
-        });
+        self.machine.retention(self.config.retention, self.config.clock.wall_ms());
     }
 
     /// Does what follows from what is known, and tells it.
@@ -321,15 +296,10 @@ impl Agent {
             // Tasks go on; the guard's record still leads to the cgroups they share.
             return;
         }
-        let removed = order::cgroups_remove(&self.starter.ground.base);
+        let removed = self.machine.close();
         if removed && let Some(file) = self.own_record.take() {
             let _ = std::fs::remove_file(file);
         }
-    }
-
-    /// Where probes of a life go.
-    pub(super) fn starter(&self) -> Starter {
-        self.starter.clone()
     }
 
     /// The clock.

@@ -4,12 +4,14 @@
 mod agent;
 mod confine;
 mod event;
+mod machine;
 mod open;
 mod order;
 mod sample;
 mod start;
 mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -20,6 +22,8 @@ use crate::config::AgentConfig;
 use crate::error::AgentError;
 use crate::session;
 pub(crate) use event::Event;
+pub use machine::{Machine, MachineEvents, MachineFacts};
+pub use sample::Place as MeasurePlace;
 pub(crate) use start::Starter;
 
 /// Between two looks at what is due to be reported.
@@ -32,8 +36,34 @@ const RETENTION_LOOK: Duration = Duration::from_secs(60);
 /// # Errors
 /// Where it cannot start: see [`AgentError`]. Once it runs, it goes on whatever happens around it.
 pub async fn run(config: AgentConfig, shutdown: CancellationToken) -> Result<(), AgentError> {
-    let (events, mut received) = mpsc::unbounded_channel();
-    let mut agent = open::agent_open(config, events.clone())?;
+    let (events, received) = mpsc::unbounded_channel();
+    let agent = open::agent_open(config, events.clone())?;
+    serve(agent, events, received, shutdown).await
+}
+
+/// Runs a node's agent on a simulated machine until `shutdown`: the same agent, which touches nothing of the computer that
+/// it runs on. Logs and commands are not simulated.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    config: AgentConfig,
+    facts: MachineFacts,
+    machine: impl FnOnce(MachineEvents) -> Arc<dyn Machine>,
+    shutdown: CancellationToken,
+) -> Result<(), AgentError> {
+    let (events, received) = mpsc::unbounded_channel();
+    let machine = machine(MachineEvents(events.clone()));
+    let agent = open::agent_simulated(config, facts, machine, events.clone())?;
+    serve(agent, events, received, shutdown).await
+}
+
+async fn serve(
+    mut agent: agent::Agent,
+    events: mpsc::UnboundedSender<Event>,
+    mut received: mpsc::UnboundedReceiver<Event>,
+    shutdown: CancellationToken,
+) -> Result<(), AgentError> {
     let session = tokio::spawn(session::run(agent.session_settings(), events, shutdown.clone()));
     let pace = agent.config.pace;
     let mut sample = interval(pace.sample);

@@ -1,27 +1,27 @@
 //! Starting the agent: the directory, the cgroups, and the lives it finds, whose processes it takes up again.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use borough_model::node::{CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Host, Limits};
-use borough_shim::file::json_read;
 use borough_shim::process::{ProcessId, boot_id};
 use borough_shim::record::{ExitRecord, Kind, process_record};
-use borough_shim::spec::{SPEC_FILE, Spec};
 use tokio::sync::mpsc;
 
 use super::Event;
 use super::agent::{Agent, Local};
-use super::start::{Starter, shim_adopt};
+use super::machine::{Machine, MachineFacts, Real};
+use super::start::Starter;
 use super::watch::Watch;
 use crate::config::AgentConfig;
 use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
-use crate::disk::{LifeFiles, StateDir, life_end_write, life_load, shim_install};
+use crate::disk::{LifeFiles, StateDir, shim_install};
 use crate::error::AgentError;
 use crate::life::LifeId;
 use crate::{facts, topology};
@@ -53,8 +53,7 @@ pub(super) fn agent_open(
     let (host, relative) = (Host::find(), cgroup_path(&config, &state_dir));
     let recorded = own_record(&config, &host, &relative);
     let base = base_prepare(&host, &relative, own_millis);
-    let hello = hello(&config, (capacity, domains), &base, &boot_id);
-    let ids = state_dir.lives().map_err(failed(&state_dir.root))?;
+    let hello = hello(&config, (capacity, domains), facts::attributes(&base), &boot_id);
     let inherited = Inherited {
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
         home: std::env::var("HOME").ok(),
@@ -78,12 +77,56 @@ pub(super) fn agent_open(
     // Known before the first report: a restart must not look like a removal.
     let packages = config.packages.as_deref().map(facts::packages).unwrap_or_default();
     let state = State { node: config.node.clone(), boot_id, packages, cores, ..State::default() };
-    let mut agent = Agent::new(config, starter, hello, state, lock);
+    let real =
+        Real { starter: starter.clone(), proc: config.proc.clone(), packages: config.packages.clone() };
+    let mut agent = Agent::new(config, (starter, Arc::new(real)), hello, state, Some(lock));
     agent.own_record = recorded;
-    for id in ids {
-        life_adopt(&mut agent, id);
-    }
+    lives_adopt(&mut agent)?;
     Ok(agent)
+}
+
+/// Makes an agent whose machine is simulated.
+///
+/// # Errors
+/// Where it cannot start.
+pub(super) fn agent_simulated(
+    config: AgentConfig,
+    facts: MachineFacts,
+    machine: Arc<dyn Machine>,
+    events: mpsc::UnboundedSender<Event>,
+) -> Result<Agent, AgentError> {
+    settings_check(&config)?;
+    let MachineFacts { boot_id, capacity, attributes } = facts;
+    let hello = hello(&config, (capacity, Vec::new()), attributes, &boot_id);
+    let ground = Ground {
+        node: config.node.clone(),
+        host: config.host.clone(),
+        boot_id: boot_id.clone(),
+        base: Base::default(),
+        cores: Cores::default(),
+        inherited: Inherited { path: PATH_DEFAULT.to_owned(), home: None },
+        record_dir: None,
+    };
+    let starter = Starter {
+        state: Arc::new(StateDir { root: config.state_dir.clone() }),
+        program: PathBuf::new(),
+        ground: Arc::new(ground),
+        watch: Watch::none(),
+        events,
+    };
+    let state = State { node: config.node.clone(), boot_id, ..State::default() };
+    let mut agent = Agent::new(config, (starter, machine), hello, state, None);
+    lives_adopt(&mut agent)?;
+    Ok(agent)
+}
+
+/// Takes up what is on disk.
+fn lives_adopt(agent: &mut Agent) -> Result<(), AgentError> {
+    let failed = |source| AgentError::State { path: agent.starter.state.root.clone(), source };
+    for id in agent.machine.lives().map_err(failed)? {
+        life_adopt(agent, id);
+    }
+    Ok(())
 }
 
 fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
@@ -133,10 +176,9 @@ fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Base {
 fn hello(
     config: &AgentConfig,
     (capacity, domains): (v1::Resources, Vec<v1::NumaDomain>),
-    base: &Base,
+    mut attributes: BTreeMap<String, String>,
     boot_id: &str,
 ) -> v1::Hello {
-    let mut attributes = facts::attributes(base);
     let cards = facts::cards(&config.cards, &capacity);
     if config.core_speed != CORE_SPEED_REFERENCE {
         attributes.insert(CORE_SPEED.to_owned(), config.core_speed.to_string());
@@ -168,31 +210,24 @@ fn own_record(config: &AgentConfig, host: &Host, relative: &Path) -> Option<Path
 
 /// Takes up a life that is on disk: its shim where that still runs, what is left of it where not.
 fn life_adopt(agent: &mut Agent, id: LifeId) {
-    let directory = agent.starter.state.life(&id);
-    let LifeFiles { mut life, boot_id } = life_load(&directory);
-    // First, so that nothing is missed between reading and watching; it is read again with every change.
-    agent.starter.watch.add(&id, &directory);
-    if let Some(record) = crate::disk::record_read(&directory) {
-        life.record = record;
-    }
-    let spec = json_read::<Spec>(&directory, SPEC_FILE).unwrap_or_default();
+    let LifeFiles { mut life, boot_id } = agent.machine.load(&id);
     let open = life.record.released_ms.is_none();
     if open && boot_id.is_some_and(|of| of != agent.state.boot_id) {
         let at_ms = agent.config.clock.wall_ms();
         let exit = ExitRecord { message: REBOOTED.to_owned(), at_ms, ..ExitRecord::default() };
-        if let Err(error) = life_end_write(&directory, &mut life.record, exit) {
+        if let Err(error) = agent.machine.end_write(&id, &mut life.record, exit) {
             tracing::warn!(life = %id, %error, "cannot write down its end");
         }
     } else if open && let Some(shim) = life.record.shim {
-        let alive = shim_adopt(shim, &id, &agent.starter.events);
+        let alive = agent.machine.adopt(shim, &id);
         life.shim = if alive { Shim::Alive } else { Shim::Gone };
         tracing::info!(life = %id, alive, "found again");
-        if !alive && let Some(record) = crate::disk::record_read(&directory) {
+        if !alive && let Some(record) = agent.machine.record(&id) {
             // It may have written its last word between our two looks.
             life.record = record;
         }
     }
-    let leaf = spec.map(|spec| spec.cgroup).unwrap_or_default();
+    let leaf = agent.machine.leaf(&id);
     agent.local.insert(id.clone(), Local { leaf, ..Local::default() });
     agent.state.lives.insert(id, life);
 }

@@ -44,6 +44,11 @@ impl Watch {
         }
     }
 
+    /// Watches nothing: the machine is simulated.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
     /// Watches a life's directory.
     pub fn add(&self, id: &LifeId, directory: &Path) {
         let Some(shared) = &self.0 else { return };

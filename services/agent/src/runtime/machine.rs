@@ -1,0 +1,289 @@
+//! What an agent needs of its machine: shims that start, stop and are found again, and a disk that remembers. The agent's
+//! own machine is [`Real`]; a simulation of a whole system brings another one, and everything above stays as it is.
+//!
+//! No method blocks. What takes time is reported through [`MachineEvents`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_proto::v1;
+use borough_shim::cgroup::Leaf;
+use borough_shim::file::{Durability, json_read, json_write};
+use borough_shim::process::ProcessId;
+use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder};
+use futures::future::BoxFuture;
+use rustix::process::Signal;
+use tokio::sync::mpsc;
+
+use super::event::Done;
+use super::sample::{self, Place};
+use super::start::{RETRY_PAUSE, Starter, shim_adopt};
+use super::{Event, order};
+use crate::config::Retention;
+use crate::decide;
+use crate::disk::{HEALTH_FILE, LifeFiles, life_begin, life_end_write, life_load, record_read};
+use crate::facts;
+use crate::life::LifeId;
+use crate::probe::{self, Target};
+
+/// So often, and with this pause, is a new shim's first word waited for.
+const SHIM_LOOKS: u32 = 400;
+const SHIM_PAUSE: Duration = Duration::from_millis(5);
+
+/// The machine of one agent.
+pub trait Machine: Send + Sync {
+    /// Attempts whose files are on the disk and were not set aside.
+    ///
+    /// # Errors
+    /// The disk cannot be read; the agent does not start.
+    fn lives(&self) -> io::Result<Vec<LifeId>>;
+    /// What the disk remembers of an attempt. From here on, changes of its record are reported.
+    fn load(&self, id: &LifeId) -> LifeFiles;
+    /// The cgroup that the attempt was started in.
+    fn leaf(&self, id: &LifeId) -> Leaf;
+    /// The record that the attempt's shim has written; absent before the first.
+    fn record(&self, id: &LifeId) -> Option<LifeRecord>;
+    /// Takes up the files of an attempt that were set aside. Returns whether there were any.
+    fn recall(&self, id: &LifeId) -> bool;
+    /// Makes the files of an attempt that is over before its start.
+    ///
+    /// # Errors
+    /// The disk cannot be written.
+    fn decline(&self, id: &LifeId) -> io::Result<()>;
+    /// Completes the record of an attempt that has no shim.
+    ///
+    /// # Errors
+    /// The disk cannot be written; `record` is complete all the same.
+    fn end_write(&self, id: &LifeId, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()>;
+    /// Remembers what probes said. A lost value costs one more probe after a restart.
+    fn health_write(&self, id: &LifeId, health: v1::Health);
+    /// Waits for the end of a shim that an earlier agent has started. Returns false where it has ended.
+    fn adopt(&self, shim: ProcessId, id: &LifeId) -> bool;
+    /// Starts a shim on the cores `cpus` (none: anywhere). Reports `started` or `not_started`, later `shim_ended`.
+    fn start(&self, id: LifeId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>);
+    /// Orders a shim to end its attempt, in a way that the agent's restart does not lose. Reports `stop_written`.
+    fn stop(&self, id: LifeId, shim: Option<ProcessId>, order: StopOrder);
+    /// Ends what a dead shim has left. Reports `cleaned`.
+    fn clean(&self, id: LifeId);
+    /// Sets the files of an attempt aside. Reports `forgotten`.
+    fn forget(&self, id: LifeId);
+    /// Asks a task for its health once.
+    fn ask<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<(), String>>;
+    /// Sends a signal to a task's own process.
+    ///
+    /// # Errors
+    /// It has ended, or the kernel refuses.
+    fn signal(&self, task: ProcessId, signal: Signal) -> io::Result<()>;
+    /// Begins to measure attempts and the machine.
+    fn measure(&self, places: Vec<Place>);
+    /// Begins to remove logs that are kept no longer at `now_ms`.
+    fn retention(&self, limits: Retention, now_ms: i64);
+    /// Removes what the agent itself has on the machine, once nothing runs. Returns whether that worked.
+    fn close(&self) -> bool;
+}
+
+/// How a machine reports to its agent. Clones report to the same one; what an agent that has ended is told is lost.
+#[derive(Clone, Debug)]
+pub struct MachineEvents(pub(super) mpsc::UnboundedSender<Event>);
+
+impl MachineEvents {
+    fn send(&self, event: Event) {
+        // The agent ends: nobody asks any more.
+        let _ = self.0.send(event);
+    }
+
+    /// The record of an attempt may have changed.
+    pub fn changed(&self, id: LifeId) {
+        self.send(Event::Changed(id));
+    }
+
+    /// The shim of an attempt has ended.
+    pub fn shim_ended(&self, id: LifeId) {
+        self.send(Event::ShimEnded(id));
+    }
+
+    /// The shim of an attempt runs, in this cgroup.
+    pub fn started(&self, id: LifeId, leaf: Leaf) {
+        self.send(Event::Done(id, Done::Started(Box::new(leaf))));
+    }
+
+    /// An attempt could not be started; the reason is for people.
+    pub fn not_started(&self, id: LifeId, reason: String) {
+        self.send(Event::Done(id, Done::NotStarted(reason)));
+    }
+
+    /// The order to stop is on the disk.
+    pub fn stop_written(&self, id: LifeId, order: StopOrder) {
+        self.send(Event::Done(id, Done::Stop(order)));
+    }
+
+    /// What a dead shim left was ended, where that was possible.
+    pub fn cleaned(&self, id: LifeId) {
+        self.send(Event::Done(id, Done::Clean));
+    }
+
+    /// The files of an attempt are set aside, or could not be.
+    pub fn forgotten(&self, id: LifeId, outcome: io::Result<()>) {
+        self.send(Event::Done(id, Done::Forget(outcome)));
+    }
+}
+
+/// The machine that the agent runs on.
+pub(super) struct Real {
+    /// Starts shims; knows the state directory.
+    pub(super) starter: Starter,
+    /// Where the kernel shows what is left of the machine.
+    pub(super) proc: std::path::PathBuf,
+    /// Where packages are installed.
+    pub(super) packages: Option<std::path::PathBuf>,
+}
+
+impl Machine for Real {
+    fn lives(&self) -> io::Result<Vec<LifeId>> {
+        self.starter.state.lives()
+    }
+
+    fn load(&self, id: &LifeId) -> LifeFiles {
+        let directory = self.starter.state.life(id);
+        let mut files = life_load(&directory);
+        // First, so that nothing is missed between reading and watching; it is read again with every change.
+        self.starter.watch.add(id, &directory);
+        if let Some(record) = record_read(&directory) {
+            files.life.record = record;
+        }
+        files
+    }
+
+    fn leaf(&self, id: &LifeId) -> Leaf {
+        let spec = json_read::<Spec>(&self.starter.state.life(id), SPEC_FILE).unwrap_or_default();
+        spec.map(|spec| spec.cgroup).unwrap_or_default()
+    }
+
+    fn record(&self, id: &LifeId) -> Option<LifeRecord> {
+        record_read(&self.starter.state.life(id))
+    }
+
+    fn recall(&self, id: &LifeId) -> bool {
+        self.starter.state.recall(id)
+    }
+
+    fn decline(&self, id: &LifeId) -> io::Result<()> {
+        life_begin(&self.starter.state, id, &v1::Assignment::default(), None)
+    }
+
+    fn end_write(&self, id: &LifeId, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()> {
+        life_end_write(&self.starter.state.life(id), record, exit)
+    }
+
+    fn health_write(&self, id: &LifeId, health: v1::Health) {
+        let directory = self.starter.state.life(id);
+        let _ = json_write(&directory, HEALTH_FILE, &i32::from(health), Durability::Process);
+    }
+
+    fn adopt(&self, shim: ProcessId, id: &LifeId) -> bool {
+        shim_adopt(shim, id, &self.starter.events)
+    }
+
+    fn start(&self, id: LifeId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>) {
+        tokio::spawn(self.starter.clone().start(id, assignment, cpus));
+    }
+
+    fn stop(&self, id: LifeId, shim: Option<ProcessId>, order: StopOrder) {
+        let (directory, events) = (self.starter.state.life(&id), self.starter.events.clone());
+        tokio::task::spawn_blocking(move || {
+            let written = json_write(&directory, STOP_FILE, &order, Durability::Process);
+            let signal = match written {
+                Ok(()) => Signal::USR1,
+                Err(error) => {
+                    tracing::warn!(life = %id, %error, "cannot write how it is to stop: it stops as its spec says");
+                    Signal::USR2
+                }
+            };
+            // It looks by itself too, if rarely; and where it has ended, that is seen.
+            if let Some(shim) = shim.or_else(|| shim_await(&directory)) {
+                let _ = shim.signal(signal);
+            }
+            events.send(Event::Done(id, Done::Stop(order)))
+        });
+    }
+
+    fn clean(&self, id: LifeId) {
+        tokio::spawn(self.starter.clone().clean(id));
+    }
+
+    fn forget(&self, id: LifeId) {
+        self.starter.watch.remove(&id);
+        let (state, events) = (self.starter.state.clone(), self.starter.events.clone());
+        tokio::task::spawn_blocking(move || {
+            let forgotten = state.forget(&id);
+            if forgotten.is_err() {
+                std::thread::sleep(RETRY_PAUSE);
+            }
+            events.send(Event::Done(id, Done::Forget(forgotten)))
+        });
+    }
+
+    fn ask<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(probe::ask(target))
+    }
+
+    fn signal(&self, task: ProcessId, signal: Signal) -> io::Result<()> {
+        task.signal(signal)
+    }
+
+    fn measure(&self, places: Vec<Place>) {
+        let events = self.starter.events.clone();
+        let (proc, state_dir) = (self.proc.clone(), self.starter.state.root.clone());
+        let packages = self.packages.clone();
+        tokio::task::spawn_blocking(move || {
+            let packages = packages.as_deref().map(facts::packages).unwrap_or_default();
+            // Where nobody listens any more the agent is ending.
+            let (left, load) = (facts::reading(&proc, &state_dir), Box::new(facts::load_reading(&proc)));
+            events.send(Event::Read(left, load, packages)).ok();
+            if !places.is_empty() {
+                events.send(Event::Sampled(sample::measure(places))).ok();
+            }
+        });
+    }
+
+    fn retention(&self, limits: Retention, now_ms: i64) {
+        let state = self.starter.state.clone();
+        tokio::task::spawn_blocking(move || {
+            let ended = state.ended_list().unwrap_or_default();
+            for id in decide::retention::excess(ended, limits, now_ms) {
+                if let Err(error) = state.ended_remove(&id) {
+                    tracing::warn!(life = %id, %error, "cannot remove its logs");
+                }
+            }
+        });
+    }
+
+    fn close(&self) -> bool {
+        order::cgroups_remove(&self.starter.ground.base)
+    }
+}
+
+/// The shim of a life that was just started and has not written yet who it is.
+fn shim_await(directory: &std::path::Path) -> Option<ProcessId> {
+    for _ in 0..SHIM_LOOKS {
+        if let Some(shim) = record_read(directory).and_then(|record| record.shim) {
+            return Some(shim);
+        }
+        std::thread::sleep(SHIM_PAUSE);
+    }
+    None
+}
+
+/// What a simulated machine is, in place of what the agent would find on its own.
+#[derive(Clone, Debug, Default)]
+pub struct MachineFacts {
+    /// This boot.
+    pub boot_id: String,
+    /// What it has for tasks.
+    pub capacity: v1::Resources,
+    /// What else is known of it.
+    pub attributes: BTreeMap<String, String>,
+}
