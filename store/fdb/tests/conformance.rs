@@ -8,6 +8,7 @@ use borough_kv::conformance::{
     edges_checked, metadata_version_of_old_read, programs_compared, run_all, run_tolerant,
 };
 use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::exercise::not_exercised;
 use borough_kv::{
     Database, EmbeddedEngine, Engine, ErrorCode, FaultEngine, FaultPlan, Idempotency, KvError, Transaction,
     TransactionOption,
@@ -21,7 +22,7 @@ static CLUSTER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 #[tokio::test(flavor = "multi_thread")]
 async fn the_backend_keeps_the_contract() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
-        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        not_exercised("the conformance suite on FoundationDB", "BOROUGH_FDB_CLUSTER_FILE names no cluster");
         return;
     };
     let _alone = CLUSTER.lock().await;
@@ -42,7 +43,7 @@ async fn the_backend_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_every_edge_of_what_is_read() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
-        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        not_exercised("the edges of reads on FoundationDB", "BOROUGH_FDB_CLUSTER_FILE names no cluster");
         return;
     };
     let _alone = CLUSTER.lock().await;
@@ -56,7 +57,7 @@ async fn at_every_edge_of_what_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn clusters_live_beside_each_other() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
-        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        not_exercised("clusters beside each other", "BOROUGH_FDB_CLUSTER_FILE names no cluster");
         return;
     };
     let _alone = CLUSTER.lock().await;
@@ -103,7 +104,7 @@ async fn clusters_live_beside_each_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_metadata_version_is_known_however_old_the_read_version() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
-        println!("not run: BOROUGH_FDB_CLUSTER_FILE names no cluster");
+        not_exercised("the metadata version on FoundationDB", "BOROUGH_FDB_CLUSTER_FILE names no cluster");
         return;
     };
     let _alone = CLUSTER.lock().await;
@@ -121,7 +122,7 @@ async fn programs_answer_as_on_the_embedded_engine() {
     let (Ok(cluster), Ok(_)) =
         (std::env::var("BOROUGH_FDB_CLUSTER_FILE"), std::env::var("BOROUGH_FDB_THROW_AWAY"))
     else {
-        println!("not run: no cluster that may be cleared");
+        not_exercised("programs on both engines", "no cluster is named that may be cleared");
         return;
     };
     let _alone = CLUSTER.lock().await;

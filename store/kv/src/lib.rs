@@ -9,6 +9,7 @@ pub mod contract;
 pub mod database;
 pub mod embedded;
 pub mod env;
+pub mod exercise;
 pub mod fault;
 mod metrics;
 mod runner;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use borough_kv::exercise::not_exercised;
 use borough_tests::{TestCell, bytes_of, is_fdb, options};
 
 /// Starts a cell that is to refuse: what it says.
@@ -43,7 +44,7 @@ async fn a_second_cell_is_refused_and_the_first_unharmed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn damaged_and_newer_directories_are_refused_untouched() {
     if is_fdb() {
-        eprintln!("NOT EXERCISED: a damaged directory; the cell is on FoundationDB");
+        not_exercised("a damaged directory", "the cell is on FoundationDB");
         return;
     }
     let mut cell = TestCell::start(options!().nodes(1)).await;

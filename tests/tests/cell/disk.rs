@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use borough_kv::exercise::not_exercised;
 use borough_tests::{Options, TestCell, is_fdb, options};
 
 /// A small file system of its own, for as long as it is held.
@@ -41,12 +42,12 @@ fn job(number: usize) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_full_disk_is_told_and_loses_nothing() {
     if is_fdb() {
-        eprintln!("NOT EXERCISED: a full disk; the cell is on FoundationDB");
+        not_exercised("a full disk of a cell", "the cell is on FoundationDB");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let Some(_mount) = Mount::new(directory.path()) else {
-        eprintln!("NOT EXERCISED: a full disk; this user may not mount a file system");
+        not_exercised("a full disk of a cell", "this user may not mount a file system");
         return;
     };
     let below = Some(directory.path().to_path_buf());

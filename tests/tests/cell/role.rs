@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use borough_agent::TestGuard;
 use borough_client::{Client, ClientConfig, JobRef, LogQuery, TaskRef, Token};
 use borough_kv::env::SeededRng;
+use borough_kv::exercise::not_exercised;
 use borough_proto::v1::{JobState, Task};
 use borough_tests::{
     NEVER_SHORT, PortSlot, RECORDS_VARIABLE, TestStore, is_fdb, is_running, options, store_violations, until,
@@ -146,8 +147,9 @@ async fn tasks_until(
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     if !is_fdb() {
-        eprintln!(
-            "NOT EXERCISED: roles as processes of their own; they need a store that several processes share"
+        not_exercised(
+            "roles as processes of their own",
+            "they need FoundationDB, which several processes share",
         );
         return;
     }

@@ -1,5 +1,6 @@
 //! Agents come and go, tasks stay.
 
+use borough_kv::exercise::not_exercised;
 use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
 use borough_shim::file::{Durability, json_read, json_write};
@@ -27,7 +28,7 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     assert_ne!(session(shim), session(pid));
     let hello = cell.gateway.look(|seen| seen.hello.clone()).unwrap();
     if hello.attributes["cgroup.version"] == "none" {
-        println!("NOT EXERCISED: a shim's own cgroup: this machine has none");
+        not_exercised("a shim's own cgroup", "this machine has none");
     } else {
         let inside = |line: &str| line.ends_with("/n1/shims");
         until("the shim in its own cgroup", || {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use borough_agent::{AgentError, run};
+use borough_kv::exercise::not_exercised;
 use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,7 @@ async fn a_life_whose_files_are_damaged_is_ended_and_told() {
     let mut cell = Cell::with_agent().await;
     let hello = cell.gateway.wait("hello", |seen| seen.hello.clone()).await;
     if hello.attributes["cgroup.version"] == "none" {
-        println!("NOT EXERCISED: without cgroups nothing but its own record leads to a task");
+        not_exercised("damaged files of an attempt", "without cgroups only its own record leads to a task");
         return;
     }
     let life = life(0, 1);
@@ -91,7 +92,7 @@ fn agent_on_small_disk(cell: &Cell, size: &str) -> Option<std::process::Child> {
 async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping() {
     let cell = Cell::new().await;
     let Some(mut agent) = agent_on_small_disk(&cell, "6m") else {
-        println!("NOT EXERCISED: a full disk: this machine lets us mount nothing");
+        not_exercised("a full disk of an agent", "this user may not mount a file system");
         return;
     };
     let (talks, stays) = (life(0, 1), life(1, 1));
@@ -138,7 +139,7 @@ async fn without_privileges_everything_is_ended_all_the_same() {
     const NOBODY: u32 = 65534;
     let cell = Cell::new().await;
     if !rustix::process::geteuid().is_root() {
-        println!("NOT EXERCISED: giving up privileges: there are none");
+        not_exercised("an agent without privileges", "the test has no privileges to give up");
         return;
     }
     let top = cell.state_dir().parent().unwrap().to_owned();
@@ -151,7 +152,7 @@ async fn without_privileges_everything_is_ended_all_the_same() {
     std::os::unix::process::CommandExt::uid(&mut command, NOBODY);
     std::os::unix::process::CommandExt::gid(&mut command, NOBODY);
     let Ok(mut agent) = command.spawn() else {
-        println!("NOT EXERCISED: an agent without privileges: nobody may not execute this program");
+        not_exercised("an agent without privileges", "the user nobody may not execute this program");
         return;
     };
     let life = life(0, 1);

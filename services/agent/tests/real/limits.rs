@@ -1,5 +1,6 @@
 //! What a task may use, and what it is seen to use. What this machine cannot do is said by the test that needs it.
 
+use borough_kv::exercise::not_exercised;
 use borough_proto::v1;
 use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
@@ -13,7 +14,7 @@ async fn has(cell: &Cell, attribute: &str) -> bool {
     let hello = cell.gateway.wait("hello", |seen| seen.hello.clone()).await;
     let has = hello.attributes.get(attribute).is_some_and(|value| value == "yes");
     if !has {
-        println!("NOT EXERCISED: this machine has no usable {attribute}: {:?}", hello.attributes);
+        not_exercised(&format!("usable {attribute}"), &format!("the node reports {:?}", hello.attributes));
     }
     has
 }

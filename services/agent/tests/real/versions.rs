@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use borough_kv::exercise::not_exercised;
 use borough_shim::cgroup::{Base, Host, Leaf, Limits, Version};
 use borough_shim::process::ProcessId;
 use borough_shim::record::{Kind, process_record};
@@ -56,7 +57,7 @@ async fn version_1_alone_limits_counts_and_kills() {
     let host = Host { unified: None, ..Host::find() };
     let base = Base::prepare(&host, &relative(&cell, "v1"), 2000);
     if base.version() != Version::V1 || !base.v1.contains_key("freezer") || !base.controls("memory") {
-        println!("NOT EXERCISED: version 1 alone: {base:?}");
+        not_exercised("cgroup version 1 alone", &format!("{base:?}"));
         return;
     }
     let limits =
@@ -86,12 +87,12 @@ async fn version_2_alone_kills_at_once() {
     let host = Host { v1: [].into(), ..Host::find() };
     let base = Base::prepare(&host, &relative(&cell, "v2"), 2000);
     if base.version() != Version::V2 || !base.kill {
-        println!("NOT EXERCISED: version 2 alone: {base:?}");
+        not_exercised("cgroup version 2 alone", &format!("{base:?}"));
         return;
     }
     for controller in ["cpu", "memory", "pids"] {
         if !base.controls(controller) {
-            println!("NOT EXERCISED: {controller} of version 2: version 1 has it on this machine");
+            not_exercised(&format!("{controller} of cgroup version 2"), "version 1 has it on this machine");
         }
     }
     let limits =
