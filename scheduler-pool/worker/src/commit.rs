@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use borough_kv::database::CommitAtError;
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _, Version};
+use borough_store::cell::GateOpen;
 use borough_store::placement::{PlacementBatch, TRANSACTION_LIFE_VERSIONS, placement_commit, placement_find};
-use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_store::{StoreError, StoreResult};
 use bytes::Bytes;
 
 /// What became of a commit.
@@ -46,16 +47,10 @@ fn doubt_of(code: ErrorCode) -> Doubt {
     }
 }
 
-/// Commits `batch` at `version`, and after an unknown result looks for it until it is known. Never replays it.
-pub async fn batch_commit(
-    db: &Database,
-    space: &CellSpace,
-    store_epoch: u64,
-    version: Version,
-    batch: &PlacementBatch,
-) -> StoreResult<Committed> {
-    let commit =
-        db.commit_at("placement_commit", version, |tx| placement_commit(tx, space, store_epoch, batch));
+/// Commits `batch` at the version at which the gate was open, and after an unknown result looks for it until it is known.
+/// Never replays it.
+pub async fn batch_commit(db: &Database, gate: &GateOpen, batch: &PlacementBatch) -> StoreResult<Committed> {
+    let commit = db.commit_at("placement_commit", gate.version(), |tx| placement_commit(tx, gate, batch));
     let CommitAtError { error, conflicting } = match commit.await {
         Ok(_) => return Ok(Committed::Yes),
         Err(failed) => failed,
@@ -66,10 +61,10 @@ pub async fn batch_commit(
     match doubt_of(code) {
         Doubt::Conflict => Ok(Committed::Conflict(conflicting)),
         Doubt::None => Ok(Committed::No),
-        Doubt::Settled => found(db, space, store_epoch, version, version, batch).await,
+        Doubt::Settled => found(db, gate, gate.version(), batch).await,
         Doubt::InFlight => {
-            let after = version.saturating_add(TRANSACTION_LIFE_VERSIONS);
-            found(db, space, store_epoch, version, after, batch).await
+            let after = gate.version().saturating_add(TRANSACTION_LIFE_VERSIONS);
+            found(db, gate, after, batch).await
         }
         Doubt::Fatal => Err(error),
     }
@@ -78,9 +73,7 @@ pub async fn batch_commit(
 /// Looks for the batch at a read version later than `after`, waiting until there is one.
 async fn found(
     db: &Database,
-    space: &CellSpace,
-    store_epoch: u64,
-    version: Version,
+    gate: &GateOpen,
     after: Version,
     batch: &PlacementBatch,
 ) -> StoreResult<Committed> {
@@ -91,7 +84,8 @@ async fn found(
                 if now <= after {
                     return Ok(None);
                 }
-                let stamp = placement_find(&tx, space, store_epoch, version, batch.id).await?;
+                let stamp =
+                    placement_find(&tx, gate.space(), gate.store_epoch(), gate.version(), batch.id).await?;
                 Ok::<_, StoreError>(Some(stamp))
             })
             .await?;

@@ -91,6 +91,7 @@ impl Worker {
         terms_known: u64,
     ) -> StoreResult<bool> {
         let read = self.read().await?;
+        read.gate.open()?;
         // Members were never held against a rule that is new.
         if !self.shards.holds(&held.key, &read) || self.view.snapshot.terms_revision() != terms_known {
             return Ok(false);
@@ -145,7 +146,7 @@ impl Steps {
     async fn begin(&self, unit: UnitId, job: JobId, members: u32) -> StoreResult<Begun> {
         let expires_ms = self.clock.wall_ms().saturating_add(GATHER_MS);
         self.change("unit_begin", |tx, mut changes| async move {
-            let row = unit_begin(&tx, &mut changes, (unit, job), members, expires_ms).await?;
+            let row = unit_begin(&tx, &mut changes.open()?, (unit, job), members, expires_ms).await?;
             let token = keys::read_snapshot(&tx, &self.space, &ConstraintKey::of_all()).await?;
             Ok((Begun { row, token }, changes))
         })
@@ -154,7 +155,7 @@ impl Steps {
 
     async fn hold(&self, unit: &UnitRow, holds: &[UnitHold]) -> StoreResult<()> {
         self.change("unit_hold", |tx, mut changes| async move {
-            unit_hold(&tx, &mut changes, (unit.id, unit.epoch), holds).await?;
+            unit_hold(&tx, &mut changes.open()?, (unit.id, unit.epoch), holds).await?;
             Ok(((), changes))
         })
         .await
@@ -167,7 +168,7 @@ impl Steps {
             if token != begun.token {
                 return Err(StoreError::refused("a rule between tasks is new in the cell"));
             }
-            unit_commit(&tx, &mut changes, begun.row.id, begun.row.epoch).await?;
+            unit_commit(&tx, &mut changes.open()?, begun.row.id, begun.row.epoch).await?;
             Ok(((), changes))
         })
         .await
@@ -176,7 +177,7 @@ impl Steps {
     /// The victims of a unit are gone: all its members start.
     async fn start(&self, unit: UnitId, epoch: u64) -> StoreResult<()> {
         let started = self.change("unit_commit", |tx, mut changes| async move {
-            unit_commit(&tx, &mut changes, unit, epoch).await?;
+            unit_commit(&tx, &mut changes.open()?, unit, epoch).await?;
             Ok(((), changes))
         });
         match started.await {
@@ -217,7 +218,8 @@ impl Steps {
         }
     }
 
-    /// One transaction under the lease. The steps check the state they change, so running them again does no harm.
+    /// One transaction under the lease. The steps check the state they change, so running them again does no harm. Those
+    /// that place ask it for the open gate; what is held is given back in a cell that drains too.
     async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
     where
         F: Fn(Transaction, ChangeSet) -> Fut,
@@ -230,7 +232,7 @@ impl Steps {
         self.db
             .run(action, Idempotency::Natural, |tx, _| async move {
                 lease_check(&tx, space, lease).await?;
-                let changes = ChangeSet::begin_open(&tx, space, change).await?;
+                let changes = ChangeSet::begin(&tx, space, change).await?;
                 let (value, changes) = closure(tx.clone(), changes).await?;
                 changes.append(&tx)?;
                 Ok::<_, StoreError>(value)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{JournalEntry, TaskId, TaskRow};
-use borough_store::cell::CellGate;
+use borough_store::cell::GateRead;
 use borough_store::journal::{Cursor, JournalShare, journal_head, journal_tail_shared, journal_watch};
 use borough_store::keys::{self, LeaseKey};
 use borough_store::lease::LeaseRow;
@@ -24,8 +24,8 @@ pub struct Read {
     pub entries: Vec<Arc<JournalEntry>>,
     /// Where to go on.
     pub next: Cursor,
-    /// The cell's gate.
-    pub gate: CellGate,
+    /// The cell's gate at the version. What is committed at it needs the proof that it was open.
+    pub gate: GateRead,
     /// The leases that were asked for, as they are at the version.
     pub leases: BTreeMap<LeaseKey, Option<LeaseRow>>,
 }

@@ -10,7 +10,7 @@ use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
 use borough_scheduler_core::{
     CellSettings, PENDING_TURN, PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from,
 };
-use borough_store::cell::{CellState, cell_meta_read};
+use borough_store::cell::{GateOpen, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
 use borough_store::lease::WorkerStatus;
 use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
@@ -88,7 +88,6 @@ pub struct Worker {
     pub(crate) shards: SchedulerShards,
     pub(crate) view: CellView,
     cursor: Cursor,
-    store_epoch: u64,
     pace: Pace,
     figures: Figures,
     /// The last read: its version, and when it was, by the monotonic clock.
@@ -125,7 +124,6 @@ impl Worker {
             shards,
             view,
             cursor,
-            store_epoch: 0,
             pace,
             figures,
             read_last,
@@ -188,7 +186,6 @@ impl Worker {
         })
         .await?;
         self.view = view;
-        self.store_epoch = self.cursor.store_epoch;
         Ok(())
     }
 
@@ -202,16 +199,14 @@ impl Worker {
         }
         let mut round = Round::Idle(None);
         // A cell that is being drained or has moved takes nothing new; its gate wakes nobody, the next look does.
-        if read.gate.state != CellState::Open {
-            return Ok(round);
-        }
+        let Ok(gate) = read.gate.open() else { return Ok(round) };
         let mut shards = self.shards.held_at(&read);
         // Each shard in its turn: one with work without end does not keep the others from theirs.
         self.turn = self.turn.wrapping_add(1);
         let first = self.turn.checked_rem(shards.len()).unwrap_or(0);
         shards.rotate_left(first);
         for held in shards {
-            let next = self.shard_round(&held, read.version).await?;
+            let next = self.shard_round(&held, &gate).await?;
             round = earlier(round, next);
             if round == Round::Again {
                 // What was read is no longer the newest: the other shards' batches would only conflict.
@@ -276,7 +271,7 @@ impl Worker {
         self.metrics.gathered(members);
     }
 
-    async fn shard_round(&mut self, held: &ShardHeld, version: Version) -> StoreResult<Round> {
+    async fn shard_round(&mut self, held: &ShardHeld, gate: &GateOpen) -> StoreResult<Round> {
         if self.units_step(held).await? {
             return Ok(Round::Again);
         }
@@ -306,7 +301,7 @@ impl Worker {
         }
         let tasks = batch.placements.len();
         if tasks > 0 {
-            let placed = self.commit(batch, version, &running).await?;
+            let placed = self.commit(batch, gate, &running).await?;
             self.pace.committed(tasks, tasks - placed, queue.more);
         }
         for gang in large {
@@ -322,16 +317,15 @@ impl Worker {
     async fn commit(
         &mut self,
         batch: PlacementBatch,
-        version: Version,
+        gate: &GateOpen,
         running: &BTreeMap<TaskId, TaskRow>,
     ) -> StoreResult<usize> {
         let mut batch = batch;
-        let mut version = version;
+        let mut gate = gate.clone();
         let terms_known = self.view.snapshot.terms_revision();
         for _ in 0..SURVIVOR_ATTEMPTS {
             let started = self.clock.monotonic();
-            let space = &self.config.space;
-            let outcome = batch_commit(&self.db, space, self.store_epoch, version, &batch).await?;
+            let outcome = batch_commit(&self.db, &gate, &batch).await?;
             self.metrics.committed(&batch, &outcome, self.clock.monotonic().saturating_sub(started));
             let ranges = match outcome {
                 Committed::Yes => {
@@ -357,7 +351,9 @@ impl Worker {
             if !self.shards.holds(&batch.lease, &read) || self.view.snapshot.terms_revision() != terms_known {
                 return Ok(0);
             }
-            version = read.version;
+            // What was read before says nothing of the gate now: the cell may drain or have moved since.
+            let Ok(open) = read.gate.open() else { return Ok(0) };
+            gate = open;
             let (id, at_ms) = (self.request_id(), self.clock.wall_ms());
             batch = placement_survivors(&batch, &losers, &self.view, id, at_ms);
             if batch.placements.is_empty() {

@@ -56,15 +56,17 @@ async fn left(commits: bool) -> TaskState {
     let holds = [UnitHold { task: member, placement, node_revision: None }];
     let begun = cell.change("worker", "gather", async |tx, changes| {
         job_submit(tx, changes, spec, job).await?;
-        unit_begin(tx, changes, (UNIT, job), spec.min_member, expires_ms).await
+        unit_begin(tx, &mut changes.open()?, (UNIT, job), spec.min_member, expires_ms).await
     });
     begun.await.unwrap();
-    let held =
-        cell.change("worker", "gather", async |tx, changes| unit_hold(tx, changes, (UNIT, 1), &holds).await);
+    let held = cell.change("worker", "gather", async |tx, changes| {
+        unit_hold(tx, &mut changes.open()?, (UNIT, 1), &holds).await
+    });
     held.await.unwrap();
     if commits {
-        let committed =
-            cell.change("worker", "gather", async |tx, changes| unit_commit(tx, changes, UNIT, 1).await);
+        let committed = cell.change("worker", "gather", async |tx, changes| {
+            unit_commit(tx, &mut changes.open()?, UNIT, 1).await
+        });
         committed.await.unwrap();
     }
     let controller = cell.controller();

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction, Versionstamp};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
-use borough_store::cell::{CellMeta, cell_create};
+use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
 use borough_store::check::{CheckMode, Violation, cell_check};
-use borough_store::job::{job_by_name, job_submit};
+use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
 use borough_store::lease::{WorkerStatus, scheduler_shards};
 use borough_store::node::{node_register, node_reported};
 use borough_store::task::{ReportPhase, ReportSource, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
+use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -213,6 +214,45 @@ impl Cell {
             .filter(|(_, entry)| entry.action == "placement_commit")
             .map(|(_, entry)| entry.actor)
             .collect()
+    }
+
+    /// The action of every entry, with its stamp, in order.
+    pub async fn actions(&self) -> Vec<(Versionstamp, String)> {
+        let space = &self.space;
+        let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
+            journal_tail(&tx, space, Cursor::start(1), 100_000).await
+        });
+        let entries = page.await.unwrap().entries.into_iter();
+        entries.map(|(cursor, entry)| (cursor.stamp, entry.action)).collect()
+    }
+
+    /// Opens, drains or closes the cell. Answers the stamp of that; setting what is set already has none.
+    pub async fn gate_set(&self, state: CellState) -> Versionstamp {
+        let (space, at_ms) = (&self.space, self.clock.wall_ms());
+        let set = self.db.run_committed("gate", Idempotency::Natural, |tx, _| async move {
+            cell_gate_set(&tx, space, state, at_ms).await
+        });
+        set.await.unwrap().1.stamp.unwrap()
+    }
+
+    /// Gives a job the other of two priorities, which fails the placements of its tasks that are in flight.
+    pub async fn priority_turn(&self, job: &str) {
+        let job = self.job(job).await;
+        self.change("priority", async |tx, changes| {
+            let before = job_get(tx, changes.space(), job).await?.priority;
+            job_priority_set(tx, changes, job, if before == 150 { 151 } else { 150 }).await
+        })
+        .await;
+    }
+
+    /// How many batches have lost a guard.
+    pub fn conflicts(&self) -> u64 {
+        let mut registry = Registry::default();
+        self.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("borough_scheduler_conflicts_total "));
+        line.unwrap().parse().unwrap()
     }
 
     /// How many tasks may start.

@@ -5,6 +5,7 @@
 
 mod cell;
 mod gang;
+mod gate;
 mod preempt;
 mod reclaim;
 

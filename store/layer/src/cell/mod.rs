@@ -4,14 +4,17 @@
 //! a cell voids what is in flight. `store_epoch` names the life of the store: a restore, an import or a move begins
 //! a new one, and with it a new journal.
 
+mod gate;
 mod row;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use gate::gate_check_open;
+pub use gate::{GateOpen, GateRead};
 pub use row::{CellGate, CellMeta, CellState};
 pub(crate) use step::cell_scheduler_rules;
 pub use step::{
-    Created, cell_create, cell_epoch_begin, cell_gate_read, cell_gate_set, cell_list, cell_meta_change,
-    cell_meta_read,
+    Created, cell_create, cell_epoch_begin, cell_gate_at, cell_gate_read, cell_gate_set, cell_list,
+    cell_meta_change, cell_meta_read,
 };

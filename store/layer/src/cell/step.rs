@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_kv::{RangeRequest, Transaction};
 use borough_model::{Delta, Name};
 
-use super::{CellGate, CellMeta, CellState};
+use super::{CellGate, CellMeta, CellState, GateRead};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{ChangeSet, gate_read};
 use crate::keys::{
@@ -61,6 +61,12 @@ pub async fn cell_list(tx: &Transaction) -> StoreResult<Vec<Name>> {
 /// The cell's gate, with a read conflict. Refuses a cell that is not in this store.
 pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
     gate_read(tx, space).await
+}
+
+/// The cell's gate, with a read conflict, and the version it was read at.
+pub async fn cell_gate_at(tx: &Transaction, space: &CellSpace) -> StoreResult<GateRead> {
+    let row = gate_read(tx, space).await?;
+    GateRead::of(tx, space, row).await
 }
 
 /// The cell's settings, with a read conflict.

@@ -61,10 +61,10 @@ async fn a_draining_cell_takes_no_new_work_and_a_moved_one_none() {
 #[tokio::test]
 async fn closing_the_gate_fails_what_is_in_flight() {
     let cell = TestCell::new().await;
-    let version = cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
+    let gate = cell.run(async |tx| cell_gate_at(&tx, &cell.space).await?.open()).await.unwrap();
     gate_set(&cell, CellState::Draining).await;
-    let committing = cell.db.commit_at("late", version, |tx| {
-        let mut changes = ChangeSet::begin_at(tx, &cell.space, 1, &change(1, "late"))?;
+    let committing = cell.db.commit_at("late", gate.version(), |tx| {
+        let mut changes = ChangeSet::begin_at(tx, &gate, &change(1, "late"))?;
         changes.push(Delta::JobRemoved { job: JobId(1) });
         changes.append(tx)
     });

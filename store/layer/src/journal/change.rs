@@ -1,10 +1,12 @@
 //! The deltas of one transaction, appended as one entry.
 
+use std::ops::{Deref, DerefMut};
+
 use borough_kv::{Transaction, Versionstamp};
 use borough_model::{Delta, JournalEntry, RequestId};
 
 use super::{Cursor, JournalPart, PART_BYTES_MAX};
-use crate::cell::{CellGate, CellState};
+use crate::cell::{CellGate, CellState, GateOpen, gate_check_open};
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellGateKey, CellSpace, JournalHeadKey, JournalKey, KeyKind};
 
@@ -21,11 +23,18 @@ pub struct Change {
     pub at_ms: i64,
 }
 
+/// What a change knows of the gate, which is a conflict of its transaction.
+#[derive(Clone, Copy, Debug)]
+struct GateSeen {
+    store_epoch: u64,
+    state: CellState,
+}
+
 /// What one transaction changes. Layer functions add to it; [`ChangeSet::append`] ends it.
 #[derive(Debug)]
 pub struct ChangeSet {
     space: CellSpace,
-    store_epoch: u64,
+    gate: GateSeen,
     change: Change,
     deltas: Vec<Delta>,
 }
@@ -38,32 +47,30 @@ impl ChangeSet {
         if matches!(gate.state, CellState::Moved | CellState::Importing) {
             return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
         }
-        Ok(Self::with_epoch(space, gate.store_epoch, change))
+        let gate = GateSeen { store_epoch: gate.store_epoch, state: gate.state };
+        Ok(Self { space: space.clone(), gate, change: change.clone(), deltas: Vec::new() })
     }
 
     /// As [`ChangeSet::begin`], and refuses unless the cell is open: for new work, such as admission.
     pub async fn begin_open(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
-        let gate = gate_read(tx, space).await?;
-        if gate.state != CellState::Open {
-            return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
-        }
-        Ok(Self::with_epoch(space, gate.store_epoch, change))
+        let mut changes = Self::begin(tx, space, change).await?;
+        changes.open()?;
+        Ok(changes)
     }
 
-    /// Begins a change that reads nothing, for `commit_at`: `store_epoch` is known as of the read version, and the
-    /// gate is guarded, so that the commit fails where it has changed since.
-    pub fn begin_at(
-        tx: &Transaction,
-        space: &CellSpace,
-        store_epoch: u64,
-        change: &Change,
-    ) -> StoreResult<Self> {
-        keys::guard(tx, space, &CellGateKey {})?;
-        Ok(Self::with_epoch(space, store_epoch, change))
+    /// Begins a change that reads nothing, for `commit_at(gate.version())`: the gate is guarded, so that the commit
+    /// fails where it has changed since.
+    pub fn begin_at(tx: &Transaction, gate: &GateOpen, change: &Change) -> StoreResult<Self> {
+        keys::guard(tx, gate.space(), &CellGateKey {})?;
+        let seen = GateSeen { store_epoch: gate.store_epoch(), state: CellState::Open };
+        Ok(Self { space: gate.space().clone(), gate: seen, change: change.clone(), deltas: Vec::new() })
     }
 
-    fn with_epoch(space: &CellSpace, store_epoch: u64, change: &Change) -> Self {
-        Self { space: space.clone(), store_epoch, change: change.clone(), deltas: Vec::new() }
+    /// The change as one of an open cell: steps that start work ask for it. Refuses with [`StoreError::CellClosed`] where
+    /// the gate, as this transaction has read it, is not open.
+    pub fn open(&mut self) -> StoreResult<OpenChanges<'_>> {
+        gate_check_open(&self.space, self.gate.state)?;
+        Ok(OpenChanges(self))
     }
 
     /// The cell that is changed.
@@ -73,7 +80,7 @@ impl ChangeSet {
 
     /// The life of the store.
     pub fn store_epoch(&self) -> u64 {
-        self.store_epoch
+        self.gate.store_epoch
     }
 
     /// Wall time of the writer, milliseconds since 1970.
@@ -108,7 +115,7 @@ impl ChangeSet {
         let entry = JournalEntry { request, actor, action: action.to_owned(), at_ms, deltas: self.deltas };
         let parts = entry_split(&entry, PART_BYTES_MAX)?;
         for (part, value) in (0_u32..).zip(&parts) {
-            let key = JournalKey { store_epoch: self.store_epoch, stamp: Versionstamp::MAX, part };
+            let key = JournalKey { store_epoch: self.gate.store_epoch, stamp: Versionstamp::MAX, part };
             keys::write_stamped_key(tx, &self.space, &key, value)?;
         }
         keys::write_stamped_value(tx, &self.space, &JournalHeadKey {})
@@ -117,6 +124,25 @@ impl ChangeSet {
     /// The cursor of this change's entry, given the stamp of its commit.
     pub fn cursor_at(store_epoch: u64, stamp: Versionstamp) -> Cursor {
         Cursor { store_epoch, stamp }
+    }
+}
+
+/// A change of a cell whose gate is open in this transaction. [`ChangeSet::open`] alone gives one, so a step that takes
+/// it starts nothing in a cell that drains or has moved.
+#[derive(Debug)]
+pub struct OpenChanges<'c>(&'c mut ChangeSet);
+
+impl Deref for OpenChanges<'_> {
+    type Target = ChangeSet;
+
+    fn deref(&self) -> &ChangeSet {
+        self.0
+    }
+}
+
+impl DerefMut for OpenChanges<'_> {
+    fn deref_mut(&mut self) -> &mut ChangeSet {
+        self.0
     }
 }
 

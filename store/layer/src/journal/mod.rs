@@ -15,7 +15,7 @@ mod tests;
 mod trim;
 
 pub(crate) use change::gate_read;
-pub use change::{Change, ChangeSet};
+pub use change::{Change, ChangeSet, OpenChanges};
 pub use cursor::{Cursor, CursorParseError};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};

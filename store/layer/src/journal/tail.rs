@@ -7,7 +7,7 @@ use borough_model::JournalEntry;
 
 use super::shared::{JournalShare, Stored};
 use super::{Cursor, JournalFloor, JournalPart};
-use crate::cell::CellGate;
+use crate::cell::GateRead;
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{
     self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, value_decode,
@@ -26,7 +26,7 @@ pub struct Page<E = JournalEntry> {
     /// Whether there are more at this read version.
     pub more: bool,
     /// The cell's gate at this read version.
-    pub gate: CellGate,
+    pub gate: GateRead,
 }
 
 /// Up to `limit` entries after `after` (at least one where there is one), as of the transaction's read version.
@@ -105,12 +105,12 @@ pub async fn journal_watch(tx: &Transaction, space: &CellSpace) -> StoreResult<W
 }
 
 /// The gate, after the epoch and the floor have been checked for a reader at `after`.
-async fn gate_for(tx: &Transaction, space: &CellSpace, after: Cursor) -> StoreResult<CellGate> {
+async fn gate_for(tx: &Transaction, space: &CellSpace, after: Cursor) -> StoreResult<GateRead> {
     let gate = keys::read(tx, space, &CellGateKey {}).await?;
     let gate = gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })?;
     let floor = keys::read(tx, space, &JournalFloorKey {}).await?;
     cursor_check(gate.store_epoch, floor, after)?;
-    Ok(gate)
+    GateRead::of(tx, space, gate).await
 }
 
 /// Whether a reader at `after` can go on.
@@ -205,7 +205,7 @@ impl<'s> Assembly<'s> {
         Ok(true)
     }
 
-    fn page(self, space: &CellSpace, more: bool, gate: CellGate) -> StoreResult<Page<Arc<JournalEntry>>> {
+    fn page(self, space: &CellSpace, more: bool, gate: GateRead) -> StoreResult<Page<Arc<JournalEntry>>> {
         if !self.pending.is_empty() {
             let key = JournalKey { store_epoch: self.next.store_epoch, stamp: self.next.stamp, part: 0 };
             return Err(damaged(space, &key, "an entry after this one lacks its last parts".to_owned()));

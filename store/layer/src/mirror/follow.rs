@@ -134,7 +134,7 @@ impl MirrorFollower {
         loop {
             let (page, _) = self.tail(after).await?;
             after = page.next;
-            state.gate_note(&page.gate);
+            state.gate_note(page.gate.row());
             for (cursor, entry) in &page.entries {
                 state.apply(*cursor, entry);
             }

@@ -132,7 +132,7 @@ impl Shared {
     /// taken with have neither a gap nor an overlap.
     pub(super) fn apply(&self, page: Page) {
         let mut inner = self.inner.write();
-        inner.state.gate_note(&page.gate);
+        inner.state.gate_note(page.gate.row());
         let mut changed = false;
         for (cursor, entry) in page.entries {
             let entry = Arc::new(entry);

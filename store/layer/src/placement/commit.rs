@@ -7,23 +7,20 @@ use borough_model::task::{EndpointEffect, TaskRow};
 use borough_model::{Delta, Name};
 
 use super::PlacementBatch;
+use crate::cell::GateOpen;
 use crate::error::StoreResult;
 use crate::journal::{Change, ChangeSet};
 use crate::keys::{self, CellSpace, ConstraintKey, JobGateKey, NodeAllocKey, NodeTaskKey, TaskKey, UnitKey};
 use crate::name::{endpoint_withdraw_blind, name_revision_stamp};
 use crate::task::ConstraintToken;
 
-/// Adds the guards and the writes of `batch` to a transaction whose read version is the batch's, in the life
-/// `store_epoch` of the store. Reads nothing; see the module's rules.
+/// Adds the guards and the writes of `batch` to a transaction of `commit_at(gate.version())`. `gate` proves that the cell
+/// was open at that version; its guard fails the commit where that has changed. Reads nothing; see the module's rules.
 ///
 /// Refuses, before anything is added, what no snapshot can justify: a node that is not in the batch, a placement that
 /// does not fit the values the batch itself carries. That is a defect of the planner, not a conflict.
-pub fn placement_commit(
-    tx: &Transaction,
-    space: &CellSpace,
-    store_epoch: u64,
-    batch: &PlacementBatch,
-) -> StoreResult<()> {
+pub fn placement_commit(tx: &Transaction, gate: &GateOpen, batch: &PlacementBatch) -> StoreResult<()> {
+    let space = gate.space();
     let allocs = batch.allocs_after()?;
     let change = Change {
         request: batch.id,
@@ -31,7 +28,7 @@ pub fn placement_commit(
         action: "placement_commit",
         at_ms: batch.at_ms,
     };
-    let mut changes = ChangeSet::begin_at(tx, space, store_epoch, &change)?;
+    let mut changes = ChangeSet::begin_at(tx, gate, &change)?;
     guards_add(tx, space, batch)?;
     for (node, alloc) in allocs {
         keys::write(tx, space, &NodeAllocKey { node }, &alloc)?;

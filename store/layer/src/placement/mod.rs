@@ -35,8 +35,8 @@
 //!   a transaction can live ([`TRANSACTION_LIFE_VERSIONS`]).
 //! - Batches in flight from one worker have disjoint guards (but for the cell's gate and the lease), or they fail each
 //!   other.
-//! - The worker checks the cell's gate and its lease at `R`: the guards say that they have not changed since, not what
-//!   they were.
+//! - The worker checks its lease at `R`: the guard says that it has not changed since, not what it was. The gate needs no
+//!   such care: [`placement_commit`] takes the proof that it was open at `R` ([`GateOpen`](crate::cell::GateOpen)).
 
 mod batch;
 mod commit;

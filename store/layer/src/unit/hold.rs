@@ -10,7 +10,7 @@ use borough_model::{TaskId, UnitId};
 use super::step::unit_get;
 use crate::error::{StoreError, StoreResult};
 use crate::job::job_get;
-use crate::journal::ChangeSet;
+use crate::journal::{ChangeSet, OpenChanges};
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::task::{TaskBook, TaskSweep};
 
@@ -30,7 +30,7 @@ pub struct UnitHold {
 /// Unlike a placement this reads what it decides on, so it may run in the retry loop.
 pub async fn unit_hold(
     tx: &Transaction,
-    changes: &mut ChangeSet,
+    changes: &mut OpenChanges<'_>,
     (unit, epoch): (UnitId, u64),
     holds: &[UnitHold],
 ) -> StoreResult<()> {

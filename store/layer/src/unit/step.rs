@@ -8,7 +8,7 @@ use borough_model::{Delta, JobId, UnitId};
 
 use crate::error::{StoreError, StoreResult};
 use crate::job::job_get;
-use crate::journal::ChangeSet;
+use crate::journal::{ChangeSet, OpenChanges};
 use crate::keys::{self, CellSpace, Prefix, RangeOptions, TaskKey, UnitKey};
 
 /// The row of a unit, with a read conflict.
@@ -21,7 +21,7 @@ pub async fn unit_get(tx: &Transaction, space: &CellSpace, unit: UnitId) -> Stor
 /// Answers the row: holds name its epoch.
 pub async fn unit_begin(
     tx: &Transaction,
-    changes: &mut ChangeSet,
+    changes: &mut OpenChanges<'_>,
     (unit, job): (UnitId, JobId),
     min_member: u32,
     expires_ms: i64,
@@ -47,7 +47,7 @@ pub async fn unit_begin(
 /// All rows of the job are read with a conflict, so a hold that is lost in between fails it.
 pub async fn unit_commit(
     tx: &Transaction,
-    changes: &mut ChangeSet,
+    changes: &mut OpenChanges<'_>,
     unit: UnitId,
     epoch: u64,
 ) -> StoreResult<UnitRow> {
@@ -60,7 +60,7 @@ pub async fn unit_commit(
 /// those, for as long as that takes.
 pub async fn unit_wait(
     tx: &Transaction,
-    changes: &mut ChangeSet,
+    changes: &mut OpenChanges<'_>,
     unit: UnitId,
     epoch: u64,
 ) -> StoreResult<UnitRow> {

@@ -62,7 +62,7 @@ async fn world_in(cell: TestCell) -> TestCell {
 
 async fn begin(cell: &TestCell, at_ms: i64) -> StoreResult<borough_model::task::UnitRow> {
     cell.change(at(at_ms), async |tx, changes| {
-        unit_begin(tx, changes, (UNIT, JobId(1)), 2, at_ms + 1_000).await
+        unit_begin(tx, &mut changes.open()?, (UNIT, JobId(1)), 2, at_ms + 1_000).await
     })
     .await
 }
@@ -88,11 +88,12 @@ async fn hold_at(
         unit: Some((UNIT, epoch)),
     };
     let holds = [UnitHold { task: TaskId { job: JobId(1), index }, placement, node_revision: None }];
-    cell.change(change, async |tx, changes| unit_hold(tx, changes, (UNIT, epoch), &holds).await).await
+    cell.change(change, async |tx, changes| unit_hold(tx, &mut changes.open()?, (UNIT, epoch), &holds).await)
+        .await
 }
 
 async fn commit(cell: &TestCell, epoch: u64) -> StoreResult<borough_model::task::UnitRow> {
-    cell.change(at(1_200), async |tx, changes| unit_commit(tx, changes, UNIT, epoch).await).await
+    cell.change(at(1_200), async |tx, changes| unit_commit(tx, &mut changes.open()?, UNIT, epoch).await).await
 }
 
 async fn settle(cell: &TestCell, at_ms: i64) -> Vec<TaskState> {

@@ -74,7 +74,10 @@ async fn unit_of_any(world: &mut World) {
         world
             .change("unit", async |tx, changes| {
                 // What is refused is another job's turn.
-                crate::unit::unit_begin(tx, changes, (UnitId(5), job), 1, 1).await.map(drop).or(Ok(()))
+                crate::unit::unit_begin(tx, &mut changes.open()?, (UnitId(5), job), 1, 1)
+                    .await
+                    .map(drop)
+                    .or(Ok(()))
             })
             .await;
         if !world.rows().await.units.is_empty() {

@@ -31,7 +31,7 @@ async fn replay(
                 state.apply(*cursor, entry);
             }
         }
-        state.gate_note(&page.gate);
+        state.gate_note(page.gate.row());
         if !page.more {
             return Ok(());
         }

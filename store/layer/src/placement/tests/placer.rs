@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_kv::{ErrorCode, Retryable, Version};
+use borough_kv::{ErrorCode, Retryable};
 use borough_model::job::{JobRow, JobState};
 use borough_model::node::{NodeAlloc, node_alloc_add, node_alloc_promise, node_open, ports_pick};
 use borough_model::task::{self, StopReason, TaskEvent, TaskRow, TaskState, task_transition};
@@ -10,6 +10,7 @@ use borough_model::{JobId, NodeId, TaskId};
 
 use super::super::*;
 use super::world::World;
+use crate::cell::{GateOpen, cell_gate_at};
 use crate::check::{CellRows, cell_rows_read};
 use crate::keys::LeaseKey;
 
@@ -31,7 +32,7 @@ impl PlacementView for CellRows {
 /// A batch, and the version it was decided at.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
-    at: Version,
+    gate: GateOpen,
     batch: PlacementBatch,
 }
 
@@ -45,15 +46,16 @@ pub(crate) enum Fate {
 }
 
 impl World {
-    async fn snapshot(&self) -> (Version, CellRows) {
-        let read =
-            self.read(async |tx, space| Ok((tx.read_version().await?, cell_rows_read(tx, space).await?)));
+    async fn snapshot(&self) -> (GateOpen, CellRows) {
+        let read = self.read(async |tx, space| {
+            Ok((cell_gate_at(tx, space).await?.open()?, cell_rows_read(tx, space).await?))
+        });
         read.await.unwrap()
     }
 
     /// Plans a few placements over a snapshot.
     pub(crate) async fn plan(&self, shard: u32) -> Option<Planned> {
-        let (at, rows) = self.snapshot().await;
+        let (gate, rows) = self.snapshot().await;
         let lease = LeaseKey { role: "scheduler".to_owned(), shard };
         let mut batch = PlacementBatch {
             id: self.request(),
@@ -71,7 +73,7 @@ impl World {
                 self.place(&rows, &mut allocs, &mut batch, task);
             }
         }
-        (!batch.placements.is_empty()).then_some(Planned { at, batch })
+        (!batch.placements.is_empty()).then_some(Planned { gate, batch })
     }
 
     fn place(
@@ -162,16 +164,17 @@ impl World {
 
     /// Commits a plan of before, and goes on as a worker does.
     pub(crate) async fn commit(&self, planned: Planned) -> (Fate, Option<Planned>) {
-        let Planned { at, batch } = planned;
+        let Planned { gate, batch } = planned;
         let space = self.space.clone();
         let committed =
-            self.db.commit_at("placement", at, |tx| placement_commit(tx, &space, 1, &batch)).await;
+            self.db.commit_at("placement", gate.version(), |tx| placement_commit(tx, &gate, &batch)).await;
         let Err(failed) = committed else {
             self.placed_check(&batch).await;
             return (Fate::Committed, None);
         };
         let code = failed.error.kv_error().map(|error| error.code);
         if code.is_some_and(ErrorCode::is_maybe_committed) {
+            let at = gate.version();
             let found = self.read(async |tx, space| placement_find(tx, space, 1, at, batch.id).await).await;
             let found = found.unwrap().is_some();
             self.found_check(&batch, found).await;
@@ -181,12 +184,12 @@ impl World {
         assert!(retryable, "seed {}: {:?}", self.seed, failed.error);
         let conflicts = placement_conflicts(&space, &failed.conflicting, &batch);
         let losers: BTreeSet<TaskId> = placement_losers(&conflicts, &batch);
-        let (at, rows) = self.snapshot().await;
+        let (gate, rows) = self.snapshot().await;
         let left = placement_survivors(&batch, &losers, &rows, self.request(), self.now_ms);
         assert!(left.placements.iter().all(|placement| !losers.contains(&placement.row.id)));
         match left.placements.is_empty() {
             true => (Fate::Lost, None),
-            false => (Fate::Survived, Some(Planned { at, batch: left })),
+            false => (Fate::Survived, Some(Planned { gate, batch: left })),
         }
     }
 

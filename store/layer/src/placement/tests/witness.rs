@@ -7,6 +7,7 @@ use borough_model::task::{Placement as Place, TaskEvent, TaskRow, task_transitio
 use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
 
 use super::super::*;
+use crate::cell::cell_gate_at;
 use crate::keys::{self, LeaseKey, TaskKey};
 use crate::testing::TestCell;
 
@@ -47,14 +48,14 @@ async fn a_placement_falls_with_the_task_that_it_was_placed_near_to() {
     let cell = TestCell::new().await;
     for (written, lost) in [(None, false), (Some(TaskId { index: 8, ..STANDS }), false), (Some(STANDS), true)]
     {
-        let version = cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
+        let gate = cell.run(async |tx| cell_gate_at(&tx, &cell.space).await?.open()).await.unwrap();
         if let Some(task) = written {
             let row = TaskRow::never_placed(task);
             cell.run(async |tx| keys::write(&tx, &cell.space, &TaskKey::of(task), &row)).await.unwrap();
         }
         let batch = batch();
         let commit =
-            cell.db.commit_at("test", version, |tx| placement_commit(tx, &cell.space, 1, &batch)).await;
+            cell.db.commit_at("test", gate.version(), |tx| placement_commit(tx, &gate, &batch)).await;
         assert_eq!(commit.is_err(), lost, "{written:?}: {commit:?}");
         let Err(CommitAtError { conflicting, .. }) = commit else { continue };
         let conflicts = placement_conflicts(&cell.space, &conflicting, &batch);

@@ -28,12 +28,15 @@ async fn step(cell: &TestCell, rng: &dyn Rng, now_ms: i64) {
     match draw(10) {
         0 | 1 => drop(
             cell.change(change, async |tx, changes| {
-                unit_begin(tx, changes, (UNIT, JobId(1)), MEMBERS, now_ms + 400).await
+                unit_begin(tx, &mut changes.open()?, (UNIT, JobId(1)), MEMBERS, now_ms + 400).await
             })
             .await,
         ),
         2..=5 => drop(hold_at(cell, change, index, life + 1, epoch).await),
-        6 => drop(cell.change(change, async |tx, changes| unit_commit(tx, changes, UNIT, epoch).await).await),
+        6 => drop(
+            cell.change(change, async |tx, changes| unit_commit(tx, &mut changes.open()?, UNIT, epoch).await)
+                .await,
+        ),
         7 => drop(cell.change(change, async |tx, changes| unit_expire(tx, changes, UNIT).await).await),
         8 => {
             drop(cell.change(change, async |tx, changes| unit_give_up(tx, changes, UNIT, epoch).await).await)

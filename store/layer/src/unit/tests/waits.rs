@@ -23,7 +23,9 @@ async fn waiting() -> (TestCell, u64) {
     let cell = world().await;
     let epoch = begin(&cell, 1_000).await.unwrap().epoch;
     hold(&cell, 0, 1, epoch).await.unwrap();
-    let early = cell.change(at(1_100), async |tx, changes| unit_wait(tx, changes, UNIT, epoch).await).await;
+    let early = cell
+        .change(at(1_100), async |tx, changes| unit_wait(tx, &mut changes.open()?, UNIT, epoch).await)
+        .await;
     assert!(matches!(early, Err(StoreError::Unit(UnitRefused::TooFew { holding: 1, min_member: 2 }))));
     let evicted = Evicted { by: task(1), notice_max_ms: None, life: Incarnation(1) };
     cell.change(at(1_100), async |tx, changes| {
@@ -38,7 +40,7 @@ async fn waiting() -> (TestCell, u64) {
             book.apply(task, &event, changes.at_ms())?.unwrap();
         }
         book.write(tx, changes).await?;
-        unit_wait(tx, changes, UNIT, epoch).await
+        unit_wait(tx, &mut changes.open()?, UNIT, epoch).await
     })
     .await
     .unwrap();
