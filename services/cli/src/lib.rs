@@ -40,10 +40,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// What clap has to say: help and version are no failures.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Where even this cannot be written there is nowhere left to say so.
-    let _written = error.print();
-    match error.use_stderr() {
-        true => ExitCode::from(Code::Usage.number()),
-        false => ExitCode::SUCCESS,
+    let printed = error.print();
+    match printed {
+        _ if error.use_stderr() => ExitCode::from(Code::Usage.number()),
+        // Help is the answer that was asked for. A reader that has seen enough of it is content.
+        Err(failed) if failed.kind() != std::io::ErrorKind::BrokenPipe => {
+            ExitCode::from(Code::Failed.number())
+        }
+        _ => ExitCode::SUCCESS,
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use borough_kv::exercise::not_exercised;
-use borough_tests::{Options, TestCell, is_fdb, options};
+use borough_tests::{Options, TestCell, is_fdb, options, until};
 
 /// A small file system of its own, for as long as it is held.
 struct Mount(PathBuf);
@@ -87,5 +87,40 @@ async fn a_full_disk_is_told_and_loses_nothing() {
     cell.control_kill();
     cell.control_start().await;
     assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_agent_whose_disk_and_log_are_full_keeps_its_node_and_its_tasks() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::new(directory.path()) else {
+        not_exercised("an agent on a full disk", "this user may not mount a file system");
+        return;
+    };
+    let below = Some(directory.path().to_path_buf());
+    let files = tempfile::tempdir().unwrap();
+    let control_below = Some(files.path().to_path_buf());
+    let mut cell = TestCell::start(Options { below, control_below, ..options!().nodes(1) }).await;
+    cell.run("stays.yaml", "name: stays\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    let task = cell.tasks("stays").await[0].pid;
+    let agent = cell.agent_found("alpha-1").await;
+    let log = cell.root().join("log").join("alpha-1.log");
+    fill(&directory.path().join("ballast"));
+    let mut last_page = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    while last_page.write_all(b"#").is_ok() {}
+    // The agent loses its session and reports that in its log.
+    cell.control_kill();
+    cell.control_start().await;
+    cell.nodes_ready().await;
+    assert!(agent.alive(), "the agent ended because of its log");
+    assert_eq!(cell.tasks("stays").await[0].pid, task);
+    fs::remove_file(directory.path().join("ballast")).unwrap();
+    cell.run("more.yaml", "name: more\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    assert!(agent.alive(), "the agent ended because of its log");
+    agent.signal(rustix::process::Signal::TERM).unwrap();
+    until("the note of what is missing", || async {
+        fs::read_to_string(&log).ok()?.contains("lines of this log are lost").then_some(())
+    })
+    .await;
     cell.finish().await;
 }

@@ -11,6 +11,7 @@ mod gang;
 mod guard;
 mod job;
 mod load;
+mod log;
 mod machine;
 mod node;
 mod plan;

@@ -21,5 +21,5 @@ mod state_dir;
 
 pub use guard::TestGuard;
 pub use life_dir::{HEALTH_FILE, LifeFiles, life_begin, life_end_write, life_load, record_read};
-pub use shim::shim_install;
+pub use shim::{shim_install, shim_path};
 pub use state_dir::{StateDir, StateLock};

@@ -8,13 +8,18 @@ use std::path::{Path, PathBuf};
 /// The program, built for this target by our build script.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borough-shim.bin"));
 
+/// Where [`shim_install`] puts the program.
+pub fn shim_path(directory: &Path) -> PathBuf {
+    directory.join(concat!("borough-shim-", env!("BOROUGH_SHIM_HASH")))
+}
+
 /// Writes the shim's program into `directory`, unless it is there; the answer is its path. Its name tells its content,
 /// so a new version stands beside one that is running.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn shim_install(directory: &Path) -> io::Result<PathBuf> {
-    let path = directory.join(concat!("borough-shim-", env!("BOROUGH_SHIM_HASH")));
+    let path = shim_path(directory);
     let whole =
         |found: &fs::Metadata| usize::try_from(found.len()).is_ok_and(|length| length == PROGRAM.len());
     if fs::metadata(&path).is_ok_and(|found| whole(&found)) {
@@ -22,10 +27,16 @@ pub fn shim_install(directory: &Path) -> io::Result<PathBuf> {
     }
     fs::create_dir_all(directory)?;
     let temporary = directory.join(format!(".shim.{}.new", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&temporary)?;
+    let installed = program_write(&temporary).and_then(|()| fs::rename(&temporary, &path));
+    if installed.is_err() {
+        // A part of it would take the room that others wait for.
+        let _ = fs::remove_file(&temporary);
+    }
+    installed.map(|()| path)
+}
+
+fn program_write(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path)?;
     file.write_all(PROGRAM)?;
-    file.sync_all()?;
-    drop(file);
-    fs::rename(&temporary, &path)?;
-    Ok(path)
+    file.sync_all()
 }

@@ -1,6 +1,7 @@
 //! Starting the agent: the directory, the cgroups, and the lives it finds, whose processes it takes up again.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
-use crate::disk::{LifeFiles, StateDir, shim_install};
+use crate::disk::{LifeFiles, StateDir, shim_install, shim_path};
 use crate::error::AgentError;
 use crate::life::LifeId;
 use crate::{facts, topology};
@@ -41,7 +42,14 @@ pub(super) fn agent_open(
         move |source| AgentError::State { path, source }
     };
     let bin = state_dir.root.join("bin");
-    let program = shim_install(&bin).map_err(failed(&bin))?;
+    let program = match shim_install(&bin) {
+        // What runs is taken up all the same; every start tries to write the program again.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            tracing::error!(path = %bin.display(), %error, "no room for the shim's program: no task starts");
+            shim_path(&bin)
+        }
+        installed => installed.map_err(failed(&bin))?,
+    };
     let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
     let domains = topology::domains(&config.sysfs);
     let cores = Cores {

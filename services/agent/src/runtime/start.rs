@@ -17,7 +17,7 @@ use super::Event;
 use super::event::Done;
 use super::watch::Watch;
 use crate::decide::spec::{Ground, shim_spec};
-use crate::disk::{StateDir, life_begin};
+use crate::disk::{StateDir, life_begin, shim_install};
 use crate::life::LifeId;
 use crate::ready::ready;
 
@@ -71,6 +71,10 @@ impl Starter {
                 .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
         }
         let spec = spec?;
+        // Already there, unless the disk was full when the agent started.
+        if let Some(bin) = self.program.parent() {
+            shim_install(bin).map_err(|error| format!("cannot write the shim's program: {error}"))?;
+        }
         self.watch.add(id, &directory);
         let child = shim_spawn(&self.program, "run", &directory)
             .map_err(|error| format!("cannot start its shim: {error}"))?;

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use borough_agent::{AgentError, run};
 use borough_kv::exercise::not_exercised;
-use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
+use borough_proto::v1::{EndReason, NodePressure};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Cell, life, number_in, output, runs, script, stop, until};
@@ -88,6 +88,12 @@ fn agent_on_small_disk(cell: &Cell, size: &str) -> Option<std::process::Child> {
     None
 }
 
+/// What the agent last reported of its disk.
+fn short_of_disk(seen: &crate::gateway::Seen) -> bool {
+    let pressure = seen.reports.iter().rev().find_map(|report| report.pressure.as_ref());
+    pressure.is_some_and(|pressure| pressure.short_of().any(|short| short == NodePressure::Disk))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping() {
     let cell = Cell::new().await;
@@ -116,6 +122,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
         (length > 0 && length % 4096 == 0).then_some(())
     })
     .await;
+    cell.gateway.wait("the report of a full disk", |seen| short_of_disk(seen).then_some(())).await;
     let refused = life(2, 1);
     cell.gateway.run(script(&refused, "true"));
     let exit = cell.gateway.phase(&refused, Phase::Released).await.exit.unwrap();
@@ -129,7 +136,12 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     drop(fill);
     std::fs::remove_file(state.join("fill")).unwrap();
     until("the note", || output(&directory).contains("bytes of output lost").then_some(())).await;
+    cell.gateway.wait("the report of room", |seen| (!short_of_disk(seen)).then_some(())).await;
+    let taken = life(3, 1);
+    cell.gateway.run(script(&taken, "exec sleep 600"));
+    cell.gateway.phase(&taken, Phase::Running).await;
     assert!(runs(pid) && agent.try_wait().unwrap().is_none());
+    assert_eq!(cell.gateway.look(|seen| seen.sessions), 1, "the session ended");
     agent.kill().unwrap();
     agent.wait().unwrap();
 }

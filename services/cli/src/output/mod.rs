@@ -118,6 +118,13 @@ impl Printer {
         self.bytes(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
     }
 
+    /// What a role shows once it runs. Nobody may be there to read it: the role goes on all the same.
+    pub(crate) fn greeting(&self, text: &str) {
+        if let Err(failure) = self.text(text) {
+            tracing::warn!(reason = failure.message(), "the greeting cannot be written");
+        }
+    }
+
     /// Bytes to standard output as they are.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();

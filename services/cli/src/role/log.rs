@@ -1,16 +1,161 @@
-//! What roles say while they work: structured lines on standard error, filtered by `BOROUGH_LOG`.
+//! The log of a role: structured lines on standard error, filtered by `BOROUGH_LOG`.
+//!
+//! No role ends because its log cannot be written. A full disk or a closed pipe costs lines and nothing else: the writer
+//! counts them, and writes how many are missing before the first line that it can write again.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines lost over the life of this process, which has one log.
+static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Registers the count of lost lines for `GET /metrics`.
+pub(crate) fn log_metrics_register(registry: &mut Registry) {
+    let help = "Lines of this process's log that standard error did not take";
+    registry.register("borough_log_lost_lines", help, LOST.clone());
+}
 
 /// Starts the log of a role; `default` is the filter where `BOROUGH_LOG` says nothing.
 pub(crate) fn log_begin(default: &str) {
     let filter = EnvFilter::try_from_env("BOROUGH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let writer = LossyWriter::new(io::stderr(), LOST.clone());
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(SharedWriter(Arc::new(Mutex::new(writer))))
+        .with_ansi(io::stderr().is_terminal());
     // Set before by a test of this process: that one stays.
     subscriber.try_init().ok();
+}
+
+/// One [`LossyWriter`] for all threads.
+#[derive(Clone)]
+struct SharedWriter(Arc<Mutex<LossyWriter<io::Stderr>>>);
+
+impl<'a> MakeWriter<'a> for SharedWriter {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for SharedWriter {
+    /// Never fails: the subscriber would report a failure on standard error, and a failure of that is a panic.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().append(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends whole lines to `out` and drops those that it does not take.
+struct LossyWriter<W> {
+    out: W,
+    /// Lines lost over the life of the process.
+    lost: Counter,
+    /// Lines lost since the last note.
+    unreported: u64,
+    /// Why the last of them was lost.
+    reason: String,
+    /// The last write ended within a line.
+    broken_line: bool,
+}
+
+impl<W: Write> LossyWriter<W> {
+    fn new(out: W, lost: Counter) -> Self {
+        Self { out, lost, unreported: 0, reason: String::new(), broken_line: false }
+    }
+
+    fn append(&mut self, line: &[u8]) {
+        if let Err(error) = self.note().and_then(|()| self.put(line)) {
+            self.unreported = self.unreported.saturating_add(1);
+            self.reason = error.to_string();
+            self.lost.inc();
+        }
+    }
+
+    /// Reports the lines lost so far, if any.
+    fn note(&mut self) -> io::Result<()> {
+        if self.unreported == 0 {
+            return Ok(());
+        }
+        let line_end = if self.broken_line { "\n" } else { "" };
+        let text = format!(
+            "{line_end} WARN borough: {} lines of this log are lost: {}\n",
+            self.unreported, self.reason
+        );
+        self.put(text.as_bytes())?;
+        self.unreported = 0;
+        Ok(())
+    }
+
+    fn put(&mut self, mut rest: &[u8]) -> io::Result<()> {
+        while !rest.is_empty() {
+            match self.out.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    self.broken_line = !rest.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for so many bytes.
+    #[derive(Default)]
+    struct Disk {
+        room: usize,
+        written: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room);
+            if taken == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room -= taken;
+            self.written.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_find_no_room_are_counted_and_reported_once_there_is_room() {
+        let lost = Counter::default();
+        let mut log = LossyWriter::new(Disk { room: 8, ..Disk::default() }, lost.clone());
+        for line in ["first\n", "second\n", "third\n"] {
+            log.append(line.as_bytes());
+        }
+        assert_eq!(lost.get(), 2);
+        log.out.room = 1000;
+        log.append(b"fourth\n");
+        log.append(b"fifth\n");
+        let text = String::from_utf8(log.out.written).unwrap();
+        let expected =
+            "first\nse\n WARN borough: 2 lines of this log are lost: no storage space\nfourth\nfifth\n";
+        assert_eq!(text, expected);
+        assert_eq!(lost.get(), 2);
+    }
 }

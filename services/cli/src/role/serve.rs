@@ -14,7 +14,7 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
-use super::log::log_begin;
+use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::{failed, terminated};
 use crate::args::Global;
@@ -185,6 +185,7 @@ fn run(
         let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);
+        log_metrics_register(&mut registry);
         let config = ControlConfig {
             db,
             exclusive: store.is_exclusive(),
@@ -198,7 +199,7 @@ fn run(
             rng,
         };
         let control = Control::start(config).await.map_err(|error| failed("cannot start", &error))?;
-        printer.text(&greeting(role, arguments, &control))?;
+        printer.greeting(&greeting(role, arguments, &control));
         let signal = terminated().await;
         tracing::info!(signal, role, "the role ends");
         control.stop().await;
