@@ -160,6 +160,7 @@ impl TestCell {
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
             .args(options.cards.iter().flat_map(|card| ["--card", card]))
             .args(options.agent_arguments.iter().flat_map(|argument| ["--agent-argument", argument]))
+            .args(&options.dev_arguments)
             .env(RECORDS_VARIABLE, self.control_records())
             .stdin(Stdio::null());
         if let Some(store) = self.store.location() {
@@ -171,7 +172,8 @@ impl TestCell {
         command
     }
 
-    fn log(&self) -> PathBuf {
+    /// Where the control process writes.
+    pub fn log(&self) -> PathBuf {
         self.directory.path().join("dev.log")
     }
 
@@ -211,8 +213,15 @@ impl TestCell {
 
     /// SIGTERM for the control process: it ends its agents and tasks, then itself.
     pub async fn control_stop(&mut self) -> ExitStatus {
-        let process = self.control();
-        process.signal(Signal::TERM).expect("signalled");
+        self.control().signal(Signal::TERM).expect("signalled");
+        self.control_ended().await
+    }
+
+    /// Waits for the end of the control process, which somebody has asked for.
+    ///
+    /// # Panics
+    /// Where it does not end.
+    pub async fn control_ended(&mut self) -> ExitStatus {
         let dev = parking_lot::Mutex::new(self.dev.take().expect("the control process runs"));
         until("the end of the control process", || async { dev.lock().try_wait().expect("waited for") }).await
     }

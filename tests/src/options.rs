@@ -35,6 +35,8 @@ pub struct Options {
     pub cards: Vec<String>,
     /// Arguments of the agents besides, as for `borough dev --agent-argument`.
     pub agent_arguments: Vec<String>,
+    /// Arguments of the control process besides.
+    pub dev_arguments: Vec<String>,
     /// Where the cell's directory is made; absent: where temporary files are.
     pub below: Option<PathBuf>,
     /// Where the control process is recorded; absent: as `below`.
@@ -62,6 +64,7 @@ impl Options {
             faults: true,
             cards: Vec::new(),
             agent_arguments: NEVER_SHORT.map(str::to_owned).to_vec(),
+            dev_arguments: Vec::new(),
             below: None,
             control_below: None,
         }
@@ -98,6 +101,12 @@ impl Options {
         self.agent_arguments.retain(|known| !arguments.iter().any(|argument| name(argument) == name(known)));
         self.agent_arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         self
+    }
+
+    /// The same with these arguments of `borough dev` besides.
+    #[must_use]
+    pub fn dev_arguments(self, arguments: &[&str]) -> Self {
+        Self { dev_arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(), ..self }
     }
 
     /// What repeats the test `name`.

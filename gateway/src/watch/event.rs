@@ -131,6 +131,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
         Some(StopReason::Preempted) => "a task of higher priority takes its place",
         Some(StopReason::Updated) => "its spec changed",
         Some(StopReason::Tainted) => "its node has a taint that it does not tolerate",
+        Some(StopReason::Shutdown) => "its cell is shut down",
         None => "no reason given",
     }
 }

@@ -120,6 +120,7 @@ pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
         StopReason::Preempted => v1::StopReason::Preempted,
         StopReason::Updated => v1::StopReason::Updated,
         StopReason::Tainted => v1::StopReason::Tainted,
+        StopReason::Shutdown => v1::StopReason::Shutdown,
     }
 }
 
@@ -135,6 +136,7 @@ pub fn stop_reason_from_message(reason: i32) -> Option<StopReason> {
         v1::StopReason::Preempted => Some(StopReason::Preempted),
         v1::StopReason::Updated => Some(StopReason::Updated),
         v1::StopReason::Tainted => Some(StopReason::Tainted),
+        v1::StopReason::Shutdown => Some(StopReason::Shutdown),
     }
 }
 

@@ -18,6 +18,7 @@ mod plan;
 mod preempt;
 mod role;
 mod setting;
+mod stop;
 mod task;
 mod watch;
 mod web;

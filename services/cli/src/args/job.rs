@@ -100,7 +100,7 @@ pub struct StopArguments {
 }
 
 /// A duration as in job files.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     crate::jobfile::duration_ms(text).map(Duration::from_millis)
 }
 

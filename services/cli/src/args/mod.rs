@@ -9,8 +9,8 @@ mod target;
 mod task;
 
 pub use cluster::{CellSet, CellVerb, EventFilter, EventVerb, NameVerb, NodeVerb};
-pub(crate) use job::pair;
 pub use job::{FileArguments, JobVerb, RunArguments, StopArguments};
+pub(crate) use job::{duration, pair};
 pub use store::{
     StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments, StoreImportArguments,
     StoreVerb,

@@ -88,6 +88,13 @@ pub(crate) struct Control {
     pub http: SocketAddr,
     gateway: Gateway,
     tasks: Vec<JoinHandle<()>>,
+    workers: Workers,
+    cancelled: CancellationToken,
+}
+
+/// The scheduler workers of this process. They end before the other roles where tasks are to be stopped for good.
+struct Workers {
+    tasks: Vec<JoinHandle<()>>,
     cancelled: CancellationToken,
 }
 
@@ -115,6 +122,7 @@ impl Control {
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
         let mut tasks = Vec::new();
+        let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
         let mut connections = Vec::new();
         let mut tolerance_ms = u64::MAX;
         let played = &config.roles;
@@ -135,9 +143,10 @@ impl Control {
                 clock: &config.clock,
                 rng: &config.rng,
                 cancelled: &cancelled,
+                workers_cancelled: &workers.cancelled,
             };
             for place in played.schedulers.clone() {
-                tasks.push(roles.worker(place, played.shards, workers_metrics.clone()));
+                workers.tasks.push(roles.worker(place, played.shards, workers_metrics.clone()));
             }
             if !played.controller && played.grpc.is_none() {
                 continue;
@@ -171,11 +180,21 @@ impl Control {
             cancelled.cancel();
             ControlError::Listen { addresses, source }
         })?;
-        Ok(Self { grpc: gateway.grpc, http: gateway.http, gateway, tasks, cancelled })
+        Ok(Self { grpc: gateway.grpc, http: gateway.http, gateway, tasks, workers, cancelled })
+    }
+
+    /// Ends the scheduler workers of this process and waits for them: they place nothing afterwards.
+    pub(crate) async fn workers_stop(&mut self) {
+        self.workers.cancelled.cancel();
+        for worker in self.workers.tasks.drain(..) {
+            // A panic was already told by the panic hook.
+            worker.await.ok();
+        }
     }
 
     /// Ends every role and waits for it.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(mut self) {
+        self.workers_stop().await;
         self.cancelled.cancel();
         self.gateway.ended().await;
         for task in self.tasks {
@@ -267,6 +286,7 @@ struct CellRoles<'a> {
     clock: &'a Arc<dyn Clock>,
     rng: &'a Arc<dyn Rng>,
     cancelled: &'a CancellationToken,
+    workers_cancelled: &'a CancellationToken,
 }
 
 impl CellRoles<'_> {
@@ -296,7 +316,7 @@ impl CellRoles<'_> {
             gang_commit_max: GANG_COMMIT_MAX,
             share: self.share.clone(),
         };
-        let (db, cancelled) = (self.db.clone(), self.cancelled.clone());
+        let (db, cancelled) = (self.db.clone(), self.workers_cancelled.clone());
         let (clock, rng) = (Arc::clone(self.clock), Arc::clone(self.rng));
         tokio::spawn(worker_run(config, db, clock, rng, metrics, cancelled))
     }

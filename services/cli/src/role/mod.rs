@@ -9,23 +9,45 @@ pub(crate) mod serve;
 pub(crate) mod store;
 
 use borough_store::error_chain;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Failure};
 
+/// The signals that end a role. No signal between two waits is lost.
+struct Signals {
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+}
+
+impl Signals {
+    /// Catches the signals from now on. Needs a runtime.
+    fn catch() -> Self {
+        Self {
+            interrupt: signal(SignalKind::interrupt()).ok(),
+            terminate: signal(SignalKind::terminate()).ok(),
+        }
+    }
+
+    /// Waits for the next one, and names it.
+    async fn next(&mut self) -> &'static str {
+        async fn caught(signal: &mut Option<Signal>) {
+            if let Some(signal) = signal
+                && signal.recv().await.is_some()
+            {
+                return;
+            }
+            std::future::pending().await
+        }
+        tokio::select! {
+            () = caught(&mut self.interrupt) => "interrupted",
+            () = caught(&mut self.terminate) => "terminated",
+        }
+    }
+}
+
 /// Waits for the signal that ends a role, and names it.
 async fn terminated() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).ok();
-    let terminated = async {
-        match &mut terminate {
-            Some(terminate) => drop(terminate.recv().await),
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => "interrupted",
-        () = terminated => "terminated",
-    }
+    Signals::catch().next().await
 }
 
 /// A failure of a role, with its causes on one line.

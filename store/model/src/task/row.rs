@@ -326,11 +326,14 @@ pub enum StopReason {
     /// Its node has a taint that it does not tolerate, or no longer: pending.
     #[n(7)]
     Tainted,
+    /// Whoever runs the cell shuts it down: pending, until it is started again.
+    #[n(8)]
+    Shutdown,
 }
 
 impl StopReason {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::JobStopped,
         Self::JobShrunk,
         Self::Restart,
@@ -339,6 +342,7 @@ impl StopReason {
         Self::Preempted,
         Self::Updated,
         Self::Tainted,
+        Self::Shutdown,
     ];
 
     /// Whether the task is dead after this stop; otherwise it is pending.
@@ -350,7 +354,8 @@ impl StopReason {
             | Self::Drained
             | Self::Preempted
             | Self::Updated
-            | Self::Tainted => false,
+            | Self::Tainted
+            | Self::Shutdown => false,
         }
     }
 
@@ -365,6 +370,7 @@ impl StopReason {
             Self::Preempted => "a task of higher priority took its place",
             Self::Updated => "its spec was changed",
             Self::Tainted => "its node has a taint that it does not tolerate",
+            Self::Shutdown => "its cell was shut down",
         }
     }
 }

@@ -3,10 +3,12 @@
 
 mod layout;
 mod nodes;
+mod stop;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_agent::TestGuard;
 use borough_gateway::auth::Token;
@@ -20,11 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::layout::Layout;
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
+use self::stop::Shutdown;
 use super::agent::{card, ports};
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
-use super::log::log_begin;
+use super::log::{log_begin, log_metrics_register};
 use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
-use super::{failed, terminated};
+use super::{Signals, failed};
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
@@ -70,6 +73,9 @@ pub struct DevArguments {
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
+    /// How long tasks may take to end when `dev` is interrupted, such as 30s; then SIGKILL
+    #[arg(long, default_value = "60s", value_parser = crate::args::duration, value_name = "TIME")]
+    pub stop_timeout: Duration,
     /// Keep the cells in this store instead of the directory: fdb:CLUSTER_FILE
     #[arg(long, value_name = "LOCATION")]
     pub store: Option<StoreLocation>,
@@ -135,7 +141,8 @@ async fn dev_in(
         true => Some(guard_begin(layout)?),
         false => None,
     };
-    let control = control_start(layout, arguments, store, clock, rng).await?;
+    let mut signals = Signals::catch();
+    let mut control = control_start(layout, arguments, store, clock, rng).await?;
     let http = control.http;
     let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
     remember(layout, arguments, grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
@@ -154,9 +161,21 @@ async fn dev_in(
         .into_iter()
         .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
         .collect();
-    printer.text(&greeting(layout, arguments, grpc, http))?;
-    let signal = terminated().await;
+    printer.greeting(&greeting(layout, arguments, grpc, http));
+    let signal = signals.next().await;
     printer.remark(&format!("{signal}: ending the tasks and agents of this directory"));
+    control.workers_stop().await;
+    let db = Database::new(store.engine());
+    let shutdown = Shutdown {
+        db: &db,
+        cells: &arguments.cells,
+        records: layout.records(),
+        timeout: arguments.stop_timeout,
+        clock,
+        rng,
+        printer,
+    };
+    shutdown.run(&mut signals).await;
     cancelled.cancel();
     for keeper in keepers {
         keeper.await.ok();
@@ -183,6 +202,7 @@ async fn control_start(
     let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
     let mut registry = Registry::default();
     db.metrics_register(&mut registry);
+    log_metrics_register(&mut registry);
     let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
     let known = remembered.as_ref();
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -186,7 +186,8 @@ fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
         | StopReason::Drained
         | StopReason::Preempted
         | StopReason::Updated
-        | StopReason::Tainted => unchanged(row),
+        | StopReason::Tainted
+        | StopReason::Shutdown => unchanged(row),
     }
 }
 

@@ -38,7 +38,8 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
             | StopReason::Drained
             | StopReason::Preempted
             | StopReason::Updated
-            | StopReason::Tainted,
+            | StopReason::Tainted
+            | StopReason::Shutdown,
         ) => decision_again(row),
         Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, false, now_ms),
         None => match exit.reason {

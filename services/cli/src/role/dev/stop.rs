@@ -1,0 +1,250 @@
+//! The end of a dev cell: every task is stopped as a stop of its job would do it (withdrawal, drain delay, SIGTERM,
+//! grace, SIGKILL), and stays wanted, so that the next start places it again.
+//!
+//! The wait is bounded. A second signal cuts it short, and what the store cannot be asked for the shims are asked for
+//! themselves: they keep the same order, except for the withdrawal.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency};
+use borough_model::task::StopReason;
+use borough_model::{Incarnation, JobId, Name, TaskId, TaskRow, TaskState};
+use borough_shim::file::json_read;
+use borough_shim::record::{Kind, ProcessRecord};
+use borough_store::job::job_get;
+use borough_store::journal::{Change, ChangeSet};
+use borough_store::node::node_list;
+use borough_store::request::request_id_random;
+use borough_store::task::{task_list_by_node, task_stop_begin};
+use borough_store::{CellSpace, StoreResult, error_chain};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::output::{Printer, tally};
+use crate::role::Signals;
+
+/// Between two looks at what still runs.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two remarks on what is waited for.
+const REMARK: Duration = Duration::from_secs(5);
+/// For the store to take the stop of one cell.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+/// For the reports of the last ends to reach the store, and for shims to record ends by SIGKILL.
+const SETTLE: Duration = Duration::from_secs(3);
+/// Tasks in one transaction.
+const TASKS_MAX: usize = 256;
+/// Names of tasks in a remark.
+const NAMES_MAX: usize = 5;
+
+/// What the end of a dev cell works with.
+pub(super) struct Shutdown<'a> {
+    /// The store of the cells.
+    pub db: &'a Database,
+    /// The cells.
+    pub cells: &'a [Name],
+    /// Where agents record what they start.
+    pub records: PathBuf,
+    /// How long tasks may take to end.
+    pub timeout: Duration,
+    /// Time.
+    pub clock: &'a Arc<dyn Clock>,
+    /// Ids.
+    pub rng: &'a Arc<dyn Rng>,
+    /// Where progress goes.
+    pub printer: &'a Printer,
+}
+
+impl Shutdown<'_> {
+    /// Stops every task and waits until none is left, the time is up, or a second signal comes. Scheduler workers must
+    /// have ended, or what is stopped is placed again at once.
+    pub(super) async fn run(&self, signals: &mut Signals) {
+        let begun = self.clock.monotonic();
+        let ended = tokio::select! {
+            ended = self.tasks_end(begun) => ended,
+            signal = signals.next() => {
+                self.printer.remark(&format!("{signal} again: SIGKILL for what still runs"));
+                false
+            }
+        };
+        if !ended {
+            self.tasks_kill().await;
+        }
+    }
+
+    /// Whether every task has ended within the time.
+    async fn tasks_end(&self, begun: Duration) -> bool {
+        let asked = self.tasks_stop().await;
+        let (mut direct, mut remarked, mut quiet_since) = (false, begun, None);
+        loop {
+            let now = self.clock.monotonic();
+            let runs = !self.alive(Kind::Shim).is_empty();
+            // The next start finds in the store that they have ended, rather than on the nodes' disks.
+            let settled = match asked {
+                true => self.left().await.is_ok_and(|left| left.is_empty()),
+                false => true,
+            };
+            if runs {
+                quiet_since = None;
+            } else if settled || now.saturating_sub(*quiet_since.get_or_insert(now)) >= SETTLE {
+                return true;
+            }
+            if now.saturating_sub(begun) >= self.timeout {
+                self.remark_left("out of time: SIGKILL for").await;
+                return false;
+            }
+            if now.saturating_sub(remarked) >= REMARK {
+                remarked = now;
+                self.remark_left("still stopping").await;
+            }
+            // What the store does not name, or cannot be asked about, is stopped by a signal to its shim.
+            if runs && settled && !direct {
+                direct = true;
+                self.alive(Kind::Shim).iter().for_each(|shim| drop(shim.process.signal(Signal::USR2)));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Begins to stop the tasks of every cell; whether the store has taken all of it.
+    async fn tasks_stop(&self) -> bool {
+        let (mut asked, mut stopping) = (true, 0);
+        for cell in self.cells {
+            match tokio::time::timeout(STORE_PATIENCE, self.cell_stop(cell)).await {
+                Ok(Ok(tasks)) => stopping += tasks,
+                Ok(Err(error)) => {
+                    asked = false;
+                    tracing::warn!(%cell, error = %error_chain(&error), "the store does not take the stop of the tasks");
+                }
+                Err(_) => {
+                    asked = false;
+                    tracing::warn!(%cell, "the store does not answer: its tasks are stopped without it");
+                }
+            }
+        }
+        if stopping > 0 {
+            let (tasks, most) = (tally(stopping, "task"), humantime::format_duration(self.timeout));
+            self.printer.remark(&format!(
+                "stopping {tasks} within {most} (--stop-timeout); interrupt again for SIGKILL at once"
+            ));
+        }
+        asked
+    }
+
+    /// Ends what still runs at once. The shims live on to record it.
+    async fn tasks_kill(&self) {
+        let begun = self.clock.monotonic();
+        while !self.alive(Kind::Shim).is_empty() && self.clock.monotonic().saturating_sub(begun) < SETTLE {
+            for task in self.alive(Kind::Task) {
+                // Each leads a session, and so a group.
+                if let Some(group) = i32::try_from(task.process.pid).ok().and_then(Pid::from_raw) {
+                    kill_process_group(group, Signal::KILL).ok();
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn remark_left(&self, what: &str) {
+        let Ok(left) = self.left().await else { return };
+        let mut names: Vec<&str> = left.values().map(String::as_str).take(NAMES_MAX).collect();
+        let more = format!("and {} more", left.len().saturating_sub(NAMES_MAX));
+        if left.len() > NAMES_MAX {
+            names.push(&more);
+        }
+        if !names.is_empty() {
+            self.printer.remark(&format!("{what}: {}", names.join(", ")));
+        }
+    }
+
+    /// Begins to stop what a cell runs; how many tasks.
+    async fn cell_stop(&self, cell: &Name) -> StoreResult<usize> {
+        let space = CellSpace::new(cell.clone());
+        let rows = self.cell_tasks(&space).await?;
+        let lives: Vec<(TaskId, Incarnation)> = rows.iter().map(|row| (row.id, row.incarnation)).collect();
+        for chunk in lives.chunks(TASKS_MAX) {
+            let change = Change {
+                request: request_id_random(&**self.rng),
+                actor: "dev".to_owned(),
+                action: "shutdown",
+                at_ms: self.clock.wall_ms(),
+            };
+            let (space, change) = (&space, &change);
+            let stop = self.db.run("shutdown", Idempotency::Natural, |tx, _| async move {
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                task_stop_begin(&tx, &mut changes, chunk, StopReason::Shutdown).await?;
+                changes.append(&tx)?;
+                StoreResult::Ok(())
+            });
+            stop.await?;
+        }
+        Ok(lives.len())
+    }
+
+    /// Rows of the tasks that a cell has on its nodes, except those whose node is lost.
+    async fn cell_tasks(&self, space: &CellSpace) -> StoreResult<Vec<TaskRow>> {
+        let nodes = self
+            .db
+            .run("node_list", Idempotency::ReadOnly, |tx, _| async move { node_list(&tx, space).await });
+        let mut rows = Vec::new();
+        for node in nodes.await? {
+            let mut after = None;
+            loop {
+                let page = self.db.run("task_list_by_node", Idempotency::ReadOnly, |tx, _| async move {
+                    task_list_by_node(&tx, space, node.id, after, TASKS_MAX).await
+                });
+                let page = page.await?;
+                rows.extend(page.rows.into_iter().filter(|row| row.state.is_charged()));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        rows.retain(|row| row.state != TaskState::Lost);
+        Ok(rows)
+    }
+
+    /// What has not ended yet, by the store: names for people.
+    async fn left(&self) -> StoreResult<BTreeMap<(Name, TaskId), String>> {
+        let mut left = BTreeMap::new();
+        for cell in self.cells {
+            let space = CellSpace::new(cell.clone());
+            let mut jobs: BTreeMap<JobId, String> = BTreeMap::new();
+            for row in self.cell_tasks(&space).await? {
+                let name = match jobs.entry(row.id.job) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(unknown) => {
+                        let (user, job) = self.job_name(&space, row.id.job).await?;
+                        unknown.insert(format!("{cell}: {user}/{job}"))
+                    }
+                };
+                left.insert((cell.clone(), row.id), format!("{name}/{}", row.id.index));
+            }
+        }
+        Ok(left)
+    }
+
+    async fn job_name(&self, space: &CellSpace, job: JobId) -> StoreResult<(Name, Name)> {
+        let found = self
+            .db
+            .run("job_get", Idempotency::ReadOnly, |tx, _| async move { job_get(&tx, space, job).await });
+        let row = found.await?;
+        Ok((row.user, row.name))
+    }
+
+    /// Recorded processes of a kind that live.
+    fn alive(&self, kind: Kind) -> Vec<ProcessRecord> {
+        let read = |entry: fs::DirEntry| {
+            let name = entry.file_name();
+            let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;
+            json_read::<ProcessRecord>(&self.records, name).ok().flatten()
+        };
+        let found = fs::read_dir(&self.records).into_iter().flatten().flatten().filter_map(read);
+        found.filter(|record| record.kind == kind && record.process.alive()).collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! The end of `dev`: tasks are stopped in the documented order, within a bound, and start again with the next start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use borough_proto::v1::{EndReason, Task};
+use borough_tests::{TestCell, is_up, options, until};
+use rustix::process::Signal;
+
+/// A service of one that writes down that it has seen SIGTERM, and then ends or not.
+fn job(seen: &Path, then: &str, grace: &str) -> String {
+    let script = format!("trap 'echo seen >> {}; {then}' TERM; while :; do sleep 0.05; done", seen.display());
+    format!("name: last\ntask:\n  command: [sh, -c, {script:?}]\n  grace: {grace}\n")
+}
+
+struct Scene {
+    cell: TestCell,
+    seen: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Scene {
+    async fn new(then: &str, grace: &str, dev_arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let seen = directory.path().join("seen");
+        let cell = TestCell::start(options!().nodes(1).dev_arguments(dev_arguments)).await;
+        cell.run("last.yaml", &job(&seen, then, grace)).await;
+        Self { cell, seen, _directory: directory }
+    }
+
+    /// How often the task has seen SIGTERM.
+    fn terms(&self) -> usize {
+        fs::read_to_string(&self.seen).unwrap_or_default().lines().count()
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.cell.control().signal(signal).unwrap();
+    }
+
+    /// The task after the next start.
+    async fn next(&mut self) -> Task {
+        let before = self.cell.control_ended().await;
+        assert_eq!(before.code(), Some(0), "{before}");
+        self.cell.control_start().await;
+        self.cell.tasks_until("last", "up again", |tasks| is_up(tasks, 1)).await.remove(0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_say() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut scene = Scene::new("exit 0", "1m", &[]).await;
+        scene.signal(signal);
+        let task = scene.next().await;
+        assert_eq!(scene.terms(), 1, "the task has seen SIGTERM once");
+        let exit = task.exit.unwrap();
+        assert_eq!(
+            (exit.reason(), exit.message.as_str()),
+            (EndReason::Stopped, "its cell was shut down"),
+            "{exit:?}"
+        );
+        assert_eq!((task.incarnation, task.failures), (2, 0));
+        scene.cell.finish().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_second_interrupt_cuts_the_wait_short() {
+    let mut scene = Scene::new("true", "30m", &["--stop-timeout", "30m"]).await;
+    scene.signal(Signal::INT);
+    until("SIGTERM for the task", || async { (scene.terms() == 1).then_some(()) }).await;
+    let log = scene.cell.log();
+    assert!(fs::read_to_string(&log).unwrap().contains("stopping 1 task within 30m"));
+    until("what is waited for", || async {
+        fs::read_to_string(&log).unwrap().contains("still stopping: alpha: tester/last/0").then_some(())
+    })
+    .await;
+    scene.signal(Signal::INT);
+    let task = scene.next().await;
+    let exit = task.exit.unwrap();
+    assert_eq!((exit.signal, exit.message.as_str()), (Some(9), "its cell was shut down"), "{exit:?}");
+    // Nothing but SIGKILL ends this one.
+    scene.signal(Signal::INT);
+    until("SIGTERM for the task", || async { (scene.terms() == 2).then_some(()) }).await;
+    scene.signal(Signal::TERM);
+    assert_eq!(scene.cell.control_ended().await.code(), Some(0));
+    scene.cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_end_of_a_cell_is_bounded() {
+    let mut scene = Scene::new("true", "30m", &["--stop-timeout", "500ms"]).await;
+    scene.signal(Signal::TERM);
+    let task = scene.next().await;
+    assert_eq!(scene.terms(), 1);
+    let exit = task.exit.unwrap();
+    assert_eq!((exit.signal, exit.message.as_str()), (Some(9), "its cell was shut down"), "{exit:?}");
+    scene.cell.finish().await;
+}
