@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use borough_kv::{Idempotency, Transaction};
 use borough_model::node::{NodeAlloc, NodeRow, Taint, TaintMatch};
+use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
     name_from_text, node_to_message, taint_matches_from_message, taints_from_message,
@@ -13,12 +14,16 @@ use borough_proto::v1::node_service_server::NodeService;
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::mirror::MirrorState;
 use borough_store::node::{node_by_name, node_cordon, node_drain, node_taints_set, node_uncordon};
+use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
 use crate::cell::{Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
 use crate::page::{page_of, page_request};
 use crate::status::{status_from_field, status_not_found};
+
+/// Tasks that one transaction stops.
+const STOPPED_MAX: usize = 256;
 
 /// The room of nodes.
 #[derive(Clone)]
@@ -101,6 +106,36 @@ async fn node_steer(
     Ok((row, committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
 }
 
+/// Begins to stop every task of a drained node, in as many transactions as it takes. Refused where the node takes tasks
+/// again by now.
+async fn node_tasks_stop(door: &CellDoor, caller: &Caller, name: &Name) -> StoreResult<Option<Cursor>> {
+    let change = door.change(caller, "node_drain_force");
+    let (change, space) = (&change, &door.space);
+    let (mut after, mut cursor) = (None, None);
+    loop {
+        let stopped = door.db.run_committed(change.action, Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let node = node_by_name(&tx, space, name).await?;
+            if !node.draining {
+                return Err(StoreError::refused(format!("node {name} is not drained any more")));
+            }
+            let page = task_list_by_node(&tx, space, node.id, after, STOPPED_MAX).await?;
+            let charged = page.rows.iter().filter(|row| row.state.is_charged());
+            let lives: Vec<_> = charged.map(|row| (row.id, row.incarnation)).collect();
+            task_stop_begin(&tx, &mut changes, &lives, StopReason::Drained).await?;
+            let epoch = changes.store_epoch();
+            changes.append(&tx)?;
+            Ok::<_, StoreError>((page.next, epoch))
+        });
+        let ((next, epoch), committed) = stopped.await?;
+        cursor = committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp }).or(cursor);
+        after = next;
+        if after.is_none() {
+            return Ok(cursor);
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl NodeService for NodeRoom {
     async fn list_nodes(
@@ -162,7 +197,16 @@ impl NodeService for NodeRoom {
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
         let request = request.into_inner();
+        let (context, forced) = (request.context.clone(), request.force);
         let (node, cursor) = self.steer(request.context, &request.cell, &request.name, Verb::Drain).await?;
+        if forced {
+            let caller = caller_of_mutation(context.as_ref())?;
+            let door = self.cells.get(&request.cell)?;
+            let name =
+                name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
+            let stopped = node_tasks_stop(door, &caller, &name).await;
+            door.settled(stopped.map(|cursor| ((), cursor))).await?;
+        }
         Ok(Response::new(v1::DrainNodeResponse { node, cursor }))
     }
 

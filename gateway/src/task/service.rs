@@ -9,7 +9,7 @@ use borough_proto::v1;
 use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
-use borough_scheduler_core::{explain, explain_job};
+use borough_scheduler_core::{explain, explain_elsewhere, explain_job};
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
@@ -96,6 +96,9 @@ impl TaskService for TaskRoom {
         let scheduler = scheduler.as_deref().unwrap_or(SCHEDULER_DEFAULT);
         let unserved = scheduler_unserved(&scheduler_shards_read(door).await?, scheduler, now_ms);
         let explained = door.ask(|snapshot| match request.index {
+            Some(index) if request.elsewhere => {
+                vec![(vec![index], explain_elsewhere(snapshot, job, index, now_ms))]
+            }
             Some(index) => vec![(vec![index], explain(snapshot, job, index, now_ms))],
             None => explain_job(snapshot, job, now_ms),
         });

@@ -12,6 +12,7 @@ mod pending;
 mod plan;
 mod preempt;
 mod queueing;
+mod relocation;
 mod scoring;
 mod seed;
 mod settings;
@@ -29,6 +30,7 @@ pub use plan::{
 };
 pub use preempt::{PreemptionCost, Victim};
 pub use queueing::{Queueing, QueueingError, QueueingPolicy};
+pub use relocation::{Relocation, explain_elsewhere};
 pub use scoring::{ProfileError, ScoringProfile};
 pub use seed::{PLAN_SEED, shard_of};
 pub use settings::{CellSettings, Overcommit};

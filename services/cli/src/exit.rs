@@ -9,6 +9,7 @@
 //! | 4 | refused: a condition is not met, somebody else was first, a limit is reached |
 //! | 5 | no gateway could be reached, or none answered in time |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
+//! | 7 | not done yet: the wait for a drain ran out, and the drain goes on |
 //! | 130 | interrupted |
 //! | 255 | `job plan` and `task exec`: it could not be done. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
@@ -33,6 +34,8 @@ pub enum Code {
     Unreachable,
     /// 6.
     NotAllowed,
+    /// 7.
+    NotDone,
     /// 130.
     Interrupted,
     /// What the command of `task exec` ended with.
@@ -50,6 +53,7 @@ impl Code {
             Self::Refused => 4,
             Self::Unreachable => 5,
             Self::NotAllowed => 6,
+            Self::NotDone => 7,
             Self::Interrupted => 130,
             Self::Command(number) => number,
         }
@@ -184,6 +188,7 @@ mod tests {
             (Code::Refused, 4),
             (Code::Unreachable, 5),
             (Code::NotAllowed, 6),
+            (Code::NotDone, 7),
             (Code::Interrupted, 130),
             (Code::Command(17), 17),
         ];

@@ -27,3 +27,4 @@ pub use task::{LogQuery, TaskRef};
 pub use watch::{CellItem, EndpointItem};
 
 pub use job::JobRef;
+pub use node::DrainMode;

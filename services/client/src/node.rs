@@ -9,6 +9,15 @@ use borough_proto::v1::{
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
 
+/// What a drain does with tasks that have no room elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainMode {
+    /// They stay and run on until they have.
+    Wait,
+    /// They are stopped, and wait for a node.
+    Force,
+}
+
 impl Client {
     /// Every node of the cell, by name.
     ///
@@ -73,15 +82,17 @@ impl Client {
         present("UncordonNode", "node", answer.node)
     }
 
-    /// Cordons the node and moves its tasks elsewhere. Answers when that is committed.
+    /// Cordons the node and moves its tasks elsewhere, each as soon as it has room there; with `DrainMode::Force` every
+    /// task is stopped now. Answers when that is committed.
     ///
     /// # Errors
     /// As for every call.
-    pub async fn node_drain(&self, name: &str) -> Result<Node, ClientError> {
+    pub async fn node_drain(&self, name: &str, mode: DrainMode) -> Result<Node, ClientError> {
         let message = DrainNodeRequest {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),
             name: name.to_owned(),
+            force: mode == DrainMode::Force,
         };
         let answer = self.call("DrainNode", message, rpc!(NodeServiceClient.drain_node)).await?;
         present("DrainNode", "node", answer.node)

@@ -110,6 +110,23 @@ impl Client {
             user: job.user.clone(),
             job: job.name.clone(),
             index,
+            elsewhere: false,
+        };
+        self.call("ExplainTask", message, rpc!(TaskServiceClient.explain_task)).await
+    }
+
+    /// Why a task that has a node has no room elsewhere, were it to leave that node now.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn task_explain_elsewhere(&self, task: &TaskRef) -> Result<ExplainTaskResponse, ClientError> {
+        let message = ExplainTaskRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: task.job.user.clone(),
+            job: task.job.name.clone(),
+            index: Some(task.index),
+            elsewhere: true,
         };
         self.call("ExplainTask", message, rpc!(TaskServiceClient.explain_task)).await
     }

@@ -72,6 +72,8 @@ impl Hands {
                 })
                 .await
             }
+            // Decided further before it gets here: what has no room elsewhere stays.
+            Action::TasksDrain(_) => Ok(()),
             Action::TasksMove(reason, lives) => {
                 self.lives("task_move", &lives, |tx, mut changes, lives| async move {
                     task_stop_begin(&tx, &mut changes, &lives, reason).await?;

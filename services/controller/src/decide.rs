@@ -27,8 +27,32 @@ pub enum Action {
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these lives off their node: it is drained, or has a taint that they do not tolerate.
     TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
+    /// Move those of these lives off their drained node that have room elsewhere ([`departures_now`]).
+    TasksDrain(Vec<Departures>),
     /// Let these lives go that were promised room on the node and have waited for it in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
+}
+
+/// Lives of one job that are to leave a drained node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Departures {
+    /// The lives.
+    pub lives: Vec<(TaskId, Incarnation)>,
+    /// How many of them may leave now.
+    pub at_once: usize,
+}
+
+/// Of lives that are to leave a drained node, those that leave now: of each job at most [`Departures::at_once`], and
+/// none that has no room elsewhere (`fits`). What has none stays where it is and runs on.
+pub fn departures_now(
+    departures: &[Departures],
+    mut fits: impl FnMut(TaskId) -> bool,
+) -> Vec<(TaskId, Incarnation)> {
+    let of_job = |of_job: &Departures| {
+        let fitting = of_job.lives.iter().filter(|(task, _)| fits(*task));
+        fitting.take(of_job.at_once).copied().collect::<Vec<_>>()
+    };
+    departures.iter().flat_map(of_job).collect()
 }
 
 /// What is to be done about a job.
@@ -103,15 +127,16 @@ pub fn node_actions(
         if !overdue.is_empty() {
             actions.push(Action::PromisesExpire(node, overdue));
         }
-        let moved = if row.draining {
-            (StopReason::Drained, moved(state, node, |_| true))
+        if row.draining {
+            let held = held_there(state, node, |_| true);
+            actions.extend((!held.is_empty()).then_some(Action::TasksMove(StopReason::Drained, held)));
+            let departures = departures(state, node, |_| true);
+            actions.extend((!departures.is_empty()).then_some(Action::TasksDrain(departures)));
         } else if drives_away(row) {
-            (StopReason::Tainted, moved(state, node, |task| outstays(state, row, task, now_ms)))
-        } else {
-            return actions;
-        };
-        if !moved.1.is_empty() {
-            actions.push(Action::TasksMove(moved.0, moved.1));
+            let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
+            let mut moved = held_there(state, node, outstays);
+            moved.extend(departures_now(&departures(state, node, outstays), |_| true));
+            actions.extend((!moved.is_empty()).then_some(Action::TasksMove(StopReason::Tainted, moved)));
         }
     }
     actions
@@ -151,9 +176,20 @@ fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) ->
         .is_some_and(|due_ms| due_ms <= now_ms)
 }
 
-/// Lives to move off a node now, of those that `wanted` names. Of one job at most a quarter of its tasks (and at least
-/// one) are without a running life because of such moves at any time.
-fn moved(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<(TaskId, Incarnation)> {
+/// Lives that only wait for their place on a node, of those that `wanted` names. They run nowhere: nobody misses them.
+fn held_there(
+    state: &MirrorState,
+    node: NodeId,
+    wanted: impl Fn(&TaskRow) -> bool,
+) -> Vec<(TaskId, Incarnation)> {
+    let waits = |task: &&Arc<TaskRow>| task.promised || task.unit.is_some();
+    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
+    held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
+}
+
+/// Lives to move off a node, of those that `wanted` names. Of one job at most a quarter of its tasks (and at least one)
+/// are without a running life because of such moves at any time.
+fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
         .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
@@ -162,18 +198,24 @@ fn moved(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -
     for task in on_node {
         by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
     }
-    // What only waits for its place there runs nowhere: nobody misses it.
-    let waits = |task: &&Arc<TaskRow>| task.promised || task.unit.is_some();
-    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
-    let held = held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation));
-    let mut lives: Vec<(TaskId, Incarnation)> = held.collect();
-    for (job, of_job) in by_job {
+    let of_job = |(job, lives): (JobId, Vec<(TaskId, Incarnation)>)| {
         let count = state.jobs().get(&job).map_or(0, |row| row.count);
         let down = state.job_tasks(job).filter(|task| is_moving(task)).count();
         let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
-        lives.extend(of_job.into_iter().take(most.saturating_sub(down)));
-    }
-    lives
+        Departures { lives, at_once: most.saturating_sub(down) }
+    };
+    by_job.into_iter().map(of_job).filter(|departures| departures.at_once > 0).collect()
+}
+
+/// Tasks that are on their way from nodes that they had to leave, and still there: each is placed again.
+pub fn leaving(state: &MirrorState) -> Vec<TaskId> {
+    let nodes = state.nodes().values().filter(|row| is_emptied(row)).map(|row| row.id);
+    let tasks = nodes.flat_map(|node| state.node_tasks(node));
+    let leaves = |task: &&Arc<TaskRow>| {
+        let stopping = matches!(task.state, TaskState::Stopping | TaskState::Releasing);
+        stopping && task.stop.is_some_and(|stop| !stop.is_final())
+    };
+    tasks.filter(leaves).map(|task| task.id).collect()
 }
 
 /// Whether a task is on its way from a node that it had to leave: stopping for it, or waiting for another.
@@ -415,6 +457,26 @@ mod tests {
         assert_eq!(actions(alone_ms, false, None), expire);
         // What is drained is left at once.
         assert_eq!(actions(1_000, true, None), [Action::TasksMove(StopReason::Drained, lives)]);
+    }
+
+    #[test]
+    fn what_has_no_room_elsewhere_stays_and_keeps_nobody_else_of_its_job() {
+        let life = |job, index| (TaskId { job: JobId(job), index }, Incarnation(1));
+        let of_job =
+            |job, at_once| Departures { lives: (0..4).map(|index| life(job, index)).collect(), at_once };
+        let departures = [of_job(1, 2), of_job(2, 1), of_job(3, 4)];
+        let mut tried = Vec::new();
+        let leave = departures_now(&departures, |task| {
+            tried.push(task);
+            match task.job {
+                JobId(1) => task.index > 0,
+                JobId(2) => true,
+                _ => false,
+            }
+        });
+        assert_eq!(leave, [life(1, 1), life(1, 2), life(2, 0)]);
+        // No room is taken in the trial for what may not leave yet.
+        assert_eq!(tried.iter().filter(|task| task.job == JobId(2)).count(), 1);
     }
 
     #[test]

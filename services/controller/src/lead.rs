@@ -6,6 +6,7 @@ use std::time::Duration;
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
 use borough_model::node::{NodeRow, NodeState};
+use borough_model::task::StopReason;
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::lease::{
     HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, lease_acquire, lease_read, lease_release,
@@ -18,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::act::Hands;
 use crate::config::ControllerConfig;
-use crate::decide::{Action, Dirty, drives_away, job_actions, node_actions};
+use crate::decide::{Action, Dirty, departures_now, drives_away, job_actions, node_actions};
 use crate::housekeeping::{jobs_old, tidy};
 use crate::liveness::Liveness;
+use crate::room::relocation_of;
 use crate::unit::units_overdue;
 
 /// The role of the lease.
@@ -29,6 +31,8 @@ const ROLE: &str = "controller";
 const FULL_PASS: Duration = Duration::from_secs(30);
 /// How often what is old is forgotten.
 const TIDY: Duration = Duration::from_secs(10);
+/// The pause between two looks at drained nodes, in durations of such a look.
+const DRAIN_PAUSE: u32 = 9;
 
 /// One controller of one cell.
 pub struct Controller {
@@ -50,6 +54,8 @@ struct Term {
     looked_at: Duration,
     full_at: Duration,
     tidied_at: Duration,
+    /// Before then no drained node is looked at again.
+    drain_at: Duration,
 }
 
 impl Controller {
@@ -152,6 +158,7 @@ impl Controller {
             looked_at: now,
             full_at: now,
             tidied_at: now,
+            drain_at: now,
         };
         term.meta = self.meta().await?;
         loop {
@@ -219,7 +226,30 @@ impl Controller {
                 .flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance, now_ms));
             jobs.chain(nodes).collect()
         });
+        let actions = self.drains_decide(term, actions, now_ms);
         self.act(term, actions).await
+    }
+
+    /// Decides which lives leave drained nodes now: those that the scheduler would place elsewhere.
+    ///
+    /// A large cell's snapshot takes seconds to build: at most a tenth of the time goes into it. What is left out here
+    /// is looked at again with the next tick.
+    fn drains_decide(&self, term: &mut Term, actions: Vec<Action>, now_ms: i64) -> Vec<Action> {
+        let (drains, mut decided): (Vec<Action>, Vec<Action>) =
+            actions.into_iter().partition(|action| matches!(action, Action::TasksDrain(_)));
+        let begun = self.clock.monotonic();
+        if drains.is_empty() || begun < term.drain_at {
+            return decided;
+        }
+        let mut relocation = self.mirror.read(|state| relocation_of(state, &term.meta, now_ms));
+        for drain in drains {
+            let Action::TasksDrain(departures) = drain else { continue };
+            let lives = departures_now(&departures, |task| relocation.fits(task));
+            decided.extend((!lives.is_empty()).then_some(Action::TasksMove(StopReason::Drained, lives)));
+        }
+        let ended = self.clock.monotonic();
+        term.drain_at = ended.saturating_add(ended.saturating_sub(begun).saturating_mul(DRAIN_PAUSE));
+        decided
     }
 
     /// Does what was decided, one thing after the other.
@@ -270,7 +300,9 @@ impl Controller {
         }
         // What is due on these follows from time alone.
         let timed_nodes = self.mirror.read(|state| {
-            let timed = |row: &&Arc<NodeRow>| row.state == NodeState::Lost || drives_away(row);
+            // Room for what a drained node has comes from anywhere.
+            let timed =
+                |row: &&Arc<NodeRow>| row.state == NodeState::Lost || row.draining || drives_away(row);
             state.nodes().values().filter(timed).map(|row| row.id).collect::<Vec<_>>()
         });
         term.dirty.nodes.extend(timed_nodes);

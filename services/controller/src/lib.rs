@@ -11,6 +11,7 @@ pub mod decide;
 mod housekeeping;
 mod lead;
 mod liveness;
+mod room;
 mod unit;
 
 pub use config::ControllerConfig;

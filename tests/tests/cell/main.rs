@@ -6,6 +6,7 @@ mod agent;
 mod control;
 mod directory;
 mod disk;
+mod drain;
 mod file;
 mod gang;
 mod guard;

@@ -16,6 +16,7 @@ mod policy;
 mod preempt;
 mod queueing;
 mod reclaim;
+mod relocation;
 mod rule;
 mod shares;
 mod sleep;

@@ -40,17 +40,26 @@ pub enum NodeVerb {
         #[arg(required = true, value_parser = super::taint::taint_match, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
-    /// Cordon, and move the tasks elsewhere; waits until none is left
-    Drain {
-        /// The node's name
-        node: String,
-        /// Do not wait
-        #[arg(short, long)]
-        detach: bool,
-        /// How long to wait, such as 30s or 5m
-        #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
-        timeout: Option<std::time::Duration>,
-    },
+    /// Cordon, and move the tasks elsewhere; waits until all of them run there
+    ///
+    /// A task that has no room elsewhere stays and runs on; the wait shows why.
+    Drain(DrainArguments),
+}
+
+/// Arguments of `node drain`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DrainArguments {
+    /// The node's name
+    pub node: String,
+    /// Do not wait
+    #[arg(short, long)]
+    pub detach: bool,
+    /// How long to wait, such as 30s or 5m; the drain goes on, and the exit code is 7
+    #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
+    pub timeout: Option<std::time::Duration>,
+    /// Stop all tasks that are left, also those with no room elsewhere: now, or after so long a wait
+    #[arg(long, value_parser = super::job::duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
+    pub force: Option<std::time::Duration>,
 }
 
 /// Verbs on cells.

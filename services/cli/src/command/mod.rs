@@ -1,6 +1,7 @@
 //! What each verb does: ask the gateway, show the answer.
 
 mod cell;
+mod drain;
 mod event;
 mod job;
 mod name;

@@ -1,17 +1,13 @@
 //! Verbs on nodes.
 
-use std::time::Duration;
-
 use borough_client::Client;
-use borough_proto::v1::{Node, TaskState};
+use borough_proto::v1::Node;
 
+use super::drain::drain;
 use crate::args::{Global, NodeVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{NodeStatusView, NodeView, Printer, Progress, TaskView, tally};
-
-/// How often a drained node is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+use crate::output::{NodeStatusView, NodeView, Printer, TaskView};
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global)?;
@@ -25,12 +21,9 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
         NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
         NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
-        NodeVerb::Drain { node, detach, timeout } => {
-            let drained = client.node_drain(&node).await?;
-            if !detach {
-                emptied(&client, &node, timeout, printer).await?;
-            }
-            changed(drained, printer)?;
+        NodeVerb::Drain(arguments) => {
+            let node = drain(&client, &arguments, printer).await?;
+            changed(node, printer)?;
         }
     }
     Ok(Code::Done)
@@ -45,30 +38,4 @@ async fn status(client: &Client, name: &str, printer: &Printer) -> Result<(), Fa
 
 fn changed(node: Node, printer: &Printer) -> Result<(), Failure> {
     printer.one(&NodeView::from(node), |node, _| format!("{}: {}", node.name, node.state_text()))
-}
-
-/// Waits until no task is left on the node.
-async fn emptied(
-    client: &Client,
-    node: &str,
-    timeout: Option<Duration>,
-    printer: &Printer,
-) -> Result<(), Failure> {
-    let mut progress = Progress::new(printer);
-    let emptying = async {
-        loop {
-            let (tasks, _) = client.task_list_of_node(node).await?;
-            let left = tasks.iter().filter(|task| task.state() != TaskState::Dead).count();
-            if left == 0 {
-                return Ok(());
-            }
-            progress.stand(&format!("{node}: {} left", tally(left, "task")));
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    };
-    let Some(timeout) = timeout else { return emptying.await };
-    tokio::time::timeout(timeout, emptying).await.unwrap_or_else(|_| {
-        let waited = humantime::format_duration(timeout);
-        Err(Failure::new(Code::Failed, format!("{node} still has tasks after {waited}; the drain goes on")))
-    })
 }

@@ -1,0 +1,117 @@
+//! Whether tasks that are to leave their nodes have room elsewhere, by the code that would place them.
+//!
+//! A task has one attempt at a time, so its replacement cannot start before the old attempt has ended. Whoever moves
+//! tasks asks here first, and stops only those that the scheduler would place again.
+
+use std::collections::BTreeSet;
+
+use borough_model::task::{TaskRow, TaskState};
+use borough_model::{JobId, TaskId};
+
+use crate::explain::{Explanation, explain};
+use crate::pending::{gang_queue, pending_in, task_queue};
+use crate::plan::plan;
+use crate::seed::PLAN_SEED;
+use crate::snapshot::{Queue, ShapeId, Snapshot, TaskSlot};
+
+/// Waiting tasks that are placed before a move is tried: so many at once, so many times per queue.
+const WAITING_BATCH: usize = 1000;
+const WAITING_BATCHES: usize = 4;
+
+/// Moves that are tried one after another, each on top of those that succeeded.
+pub struct Relocation {
+    overlay: Snapshot,
+    now_ms: i64,
+    /// What fits nowhere, and why ask again.
+    hopeless: BTreeSet<(JobId, Option<ShapeId>)>,
+}
+
+impl Relocation {
+    /// Tries moves in `snapshot` as of `now_ms` (wall time, milliseconds since 1970). The nodes that tasks leave must
+    /// take no tasks: what a task leaves behind is not free for others here.
+    ///
+    /// What waits for a node has it first, and so have the tasks `leaving`, which are on their way from their nodes.
+    pub fn new(snapshot: Snapshot, leaving: impl IntoIterator<Item = TaskId>, now_ms: i64) -> Self {
+        let mut overlay = snapshot;
+        for task in leaving {
+            leave(&mut overlay, task);
+        }
+        let queues: Vec<_> = overlay.open.keys().cloned().collect();
+        for queue in queues {
+            waiting_placed(&mut overlay, &queue, now_ms);
+        }
+        Self { overlay, now_ms, hopeless: BTreeSet::new() }
+    }
+
+    /// Returns true if the scheduler would place `task` elsewhere, were it to leave its node now. It then counts as
+    /// placed there for the tasks after it.
+    pub fn fits(&mut self, task: TaskId) -> bool {
+        let TaskId { job, index } = task;
+        let shape = self.overlay.jobs.get(&job).and_then(|entry| entry.shape_of(index));
+        if self.hopeless.contains(&(job, shape)) {
+            return false;
+        }
+        let Some(before) = leave(&mut self.overlay, task) else { return false };
+        let gang = self.overlay.jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
+        let queue = match gang {
+            true => gang_queue(&self.overlay, job, self.now_ms),
+            false => task_queue(&self.overlay, task),
+        };
+        let outcome = queue.map(|queue| plan(&self.overlay, &queue, self.now_ms, PLAN_SEED));
+        let placed = outcome.filter(|plan| plan.placements.iter().any(|placement| placement.task == task));
+        match placed {
+            Some(plan) => {
+                self.overlay.suppose(&plan, self.now_ms);
+                true
+            }
+            None => {
+                self.overlay.slot_set(task, before);
+                self.hopeless.insert((job, shape));
+                false
+            }
+        }
+    }
+}
+
+/// Places what waits in a queue, first things first.
+fn waiting_placed(overlay: &mut Snapshot, queue: &Queue, now_ms: i64) {
+    for _ in 0..WAITING_BATCHES {
+        let pending = pending_in(overlay, queue, now_ms, WAITING_BATCH);
+        let outcome = plan(overlay, &pending, now_ms, PLAN_SEED);
+        overlay.suppose(&outcome, now_ms);
+        overlay.remember(&outcome, now_ms);
+        if outcome.placements.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Why task `index` of a job has no room elsewhere as of `now_ms`, were it to leave its node: as [`explain`] for a task
+/// without a node.
+pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
+    let mut overlay = snapshot.clone();
+    leave(&mut overlay, TaskId { job, index });
+    explain(&overlay, job, index, now_ms)
+}
+
+/// Takes a task off its node: it wants another. Answers its slot before; `None` where it has no node.
+fn leave(overlay: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
+    let slot = overlay.jobs.get(&task.job)?.task(task.index)?.clone();
+    slot.node?;
+    let row = TaskRow {
+        incarnation: slot.incarnation,
+        revision: slot.revision,
+        spec_version: slot.spec_version,
+        ..TaskRow::never_placed(task)
+    };
+    let left = TaskSlot {
+        node: None,
+        not_before_ms: 0,
+        state: Some(TaskState::Pending),
+        assumed: false,
+        gathered: false,
+        row: Some(Box::new(row)),
+        ..slot
+    };
+    overlay.slot_set(task, left)
+}

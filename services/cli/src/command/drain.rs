@@ -1,0 +1,234 @@
+//! `node drain`: waits until everything the node ran runs elsewhere, and shows what keeps it from that.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, DrainMode, JobRef, TaskRef};
+use borough_kv::env::SystemClock;
+use borough_proto::v1::{ExplainTaskResponse, Node, Task, TaskState};
+
+use crate::args::DrainArguments;
+use crate::exit::{Code, Failure};
+use crate::output::{ExplanationView, Printer, Progress, explanations_text, tally};
+
+/// How often a drained node is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After so long without a change, what is left is explained.
+const EXPLAIN_AFTER: Duration = Duration::from_millis(1_500);
+/// Tasks that are explained at once.
+const EXPLAINED_MAX: usize = 5;
+
+/// Drains a node and, unless detached, waits.
+pub(super) async fn drain(
+    client: &Client,
+    arguments: &DrainArguments,
+    printer: &Printer,
+) -> Result<Node, Failure> {
+    let node = arguments.node.as_str();
+    // Known before anything is stopped, so that nothing that leaves is overlooked.
+    let (before, _) = client.task_list_of_node(node).await?;
+    let at_once = arguments.force.is_some_and(|after| after.is_zero());
+    let mode = if at_once { DrainMode::Force } else { DrainMode::Wait };
+    let drained = client.node_drain(node, mode).await?;
+    if arguments.detach {
+        return Ok(drained);
+    }
+    let mut drain = Drain {
+        client,
+        node,
+        force_after: arguments.force.filter(|_| !at_once),
+        seen: BTreeMap::new(),
+        explained: Vec::new(),
+        progress: Progress::new(printer),
+    };
+    drain.see(&before);
+    let emptied = drain.run();
+    let Some(timeout) = arguments.timeout else { return emptied.await.map(|()| drained) };
+    let ended = tokio::time::timeout(timeout, emptied).await;
+    match ended {
+        Ok(ended) => ended.map(|()| drained),
+        Err(_) => Err(drain.out_of_time(timeout).await),
+    }
+}
+
+struct Drain<'d> {
+    client: &'d Client,
+    node: &'d str,
+    force_after: Option<Duration>,
+    /// Tasks that were on the node, with their attempts there.
+    seen: BTreeMap<TaskName, u64>,
+    /// The lines last shown.
+    explained: Vec<String>,
+    progress: Progress<'d>,
+}
+
+type TaskName = (String, String, u32);
+
+fn name_of(task: &Task) -> TaskName {
+    (task.user.clone(), task.job.clone(), task.index)
+}
+
+fn reference((user, job, index): &TaskName) -> TaskRef {
+    TaskRef { job: JobRef::new(user, job), index: *index }
+}
+
+/// What is still to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Left {
+    /// Tasks on the node.
+    There(Vec<TaskThere>),
+    /// Nothing is on the node, and these run nowhere yet.
+    Nowhere(Vec<TaskName>),
+}
+
+/// A task on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TaskThere {
+    name: TaskName,
+    stopping: bool,
+}
+
+impl Drain<'_> {
+    fn see(&mut self, tasks: &[Task]) {
+        self.seen.extend(alive(tasks).map(|task| (name_of(task), task.incarnation)));
+    }
+
+    /// Waits until everything is elsewhere.
+    async fn run(&mut self) -> Result<(), Failure> {
+        let clock = SystemClock::shared();
+        let begun = clock.monotonic();
+        let (mut last, mut since) = (None, begun);
+        loop {
+            if self.force_after.is_some_and(|after| clock.monotonic().saturating_sub(begun) >= after) {
+                self.force_after = None;
+                self.progress.remark("out of time: stopping what is left, wherever it fits");
+                self.client.node_drain(self.node, DrainMode::Force).await?;
+            }
+            let Some(left) = self.left().await? else { return Ok(()) };
+            self.progress.stand(&stand_text(self.node, &left));
+            let now = clock.monotonic();
+            if last.as_ref() != Some(&left) {
+                (last, since) = (Some(left), now);
+            } else if now.saturating_sub(since) >= EXPLAIN_AFTER {
+                since = now;
+                let lines = self.explain(&left).await?;
+                if lines != self.explained {
+                    lines.iter().for_each(|line| self.progress.remark(line));
+                    self.explained = lines;
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// What is still to be done; `None` where that is nothing.
+    async fn left(&mut self) -> Result<Option<Left>, Failure> {
+        let (tasks, _) = self.client.task_list_of_node(self.node).await?;
+        self.see(&tasks);
+        let there: Vec<TaskThere> = alive(&tasks)
+            .map(|task| TaskThere { name: name_of(task), stopping: is_ending(task.state()) })
+            .collect();
+        if !there.is_empty() {
+            return Ok(Some(Left::There(there)));
+        }
+        let mut nowhere = Vec::new();
+        for (name, attempt) in &self.seen {
+            if !self.settled(name, *attempt).await? {
+                nowhere.push(name.clone());
+            }
+        }
+        Ok((!nowhere.is_empty()).then_some(Left::Nowhere(nowhere)))
+    }
+
+    /// Whether a task that was on the node runs elsewhere, or is over.
+    async fn settled(&self, name: &TaskName, attempt: u64) -> Result<bool, Failure> {
+        let job = JobRef::new(&name.0, &name.1);
+        let tasks = match self.client.task_list_of_job(&job).await {
+            Err(ClientError::Refused(refusal)) if refusal.code == tonic::Code::NotFound => return Ok(true),
+            found => found?.0,
+        };
+        let Some(task) = tasks.into_iter().find(|task| task.index == name.2) else { return Ok(true) };
+        Ok(match task.state() {
+            TaskState::Running | TaskState::Stopping | TaskState::Releasing => task.incarnation > attempt,
+            TaskState::Dead => true,
+            _ => false,
+        })
+    }
+
+    /// Why nothing moves: a few lines per task.
+    async fn explain(&self, left: &Left) -> Result<Vec<String>, Failure> {
+        let mut lines = Vec::new();
+        let (names, stopping): (Vec<&TaskName>, usize) = match left {
+            Left::There(tasks) => {
+                let waiting = tasks.iter().filter(|task| !task.stopping).map(|task| &task.name);
+                (waiting.collect(), tasks.iter().filter(|task| task.stopping).count())
+            }
+            Left::Nowhere(names) => (names.iter().collect(), 0),
+        };
+        if stopping > 0 {
+            lines.push(format!("{} stopping: drain delay, SIGTERM, grace", tally(stopping, "task")));
+        }
+        for name in names.iter().take(EXPLAINED_MAX) {
+            let task = reference(name);
+            let answer = match left {
+                Left::There(_) => self.client.task_explain_elsewhere(&task).await,
+                Left::Nowhere(_) => self.client.task_explain(&task.job, Some(task.index)).await,
+            };
+            match answer {
+                Ok(answer) => lines.push(explanation_text(&task, answer, left)),
+                // It has just ended.
+                Err(ClientError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if names.len() > EXPLAINED_MAX {
+            lines.push(format!("and {} more", tally(names.len() - EXPLAINED_MAX, "task")));
+        }
+        Ok(lines)
+    }
+
+    async fn out_of_time(&mut self, timeout: Duration) -> Failure {
+        let waited = humantime::format_duration(timeout);
+        let (node, mut details) = (self.node, Vec::new());
+        let left = self.left().await.ok().flatten();
+        if let Some(left) = &left {
+            details = self.explain(left).await.unwrap_or_default();
+        }
+        let stand = left.map_or_else(|| format!("{node}: drained just now"), |left| stand_text(node, &left));
+        let details = details.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
+        Failure::new(Code::NotDone, format!("{stand} after {waited}; the drain goes on"))
+            .with_details(details)
+            .with_hint(format!(
+                "stop what is left: borough node drain {node} --force; end the drain: borough node uncordon {node}"
+            ))
+    }
+}
+
+fn alive(tasks: &[Task]) -> impl Iterator<Item = &Task> {
+    tasks.iter().filter(|task| task.state() != TaskState::Dead)
+}
+
+fn is_ending(state: TaskState) -> bool {
+    matches!(state, TaskState::Stopping | TaskState::Releasing)
+}
+
+fn stand_text(node: &str, left: &Left) -> String {
+    match left {
+        Left::There(tasks) => format!("{node}: {} left", tally(tasks.len(), "task")),
+        Left::Nowhere(names) => {
+            format!("{node} is empty: {} not running elsewhere yet", tally(names.len(), "task"))
+        }
+    }
+}
+
+fn explanation_text(task: &TaskRef, answer: ExplainTaskResponse, left: &Left) -> String {
+    let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
+    let fits = views.iter().all(|view| view.losses.is_empty() && view.nearest.is_empty());
+    match left {
+        Left::There(_) if fits => format!("{task} has room elsewhere, and leaves when its job can spare it"),
+        Left::There(_) => {
+            format!("{task} stays, for it has no room elsewhere; {}", explanations_text(&views))
+        }
+        Left::Nowhere(_) => format!("{task} waits; {}", explanations_text(&views)),
+    }
+}

@@ -1,0 +1,79 @@
+//! Drains: nothing is stopped that has room nowhere else, and the wait says why.
+
+use std::process::Stdio;
+
+use borough_proto::v1::{Task, TaskState};
+use borough_tests::{TestCell, is_running, is_up, options, until};
+
+/// A cell of two nodes of a core each.
+async fn narrow() -> TestCell {
+    TestCell::start(options!().agent_arguments(&["--cpu=1"])).await
+}
+
+/// A service of one that has a node nearly to itself.
+fn wide(name: &str, constraint: &str) -> String {
+    format!(
+        "name: {name}\ntask: {{command: [sleep, 600], resources: {{cpu: 600m, memory: 4MiB}}, grace: 300ms}}\n\
+         constraints: [{constraint}]\n"
+    )
+}
+
+fn life(task: &Task) -> (Option<u32>, u64) {
+    (task.pid, task.incarnation)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_stops_nothing_that_has_room_nowhere_else() {
+    let cell = narrow().await;
+    cell.run("last.yaml", &wide("last", "")).await;
+    let before = cell.tasks("last").await.remove(0);
+    let from = before.node.clone();
+    let other = if from == "alpha-1" { "alpha-2" } else { "alpha-1" };
+    cell.run("filler.yaml", &wide("filler", "")).await;
+    assert_eq!(cell.tasks("filler").await[0].node, other);
+
+    let drain = ["node", "drain", from.as_str(), "--timeout", "4s"];
+    let ran = cell.borough(&drain).await.ended(7);
+    for text in [
+        format!("{from}: 1 task left after 4s; the drain goes on"),
+        "tester/last/0 stays, for it has no room elsewhere".to_owned(),
+        "1 of 2 nodes refused by: draining".to_owned(),
+        "1 of 2 nodes refused by: less than cpu 600m free".to_owned(),
+        format!("borough node uncordon {from}"),
+    ] {
+        assert!(ran.stderr.contains(&text), "no {text:?} in\n{}", ran.stderr);
+    }
+    assert_eq!(life(&cell.tasks("last").await[0]), life(&before), "it runs on");
+
+    // As soon as there is room, the drain that goes on takes it.
+    let mut waiting = cell.command(&["node", "drain", &from]);
+    let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    cell.borough(&["job", "stop", "filler"]).await.ended(0);
+    let ended = tokio::time::timeout(borough_tests::DEADLINE, waiting.wait_with_output()).await;
+    assert_eq!(ended.expect("the drain ends").unwrap().status.code(), Some(0));
+    let after = cell.tasks("last").await.remove(0);
+    assert!(is_running(&after) && after.node == other, "{after:?}");
+    assert_eq!(after.incarnation, before.incarnation + 1);
+    cell.borough(&["job", "stop", "last"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_operator_can_force_a_drain_and_sees_what_then_waits() {
+    let cell = narrow().await;
+    cell.run("bound.yaml", &wide("bound", "'node.name == alpha-1'")).await;
+    let before = cell.tasks("bound").await.remove(0);
+    let ran = cell.borough(&["node", "drain", "alpha-1", "--force=1s", "--timeout", "6s"]).await.ended(7);
+    assert!(ran.stderr.contains("alpha-1 is empty: 1 task not running elsewhere yet"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("tester/bound/0 waits"), "{}", ran.stderr);
+    let waits = |tasks: &[Task]| tasks[0].state() == TaskState::Pending;
+    cell.tasks_until("bound", "without a node", waits).await;
+    cell.borough(&["node", "uncordon", "alpha-1"]).await.ended(0);
+    let after = cell.tasks_until("bound", "back", |tasks| is_up(tasks, 1)).await.remove(0);
+    assert_eq!(after.incarnation, before.incarnation + 1);
+
+    cell.borough(&["node", "drain", "alpha-1", "--force", "--detach"]).await.ended(0);
+    until("the forced stop", || async { waits(&cell.tasks("bound").await).then_some(()) }).await;
+    cell.borough(&["job", "stop", "bound"]).await.ended(0);
+    cell.finish().await;
+}
