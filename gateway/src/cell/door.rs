@@ -19,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::settings::settings_read;
-use crate::session::arrive::Arrivals;
+use crate::session::arrive::{Arrivals, WriterContext};
 use crate::session::notice::notices_follow;
 use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
+use crate::session::write::SessionMetrics;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
 
 /// How long a mutation waits for the mirror to show it before it is answered anyway.
@@ -44,6 +45,8 @@ pub struct CellDoor {
     pub reports: ReportWriter,
     /// Nodes that come, on their way into the store.
     pub arrivals: Arrivals,
+    /// Counts what was not written for nodes.
+    pub session_metrics: SessionMetrics,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Ids.
@@ -81,12 +84,31 @@ impl CellDoor {
         cancelled: &CancellationToken,
     ) -> Arc<Self> {
         let CellConnection { space, name, db, mirror } = connection;
-        let reports = ReportWriter::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
-        let arrivals = Arrivals::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+        let session_metrics = SessionMetrics::default();
+        let context = WriterContext {
+            db: db.clone(),
+            space: space.clone(),
+            clock: Arc::clone(&clock),
+            rng: Arc::clone(&rng),
+            metrics: session_metrics.clone(),
+        };
+        let reports = ReportWriter::spawn(context.clone());
+        let arrivals = Arrivals::spawn(context);
         let snapshot = Mutex::new(Snapshot::new(CellSettings::default()));
         let sessions = Sessions::default();
-        let door =
-            Arc::new(Self { name, space, db, mirror, sessions, reports, arrivals, clock, rng, snapshot });
+        let door = Arc::new(Self {
+            name,
+            space,
+            db,
+            mirror,
+            sessions,
+            reports,
+            arrivals,
+            session_metrics,
+            clock,
+            rng,
+            snapshot,
+        });
         let follower = Arc::clone(&door);
         let cancelled = cancelled.clone();
         let herald = Arc::clone(&door);

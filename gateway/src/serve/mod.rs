@@ -135,10 +135,12 @@ impl Gateway {
         let mut cells = BTreeMap::new();
         for connection in config.cells {
             let door = CellDoor::open(connection, Arc::clone(clock), Arc::clone(rng), cancelled);
+            let labels = [("cell".into(), door.name.to_string().into())];
+            door.session_metrics
+                .register(config.registry.lock().sub_registry_with_labels(labels.into_iter()));
             let silence_max = config.report_interval.saturating_mul(REPORTS_MISSED);
             tasks.push(tokio::spawn(live_renew(
                 Arc::clone(&door),
-                name.clone(),
                 config.beat_interval,
                 silence_max,
                 cancelled.clone(),

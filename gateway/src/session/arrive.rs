@@ -2,47 +2,79 @@
 //! machine. Those of all nodes that
 //! come while one commit is under way share the next one, so that ten thousand agents that return at once are a few
 //! hundred commits.
+//!
+//! Everything but a registration goes through the fence of its session. What a transaction refuses for its own content
+//! is found by halving the batch: the others commit, the one is answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Transaction};
-use borough_model::node::{NodeFacts, NodeLive, Pressure};
-use borough_model::{Name, NodeId};
+use borough_model::node::Pressure;
+use borough_model::{Incarnation, TaskId};
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::node::{
-    Registered, node_live_renew, node_packages_set, node_pressure_set, node_register, node_reported,
+    NodeArrival, NodeWriter, Registered, SessionFence, node_live_renew, node_packages_set, node_pressure_set,
+    node_register, node_reported, node_writers,
 };
 use borough_store::request::request_id_random;
-use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio::sync::{mpsc, oneshot};
+
+use super::write::{Fault, NotWritten, SessionMetrics, fault_of};
 
 /// Nodes in one transaction at most.
 const NODES_MAX: usize = 64;
+/// Bytes of what agents say in one transaction at most: a transaction has 10 MB, and a node's row is written twice, with
+/// what operators have set.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Nodes that wait for a commit; more wait before that.
 const QUEUE_MAX: usize = 1_024;
-
-/// A node whose agent has opened a session.
-#[derive(Clone, Debug)]
-pub struct Arrival {
-    /// Its name.
-    pub name: Name,
-    /// What its agent says of it.
-    pub facts: NodeFacts,
-    /// Its id where the name is new.
-    pub candidate: NodeId,
-    /// Its lease, which names the session.
-    pub live: NodeLive,
-}
+/// The first beat of a session.
+const FIRST_BEAT: u64 = 1;
 
 /// A registration, and a position at or after everything that was committed before it.
-pub type Arrived = StoreResult<(Registered, Cursor)>;
+pub type Arrived = Result<(Registered, Cursor), Arc<StoreError>>;
 
 enum Pending {
-    Arrival(Box<Arrival>, oneshot::Sender<Arrived>),
-    Reported { node: NodeId, lost: u32, stale: u32, done: oneshot::Sender<StoreResult<()>> },
-    Noted { node: NodeId, notes: NodeNotes, done: oneshot::Sender<StoreResult<()>> },
+    Arrival(Box<NodeArrival>, oneshot::Sender<Arrived>),
+    Noted(SessionFence, Noted, oneshot::Sender<Result<(), NotWritten>>),
+}
+
+/// What a session has written of its node besides tasks.
+enum Noted {
+    /// A full report was applied; these attempts are there and not released.
+    Reported(Vec<(TaskId, Incarnation)>),
+    /// What the agent notes of its machine.
+    Notes(NodeNotes),
+}
+
+impl Pending {
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Arrival(..) => "registration",
+            Self::Noted(_, Noted::Reported(_), _) => "return",
+            Self::Noted(_, Noted::Notes(_), _) => "note",
+        }
+    }
+
+    fn node(&self) -> String {
+        match self {
+            Self::Arrival(arrival, _) => arrival.name.to_string(),
+            Self::Noted(fence, ..) => fence.node.to_string(),
+        }
+    }
+
+    /// About how many bytes of it are written.
+    fn bytes(&self) -> usize {
+        let text = |(key, value): (&String, &String)| key.len().saturating_add(value.len());
+        match self {
+            Self::Arrival(arrival, _) => arrival.facts.attributes.iter().map(text).sum(),
+            Self::Noted(_, Noted::Notes(notes), _) => notes.packages.iter().flatten().map(String::len).sum(),
+            Self::Noted(_, Noted::Reported(_), _) => 0,
+        }
+    }
 }
 
 /// What an agent says of its machine while it runs.
@@ -58,6 +90,7 @@ pub struct NodeNotes {
 enum Outcome {
     Registered(Box<Registered>),
     Written,
+    Superseded,
 }
 
 /// The writer of one cell. Clones feed the same one; it ends with the last.
@@ -66,152 +99,200 @@ pub struct Arrivals {
     queue: mpsc::Sender<Pending>,
 }
 
+/// What a writer of the gateway's own transactions needs.
+#[derive(Clone)]
+pub struct WriterContext {
+    /// The store.
+    pub db: Database,
+    /// The cell's keys.
+    pub space: CellSpace,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub rng: Arc<dyn Rng>,
+    /// What is counted.
+    pub metrics: SessionMetrics,
+}
+
 impl Arrivals {
     /// Starts the writer.
-    pub fn spawn(db: Database, space: CellSpace, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+    pub fn spawn(context: WriterContext) -> Self {
         let (queue, receiver) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Writer { db, space, clock, rng }.run(receiver));
+        tokio::spawn(Writer { context }.run(receiver));
         Self { queue }
     }
 
-    /// Registers a node and makes the session of `arrival` the one its lease names. `None` where this process is
-    /// ending.
-    pub async fn register(&self, arrival: Arrival) -> Option<Arrived> {
+    /// Registers a node and makes the session of `arrival` the one in force. `None` where this process is ending.
+    pub async fn register(&self, arrival: NodeArrival) -> Option<Arrived> {
         let (done, registered) = oneshot::channel();
         self.queue.send(Pending::Arrival(Box::new(arrival), done)).await.ok()?;
         registered.await.ok()
     }
 
-    /// A full report of `node` was applied: with nothing old left on it, it takes tasks again. `None` where this
-    /// process is ending.
-    pub async fn reported(&self, node: NodeId, lost: u32, stale: u32) -> Option<StoreResult<()>> {
-        let (done, reported) = oneshot::channel();
-        self.queue.send(Pending::Reported { node, lost, stale, done }).await.ok()?;
-        reported.await.ok()
+    /// A full report of the session was applied: with nothing old left on the node, it takes tasks again. `present` are
+    /// the attempts that the agent has and has not released. `None` where this process is ending.
+    pub async fn reported(
+        &self,
+        fence: SessionFence,
+        present: Vec<(TaskId, Incarnation)>,
+    ) -> Option<Result<(), NotWritten>> {
+        self.write(fence, Noted::Reported(present)).await
     }
 
     /// Writes what an agent has noted of its machine. `None` where this process is ending.
-    pub async fn noted(&self, node: NodeId, notes: NodeNotes) -> Option<StoreResult<()>> {
-        let (done, noted) = oneshot::channel();
-        self.queue.send(Pending::Noted { node, notes, done }).await.ok()?;
-        noted.await.ok()
+    pub async fn noted(&self, fence: SessionFence, notes: NodeNotes) -> Option<Result<(), NotWritten>> {
+        self.write(fence, Noted::Notes(notes)).await
+    }
+
+    async fn write(&self, fence: SessionFence, noted: Noted) -> Option<Result<(), NotWritten>> {
+        let (done, written) = oneshot::channel();
+        self.queue.send(Pending::Noted(fence, noted, done)).await.ok()?;
+        written.await.ok()
     }
 }
 
 struct Writer {
-    db: Database,
-    space: CellSpace,
-    clock: Arc<dyn Clock>,
-    rng: Arc<dyn Rng>,
+    context: WriterContext,
 }
 
 impl Writer {
     async fn run(self, mut receiver: mpsc::Receiver<Pending>) {
-        let mut batch = Vec::with_capacity(NODES_MAX);
-        while receiver.recv_many(&mut batch, NODES_MAX).await > 0 {
-            match self.batch_try(&batch).await {
-                Ok((outcomes, cursor)) => {
-                    for (pending, outcome) in batch.drain(..).zip(outcomes) {
-                        answer(pending, Ok((outcome, cursor)));
-                    }
-                }
-                // What is wrong with one must not hold up the others.
-                Err(_) if batch.len() > 1 => {
-                    for pending in batch.drain(..) {
-                        let alone = self.batch_try(std::slice::from_ref(&pending)).await;
-                        answer_alone(pending, alone);
-                    }
-                }
-                Err(error) => {
-                    if let Some(alone) = batch.pop() {
-                        answer_alone(alone, Err(error));
-                    }
-                }
+        while let Some(first) = receiver.recv().await {
+            let mut bytes = first.bytes();
+            let mut batch = vec![first];
+            while batch.len() < NODES_MAX && bytes < BATCH_BYTES_MAX {
+                let Ok(next) = receiver.try_recv() else { break };
+                bytes = bytes.saturating_add(next.bytes());
+                batch.push(next);
             }
+            self.batch_write(batch).await;
+        }
+    }
+
+    /// Writes a batch, or answers why not. An error of the store answers all of it: agents come again, and reports too.
+    async fn batch_write(&self, mut batch: Vec<Pending>) {
+        let error = match self.batch_try(&batch).await {
+            Ok((outcomes, cursor)) => {
+                for (pending, outcome) in batch.into_iter().zip(outcomes) {
+                    self.answer(pending, outcome, cursor);
+                }
+                return;
+            }
+            Err(error) => Arc::new(error),
+        };
+        if fault_of(&error) == Fault::Item && batch.len() > 1 {
+            let rest = batch.split_off(batch.len() / 2);
+            Box::pin(self.batch_write(batch)).await;
+            Box::pin(self.batch_write(rest)).await;
+            return;
+        }
+        for pending in batch {
+            self.answer_error(pending, &error);
         }
     }
 
     async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Outcome>, Cursor)> {
-        let request = request_id_random(&*self.rng);
+        let request = request_id_random(&*self.context.rng);
         let actor = match batch {
-            [Pending::Arrival(arrival, _)] => format!("node/{}", arrival.name),
-            [Pending::Reported { node, .. } | Pending::Noted { node, .. }] => format!("node/{node}"),
+            [single] => format!("node/{}", single.node()),
             _ => "gateway".to_owned(),
         };
-        let change = Change { request, actor, action: "node_register", at_ms: self.clock.wall_ms() };
-        let (change, space) = (&change, &self.space);
-        let written = self.db.run_committed("node_register", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let head = journal_head(&tx, space).await?;
-            let mut outcomes = Vec::with_capacity(batch.len());
-            let mut beats = BTreeMap::new();
-            for pending in batch {
-                outcomes.push(match pending {
-                    Pending::Arrival(arrival, _) => {
-                        let Arrival { name, facts, candidate, live } = &**arrival;
-                        let registered = node_register(&tx, &mut changes, name, facts, *candidate).await?;
-                        beats.insert(registered.row.id, live.clone());
-                        Outcome::Registered(Box::new(registered))
+        let change = Change { request, actor, action: "node_register", at_ms: self.context.clock.wall_ms() };
+        let (change, space) = (&change, &self.context.space);
+        let written =
+            self.context.db.run_committed("node_register", Idempotency::Natural, |tx, _| async move {
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                let head = journal_head(&tx, space).await?;
+                // A note or return of a session counts as made before the registrations that come with it.
+                let mut outcomes = noted_write(&tx, space, &mut changes, batch).await?;
+                for (pending, outcome) in batch.iter().zip(&mut outcomes) {
+                    if let Pending::Arrival(arrival, _) = pending {
+                        let (registered, writer) = node_register(&tx, &mut changes, arrival).await?;
+                        node_live_renew(&writer, space, FIRST_BEAT, 0)?;
+                        *outcome = Outcome::Registered(Box::new(registered));
                     }
-                    Pending::Noted { node, notes, .. } => {
-                        notes_write(&tx, &mut changes, *node, notes).await?;
-                        Outcome::Written
-                    }
-                    Pending::Reported { node, lost, stale, .. } => {
-                        node_reported(&tx, &mut changes, *node, *lost, *stale).await?;
-                        Outcome::Written
-                    }
-                });
-            }
-            node_live_renew(&tx, space, &beats)?;
-            let changed = !changes.deltas().is_empty();
-            changes.append(&tx)?;
-            Ok::<_, StoreError>((outcomes, head, changed))
-        });
+                }
+                let changed = !changes.deltas().is_empty();
+                changes.append(&tx)?;
+                Ok::<_, StoreError>((outcomes, head, changed))
+            });
         let ((outcomes, head, changed), committed) = written.await?;
         let own = committed.stamp.filter(|_| changed);
         let cursor = own.map_or(head, |stamp| Cursor { store_epoch: head.store_epoch, stamp });
         Ok((outcomes, cursor))
     }
-}
 
-fn answer_alone(pending: Pending, alone: StoreResult<(Vec<Outcome>, Cursor)>) {
-    match alone {
-        Ok((outcomes, cursor)) => {
-            if let Some(outcome) = outcomes.into_iter().next() {
-                answer(pending, Ok((outcome, cursor)));
-            }
+    /// Who asked may have gone in the meantime.
+    fn answer(&self, pending: Pending, outcome: Outcome, cursor: Cursor) {
+        if matches!(outcome, Outcome::Superseded) {
+            self.context.metrics.superseded(pending.what());
         }
-        Err(error) => answer(pending, Err(error)),
+        match (pending, outcome) {
+            (Pending::Arrival(_, done), Outcome::Registered(registered)) => {
+                drop(done.send(Ok((*registered, cursor))));
+            }
+            (Pending::Noted(_, _, done), Outcome::Written) => drop(done.send(Ok(()))),
+            (Pending::Noted(_, _, done), Outcome::Superseded) => drop(done.send(Err(NotWritten::Superseded))),
+            // Outcomes are in the order of what was asked.
+            (Pending::Arrival(..), _) | (Pending::Noted(..), Outcome::Registered(_)) => {}
+        }
+    }
+
+    fn answer_error(&self, pending: Pending, error: &Arc<StoreError>) {
+        if fault_of(error) == Fault::Item {
+            self.context.metrics.refused(pending.what());
+            tracing::warn!(
+                cell = %self.context.space,
+                node = pending.node(),
+                what = pending.what(),
+                error = %error_chain(&**error),
+                "refused and set aside"
+            );
+        }
+        match pending {
+            Pending::Arrival(_, done) => drop(done.send(Err(Arc::clone(error)))),
+            Pending::Noted(_, _, done) => drop(done.send(Err(NotWritten::of(error)))),
+        }
     }
 }
 
-async fn notes_write(
+/// Writes the notes and returns of a batch; an outcome per item, also for those that are registrations.
+async fn noted_write(
     tx: &Transaction,
+    space: &CellSpace,
     changes: &mut ChangeSet,
-    node: NodeId,
-    notes: &NodeNotes,
-) -> StoreResult<()> {
+    batch: &[Pending],
+) -> StoreResult<Vec<Outcome>> {
+    let fences = batch.iter().filter_map(|pending| match pending {
+        Pending::Noted(fence, ..) => Some(*fence),
+        Pending::Arrival(..) => None,
+    });
+    let writers = node_writers(tx, space, fences.collect::<BTreeSet<_>>()).await?;
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for pending in batch {
+        let (writer, noted) = match pending {
+            Pending::Noted(fence, noted, _) => (writers.get(fence), Some(noted)),
+            Pending::Arrival(..) => (None, None),
+        };
+        let Some((writer, noted)) = writer.zip(noted) else {
+            outcomes.push(Outcome::Superseded);
+            continue;
+        };
+        match noted {
+            Noted::Reported(present) => drop(node_reported(writer, changes, present).await?),
+            Noted::Notes(notes) => notes_write(writer, changes, notes).await?,
+        }
+        outcomes.push(Outcome::Written);
+    }
+    Ok(outcomes)
+}
+
+async fn notes_write(writer: &NodeWriter<'_>, changes: &mut ChangeSet, notes: &NodeNotes) -> StoreResult<()> {
     if let Some(short_of) = &notes.short_of {
-        node_pressure_set(tx, changes, node, short_of).await?;
+        node_pressure_set(writer, changes, short_of).await?;
     }
     if let Some(packages) = &notes.packages {
-        node_packages_set(tx, changes, node, packages).await?;
+        node_packages_set(writer, changes, packages).await?;
     }
     Ok(())
-}
-
-/// Who asked may have gone in the meantime.
-fn answer(pending: Pending, outcome: StoreResult<(Outcome, Cursor)>) {
-    match (pending, outcome) {
-        (Pending::Arrival(_, done), Ok((Outcome::Registered(registered), cursor))) => {
-            done.send(Ok((*registered, cursor))).ok();
-        }
-        (Pending::Arrival(_, done), Err(error)) => drop(done.send(Err(error))),
-        (Pending::Reported { done, .. } | Pending::Noted { done, .. }, outcome) => {
-            drop(done.send(outcome.map(|_| ())))
-        }
-        // Outcomes are in the order of what was asked.
-        (Pending::Arrival(..), Ok((Outcome::Written, _))) => {}
-    }
 }

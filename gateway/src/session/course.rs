@@ -14,13 +14,14 @@ use borough_proto::v1::task_status::Phase;
 use borough_store::error_chain;
 use borough_store::journal::Cursor;
 use borough_store::mirror::MirrorState;
-use borough_store::task::{ReportAnswer, ReportPhase, ReportSource, TaskReport};
+use borough_store::task::{ReportAnswer, ReportPhase, TaskReport};
 use tokio::sync::mpsc;
 
 use super::arrive::NodeNotes;
 use super::desired::{Command, Life, commands_full, life_command, lives_missing};
 use super::message::{assignment, life_to_message, notes_of, report_missing, report_of, stop};
 use super::registry::Session;
+use super::write::NotWritten;
 use crate::cell::CellDoor;
 
 /// What is known of one session's agent.
@@ -137,10 +138,9 @@ impl Course {
             .chain(missing.into_iter().map(report_missing))
             .collect();
         let said: Vec<Option<Said>> = reports.iter().map(Said::of).collect();
-        let source = ReportSource { node, session: self.session.id };
         let applied = match reports.is_empty() {
             true => None,
-            false => Some(self.door.reports.apply(source, reports).await?),
+            false => Some(self.written(self.door.reports.apply(self.session.fence(), reports).await?)?),
         };
         if let Some(applied) = applied {
             self.door.mirror.wait_for(applied.cursor).await.ok()?;
@@ -175,10 +175,30 @@ impl Course {
         if known.unwrap_or(true) {
             return Some(());
         }
-        if let Err(error) = self.door.arrivals.noted(node, notes.clone()).await? {
-            tracing::warn!(node = %self.name, error = %error_chain(&error), "what the agent notes waits");
+        let noted = self.door.arrivals.noted(self.session.fence(), notes.clone()).await?;
+        self.written_or_later(noted, "what the agent notes waits")
+    }
+
+    /// What was written. `None`, with the reason to the agent, where the session is over by that.
+    fn written<T>(&self, written: Result<T, NotWritten>) -> Option<T> {
+        let not_written = match written {
+            Ok(value) => return Some(value),
+            Err(not_written) => not_written,
+        };
+        tracing::warn!(node = %self.name, session = self.session.id, reason = %not_written, "session ended");
+        self.session.end(not_written.status());
+        None
+    }
+
+    /// The same, where what the store does not take now is tried again with the next report.
+    fn written_or_later(&self, written: Result<(), NotWritten>, waits: &'static str) -> Option<()> {
+        match written {
+            Err(later @ NotWritten::Later(_)) => {
+                tracing::warn!(node = %self.name, reason = %later, waits);
+                Some(())
+            }
+            written => self.written(written),
         }
-        Some(())
     }
 
     /// Has the load written that an agent tells, where it is not known like that. A first report without one takes away what
@@ -212,7 +232,7 @@ impl Course {
                 ReportAnswer::Park => {
                     tracing::warn!(node = %self.name, ?life, "a life the store does not know is parked")
                 }
-                ReportAnswer::Applied | ReportAnswer::Superseded => {}
+                ReportAnswer::Applied => {}
             }
         }
         self.tell(commands, false).await
@@ -312,34 +332,32 @@ impl Course {
         let node = self.session.node;
         let returning = self.door.mirror.read(|state| match state.nodes().get(&node)?.state {
             NodeState::Ready => None,
-            NodeState::Recovering => Some(Some(self.left_over(state))),
+            NodeState::Recovering => Some(Some(self.is_left_over(state))),
             NodeState::Lost => Some(None),
         });
-        let (lost, stale) = match returning {
-            None => return Some(()),
-            Some(Some(left)) => left,
+        match returning {
+            None | Some(Some(true)) => return Some(()),
+            Some(Some(false)) => {}
             Some(None) => {
                 tracing::warn!(node = %self.name, "heard of again after it was declared lost");
                 return None;
             }
-        };
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let reported = self.door.arrivals.reported(node, count(lost), count(stale)).await?;
-        if let Err(error) = reported {
-            tracing::warn!(node = %self.name, error = %error_chain(&error), "the node's return waits");
         }
-        Some(())
+        let present = self.reported.iter().filter(|(_, phase)| **phase != Phase::Released);
+        let present = present.map(|(life, _)| (life.task, life.incarnation)).collect();
+        let reported = self.door.arrivals.reported(self.session.fence(), present).await?;
+        self.written_or_later(reported, "the node's return waits")
     }
 
-    /// How many lost tasks still name the node, and how many lives it runs that are over in the store.
-    fn left_over(&self, state: &MirrorState) -> (usize, usize) {
+    /// Whether the mirror shows something old on the node. Only a hint that it is of no use to ask the store, whose
+    /// transaction counts by itself.
+    fn is_left_over(&self, state: &MirrorState) -> bool {
         let node = self.session.node;
-        let lost = state.node_tasks(node).filter(|row| row.state == TaskState::Lost).count();
-        let stale = self.reported.iter().filter(|(life, phase)| {
+        let stale = |(life, phase): (&Life, &Phase)| {
             let other = |row: &Arc<TaskRow>| row.node != Some(node) || row.incarnation != life.incarnation;
-            state.tasks().get(&life.task).is_some_and(other) && **phase != Phase::Released
-        });
-        (lost, stale.count())
+            state.tasks().get(&life.task).is_some_and(other) && *phase != Phase::Released
+        };
+        state.node_tasks(node).any(|row| row.state == TaskState::Lost) || self.reported.iter().any(stale)
     }
 }
 

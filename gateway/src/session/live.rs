@@ -1,25 +1,25 @@
-//! The coarse leases of the nodes whose agents speak to this gateway, renewed in batches.
+//! The coarse leases of the nodes whose agents speak to this gateway, renewed in batches. The transaction checks each
+//! session: one that another has followed renews nothing, and ends.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
-use borough_model::node::NodeLive;
-use borough_store::node::node_live_renew;
-use borough_store::{StoreError, error_chain};
+use borough_store::node::{SessionFence, node_live_renew, node_writers};
+use borough_store::{StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
+use super::registry::Session;
+use super::write::NotWritten;
 use crate::cell::CellDoor;
 
 /// Leases in one transaction.
-const BEATS_MAX: usize = 1_000;
+const BEATS_MAX: usize = 500;
 
 /// Renews until cancelled. A session that has not been heard of for two and a half intervals of its reports is not
 /// renewed: an open connection alone is no life.
 pub async fn live_renew(
     door: Arc<CellDoor>,
-    gateway: String,
     beat: Duration,
     silence_max: Duration,
     cancelled: CancellationToken,
@@ -30,35 +30,40 @@ pub async fn live_renew(
             () = cancelled.cancelled() => return,
         }
         let now = door.clock.monotonic();
-        let sessions = door.sessions.all();
-        let heard = sessions.iter().filter(|session| now.saturating_sub(session.heard_at()) <= silence_max);
-        let beats: Vec<_> = heard
-            .map(|session| {
-                let live = NodeLive {
-                    beat: session.beat_next(),
-                    gateway: gateway.clone(),
-                    session: session.id,
-                    report_revision: session.report_revision(),
-                };
-                (session.node, live)
-            })
-            .collect();
-        for chunk in beats.chunks(BEATS_MAX) {
-            let beats: BTreeMap<_, _> = chunk.iter().cloned().collect();
-            if let Err(error) = beats_write(&door, &beats).await {
-                tracing::warn!(cell = %door.name, error = %error_chain(&error), "leases of nodes were not renewed");
+        let mut sessions = door.sessions.all();
+        sessions
+            .retain(|session| session.is_current() && now.saturating_sub(session.heard_at()) <= silence_max);
+        for chunk in sessions.chunks(BEATS_MAX) {
+            match beats_write(&door, chunk).await {
+                Ok(renewed) => superseded_end(&door, chunk, &renewed),
+                Err(error) => {
+                    tracing::warn!(cell = %door.name, error = %error_chain(&error), "leases of nodes were not renewed");
+                }
             }
         }
     }
 }
 
-async fn beats_write(
-    door: &CellDoor,
-    beats: &BTreeMap<borough_model::NodeId, NodeLive>,
-) -> Result<(), StoreError> {
-    let space = &door.space;
+fn superseded_end(door: &CellDoor, sessions: &[Arc<Session>], renewed: &[bool]) {
+    for (session, _) in sessions.iter().zip(renewed).filter(|(_, renewed)| !**renewed) {
+        door.session_metrics.superseded("lease");
+        tracing::info!(cell = %door.name, node = %session.node, session = session.id, "another session is in force");
+        session.end(NotWritten::Superseded.status());
+    }
+}
+
+/// Renews the leases of sessions; for each whether it is in force.
+async fn beats_write(door: &CellDoor, sessions: &[Arc<Session>]) -> StoreResult<Vec<bool>> {
+    let beat = |session: &Arc<Session>| (session.fence(), session.beat_next(), session.report_revision());
+    let beats: Vec<(SessionFence, u64, u64)> = sessions.iter().map(beat).collect();
+    let (space, beats) = (&door.space, &beats);
     let write = door.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
-        node_live_renew(&tx, space, beats)
+        let writers = node_writers(&tx, space, beats.iter().map(|&(fence, ..)| fence)).await?;
+        let renew = |&(fence, beat, revision): &(SessionFence, u64, u64)| match writers.get(&fence) {
+            Some(writer) => node_live_renew(writer, space, beat, revision).map(|()| true),
+            None => Ok(false),
+        };
+        beats.iter().map(renew).collect()
     });
     write.await
 }

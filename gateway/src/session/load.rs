@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
-use borough_model::NodeId;
 use borough_store::journal::{Change, ChangeSet};
-use borough_store::node::{LoadReport, node_loads_set};
+use borough_store::node::{SessionFence, node_loads_set, node_writers};
 use borough_store::{StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +32,8 @@ pub async fn loads_write(door: Arc<CellDoor>, cancelled: CancellationToken) {
             .filter_map(|session| session.load_take().map(|told| (session, told)))
             .collect();
         for chunk in told.chunks(LOADS_MAX) {
-            let report = |(session, told): &(Arc<Session>, LoadTold)| {
-                (session.node, LoadReport { session: session.id, measured: *told })
-            };
-            let reports: BTreeMap<NodeId, LoadReport> = chunk.iter().map(report).collect();
+            let report = |(session, told): &(Arc<Session>, LoadTold)| (session.fence(), *told);
+            let reports: BTreeMap<SessionFence, LoadTold> = chunk.iter().map(report).collect();
             if let Err(error) = reports_write(&door, &reports).await {
                 tracing::warn!(cell = %door.name, error = %error_chain(&error), "loads of nodes wait");
                 chunk.iter().for_each(|(session, told)| session.load_return(*told));
@@ -45,7 +42,8 @@ pub async fn loads_write(door: Arc<CellDoor>, cancelled: CancellationToken) {
     }
 }
 
-async fn reports_write(door: &CellDoor, reports: &BTreeMap<NodeId, LoadReport>) -> StoreResult<()> {
+/// Writes the loads of sessions that are in force; the others end with their next beat.
+async fn reports_write(door: &CellDoor, reports: &BTreeMap<SessionFence, LoadTold>) -> StoreResult<()> {
     let change = Change {
         request: door.request_id(),
         actor: "gateway".to_owned(),
@@ -55,7 +53,10 @@ async fn reports_write(door: &CellDoor, reports: &BTreeMap<NodeId, LoadReport>) 
     let (change, space) = (&change, &door.space);
     let written = door.db.run("node_loads", Idempotency::Natural, |tx, _| async move {
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        node_loads_set(&tx, &mut changes, reports).await?;
+        let writers = node_writers(&tx, space, reports.keys().copied()).await?;
+        let measured = |(fence, writer)| reports.get(fence).map(|measured| (writer, *measured));
+        let measured: Vec<_> = writers.iter().filter_map(measured).collect();
+        node_loads_set(&mut changes, &measured).await?;
         changes.append(&tx)?;
         Ok::<_, StoreError>(())
     });

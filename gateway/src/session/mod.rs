@@ -3,7 +3,8 @@
 //! Per session two tasks: one routes what the agent sends (so that answers to logs and exec never wait for the store),
 //! one follows reports and the notices of changed tasks ([`notice`]) and decides, by the pure rules of [`desired`],
 //! what the agent is told. What sessions write is gathered: reports ([`report`]), arrivals and returns ([`arrive`]) and
-//! leases ([`live`]) and loads ([`load`]) of all nodes share their commits.
+//! leases ([`live`]) and loads ([`load`]) of all nodes share their commits, and go through the fence of their session
+//! ([`borough_store::node::NodeWriter`]). [`write`] says what becomes of what is not written.
 
 pub mod arrive;
 mod course;
@@ -15,5 +16,6 @@ pub mod notice;
 pub mod registry;
 pub mod report;
 mod service;
+pub mod write;
 
 pub use service::AgentRoom;

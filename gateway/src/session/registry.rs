@@ -9,8 +9,10 @@ use borough_model::NodeId;
 use borough_model::node::LoadMeasured;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message;
+use borough_store::node::SessionFence;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tonic::Status;
 
 use super::desired::Life;
 use super::notice::{Holders, Notices};
@@ -68,7 +70,7 @@ pub struct Session {
     pub node: NodeId,
     /// New with each connection.
     pub id: u64,
-    outbound: mpsc::Sender<v1::GatewayMessage>,
+    outbound: mpsc::Sender<Outbound>,
     waiters: Mutex<BTreeMap<u64, Waiter>>,
     next_request: AtomicU64,
     usage: Mutex<BTreeMap<Life, v1::Usage>>,
@@ -76,11 +78,15 @@ pub struct Session {
     report_revision: AtomicU64,
     beats: AtomicU64,
     over: AtomicBool,
+    ended: Notify,
     /// What the agent last measured of its node, where it is not written yet.
     load: Mutex<Option<LoadTold>>,
     /// Tasks whose rows have changed since the session last looked.
     pub notices: Notices,
 }
+
+/// What is sent to an agent: a message, or why the session ends.
+pub type Outbound = Result<v1::GatewayMessage, Status>;
 
 /// A measurement that an agent has told; `None`: it cannot tell.
 pub type LoadTold = Option<LoadMeasured>;
@@ -128,7 +134,7 @@ impl Session {
 
     /// Sends to the agent; waits where it is slow. `false` where the session is over.
     pub async fn send(&self, message: Message) -> bool {
-        self.outbound.send(v1::GatewayMessage { message: Some(message) }).await.is_ok()
+        self.outbound.send(Ok(v1::GatewayMessage { message: Some(message) })).await.is_ok()
     }
 
     /// Registers a request; its answers come until the reader drops them.
@@ -170,6 +176,23 @@ impl Session {
         }
     }
 
+    /// What lets its gateway write for its node.
+    pub fn fence(&self) -> SessionFence {
+        SessionFence { node: self.node, session: self.id }
+    }
+
+    /// Ends the session and gives the agent the reason. An agent that takes no messages only sees it closed.
+    pub fn end(&self, reason: Status) {
+        self.over.store(true, Ordering::Release);
+        self.outbound.try_send(Err(reason)).ok();
+        self.ended.notify_one();
+    }
+
+    /// Waits until somebody ends the session.
+    pub async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
     /// Whether it is still the session of its node.
     pub fn is_current(&self) -> bool {
         !self.over.load(Ordering::Acquire)
@@ -194,7 +217,7 @@ pub struct Sessions {
 
 impl Sessions {
     /// Opens the session of `node`, with the receiver of what is to be sent to the agent.
-    pub fn open(&self, node: NodeId, id: u64) -> (Arc<Session>, mpsc::Receiver<v1::GatewayMessage>) {
+    pub fn open(&self, node: NodeId, id: u64) -> (Arc<Session>, mpsc::Receiver<Outbound>) {
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
         let session = Arc::new(Session {
             node,
@@ -207,6 +230,7 @@ impl Sessions {
             report_revision: AtomicU64::new(0),
             beats: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            ended: Notify::new(),
             load: Mutex::default(),
             notices: Notices::default(),
         });

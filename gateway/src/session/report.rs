@@ -1,19 +1,32 @@
 //! What agents report, on its way into the store: reports of all nodes that arrive while one commit is under way
-//! share the next one.
+//! share the next one, each through the fence of its session.
+//!
+//! What a transaction refuses for its own content is found by halving the batch, and set aside: it is counted, logged
+//! and answered to its session, and the others commit. What the store does not take is tried again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency};
+use borough_kv::Idempotency;
+use borough_model::task::Exit;
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
+use borough_store::node::{SessionFence, node_writers};
 use borough_store::request::request_id_random;
-use borough_store::task::{ReportAnswer, ReportSource, TaskReport, task_report_apply};
-use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
+use borough_store::task::{ReportAnswer, TaskReport, task_report_apply};
+use borough_store::{StoreError, StoreResult, error_chain};
 use tokio::sync::{mpsc, oneshot};
 
-/// Reports of single lives in one transaction at most.
-const REPORTS_MAX: usize = 512;
+use super::arrive::WriterContext;
+use super::write::{Fault, NotWritten, fault_of};
+
+/// Reports of single attempts in one transaction at most, of one agent or of several.
+const REPORTS_MAX: usize = 256;
+/// Bytes of what agents say in one transaction at most. A row is written twice, with what it says already, its endpoint
+/// and what is committed on its node: a transaction has 10 MB.
+const BATCH_BYTES_MAX: usize = 512 * 1024;
+/// Bytes of a report without its lists and texts, about.
+const REPORT_BYTES: usize = 256;
 /// Reports that wait for a commit.
 const QUEUE_MAX: usize = 1_024;
 /// Pause after the store has refused, doubled up to the longest.
@@ -24,7 +37,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// What became of one agent's report.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// An answer per life, in the order of the report.
+    /// An answer per attempt, in the order of the report.
     pub answers: Vec<ReportAnswer>,
     /// Everything the answers rest on is in the journal up to here: the position of what was written or, where nothing
     /// had changed (it may have been written by an attempt before), of the last entry there was.
@@ -32,9 +45,22 @@ pub struct Applied {
 }
 
 struct Pending {
-    source: ReportSource,
+    fence: SessionFence,
     reports: Vec<TaskReport>,
-    applied: oneshot::Sender<Applied>,
+    applied: oneshot::Sender<Result<Applied, NotWritten>>,
+}
+
+impl Pending {
+    fn bytes(&self) -> usize {
+        self.reports.iter().map(report_bytes).fold(0, usize::saturating_add)
+    }
+}
+
+/// About how many bytes of a report are stored.
+fn report_bytes(report: &TaskReport) -> usize {
+    let text = |exit: &Exit| exit.message.len();
+    let cores = report.cores.len().saturating_mul(size_of::<u32>());
+    REPORT_BYTES.saturating_add(cores).saturating_add(report.exit.as_ref().map_or(0, text))
 }
 
 /// The writer of one cell. Clones feed the same one; it ends with the last.
@@ -45,65 +71,102 @@ pub struct ReportWriter {
 
 impl ReportWriter {
     /// Starts the writer.
-    pub fn spawn(db: Database, space: CellSpace, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+    pub fn spawn(context: WriterContext) -> Self {
         let (queue, receiver) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Writer { db, space, clock, rng, receiver }.run());
+        tokio::spawn(Writer { context, receiver }.run());
         Self { queue }
     }
 
-    /// Applies a report; waits as long as the store takes. `None` where this process is ending.
-    pub async fn apply(&self, source: ReportSource, reports: Vec<TaskReport>) -> Option<Applied> {
-        let (applied, done) = oneshot::channel();
-        self.queue.send(Pending { source, reports, applied }).await.ok()?;
-        done.await.ok()
+    /// Applies a report, in as many transactions as it takes; waits as long as the store takes. `None` where this process
+    /// is ending.
+    pub async fn apply(
+        &self,
+        fence: SessionFence,
+        mut reports: Vec<TaskReport>,
+    ) -> Option<Result<Applied, NotWritten>> {
+        let mut whole: Option<Applied> = None;
+        loop {
+            let rest = reports.split_off(part_len(&reports));
+            let (applied, done) = oneshot::channel();
+            self.queue.send(Pending { fence, reports, applied }).await.ok()?;
+            let part = match done.await.ok()? {
+                Ok(part) => part,
+                Err(not_written) => return Some(Err(not_written)),
+            };
+            let mut answers = whole.take().map_or_else(Vec::new, |whole| whole.answers);
+            answers.extend(part.answers);
+            whole = Some(Applied { answers, cursor: part.cursor });
+            reports = rest;
+            if reports.is_empty() {
+                return whole.map(Ok);
+            }
+        }
     }
 }
 
+/// How many of `reports`, from the first, are written in one transaction: at least one, where there is one.
+fn part_len(reports: &[TaskReport]) -> usize {
+    let mut bytes = 0_usize;
+    let fits = |report: &&TaskReport| {
+        bytes = bytes.saturating_add(report_bytes(report));
+        bytes <= BATCH_BYTES_MAX
+    };
+    reports.iter().take(REPORTS_MAX).take_while(fits).count().max(1).min(reports.len())
+}
+
 struct Writer {
-    db: Database,
-    space: CellSpace,
-    clock: Arc<dyn Clock>,
-    rng: Arc<dyn Rng>,
+    context: WriterContext,
     receiver: mpsc::Receiver<Pending>,
 }
 
 impl Writer {
     async fn run(mut self) {
-        while let Some(first) = self.receiver.recv().await {
-            let mut count = first.reports.len();
+        let mut next = self.receiver.recv().await;
+        while let Some(first) = next.take() {
+            let (mut count, mut bytes) = (first.reports.len(), first.bytes());
             let mut batch = vec![first];
-            while count < REPORTS_MAX {
-                let Ok(next) = self.receiver.try_recv() else { break };
-                count = count.saturating_add(next.reports.len());
-                batch.push(next);
+            while let Ok(more) = self.receiver.try_recv() {
+                count = count.saturating_add(more.reports.len());
+                bytes = bytes.saturating_add(more.bytes());
+                if count > REPORTS_MAX || bytes > BATCH_BYTES_MAX {
+                    next = Some(more);
+                    break;
+                }
+                batch.push(more);
             }
             self.batch_apply(batch).await;
+            if next.is_none() {
+                next = self.receiver.recv().await;
+            }
         }
     }
 
     /// Applies a batch. What the store refuses for reasons of its own is tried again for as long as it takes (reports
     /// are absolute, so trying again does no harm); what is wrong with one report must not hold up the others.
-    async fn batch_apply(&self, batch: Vec<Pending>) {
+    async fn batch_apply(&self, mut batch: Vec<Pending>) {
         let mut pause = PAUSE_MIN;
         loop {
             let error = match self.batch_try(&batch).await {
-                Ok((answers, cursor)) => {
-                    for (pending, answers) in batch.into_iter().zip(answers) {
-                        // The session may have ended in the meantime.
-                        pending.applied.send(Applied { answers, cursor }).ok();
-                    }
+                Ok(answers) => {
+                    self.answer(batch, answers);
                     return;
                 }
-                Err(error) => error,
+                Err(error) => Arc::new(error),
             };
-            tracing::warn!(cell = %self.space, error = %error_chain(&error), "reports wait for the store");
-            if !matches!(error, StoreError::Kv(_)) && batch.len() > 1 {
-                for pending in batch {
-                    Box::pin(self.batch_apply(vec![pending])).await;
+            if fault_of(&error) == Fault::Item {
+                if batch.len() > 1 {
+                    let rest = batch.split_off(batch.len() / 2);
+                    Box::pin(self.batch_apply(batch)).await;
+                    Box::pin(self.batch_apply(rest)).await;
+                } else {
+                    self.set_aside(batch, &error);
                 }
                 return;
             }
-            if batch.iter().all(|pending| pending.applied.is_closed()) {
+            tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
+            // Sessions that have ended want no answer.
+            batch.retain(|pending| !pending.applied.is_closed());
+            if batch.is_empty() {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -111,19 +174,51 @@ impl Writer {
         }
     }
 
-    async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Vec<ReportAnswer>>, Cursor)> {
-        let request = request_id_random(&*self.rng);
+    fn answer(&self, batch: Vec<Pending>, (answers, cursor): (Vec<Option<Vec<ReportAnswer>>>, Cursor)) {
+        for (pending, answers) in batch.into_iter().zip(answers) {
+            if answers.is_none() {
+                self.context.metrics.superseded("report");
+            }
+            let applied = answers.map(|answers| Applied { answers, cursor });
+            // The session may have ended in the meantime.
+            pending.applied.send(applied.ok_or(NotWritten::Superseded)).ok();
+        }
+    }
+
+    /// What one report alone is refused for is no reason to try it again: its session ends.
+    fn set_aside(&self, batch: Vec<Pending>, error: &Arc<StoreError>) {
+        for Pending { fence, applied, .. } in batch {
+            self.context.metrics.refused("report");
+            tracing::error!(
+                cell = %self.context.space,
+                node = %fence.node,
+                session = fence.session,
+                error = %error_chain(&**error),
+                "a report was refused and set aside"
+            );
+            applied.send(Err(NotWritten::Refused(Arc::clone(error)))).ok();
+        }
+    }
+
+    /// Answers per report, `None` where its session is not in force; and a position at or after all that was written.
+    async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Option<Vec<ReportAnswer>>>, Cursor)> {
+        let WriterContext { db, space, clock, rng, .. } = &self.context;
         let actor = match batch {
-            [single] => format!("node/{}", single.source.node),
+            [single] => format!("node/{}", single.fence.node),
             _ => "gateway".to_owned(),
         };
-        let change = Change { request, actor, action: "task_report", at_ms: self.clock.wall_ms() };
-        let (change, space) = (&change, &self.space);
-        let applied = self.db.run_committed("task_report", Idempotency::Natural, |tx, _| async move {
+        let request = request_id_random(&**rng);
+        let change = &Change { request, actor, action: "task_report", at_ms: clock.wall_ms() };
+        let applied = db.run_committed("task_report", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let fences: BTreeSet<SessionFence> = batch.iter().map(|pending| pending.fence).collect();
+            let writers = node_writers(&tx, space, fences).await?;
             let mut answers = Vec::with_capacity(batch.len());
             for pending in batch {
-                answers.push(task_report_apply(&tx, &mut changes, pending.source, &pending.reports).await?);
+                answers.push(match writers.get(&pending.fence) {
+                    Some(writer) => Some(task_report_apply(writer, &mut changes, &pending.reports).await?),
+                    None => None,
+                });
             }
             let last = match changes.deltas().is_empty() {
                 true => journal_head(&tx, space).await?,
@@ -139,24 +234,32 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use borough_kv::env::{ManualClock, SeededRng};
-    use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
+    use borough_kv::env::{Clock, ManualClock, SeededRng};
+    use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan};
     use borough_model::RequestId;
     use borough_model::task::{Health, Placement, TaskEvent};
     use borough_model::{Incarnation, JobId, Name, NodeId, Resources, TaskId};
+    use borough_store::CellSpace;
     use borough_store::cell::{CellMeta, cell_create};
     use borough_store::job::job_submit;
-    use borough_store::node::node_register;
+    use borough_store::keys::{Key as _, TaskKey};
+    use borough_store::node::{NodeArrival, node_register};
     use borough_store::task::{ReportPhase, TaskBook};
+    use prometheus_client::registry::Registry;
 
     use super::*;
+    use crate::session::write::SessionMetrics;
 
     const NODE: NodeId = NodeId(1);
     const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
+    const OTHER_NODE: NodeId = NodeId(2);
+    const OTHER_TASK: TaskId = TaskId { job: JobId(1), index: 1 };
 
-    /// A cell with a node and a task that is assigned to it.
-    async fn cell_with_task(db: &Database, space: &CellSpace) {
-        let name = |text: &str| Name::new(text).unwrap();
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn arrival(node: NodeId, session: u64) -> NodeArrival {
         let capacity = Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() };
         let facts = borough_model::node::NodeFacts {
             capacity,
@@ -169,56 +272,91 @@ mod tests {
             cards: Vec::new(),
             domains: Vec::new(),
         };
-        let kind = borough_model::job::JobKind::Service;
-        let spec = borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);
-        let place = TaskEvent::Place(Placement {
-            node: NODE,
-            incarnation: Incarnation(1),
-            ports: Vec::new(),
-            resources: spec.task.resources.clone(),
-            spec_version: 1,
-            unit: None,
-        });
-        let change = Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms: 1 };
-        let (change, facts, spec, place, node) = (&change, &facts, &spec, &place, &name("n1"));
-        let made = db.run("test", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, space, &CellMeta::default(), 1).await?;
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            node_register(&tx, &mut changes, node, facts, NODE).await?;
-            job_submit(&tx, &mut changes, spec, TASK.job).await?;
-            let mut book = TaskBook::read(&tx, space, [TASK]).await?;
-            book.extend_nodes(&tx, space, [NODE]).await?;
-            book.apply(TASK, place, 1)?.unwrap();
-            book.write(&tx, &mut changes).await?;
-            changes.append(&tx)
-        });
-        made.await.unwrap();
+        NodeArrival::new(name(&format!("n{}", node.0)), facts, node, session)
     }
 
-    /// The agent is told what follows from a report only when the mirror has seen it, also where the commit was in doubt
-    /// and the attempt that answers found everything written.
-    #[tokio::test(start_paused = true)]
-    async fn a_report_in_doubt_has_a_position_too() {
+    fn change() -> Change {
+        Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms: 1 }
+    }
+
+    /// A store with a cell of two nodes, each with a task that is assigned to it and a session that has its number; and
+    /// what a writer needs.
+    async fn cell_with_tasks() -> (Arc<dyn Engine>, WriterContext) {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
         let engine: Arc<dyn Engine> =
             Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), SeededRng::shared(1)));
-        let space = CellSpace::new(Name::new("alpha").unwrap());
-        let quiet = Database::new(Arc::clone(&engine));
-        cell_with_task(&quiet, &space).await;
-        let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
-        let doubtful = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
-        let writer = ReportWriter::spawn(doubtful, space.clone(), clock, SeededRng::shared(3));
-        let report = TaskReport {
-            task: TASK,
+        let space = CellSpace::new(name("alpha"));
+        let db = Database::new(Arc::clone(&engine));
+        let kind = borough_model::job::JobKind::Service;
+        let mut spec =
+            borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);
+        spec.count = 2;
+        let place = |node| {
+            TaskEvent::Place(Placement {
+                node,
+                incarnation: Incarnation(1),
+                ports: Vec::new(),
+                resources: spec.task.resources.clone(),
+                spec_version: 1,
+                unit: None,
+            })
+        };
+        let (change, spec, place) = (&change(), &spec, &place);
+        let made = db.run("test", Idempotency::Natural, |tx, _| {
+            let space = &space;
+            async move {
+                cell_create(&tx, space, &CellMeta::default(), 1).await?;
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                job_submit(&tx, &mut changes, spec, TASK.job).await?;
+                let mut book = TaskBook::read(&tx, space, [TASK, OTHER_TASK]).await?;
+                for (node, task) in [(NODE, TASK), (OTHER_NODE, OTHER_TASK)] {
+                    node_register(&tx, &mut changes, &arrival(node, node.0)).await?;
+                    book.extend_nodes(&tx, space, [node]).await?;
+                    book.apply(task, &place(node), 1)?.unwrap();
+                }
+                book.write(&tx, &mut changes).await?;
+                changes.append(&tx)
+            }
+        });
+        made.await.unwrap();
+        let metrics = SessionMetrics::default();
+        (engine, WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics })
+    }
+
+    fn accepted(task: TaskId) -> TaskReport {
+        TaskReport {
+            task,
             incarnation: Incarnation(1),
             phase: ReportPhase::Accepted,
             process: None,
             cores: Vec::new(),
             health: Health::Unknown,
             exit: None,
-        };
-        let source = ReportSource { node: NODE, session: 1 };
-        let applied = writer.apply(source, vec![report]).await.unwrap();
+        }
+    }
+
+    fn fence(node: NodeId) -> SessionFence {
+        SessionFence { node, session: node.0 }
+    }
+
+    fn counted(metrics: &SessionMetrics) -> String {
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    /// The agent is told what follows from a report only when the mirror has seen it, also where the commit was in doubt
+    /// and the attempt that answers found everything written.
+    #[tokio::test(start_paused = true)]
+    async fn a_report_in_doubt_has_a_position_too() {
+        let (engine, context) = cell_with_tasks().await;
+        let (quiet, space) = (context.db.clone(), context.space.clone());
+        let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
+        let doubtful = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
+        let writer = ReportWriter::spawn(WriterContext { db: doubtful, ..context });
+        let applied = writer.apply(fence(NODE), vec![accepted(TASK)]).await.unwrap().unwrap();
         let space = &space;
         let head =
             quiet.run("test", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
@@ -226,5 +364,63 @@ mod tests {
         assert!(head > Cursor::start(1), "something was written");
         assert_eq!(applied.answers, [ReportAnswer::Applied]);
         assert_eq!(applied.cursor, head);
+    }
+
+    /// A report that the transaction refuses is set aside: it is answered and counted, and what waits behind it commits.
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_report_holds_up_nobody() {
+        let (_, context) = cell_with_tasks().await;
+        let key = TaskKey::of(TASK).encode(&context.space);
+        let damage = context.db.run("test", Idempotency::Natural, |tx, _| {
+            let key = &key;
+            async move { Ok::<_, StoreError>(tx.set(key, b"damaged")?) }
+        });
+        damage.await.unwrap();
+        let metrics = context.metrics.clone();
+        let writer = ReportWriter::spawn(context);
+        let (poisoned, other) = tokio::join!(
+            writer.apply(fence(NODE), vec![accepted(TASK)]),
+            writer.apply(fence(OTHER_NODE), vec![accepted(OTHER_TASK)])
+        );
+        assert!(matches!(poisoned, Some(Err(NotWritten::Refused(_)))), "{poisoned:?}");
+        assert_eq!(other.unwrap().unwrap().answers, [ReportAnswer::Applied]);
+        let text = counted(&metrics);
+        assert!(text.contains("borough_gateway_session_refused_total{what=\"report\"} 1"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_was_followed_is_answered_so() {
+        let (_, context) = cell_with_tasks().await;
+        let (db, space) = (context.db.clone(), context.space.clone());
+        let writer = ReportWriter::spawn(context);
+        let (again, change) = (&arrival(NODE, 9), &change());
+        let space = &space;
+        let register = db.run("test", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            node_register(&tx, &mut changes, again).await?;
+            changes.append(&tx)
+        });
+        register.await.unwrap();
+        let (old, other) = tokio::join!(
+            writer.apply(fence(NODE), vec![accepted(TASK)]),
+            writer.apply(fence(OTHER_NODE), vec![accepted(OTHER_TASK)])
+        );
+        assert!(matches!(old, Some(Err(NotWritten::Superseded))), "{old:?}");
+        assert_eq!(other.unwrap().unwrap().answers, [ReportAnswer::Applied]);
+    }
+
+    /// A report of any length is written in parts that fit a transaction.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_report_is_written_in_parts() {
+        let (_, context) = cell_with_tasks().await;
+        let writer = ReportWriter::spawn(context);
+        let unknown = |index| accepted(TaskId { job: JobId(7), index });
+        let many: Vec<TaskReport> = (0..1_000).map(unknown).chain([accepted(TASK)]).collect();
+        let answers = writer.apply(fence(NODE), many).await.unwrap().unwrap().answers;
+        assert_eq!(answers.len(), 1_001);
+        assert_eq!(answers.last(), Some(&ReportAnswer::Applied));
+        let wide = TaskReport { cores: vec![1; BATCH_BYTES_MAX], ..accepted(TASK) };
+        assert_eq!(part_len(&[wide.clone(), wide]), 1, "one at least");
+        assert_eq!(part_len(&[]), 0);
     }
 }

@@ -4,18 +4,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::node::NodeLive;
 use borough_model::{Name, NodeId};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_server::AgentService;
 use borough_proto::v1::gateway_message::Message as ToAgent;
-use futures::{Stream, StreamExt as _};
+use borough_store::node::NodeArrival;
+use futures::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::arrive::Arrival;
 use super::course::Course;
 use super::message::{facts_of, hello_names, life_of};
 use super::registry::{Answer, Session};
@@ -62,9 +61,8 @@ impl AgentService for AgentRoom {
         };
         door.state(|_| ())?;
         let id = door.id();
-        let live = NodeLive { beat: 1, gateway: self.gateway.clone(), session: id, report_revision: 0 };
-        let candidate = NodeId(door.id());
-        let arrival = Arrival { name: name.clone(), facts, candidate, live };
+        let (candidate, gateway) = (NodeId(door.id()), self.gateway.clone());
+        let arrival = NodeArrival { name: name.clone(), facts, candidate, session: id, gateway };
         let arrived = door.arrivals.register(arrival).await;
         let arrived = arrived.ok_or_else(|| status_unavailable("GATEWAY_ENDING", "the gateway is ending"))?;
         let (registered, cursor) = arrived.map_err(|error| status_from_store(&error))?;
@@ -84,7 +82,7 @@ impl AgentService for AgentRoom {
             Course::new(Arc::clone(&door), Arc::clone(&session), name.clone(), cursor).run(received),
         );
         tokio::spawn(route(door, session, name, inbound, reports));
-        Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
 
@@ -109,6 +107,7 @@ async fn route(
         let message = tokio::select! {
             message = inbound.message() => message,
             () = reports.closed() => break "its course has ended".to_owned(),
+            () = session.ended() => break "the gateway has ended it".to_owned(),
         };
         let message = match message {
             Ok(Some(message)) => message,

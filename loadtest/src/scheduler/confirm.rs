@@ -9,9 +9,10 @@ use borough_kv::Idempotency;
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Delta, NodeId};
 use borough_store::journal::{ChangeSet, journal_head, journal_tail};
-use borough_store::task::{ReportPhase, ReportSource, TaskReport, task_report_apply};
+use borough_store::node::{SessionFence, node_writer};
+use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 
-use super::world::World;
+use super::world::{SESSION, World};
 
 /// Entries read at once.
 const PAGE_ENTRIES: usize = 256;
@@ -68,7 +69,9 @@ async fn ends_report(world: &World, rows: &[&TaskRow]) -> anyhow::Result<()> {
     let report = world.db.run("task_report", Idempotency::Natural, |tx, _| async move {
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
         for (&node, reports) in by_node {
-            task_report_apply(&tx, &mut changes, ReportSource { node, session: 0 }, reports).await?;
+            let fence = SessionFence { node, session: SESSION };
+            let Some(writer) = node_writer(&tx, space, fence).await? else { continue };
+            task_report_apply(&writer, &mut changes, reports).await?;
         }
         changes.append(&tx)
     });

@@ -24,7 +24,8 @@ use borough_store::journal::{
 };
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    node_by_name, node_declare_lost, node_live_read, node_register, node_reported, node_taints_set,
+    NodeArrival, node_by_name, node_declare_lost, node_live_read, node_register, node_reported,
+    node_taints_set,
 };
 use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult};
@@ -97,6 +98,9 @@ impl Seen {
     }
 }
 
+/// The session of every node's agent.
+pub const SESSION: u64 = 1;
+
 /// The cell.
 pub struct World {
     /// Its store.
@@ -165,14 +169,15 @@ impl World {
             let mut nodes = Vec::new();
             for number in first..count.min(first + NODES_PER_COMMIT) {
                 let (name, facts) = facts(number);
-                nodes.push((Name::new(name)?, facts, NodeId(self.rng.next_u64().max(1))));
+                let candidate = NodeId(self.rng.next_u64().max(1));
+                nodes.push(NodeArrival::new(Name::new(name)?, facts, candidate, SESSION));
             }
             let (change, space, nodes) = (&self.change("node_register"), &self.space, &nodes);
             let register = self.db.run("node_register", Idempotency::Natural, |tx, _| async move {
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;
-                for (name, facts, id) in nodes {
-                    let registered = node_register(&tx, &mut changes, name, facts, *id).await?;
-                    node_reported(&tx, &mut changes, registered.row.id, 0, 0).await?;
+                for arrival in nodes {
+                    let (_, writer) = node_register(&tx, &mut changes, arrival).await?;
+                    node_reported(&writer, &mut changes, &[]).await?;
                 }
                 changes.append(&tx)
             });

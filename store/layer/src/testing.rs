@@ -13,6 +13,7 @@ use crate::cell::{CellMeta, cell_create};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
+use crate::node::{NodeWriter, SessionFence, node_live_renew, node_writer};
 
 /// A store with one open cell, and the clock it runs by.
 pub(crate) struct TestCell {
@@ -119,6 +120,32 @@ impl TestCell {
     ) -> StoreResult<T> {
         let closure = &closure;
         self.db.run("test", Idempotency::Natural, |tx, _| closure(tx)).await
+    }
+
+    /// What a gateway writes for a node in a session; `None` where the session is not in force.
+    pub(crate) async fn change_as<T>(
+        &self,
+        change: Change,
+        fence: SessionFence,
+        closure: impl AsyncFn(&NodeWriter<'_>, &mut ChangeSet) -> StoreResult<T>,
+    ) -> StoreResult<Option<T>> {
+        self.change(change, async |tx, changes| match node_writer(tx, &self.space, fence).await? {
+            Some(writer) => closure(&writer, changes).await.map(Some),
+            None => Ok(None),
+        })
+        .await
+    }
+
+    /// Renews the lease of a node in a session; whether the session is in force.
+    pub(crate) async fn beat(&self, fence: SessionFence, beat: u64) -> StoreResult<bool> {
+        self.run(async |tx| {
+            let writer = node_writer(&tx, &self.space, fence).await?;
+            writer
+                .map(|writer| node_live_renew(&writer, &self.space, beat, 0))
+                .transpose()
+                .map(|w| w.is_some())
+        })
+        .await
     }
 
     /// Runs a transaction that changes something, and appends its entry.

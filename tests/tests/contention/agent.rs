@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use borough_kv::Idempotency;
 use borough_kv::env::Rng;
-use borough_model::node::{NodeFacts, NodeLive, NodeState};
+use borough_kv::{Idempotency, Transaction};
+use borough_model::node::{NodeFacts, NodeState};
 use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 use borough_model::{Incarnation, Name, NodeId, Resources, TaskId};
 use borough_store::mirror::MirrorState;
-use borough_store::node::{node_live_renew, node_register, node_reported};
-use borough_store::task::{ReportAnswer, ReportPhase, ReportSource, TaskReport, task_report_apply};
-use borough_store::{StoreError, StoreResult};
+use borough_store::node::{
+    NodeArrival, NodeWriter, SessionFence, node_live_renew, node_register, node_reported, node_writer,
+};
+use borough_store::task::{ReportAnswer, ReportPhase, TaskReport, task_report_apply};
+use borough_store::{CellSpace, StoreError, StoreResult};
 use parking_lot::Mutex;
 
 use crate::cell::{Cell, below, rng_of};
@@ -111,17 +113,19 @@ impl Agent {
     /// One connection, from registration to silence or reboot.
     async fn session(&mut self) -> StoreResult<()> {
         self.session = self.cell.id();
-        let (facts, name) = (self.facts(), Name::new(format!("n{}", self.number)).unwrap());
-        let id = NodeId(self.cell.id());
+        let name = Name::new(format!("n{}", self.number)).unwrap();
+        let arrival = NodeArrival::new(name, self.facts(), NodeId(self.cell.id()), self.session);
+        let beat = self.cell.id();
         let registered = self
             .cell
             .change("node", "node_register", async |tx, changes| {
-                node_register(tx, changes, &name, &facts, id).await
+                let (registered, writer) = node_register(tx, changes, &arrival).await?;
+                node_live_renew(&writer, changes.space(), beat, 0)?;
+                Ok(registered)
             })
             .await?;
         let (registered, cursor) = registered;
         self.node = registered.row.id;
-        self.beat().await?;
         self.cell.mirror.wait_for(cursor).await?;
         self.changed = true;
         loop {
@@ -153,6 +157,10 @@ impl Agent {
         }
     }
 
+    fn fence(&self) -> SessionFence {
+        SessionFence { node: self.node, session: self.session }
+    }
+
     fn is_lost(&self) -> bool {
         let state = |state: &MirrorState| state.nodes().get(&self.node).map(|row| row.state);
         self.cell.mirror.read(state) == Some(NodeState::Lost)
@@ -182,10 +190,10 @@ impl Agent {
     }
 
     async fn beat(&mut self) -> StoreResult<()> {
-        let live = NodeLive { beat: self.cell.id(), session: self.session, ..NodeLive::default() };
-        let (beats, space) = (&BTreeMap::from([(self.node, live)]), &self.cell.space);
+        let (fence, beat, space) = (self.fence(), self.cell.id(), &self.cell.space);
         let run = self.cell.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
-            node_live_renew(&tx, space, beats)
+            let writer = writer_of(&tx, space, fence).await?;
+            node_live_renew(&writer, space, beat, 0)
         });
         run.await?;
         self.beat_ms = self.after(300, 500);
@@ -353,16 +361,16 @@ impl Agent {
     }
 
     async fn reports_apply(&mut self, reports: &[TaskReport]) -> StoreResult<()> {
-        let source = ReportSource { node: self.node, session: self.session };
+        let fence = self.fence();
         let applied = self.cell.change("gateway", "task_report", async |tx, changes| {
-            task_report_apply(tx, changes, source, reports).await
+            task_report_apply(&writer_of(tx, changes.space(), fence).await?, changes, reports).await
         });
         let (answers, cursor) = applied.await?;
         self.cell.mirror.wait_for(cursor).await?;
         for (report, answer) in reports.iter().zip(answers) {
             let life = (report.task, report.incarnation);
             match answer {
-                ReportAnswer::Applied | ReportAnswer::Superseded => {}
+                ReportAnswer::Applied => {}
                 ReportAnswer::Stop => self.stop(life),
                 ReportAnswer::Forget => drop(self.processes.remove(&life)),
                 ReportAnswer::Park | ReportAnswer::Refused(_) => {
@@ -376,23 +384,26 @@ impl Agent {
 
     /// A node that is back takes tasks once nothing old is left on it.
     async fn recovered(&mut self) -> StoreResult<()> {
-        let node = self.node;
-        let (lost, stale) = self.cell.mirror.read(|state| {
-            let lost = state.node_tasks(node).filter(|row| row.state == TaskState::Lost).count();
-            let stale = self.processes.iter().filter(|((task, life), process)| {
-                let row = state.tasks().get(task);
-                let own = row.is_some_and(|row| row.node == Some(node) && row.incarnation == *life);
-                row.is_some() && !own && process.phase != ReportPhase::Released
-            });
-            (u32::try_from(lost).unwrap(), u32::try_from(stale.count()).unwrap())
-        });
+        let fence = self.fence();
+        let present = self.processes.iter().filter(|(_, process)| process.phase != ReportPhase::Released);
+        let present: Vec<Life> = present.map(|(life, _)| *life).collect();
         let told = self.cell.change("node", "node_reported", async |tx, changes| {
-            node_reported(tx, changes, node, lost, stale).await
+            node_reported(&writer_of(tx, changes.space(), fence).await?, changes, &present).await
         });
         told.await?;
         self.reported_ms = self.after(100, 300);
         Ok(())
     }
+}
+
+/// The writer of a session that nothing but this agent follows.
+async fn writer_of<'t>(
+    tx: &'t Transaction,
+    space: &CellSpace,
+    fence: SessionFence,
+) -> StoreResult<NodeWriter<'t>> {
+    let writer = node_writer(tx, space, fence).await?;
+    writer.ok_or_else(|| StoreError::refused(format!("session {} is not in force", fence.session)))
 }
 
 fn exit((_, incarnation): Life, node: NodeId, reason: EndReason, code: i32, at_ms: i64) -> Exit {

@@ -9,11 +9,12 @@ use borough_model::NodeId;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_store::StoreResult;
 use borough_store::journal::ChangeSet;
-use borough_store::task::{ReportPhase, ReportSource, TaskReport, task_report_apply};
+use borough_store::node::{SessionFence, node_writer};
+use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use tokio::task::JoinSet;
 
 use super::stream::{Life, Stream};
-use crate::scheduler::world::World;
+use crate::scheduler::world::{SESSION, World};
 
 /// Lives ended in one transaction.
 const PER_COMMIT: usize = 64;
@@ -52,7 +53,9 @@ async fn written(world: Arc<World>, lives: Vec<Life>) -> StoreResult<()> {
     let written = world.db.run("task_report", Idempotency::Natural, |tx, _| async move {
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
         for (&node, reports) in by_node {
-            task_report_apply(&tx, &mut changes, ReportSource { node, session: 0 }, reports).await?;
+            let fence = SessionFence { node, session: SESSION };
+            let Some(writer) = node_writer(&tx, space, fence).await? else { continue };
+            task_report_apply(&writer, &mut changes, reports).await?;
         }
         changes.append(&tx)
     });

@@ -17,8 +17,8 @@ use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
 use borough_store::lease::{WorkerStatus, scheduler_shards};
-use borough_store::node::{node_register, node_reported};
-use borough_store::task::{ReportPhase, ReportSource, TaskReport, task_report_apply};
+use borough_store::node::{NodeArrival, SessionFence, node_register, node_reported, node_writer};
+use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -350,9 +350,11 @@ impl Cell {
             health: Health::Unknown,
             exit: Some(exit),
         };
-        let source = ReportSource { node, session: 1 };
+        let fence = SessionFence { node, session: 1 };
         self.change("task_report", async |tx, changes| {
-            task_report_apply(tx, changes, source, std::slice::from_ref(&report)).await
+            let writer = node_writer(tx, changes.space(), fence).await?;
+            let writer = writer.ok_or_else(|| StoreError::refused("the node has no session"))?;
+            task_report_apply(&writer, changes, std::slice::from_ref(&report)).await
         })
         .await;
     }
@@ -398,11 +400,12 @@ impl Cell {
             domains: Vec::new(),
         };
         let name = Name::new(format!("node-{:x}", id.0)).unwrap();
-        let (change, space, name, facts) = (&self.change_of("node"), &self.space, &name, &facts);
+        let arrival = NodeArrival::new(name, facts, id, 1);
+        let (change, space, arrival) = (&self.change_of("node"), &self.space, &arrival);
         let register = self.db.run("node", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let registered = node_register(&tx, &mut changes, name, facts, id).await?;
-            node_reported(&tx, &mut changes, registered.row.id, 0, 0).await?;
+            let (_, writer) = node_register(&tx, &mut changes, arrival).await?;
+            node_reported(&writer, &mut changes, &[]).await?;
             changes.append(&tx)?;
             Ok::<_, StoreError>(())
         });

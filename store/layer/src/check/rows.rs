@@ -34,6 +34,8 @@ pub struct CellRows {
     pub node_names: BTreeMap<Name, NodeId>,
     /// Nodes that have a coarse lease.
     pub node_lives: BTreeSet<NodeId>,
+    /// Nodes whose agent has, or had, a session.
+    pub node_sessions: BTreeSet<NodeId>,
     /// What is known of their real load.
     pub loads: BTreeMap<NodeId, NodeLoad>,
     /// Jobs.

@@ -48,6 +48,8 @@ kinds! {
     NodeName = 15, "node_name";
     /// A node's real load, as its agent measures it.
     NodeLoad = 16, "node_load";
+    /// The session of a node's agent: the fence of what gateways write for the node.
+    NodeSession = 17, "node_session";
 
     /// A job's name, to its id.
     JobName = 20, "job";

@@ -2,7 +2,7 @@
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
-use borough_model::node::{NodeAlloc, NodeLive, NodeLoad, NodeRow};
+use borough_model::node::{NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
 use borough_model::task::{TaskRow, UnitRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId, UnitId};
 
@@ -66,6 +66,12 @@ keys! {
         /// The node.
         node: NodeId,
     } = NodeLoad => NodeLoad;
+    /// `node_session/<node>`: the session of the node's agent, the fence of what gateways write for the node; never in
+    /// the journal.
+    NodeSessionKey {
+        /// The node.
+        node: NodeId,
+    } = NodeSession => NodeSession;
 
     /// `job/<user>/<name>`: a job's name to its id.
     JobNameKey {

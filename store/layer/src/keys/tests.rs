@@ -178,6 +178,7 @@ fn bytes_are_golden() {
         NodeTaskKey { node: NodeId(1), job: JobId(2), index: 3 };
         NodeLiveKey { node: NodeId(1) };
         NodeLoadKey { node: NodeId(1) };
+        NodeSessionKey { node: NodeId(1) };
         NodeReservedKey { node: NodeId(0) };
         NodeNameKey { name: name("n1") };
         JobNameKey { user: name("ada"), name: name("web") };

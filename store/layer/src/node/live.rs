@@ -1,4 +1,4 @@
-//! Liveness: a coarse lease per node, renewed in batches, and the declaration of loss that a beat voids.
+//! Liveness: a coarse lease per node, renewed by the session in force, and the declaration of loss that a beat voids.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,23 @@ use borough_kv::Transaction;
 use borough_model::NodeId;
 use borough_model::node::{NodeEvent, NodeLive, NodeRow, NodeState};
 
+use super::NodeWriter;
 use super::step::{node_event, node_read};
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeLiveKey, Prefix, RangeOptions};
 
-/// Renews leases, blind and in one batch. Never in the journal. A value must differ from the one before it.
+/// Renews the lease of a node for the session in force. Never in the journal. `beat` must differ from the one before it
+/// in the same session; `report_revision` is the last report of the agent that is durable.
 pub fn node_live_renew(
-    tx: &Transaction,
+    writer: &NodeWriter<'_>,
     space: &CellSpace,
-    beats: &BTreeMap<NodeId, NodeLive>,
+    beat: u64,
+    report_revision: u64,
 ) -> StoreResult<()> {
-    beats.iter().try_for_each(|(node, live)| keys::write(tx, space, &NodeLiveKey { node: *node }, live))
+    let (gateway, session) = (writer.gateway().to_owned(), writer.session());
+    let live = NodeLive { beat, gateway, session, report_revision };
+    keys::write(writer.tx(), space, &NodeLiveKey { node: writer.node() }, &live)
 }
 
 /// Every node's lease, without conflicts: what an observer of silence looks at.

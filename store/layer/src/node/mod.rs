@@ -4,17 +4,21 @@
 //! a node's row also bumps [`NodeAlloc::epoch`](borough_model::NodeAlloc), the token on which every placement on the
 //! node guards: a placement decided before a cordon cannot commit after it. Liveness is a key of its own that
 //! placements never read.
+//!
+//! What a gateway writes on behalf of a node goes through the fence of its session ([`NodeWriter`]).
 
+mod fence;
 mod live;
 mod load;
 mod step;
 #[cfg(test)]
 mod tests;
 
+pub use fence::{NodeWriter, SessionFence, node_writer, node_writers};
 pub use live::{DeclaredLost, node_declare_lost, node_live_list, node_live_read, node_live_renew};
-pub use load::{LoadReport, node_load_read, node_loads_set};
+pub use load::{node_load_read, node_loads_set};
 pub use step::{
-    Registered, node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event,
-    node_labels_set, node_list, node_packages_set, node_pressure_set, node_read, node_register, node_remove,
-    node_reported, node_taints_set, node_tasks, node_uncordon,
+    NodeArrival, Registered, node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain,
+    node_event, node_labels_set, node_list, node_packages_set, node_pressure_set, node_read, node_register,
+    node_remove, node_reported, node_taints_set, node_tasks, node_uncordon,
 };

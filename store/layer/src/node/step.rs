@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeState, NodeTransition, Pressure, Taint, TaintMatch,
-    node_alloc_touch, node_facts_check, node_labels_check, node_new, node_taints_check, node_transition,
-    taints_changed,
+    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeSession, NodeState, NodeTransition, Pressure, Taint,
+    TaintMatch, node_alloc_touch, node_facts_check, node_labels_check, node_new, node_taints_check,
+    node_transition, taints_changed,
 };
-use borough_model::{Delta, Name, NodeId, TaskId};
+use borough_model::task::{TaskRow, TaskState};
+use borough_model::{Delta, Incarnation, Name, NodeId, TaskId};
+use futures::future::try_join_all;
 
+use super::NodeWriter;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
     self, CellSpace, NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeReservedKey,
-    NodeTaskKey, Prefix, RangeOptions,
+    NodeSessionKey, NodeTaskKey, Prefix, RangeOptions, TaskKey,
 };
 
 /// What a registration came to.
@@ -32,32 +35,71 @@ pub struct Registered {
     pub changed: bool,
 }
 
+/// An agent that opens a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeArrival {
+    /// The node's name.
+    pub name: Name,
+    /// What the agent says of the node.
+    pub facts: NodeFacts,
+    /// The node's id where the name is new: a new one. An id that is in use is refused.
+    pub candidate: NodeId,
+    /// The session that the agent opens: new, and not 0.
+    pub session: u64,
+    /// The gateway that holds the session, as other gateways reach it.
+    pub gateway: String,
+}
+
+impl NodeArrival {
+    /// The arrival of an agent in `session` of a gateway without an address.
+    pub fn new(name: Name, facts: NodeFacts, candidate: NodeId, session: u64) -> Self {
+        Self { name, facts, candidate, session, gateway: String::new() }
+    }
+}
+
 /// Registers a node: by its name it keeps its id, what operators set, and what is committed on it. Repeating a
-/// registration writes nothing. `id` is a new one, used where the name is new; one that is in use is refused.
-pub async fn node_register(
-    tx: &Transaction,
+/// registration changes nothing of the row.
+///
+/// From this commit on the session of `arrival` is the one in force: what gateways write for the session before it does
+/// not commit any more. Answers the row, and the right to write for the node.
+pub async fn node_register<'t>(
+    tx: &'t Transaction,
     changes: &mut ChangeSet,
-    name: &Name,
-    facts: &NodeFacts,
-    id: NodeId,
-) -> StoreResult<Registered> {
+    arrival: &NodeArrival,
+) -> StoreResult<(Registered, NodeWriter<'t>)> {
+    let facts = &arrival.facts;
     node_facts_check(facts).map_err(|errors| StoreError::InvalidSpec { errors })?;
     let space = changes.space().clone();
-    let name_key = NodeNameKey { name: name.clone() };
-    if let Some(known) = keys::read(tx, &space, &name_key).await? {
-        let before = node_read(tx, &space, known).await?;
-        let event = NodeEvent::Registered(Box::new(facts.clone()));
-        let NodeTransition { row, changed, rebooted } = node_event(tx, changes, known, &event).await?;
-        let returning = before.state == NodeState::Lost;
-        return Ok(Registered { row, created: false, returning, rebooted, changed });
-    }
-    if keys::read(tx, &space, &NodeKey { node: id }).await?.is_some() {
-        return Err(StoreError::AlreadyExists { what: format!("node {id}") });
-    }
-    let row = node_new(id, name.clone(), facts.clone(), changes.at_ms());
-    keys::write(tx, &space, &name_key, &id)?;
-    node_write(tx, changes, &row).await?;
-    Ok(Registered { row, created: true, returning: false, rebooted: false, changed: true })
+    let name_key = NodeNameKey { name: arrival.name.clone() };
+    let registered = match keys::read(tx, &space, &name_key).await? {
+        Some(known) => node_known_register(tx, changes, known, facts).await?,
+        None => {
+            let id = arrival.candidate;
+            if keys::read(tx, &space, &NodeKey { node: id }).await?.is_some() {
+                return Err(StoreError::AlreadyExists { what: format!("node {id}") });
+            }
+            let row = node_new(id, arrival.name.clone(), facts.clone(), changes.at_ms());
+            keys::write(tx, &space, &name_key, &id)?;
+            node_write(tx, changes, &row).await?;
+            Registered { row, created: true, returning: false, rebooted: false, changed: true }
+        }
+    };
+    let node = registered.row.id;
+    let session = NodeSession { session: arrival.session, gateway: arrival.gateway.clone() };
+    keys::write(tx, &space, &NodeSessionKey { node }, &session)?;
+    Ok((registered, NodeWriter::of(tx, node, session)))
+}
+
+async fn node_known_register(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    facts: &NodeFacts,
+) -> StoreResult<Registered> {
+    let before = node_read(tx, changes.space(), node).await?;
+    let event = NodeEvent::Registered(Box::new(facts.clone()));
+    let NodeTransition { row, changed, rebooted } = node_event(tx, changes, node, &event).await?;
+    Ok(Registered { row, created: false, returning: before.state == NodeState::Lost, rebooted, changed })
 }
 
 /// The row of `node`, with a read conflict.
@@ -156,33 +198,52 @@ pub async fn node_taints_set(
 
 /// What the node's agent says that it is short of, all of it. Where nothing has changed nothing is written.
 pub async fn node_pressure_set(
-    tx: &Transaction,
+    writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
-    node: NodeId,
     short_of: &BTreeSet<Pressure>,
 ) -> StoreResult<NodeRow> {
-    Ok(node_event(tx, changes, node, &NodeEvent::PressureSet(short_of.clone())).await?.row)
+    Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::PressureSet(short_of.clone())).await?.row)
 }
 
 /// Which packages the node's agent says are installed, all of them. Where nothing has changed nothing is written.
 pub async fn node_packages_set(
-    tx: &Transaction,
+    writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
-    node: NodeId,
     packages: &BTreeSet<String>,
 ) -> StoreResult<NodeRow> {
-    Ok(node_event(tx, changes, node, &NodeEvent::PackagesSet(packages.clone())).await?.row)
+    Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::PackagesSet(packages.clone())).await?.row)
 }
 
-/// The agent's full report was applied: a recovering node with nothing old left takes tasks again.
+/// The agent's full report was applied: a recovering node with nothing old left takes tasks again. `present` are the
+/// attempts that the agent has and has not released. A node that is not recovering stays what it is.
+///
+/// What is left is counted here, from rows that are read with conflicts: lost tasks that still name the node, and
+/// present attempts that are over in the store. What another transaction adds to them fails this one.
 pub async fn node_reported(
-    tx: &Transaction,
+    writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
-    node: NodeId,
-    lost_tasks: u32,
-    stale_lives: u32,
+    present: &[(TaskId, Incarnation)],
 ) -> StoreResult<NodeRow> {
-    Ok(node_event(tx, changes, node, &NodeEvent::Reported { lost_tasks, stale_lives }).await?.row)
+    let (tx, node, space) = (writer.tx(), writer.node(), changes.space().clone());
+    let row = node_read(tx, &space, node).await?;
+    if row.state != NodeState::Recovering {
+        return Ok(row);
+    }
+    let charged = node_tasks(tx, &space, node).await?;
+    let tasks: BTreeSet<TaskId> = charged.into_iter().chain(present.iter().map(|&(task, _)| task)).collect();
+    let read = |task: TaskId| {
+        let space = &space;
+        async move { keys::read(tx, space, &TaskKey::of(task)).await }
+    };
+    let rows = try_join_all(tasks.into_iter().map(read)).await?;
+    let rows: BTreeMap<TaskId, TaskRow> = rows.into_iter().flatten().map(|row| (row.id, row)).collect();
+    let lost = rows.values().filter(|row| row.state == TaskState::Lost && row.node == Some(node)).count();
+    let stale = present.iter().filter(|(task, incarnation)| {
+        rows.get(task).is_some_and(|row| row.node != Some(node) || row.incarnation != *incarnation)
+    });
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let event = NodeEvent::Reported { lost_tasks: count(lost), stale_lives: count(stale.count()) };
+    Ok(node_event(tx, changes, node, &event).await?.row)
 }
 
 /// Forgets a node, for good: a node of its name that comes later is another one. Refused while tasks are charged
@@ -203,6 +264,7 @@ pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId
     keys::clear(tx, &space, &NodeAllocKey { node })?;
     keys::clear(tx, &space, &NodeKey { node })?;
     keys::clear(tx, &space, &NodeLiveKey { node })?;
+    keys::clear(tx, &space, &NodeSessionKey { node })?;
     keys::clear(tx, &space, &NodeReservedKey { node })?;
     keys::clear(tx, &space, &NodeLoadKey { node })?;
     keys::clear(tx, &space, &NodeNameKey { name: row.name.clone() })?;

@@ -1,9 +1,13 @@
 //! Nodes against a store: identity, tokens, loss and beats, removal.
 
+mod fence;
+
 use std::collections::BTreeMap;
 
 use borough_kv::FaultPlan;
-use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeState, Taint, TaintEffect};
+use borough_model::node::{
+    LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeState, Pressure, Taint, TaintEffect,
+};
 use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
 
 use super::*;
@@ -27,10 +31,19 @@ fn facts() -> NodeFacts {
 }
 
 async fn register(cell: &TestCell, text: &str, facts: &NodeFacts, id: u64) -> Registered {
-    let change = change(u128::from(id), "node_register");
-    let registering = cell
-        .change(change, async |tx, changes| node_register(tx, changes, &name(text), facts, NodeId(id)).await);
-    registering.await.unwrap()
+    register_as(cell, NodeArrival::new(name(text), facts.clone(), NodeId(id), SESSION)).await.unwrap()
+}
+
+async fn register_as(cell: &TestCell, arrival: NodeArrival) -> crate::StoreResult<Registered> {
+    let change = change(u128::from(arrival.candidate.0), "node_register");
+    cell.change(change, async |tx, changes| Ok(node_register(tx, changes, &arrival).await?.0)).await
+}
+
+/// The session that tests write in.
+const SESSION: u64 = 5;
+
+fn fence(node: NodeId) -> SessionFence {
+    SessionFence { node, session: SESSION }
 }
 
 async fn epoch(cell: &TestCell, node: NodeId) -> u64 {
@@ -56,9 +69,7 @@ async fn a_node_is_known_again_by_its_name() {
 async fn an_id_in_use_is_refused_for_another_name() {
     let cell = TestCell::new().await;
     register(&cell, "n1", &facts(), 7).await;
-    let clash = cell.change(change(2, "node_register"), async |tx, changes| {
-        node_register(tx, changes, &name("n2"), &facts(), NodeId(7)).await
-    });
+    let clash = register_as(&cell, NodeArrival::new(name("n2"), facts(), NodeId(7), SESSION));
     assert!(matches!(clash.await, Err(StoreError::AlreadyExists { .. })));
 }
 
@@ -66,9 +77,11 @@ async fn an_id_in_use_is_refused_for_another_name() {
 async fn every_change_of_the_row_moves_the_token_and_the_journal() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    cell.change(change(2, "node_reported"), async |tx, changes| node_reported(tx, changes, node, 0, 0).await)
-        .await
-        .unwrap();
+    cell.change_as(change(2, "node_reported"), fence(node), async |writer, changes| {
+        node_reported(writer, changes, &[]).await
+    })
+    .await
+    .unwrap();
     let cordon = async |tx: &borough_kv::Transaction, changes: &mut crate::ChangeSet| {
         node_cordon(tx, changes, node).await
     };
@@ -128,11 +141,8 @@ async fn a_placement_decided_before_a_taint_conflicts_with_it() {
 async fn a_beat_voids_a_declaration_of_loss() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    let live = |beat| NodeLive { beat, gateway: "g1".to_owned(), session: 1, report_revision: 0 };
-    let renew = async |beat| {
-        let beats = BTreeMap::from([(node, live(beat))]);
-        cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
-    };
+    let live = |beat| NodeLive { beat, session: SESSION, ..NodeLive::default() };
+    let renew = async |beat| assert!(cell.beat(fence(node), beat).await.unwrap());
     let declare = async |observed: NodeLive| {
         let declaring = cell.change(change(9, "node_declare_lost"), async |tx, changes| {
             node_declare_lost(tx, changes, node, Some(&observed)).await
@@ -156,12 +166,11 @@ async fn a_beat_voids_a_declaration_of_loss() {
 async fn a_beat_in_between_fails_the_declaration() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    let beats = BTreeMap::from([(node, NodeLive { beat: 5, ..NodeLive::default() })]);
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let declaring = cell.change(change(9, "node_declare_lost"), async |tx, changes| {
         let outcome = node_declare_lost(tx, changes, node, None).await?;
         if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
-            cell.run(async |other| node_live_renew(&other, &cell.space, &beats)).await?;
+            cell.beat(fence(node), 5).await?;
         }
         Ok(outcome)
     });
@@ -197,10 +206,13 @@ fn load(cpu_millis: u64) -> LoadMeasured {
 }
 
 async fn loads_set(cell: &TestCell, reports: &[(NodeId, u64, Option<LoadMeasured>)]) -> usize {
-    let report = |&(node, session, measured)| (node, LoadReport { session, measured });
-    let reports: BTreeMap<_, _> = reports.iter().map(report).collect();
-    let setting =
-        cell.change(change(4, "node_loads"), async |tx, changes| node_loads_set(tx, changes, &reports).await);
+    let setting = cell.change(change(4, "node_loads"), async |tx, changes| {
+        let fences = reports.iter().map(|&(node, session, _)| SessionFence { node, session });
+        let writers = node_writers(tx, &cell.space, fences).await?;
+        let measured =
+            |&(node, session, measured)| Some((writers.get(&SessionFence { node, session })?, measured));
+        node_loads_set(changes, &reports.iter().filter_map(measured).collect::<Vec<_>>()).await
+    });
     setting.await.unwrap()
 }
 
@@ -209,9 +221,6 @@ async fn a_load_is_that_of_the_session_and_within_the_node() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
     let known = async || cell.run(async |tx| node_load_read(&tx, &cell.space, node).await).await.unwrap();
-    assert_eq!(loads_set(&cell, &[(node, 5, Some(load(1_000)))]).await, 0, "it has no session yet");
-    let beats = BTreeMap::from([(node, NodeLive { session: 5, ..NodeLive::default() })]);
-    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
     let before = epoch(&cell, node).await;
     let reports = [(NodeId(404), 5, Some(load(1))), (node, 5, Some(load(9_999)))];
     assert_eq!(loads_set(&cell, &reports).await, 1, "there is no such node as the first");
@@ -235,15 +244,14 @@ async fn a_load_is_that_of_the_session_and_within_the_node() {
 async fn a_removed_node_gets_no_load() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    let beats = BTreeMap::from([(node, NodeLive { session: 5, ..NodeLive::default() })]);
-    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
     cell.change(change(2, "node_drain"), async |tx, changes| node_drain(tx, changes, node).await)
         .await
         .unwrap();
-    let reports = BTreeMap::from([(node, LoadReport { session: 5, measured: Some(load(1)) })]);
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let setting = cell.change(change(4, "node_loads"), async |tx, changes| {
-        let written = node_loads_set(tx, changes, &reports).await?;
+        let writer = node_writer(tx, &cell.space, fence(node)).await?;
+        let reports: Vec<_> = writer.iter().map(|writer| (writer, Some(load(1)))).collect();
+        let written = node_loads_set(changes, &reports).await?;
         if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
             cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await)
                 .await?;
@@ -259,8 +267,6 @@ async fn a_removed_node_gets_no_load() {
 async fn a_load_conflicts_with_no_placement() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    let beats = BTreeMap::from([(node, NodeLive { session: 5, ..NodeLive::default() })]);
-    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let placing = cell.change(change(6, "placing"), async |tx, changes| {
         // As a placement does: what is committed on the node guards it.
@@ -304,11 +310,8 @@ async fn a_name_has_one_id_whatever_the_store_does() {
                 for boot in 0..5 {
                     let facts = NodeFacts { boot_id: format!("boot-{boot}"), ..facts() };
                     let (text, id) = (format!("n{}", boot % 2), NodeId(gateway * 10 + boot));
-                    let registering = cell
-                        .change(change(u128::from(id.0), "node_register"), async |tx, changes| {
-                            node_register(tx, changes, &name(&text), &facts, id).await
-                        });
-                    let _ = registering.await;
+                    let arrival = NodeArrival::new(name(&text), facts, id, gateway * 10 + boot + 1);
+                    let _ = register_as(&cell, arrival).await;
                 }
             });
         }

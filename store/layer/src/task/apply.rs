@@ -1,6 +1,5 @@
 //! Reports of an agent, applied in one transaction.
 
-use borough_kv::Transaction;
 use borough_model::task::{Life, TaskEvent, TaskRow, TransitionRefused};
 use borough_model::{Incarnation, NodeId};
 
@@ -8,54 +7,25 @@ use super::TaskBook;
 use super::report::{ReportAnswer, ReportPhase, TaskReport, health_of, report_answer, report_events};
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
-use crate::keys::{self, NodeLiveKey};
-
-/// Who reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportSource {
-    /// The node.
-    pub node: NodeId,
-    /// The session of its agent, as the gateway has written it into the node's lease when it began.
-    pub session: u64,
-}
+use crate::node::NodeWriter;
 
 /// Applies what the agent of a node reports of its lives: rows, commitments, endpoints, counters and charges, all in
 /// this transaction. Gives an answer per report, in their order. Repeating a report changes nothing.
 ///
-/// The order in which reports of different sessions arrive does not matter, since a row never goes back; but what is
-/// missing from a full report is only believed of the session that the node's lease names, which is read with a
-/// conflict then.
+/// Only the session in force reports, as `writer` shows: what a full report of another session lacks is no news.
 pub async fn task_report_apply(
-    tx: &Transaction,
+    writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
-    source: ReportSource,
     reports: &[TaskReport],
 ) -> StoreResult<Vec<ReportAnswer>> {
-    let current = session_is_current(tx, changes, source, reports).await?;
+    let tx = writer.tx();
     let mut book = TaskBook::read(tx, changes.space(), reports.iter().map(|report| report.task)).await?;
     let mut answers = Vec::with_capacity(reports.len());
     for report in reports {
-        let answer = match report.phase {
-            ReportPhase::Missing if !current => ReportAnswer::Superseded,
-            _ => report_apply(&mut book, source.node, report, changes.at_ms())?,
-        };
-        answers.push(answer);
+        answers.push(report_apply(&mut book, writer.node(), report, changes.at_ms())?);
     }
     book.write(tx, changes).await?;
     Ok(answers)
-}
-
-async fn session_is_current(
-    tx: &Transaction,
-    changes: &ChangeSet,
-    source: ReportSource,
-    reports: &[TaskReport],
-) -> StoreResult<bool> {
-    if reports.iter().all(|report| report.phase != ReportPhase::Missing) {
-        return Ok(true);
-    }
-    let live = keys::read(tx, changes.space(), &NodeLiveKey { node: source.node }).await?;
-    Ok(live.is_some_and(|live| live.session == source.session))
 }
 
 fn report_apply(

@@ -18,7 +18,7 @@ mod row;
 mod tests;
 mod write;
 
-pub use apply::{ReportSource, task_report_apply};
+pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
 pub use operate::{
     TaskSweep, task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop,

@@ -67,8 +67,6 @@ pub enum ReportAnswer {
     Park,
     /// The report contradicts the row. Nothing has changed; log it.
     Refused(TransitionRefused),
-    /// Another session of the node's agent has taken over: its full report decides what is missing.
-    Superseded,
 }
 
 /// The events that bring `row` to what is reported of it by `node`, in order.

@@ -17,11 +17,13 @@ use crate::error::StoreError;
 use crate::job::{job_get, job_scale, job_stop, job_submit, job_tasks_gone};
 use crate::keys::Prefix;
 use crate::name::{EndpointRow, endpoint_get, name_revision};
-use crate::node::{node_declare_lost, node_live_renew, node_register, node_reported};
+use crate::node::{
+    NodeArrival, SessionFence, node_declare_lost, node_live_renew, node_register, node_reported,
+};
 use crate::testing::{TestCell, change, name};
 
 const NODE: NodeId = NodeId(7);
-const SOURCE: ReportSource = ReportSource { node: NODE, session: 5 };
+const SOURCE: SessionFence = SessionFence { node: NODE, session: 5 };
 
 fn task(index: u32) -> TaskId {
     TaskId { job: JobId(1), index }
@@ -55,19 +57,22 @@ async fn world_of(cpu_millis: u64) -> TestCell {
     spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
     spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
     cell.change(change(1, "world"), async |tx, changes| {
-        node_register(tx, changes, &name("n7"), &facts, NODE).await?;
-        node_reported(tx, changes, NODE, 0, 0).await?;
+        let arrival = NodeArrival::new(name("n7"), facts.clone(), NODE, SOURCE.session);
+        let (_, writer) = node_register(tx, changes, &arrival).await?;
+        node_reported(&writer, changes, &[]).await?;
+        node_live_renew(&writer, changes.space(), 5, 0)?;
         job_submit(tx, changes, &spec, JobId(1)).await
     })
     .await
     .unwrap();
-    live(&cell, SOURCE.session).await;
     cell
 }
 
-async fn live(cell: &TestCell, session: u64) {
-    let beats = BTreeMap::from([(NODE, NodeLive { beat: session, session, ..NodeLive::default() })]);
-    cell.run(async |tx| node_live_renew(&tx, &cell.space, &beats)).await.unwrap();
+/// The node's agent registers again, in another session.
+async fn register(cell: &TestCell, facts: NodeFacts, session: u64) {
+    let arrival = NodeArrival::new(name("n7"), facts, NODE, session);
+    let change = change(4, "register");
+    cell.change(change, async |tx, changes| Ok(node_register(tx, changes, &arrival).await?.0)).await.unwrap();
 }
 
 /// Places a task on the node as a worker would, but by reading.
@@ -117,9 +122,18 @@ fn exited(index: u32, phase: ReportPhase) -> TaskReport {
     TaskReport { exit: Some(exit), ..report(index, 1, phase) }
 }
 
-async fn apply(cell: &TestCell, source: ReportSource, reports: &[TaskReport]) -> Vec<ReportAnswer> {
-    let applying = cell.change(change(3, "task_report"), async |tx, changes| {
-        task_report_apply(tx, changes, source, reports).await
+async fn apply(cell: &TestCell, source: SessionFence, reports: &[TaskReport]) -> Vec<ReportAnswer> {
+    apply_fenced(cell, source, reports).await.unwrap()
+}
+
+/// The same; `None` where the session is not in force.
+async fn apply_fenced(
+    cell: &TestCell,
+    source: SessionFence,
+    reports: &[TaskReport],
+) -> Option<Vec<ReportAnswer>> {
+    let applying = cell.change_as(change(3, "task_report"), source, async |writer, changes| {
+        task_report_apply(writer, changes, reports).await
     });
     let answers = applying.await.unwrap();
     let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Always).await).await.unwrap();
@@ -168,11 +182,7 @@ async fn an_endpoint_follows_its_node_to_another_host() {
     place(&cell, 0).await;
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
     let moved = NodeFacts { host: "10.0.0.9".to_owned(), ..facts(4_000) };
-    cell.change(change(4, "register"), async |tx, changes| {
-        node_register(tx, changes, &name("n7"), &moved, NODE).await
-    })
-    .await
-    .unwrap();
+    register(&cell, moved, SOURCE.session).await;
     assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.host, "127.0.0.1");
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
     assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.host, "10.0.0.9");
@@ -199,15 +209,16 @@ async fn every_report_is_answered_by_what_the_agent_is_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_believed_of_the_current_session_only() {
+async fn only_the_session_in_force_reports() {
     let cell = world().await;
     place(&cell, 0).await;
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
     let missing = [report(0, 1, ReportPhase::Missing)];
-    live(&cell, 6).await;
-    assert_eq!(apply(&cell, SOURCE, &missing).await, [ReportAnswer::Superseded]);
+    register(&cell, facts(4_000), 6).await;
+    assert_eq!(apply_fenced(&cell, SOURCE, &missing).await, None);
+    assert_eq!(apply_fenced(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await, None);
     assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Running);
-    let current = ReportSource { session: 6, ..SOURCE };
+    let current = SessionFence { session: 6, ..SOURCE };
     assert_eq!(apply(&cell, current, &missing).await, [ReportAnswer::Forget]);
     let row = row(&cell, 0).await.unwrap();
     assert_eq!((row.state, row.exit.unwrap().reason), (TaskState::Pending, EndReason::NodeRebooted));
@@ -333,8 +344,8 @@ async fn tasks_that_end_at_once_are_all_counted() {
         job_submit(tx, changes, &spec, JobId(1)).await?;
         let mut book = TaskBook::read(tx, changes.space(), [task(0), task(1)]).await?;
         for (index, node) in (0..).zip(nodes) {
-            let node_name = name(&format!("n{}", node.0));
-            node_register(tx, changes, &node_name, &facts(4_000), node).await?;
+            let arrival = NodeArrival::new(name(&format!("n{}", node.0)), facts(4_000), node, 5);
+            node_register(tx, changes, &arrival).await?;
             book.extend_nodes(tx, changes.space(), [node]).await?;
             let (incarnation, resources) = (Incarnation(1), resources.clone());
             let placement =
@@ -348,13 +359,14 @@ async fn tasks_that_end_at_once_are_all_counted() {
     let end = async |index: u32, node: NodeId| {
         let mut done = exited(index, ReportPhase::Released);
         done.exit = done.exit.map(|exit| Exit { code: Some(0), node: Some(node), ..exit });
-        cell.change(change(2, "task_report"), async |tx, changes| {
-            let source = ReportSource { node, session: 5 };
-            let answers = task_report_apply(tx, changes, source, std::slice::from_ref(&done)).await?;
+        let fence = SessionFence { node, session: 5 };
+        cell.change_as(change(2, "task_report"), fence, async |writer, changes| {
+            let answers = task_report_apply(writer, changes, std::slice::from_ref(&done)).await?;
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             Ok(answers)
         })
         .await
+        .unwrap()
         .unwrap()
     };
     let answers = tokio::join!(end(0, nodes[0]), end(1, nodes[1]));

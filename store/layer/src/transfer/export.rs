@@ -95,6 +95,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::NodeLive
         | KeyKind::NodeReserved
         | KeyKind::NodeLoad
+        | KeyKind::NodeSession
         | KeyKind::Constraint
         | KeyKind::Journal
         | KeyKind::JournalHead

@@ -16,7 +16,7 @@ use crate::check::{CheckMode, cell_check};
 use crate::error::{StoreError, StoreResult};
 use crate::job::job_submit;
 use crate::journal::Change;
-use crate::node::{node_register, node_reported};
+use crate::node::{NodeArrival, SessionFence, node_register, node_reported};
 use crate::task::task_list_by_job;
 use crate::testing::{TestCell, change, name};
 
@@ -48,8 +48,9 @@ async fn world_in(cell: TestCell) -> TestCell {
     (spec.count, spec.min_member) = (3, 2);
     let made = async || {
         cell.change(change(1, "world"), async |tx, changes| {
-            node_register(tx, changes, &name("n7"), &facts, NODE).await?;
-            node_reported(tx, changes, NODE, 0, 0).await?;
+            let arrival = NodeArrival::new(name("n7"), facts.clone(), NODE, 1);
+            let (_, writer) = node_register(tx, changes, &arrival).await?;
+            node_reported(&writer, changes, &[]).await?;
             job_submit(tx, changes, &spec, JobId(1)).await
         })
         .await

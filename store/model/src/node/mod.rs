@@ -17,6 +17,7 @@ mod package;
 mod port;
 mod pressure;
 mod promise;
+mod session;
 mod taint;
 mod topology;
 
@@ -40,6 +41,7 @@ pub use promise::{
     LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise,
     node_alloc_sum,
 };
+pub use session::NodeSession;
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
 pub use topology::{
     CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS, DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within,

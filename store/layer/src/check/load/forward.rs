@@ -45,6 +45,7 @@ fn node_remove(rows: &mut CellRows, node: NodeId) {
     }
     rows.allocs.remove(&node);
     rows.node_lives.remove(&node);
+    rows.node_sessions.remove(&node);
     rows.loads.remove(&node);
 }
 

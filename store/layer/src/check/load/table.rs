@@ -9,8 +9,8 @@ use super::{CellRows, Source};
 use crate::error::StoreResult;
 use crate::keys::{
     EndpointKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey,
-    NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeTaskKey, RequestExpiryKey, RequestKey,
-    TaskKey, UnitKey,
+    NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeSessionKey, NodeTaskKey,
+    RequestExpiryKey, RequestKey, TaskKey, UnitKey,
 };
 
 /// A kind whose rows are read in chunks.
@@ -76,6 +76,7 @@ tables! {
     NodeTaskKey: node_tasks at |key| (key.node, key.task()), put |rows, at, _row| rows.node_tasks.insert(at);
     NodeNameKey: node_names at |key| key.name.clone(), put |rows, at, row| rows.node_names.insert(at, row);
     NodeLiveKey: node_lives at |key| key.node, put |rows, at, _row| rows.node_lives.insert(at);
+    NodeSessionKey: node_sessions at |key| key.node, put |rows, at, _row| rows.node_sessions.insert(at);
     NodeLoadKey: loads at |key| key.node, put |rows, at, row| rows.loads.insert(at, row);
     JobRowKey: jobs at |key| key.job, put |rows, at, row| rows.jobs.insert(at, row);
     JobGateKey: gates at |key| key.job, put |rows, at, row| rows.gates.insert(at, row);
@@ -100,6 +101,7 @@ pub(super) async fn tables_read(source: &mut impl Source, rows: &mut CellRows) -
     table_read::<NodeAllocKey>(source, rows).await?;
     table_read::<NodeNameKey>(source, rows).await?;
     table_read::<NodeLiveKey>(source, rows).await?;
+    table_read::<NodeSessionKey>(source, rows).await?;
     table_read::<NodeLoadKey>(source, rows).await?;
     table_read::<JobRowKey>(source, rows).await?;
     table_read::<JobSpecKey>(source, rows).await?;

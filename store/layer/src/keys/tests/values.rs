@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, job_new};
-use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, node_new};
+use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, node_new};
 use borough_model::task::machine::unit_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
 use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId, UnitId};
@@ -47,6 +47,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         domains: Vec::new(),
     };
     let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
+    let session = NodeSession { session: 2, gateway: "g1".to_owned() };
     let measured = LoadMeasured {
         cpu_millis: 700,
         memory_bytes: 1 << 20,
@@ -68,6 +69,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         NodeReserved: NodeReservedKey { node } => resources();
         NodeName: NodeNameKey { name: name("n1") } => node;
         NodeLoad: NodeLoadKey { node } => NodeLoad { revision: 1, changed_ms: 5, measured: Some(measured) };
+        NodeSession: NodeSessionKey { node } => session;
     }
 }
 

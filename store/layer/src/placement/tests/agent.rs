@@ -5,7 +5,9 @@ use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 use parking_lot::Mutex;
 
 use super::world::World;
-use crate::task::{ReportPhase, ReportSource, TaskReport, is_on_node, task_report_apply};
+use crate::error::StoreError;
+use crate::node::{SessionFence, node_writer};
+use crate::task::{ReportPhase, TaskReport, is_on_node, task_report_apply};
 
 /// A report of the row's life.
 fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) -> TaskReport {
@@ -26,12 +28,12 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
 
 impl World {
     /// Some agent reports some of its lives; old reports come again.
-    pub(crate) async fn agent_report(&self, old: &Mutex<Vec<(ReportSource, TaskReport)>>) -> &'static str {
+    pub(crate) async fn agent_report(&self, old: &Mutex<Vec<(SessionFence, TaskReport)>>) -> &'static str {
         let rows = self.rows().await;
         let there: Vec<&TaskRow> = rows.tasks.values().filter(|row| is_on_node(row.state)).collect();
         let Some(first) = self.one_of(&there) else { return "nothing" };
         let Some(node) = first.node else { return "nothing" };
-        let source = ReportSource { node, session: 1 };
+        let source = SessionFence { node, session: 1 };
         let same = there.into_iter().filter(|row| row.node == Some(node) && self.below(2) == 0);
         let mut reports: Vec<TaskReport> = same.map(|row| self.next_report(row)).collect();
         old.lock().extend(reports.iter().map(|report| (source, report.clone())));
@@ -44,9 +46,13 @@ impl World {
         "report"
     }
 
-    pub(crate) async fn reports_apply(&self, source: ReportSource, reports: &[TaskReport]) {
+    pub(crate) async fn reports_apply(&self, source: SessionFence, reports: &[TaskReport]) {
         let answers = self
-            .change("report", async |tx, changes| task_report_apply(tx, changes, source, reports).await)
+            .change("report", async |tx, changes| {
+                let writer = node_writer(tx, changes.space(), source).await?;
+                let writer = writer.ok_or_else(|| StoreError::refused("the node has no session"))?;
+                task_report_apply(&writer, changes, reports).await
+            })
             .await;
         assert_eq!(answers.map_or(reports.len(), |answers| answers.len()), reports.len());
     }
@@ -77,7 +83,7 @@ impl World {
         for row in rows.tasks.values().filter(|row| is_on_node(row.state)) {
             let Some(node) = row.node else { continue };
             let ended = report(row, ReportPhase::Released, Health::Unknown, Some(0));
-            self.reports_apply(ReportSource { node, session: 1 }, &[ended]).await;
+            self.reports_apply(SessionFence { node, session: 1 }, &[ended]).await;
         }
     }
 }

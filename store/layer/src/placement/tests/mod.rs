@@ -16,7 +16,8 @@ use self::placer::{Fate, Planned};
 use self::world::World;
 use crate::check::CheckMode;
 use crate::job::{job_remove, job_stop};
-use crate::task::{ReportSource, TaskReport};
+use crate::node::SessionFence;
+use crate::task::TaskReport;
 
 const STEPS: u32 = 250;
 const WORKERS: usize = 3;
@@ -24,7 +25,7 @@ const WORKERS: usize = 3;
 /// What happens to a world, step by step.
 pub(crate) struct Steps {
     planned: Vec<Option<Planned>>,
-    old: Mutex<Vec<(ReportSource, TaskReport)>>,
+    old: Mutex<Vec<(SessionFence, TaskReport)>>,
     fates: BTreeMap<Fate, u32>,
     actions: Vec<&'static str>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use borough_kv::env::{Clock, ManualClock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
 use borough_model::job::{HealthCheck, JobKind, JobSpec, PortSpec, Probe};
-use borough_model::node::{NodeFacts, NodeLive};
+use borough_model::node::NodeFacts;
 use borough_model::{JobId, Name, NodeId, RequestId, Resources};
 
 use crate::cell::{CellMeta, cell_create};
@@ -20,8 +20,8 @@ use crate::job::{
 use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
 use crate::node::{
-    node_cordon, node_declare_lost, node_live_list, node_live_renew, node_register, node_reported,
-    node_uncordon,
+    NodeArrival, SessionFence, node_cordon, node_declare_lost, node_live_list, node_live_renew,
+    node_register, node_reported, node_uncordon, node_writer,
 };
 use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
 use crate::testing::name;
@@ -286,16 +286,19 @@ impl World {
             domains: Vec::new(),
         };
         let text = Name::new(format!("n{}", node.0)).unwrap();
-        self.change("register", async |tx, changes| node_register(tx, changes, &text, &facts, node).await)
-            .await;
-        let beat = NodeLive { beat: self.rng.next_u64(), session: 1, ..NodeLive::default() };
-        let beats = BTreeMap::from([(node, beat)]);
-        self.read(async |tx, space| node_live_renew(tx, space, &beats)).await.unwrap();
-        let rows = self.rows().await;
-        let lost = rows.node_tasks.iter().filter(|(on, task)| {
-            *on == node && rows.tasks[task].state == borough_model::task::TaskState::Lost
-        });
-        let lost = u32::try_from(lost.count()).unwrap();
-        self.change("reported", async |tx, changes| node_reported(tx, changes, node, lost, 0).await).await;
+        let arrival = NodeArrival::new(text, facts, node, 1);
+        let beat = self.rng.next_u64();
+        self.change("register", async |tx, changes| {
+            let (_, writer) = node_register(tx, changes, &arrival).await?;
+            node_live_renew(&writer, changes.space(), beat, 0)
+        })
+        .await;
+        let fence = SessionFence { node, session: 1 };
+        self.change("reported", async |tx, changes| {
+            let writer = node_writer(tx, changes.space(), fence).await?;
+            let writer = writer.ok_or_else(|| StoreError::refused("the node has no session"))?;
+            node_reported(&writer, changes, &[]).await
+        })
+        .await;
     }
 }

@@ -144,11 +144,7 @@ async fn a_promise_is_let_go_where_it_cannot_be_kept_and_kept_where_it_can() {
     place(&cell, 0).await;
     place_as(&cell, 1, TaskEvent::HoldPromised).await;
     let larger = facts(200);
-    cell.change(change(10, "node"), async |tx, changes| {
-        node_register(tx, changes, &name("n7"), &larger, NODE).await
-    })
-    .await
-    .unwrap();
+    register(&cell, larger, SOURCE.session).await;
     assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Held);
     let life = row(&cell, 1).await.unwrap().incarnation;
     assert_eq!(expire(&cell, 1, life.0).await, 0);

@@ -5,8 +5,7 @@ use borough_model::task::{Evicted, Life, StopReason, TaskEvent, TaskRow, UnitRow
 
 use super::*;
 use crate::task::{
-    ReportPhase, ReportSource, TaskBook, TaskReport, task_get, task_promises_expire, task_report_apply,
-    task_stop_begin,
+    ReportPhase, TaskBook, TaskReport, task_get, task_promises_expire, task_report_apply, task_stop_begin,
 };
 
 fn task(index: u32) -> TaskId {
@@ -67,12 +66,11 @@ async fn victim_leaves(cell: &TestCell) {
         health: borough_model::task::Health::Unknown,
         exit: None,
     };
-    let source = ReportSource { node: NODE, session: 1 };
-    cell.change(at(1_300), async |tx, changes| {
-        task_report_apply(tx, changes, source, std::slice::from_ref(&report)).await
-    })
-    .await
-    .unwrap();
+    let fence = SessionFence { node: NODE, session: 1 };
+    let left = cell.change_as(at(1_300), fence, async |writer, changes| {
+        task_report_apply(writer, changes, std::slice::from_ref(&report)).await
+    });
+    assert!(left.await.unwrap().is_some());
 }
 
 #[tokio::test]
