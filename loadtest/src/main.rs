@@ -12,6 +12,7 @@ mod scheduler;
 mod soak;
 mod spec;
 mod start_latency;
+mod sustained;
 mod system;
 mod tiny;
 
@@ -72,6 +73,8 @@ enum Bench {
     Conflicts(conflicts::ConflictsArguments),
     /// The embedded engine alone for a long time: its rules, its memory, its files
     Soak(soak::SoakArguments),
+    /// The embedded engine under writes that do not end: its memory, and the bytes of its journal
+    Sustained(sustained::SustainedArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
     TinyTask(tiny::TinyArguments),
@@ -124,6 +127,7 @@ fn main() -> anyhow::Result<()> {
             | Bench::Scheduler(_)
             | Bench::Conflicts(_)
             | Bench::Soak(_)
+            | Bench::Sustained(_)
             | Bench::Decide(_)
             | Bench::Packing(_)
             | Bench::Balance(_)
@@ -157,7 +161,7 @@ fn with_store(
 ) -> Option<anyhow::Result<()>> {
     let engine = match bench {
         Bench::Kv(kv) => kv.engine.name(),
-        Bench::Soak(_) | Bench::Replay(_) => "embedded",
+        Bench::Soak(_) | Bench::Sustained(_) | Bench::Replay(_) => "embedded",
         _ => return None,
     };
     Some((|| {
@@ -166,6 +170,9 @@ fn with_store(
         let held = match bench {
             Bench::Kv(kv) => runtime.block_on(kv::run(scratch, kv, &mut results)),
             Bench::Soak(soak) => runtime.block_on(soak::run(&scratch, soak, &mut results)),
+            Bench::Sustained(sustained) => {
+                runtime.block_on(sustained::run(&scratch, sustained, &mut results))
+            }
             Bench::Replay(replay) => runtime.block_on(lab::replay::run(scratch, replay, &mut results)),
             _ => Ok(()),
         };

@@ -17,6 +17,8 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::check::Checker;
 use super::node::node_run;
+use super::tally::{Stage, Tally};
+use super::traffic::Traffic;
 
 /// As an agent's.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,8 +53,6 @@ pub struct FleetOptions {
 /// What all nodes have seen.
 #[derive(Default)]
 pub struct Counters {
-    /// Nodes whose session was welcomed and whose full report was applied.
-    pub sessions: AtomicU64,
     /// Sessions that were begun.
     pub opened: AtomicU64,
     /// Attempts that came to nothing, and sessions that the gateway ended.
@@ -93,6 +93,12 @@ pub struct Shared {
     pub authorization: Option<MetadataValue<Ascii>>,
     /// What they have seen.
     pub counters: Counters,
+    /// How far the sessions of the present generation of connections have come.
+    pub tally: Mutex<Tally>,
+    /// Messages to the gateways.
+    pub sent: Traffic,
+    /// Messages from them.
+    pub received: Traffic,
     /// Microseconds from a report to the answer that it is durable.
     pub applied_us: Mutex<Histogram<u64>>,
     /// What they hold the control plane to.
@@ -129,6 +135,9 @@ impl Fleet {
             channels: Mutex::new(channels(&options)?),
             authorization,
             counters: Counters::default(),
+            tally: Mutex::new(Tally::new(options.clock.monotonic())?),
+            sent: Traffic::default(),
+            received: Traffic::default(),
             applied_us: Mutex::new(Histogram::new_with_bounds(1, APPLIED_US_MAX, 3)?),
             generation: watch::Sender::new(0),
             cancelled: CancellationToken::new(),
@@ -141,32 +150,43 @@ impl Fleet {
         Ok(Self { shared, nodes })
     }
 
-    /// Nodes whose session is open and whose full report is durable.
-    pub fn connected(&self) -> usize {
-        usize::try_from(Counters::get(&self.shared.counters.sessions)).unwrap_or(usize::MAX)
+    /// Nodes whose session has come to `stage` or beyond.
+    pub fn count(&self, stage: Stage) -> usize {
+        self.shared.tally.lock().count(stage)
     }
 
-    /// Waits until every node is connected; answers how long that took.
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    /// Waits until the session of every node is open and its full report durable; answers how long that took.
+    ///
+    /// # Errors
+    /// It took longer than `patience`.
     pub async fn all_connected(&self, patience: Duration) -> anyhow::Result<Duration> {
+        let (took, reached) = self.all_reached(Stage::Connected, patience).await;
+        let all = self.shared.options.hellos.len();
+        anyhow::ensure!(reached == all, "{reached} of {all} nodes had a session within {patience:?}");
+        Ok(took)
+    }
+
+    /// Waits until every session has come to `stage`, for `patience` at most; answers how long that took, and how
+    /// many have.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub async fn all_reached(&self, stage: Stage, patience: Duration) -> (Duration, usize) {
         let began = std::time::Instant::now();
         let all = self.shared.options.hellos.len();
-        while self.connected() < all {
-            anyhow::ensure!(
-                began.elapsed() < patience,
-                "{} of {all} nodes had a session within {patience:?}",
-                self.connected()
-            );
+        loop {
+            let (reached, took) = (self.count(stage), began.elapsed());
+            if reached >= all || took >= patience {
+                return (took, reached);
+            }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(began.elapsed())
     }
 
-    /// Breaks every connection at once: each node connects anew, paced as an agent does.
+    /// Breaks every connection at once: each node connects again, paced as an agent does.
     pub fn storm(&self) -> anyhow::Result<()> {
         *self.shared.channels.lock() = channels(&self.shared.options)?;
-        self.shared.counters.sessions.store(0, Ordering::Relaxed);
-        self.shared.generation.send_modify(|generation| *generation += 1);
+        let now = self.shared.options.clock.monotonic();
+        let generation = self.shared.tally.lock().generation_begin(now);
+        self.shared.generation.send_replace(generation);
         Ok(())
     }
 

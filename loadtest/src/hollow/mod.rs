@@ -4,8 +4,13 @@
 //! Against a cell of its own, or with `--gateway` against any cell.
 
 pub mod check;
+mod fill;
 pub mod fleet;
 mod node;
+mod offered;
+mod storm;
+mod tally;
+mod traffic;
 pub mod usage;
 
 use std::ops::RangeInclusive;
@@ -15,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use borough_agent::hollow::HollowTimes;
+use borough_client::{Client, ClientConfig, Token};
 use borough_kv::env::{Rng, SeededRng, SystemClock};
 use borough_proto::v1;
 use clap::Args;
@@ -23,6 +29,7 @@ use serde_json::{Map, Value, json};
 use crate::result::{Results, percentiles_of};
 use crate::system::{System, SystemOptions};
 use fleet::{Counters, Fleet, FleetOptions};
+use storm::{StormArguments, storms_run};
 use usage::{ProcessUsage, process_usage};
 
 /// So long may all sessions take to come about.
@@ -31,6 +38,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_secs(5);
 
 const GIB: u64 = 1 << 30;
+/// Processors of a node, in thousandths.
+const CPU_MILLIS: u64 = 4_000;
+/// Memory of a node.
+const MEMORY_BYTES: u64 = 32 * GIB;
 
 /// Arguments of `hollow`. How many nodes is `--nodes`.
 #[derive(Debug, Args)]
@@ -53,9 +64,8 @@ pub struct HollowArguments {
     /// Seconds the sessions are held; without it until a signal where --gateway is given, else 20
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
-    /// Times that all connections are broken at once
-    #[arg(long, default_value_t = 0)]
-    storms: u32,
+    #[command(flatten)]
+    storms: StormArguments,
     #[command(flatten)]
     simulated: Simulated,
 }
@@ -111,8 +121,8 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
 /// The first message of a node of the usual shape: 4 cores, 32 GiB, in one of three zones and a rack of forty.
 pub fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
     let capacity = v1::Resources {
-        cpu_millis: 4_000,
-        memory_bytes: 32 * GIB,
+        cpu_millis: CPU_MILLIS,
+        memory_bytes: MEMORY_BYTES,
         disk_bytes: 500 * GIB,
         ..v1::Resources::default()
     };
@@ -167,13 +177,22 @@ pub async fn run(
         let gateways = arguments.gateway.iter().map(|gateway| format!("http://{gateway}")).collect();
         let cell = &arguments.cell;
         let options = fleet_options(gateways, token, hellos(cell), &arguments.simulated)?;
-        return measured(options, arguments.gateway_pid, arguments, results).await;
+        let client = arguments.storms.submits().then(|| gateway_client(arguments)).transpose()?;
+        return measured(options, client, arguments.gateway_pid, arguments, results).await;
     };
     let system = System::start(options).await?;
     let (gateways, token) = system.door()?;
     let options = fleet_options(gateways, Some(token), hellos("bench"), &arguments.simulated)?;
     let pid = i32::try_from(system.control_pid())?;
-    measured(options, Some(pid), arguments, results).await
+    measured(options, Some(system.client()?), Some(pid), arguments, results).await
+}
+
+/// A client of the cell behind `--gateway`.
+fn gateway_client(arguments: &HollowArguments) -> anyhow::Result<Client> {
+    let mut config = ClientConfig::new(arguments.gateway.clone(), "loadtest", &arguments.cell);
+    config.token = arguments.token_file.clone().map(Token::File);
+    let (rng, _) = SeededRng::from_kernel();
+    Ok(Client::new(config, rng)?)
 }
 
 /// Whether this run needs a cell of its own.
@@ -183,6 +202,7 @@ pub fn is_own(arguments: &HollowArguments) -> bool {
 
 async fn measured(
     options: FleetOptions,
+    client: Option<Client>,
     pid: Option<i32>,
     arguments: &HollowArguments,
     results: &mut Results,
@@ -198,14 +218,7 @@ async fn measured(
     figures.insert("sessions_per_connection".to_owned(), json!(arguments.simulated.sessions_per_connection));
     figures.insert("registered_per_s".to_owned(), json!(per_second(nodes, took)));
     cost(&mut figures, "registration", nodes, empty, connected);
-    for storm in 1..=arguments.storms {
-        tokio::time::sleep(SETTLE).await;
-        let before = look(pid)?;
-        fleet.storm()?;
-        let took = fleet.all_connected(PATIENCE).await?;
-        figures.insert(format!("storm_{storm}_reconnected_per_s"), json!(per_second(nodes, took)));
-        cost(&mut figures, &format!("storm_{storm}"), nodes, before, look(pid)?);
-    }
+    storms_run(&arguments.storms, &fleet, client.as_ref(), pid, results).await?;
     tokio::time::sleep(SETTLE).await;
     let (before, reports) = (look(pid)?, Counters::get(&fleet.shared.counters.reports));
     let held = hold(arguments).await?;

@@ -16,6 +16,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::check::Ledger;
 use super::fleet::{Counters, Shared};
+use super::tally::Stage;
 
 /// Messages on their way to the gateway.
 const OUTBOX: usize = 16;
@@ -30,8 +31,15 @@ struct Node {
     ledger: Ledger,
     /// The last report and when it was sent, until it is answered.
     waiting: Option<(u64, Duration)>,
-    /// Whether the session counts as open.
-    counted: Option<u64>,
+    /// The generation of connections that the session belongs to.
+    generation: u64,
+    /// The revision of the full report of the session.
+    full: Option<u64>,
+    /// Whether it is durable, and whether everything that the node should run has come.
+    reported: bool,
+    desired: bool,
+    /// What the session counts as.
+    stage: Stage,
 }
 
 /// Keeps the node's session open until the end.
@@ -42,7 +50,18 @@ pub async fn node_run(shared: Arc<Shared>, number: usize) {
     let capacity = hello.capacity.clone().unwrap_or_default();
     let ledger = Ledger::new(Arc::clone(&shared.checker), number, capacity);
     let cancelled = shared.cancelled.clone();
-    let mut node = Node { shared, number, hollow, ledger, waiting: None, counted: None };
+    let mut node = Node {
+        shared,
+        number,
+        hollow,
+        ledger,
+        waiting: None,
+        generation: 0,
+        full: None,
+        reported: false,
+        desired: false,
+        stage: Stage::Opening,
+    };
     tokio::select! {
         () = node.sessions() => {}
         () = cancelled.cancelled() => {}
@@ -55,7 +74,7 @@ impl Node {
         let mut generation = self.shared.generation.subscribe();
         let mut pause = pace.reconnect_first;
         loop {
-            generation.mark_unchanged();
+            self.generation = *generation.borrow_and_update();
             let ended = tokio::select! {
                 ended = self.session() => ended,
                 _ = generation.changed() => Ok(()),
@@ -64,13 +83,11 @@ impl Node {
             if ended.is_err() {
                 Counters::add(&self.shared.counters.broken);
             }
-            if let Some(counted) = self.counted.take() {
+            if self.stage >= Stage::Connected {
                 pause = pace.reconnect_first;
-                // A storm has counted it out already.
-                if counted == *self.shared.generation.borrow() {
-                    self.shared.counters.sessions.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-                }
             }
+            (self.full, self.reported, self.desired) = (None, false, false);
+            self.stage_set();
             // At least half of the pause, as an agent.
             let half = u64::try_from(pause.as_micros() / 2).unwrap_or(1).max(1);
             let jitter = Duration::from_micros(self.shared.options.rng.next_u64() % half);
@@ -123,9 +140,13 @@ impl Node {
 
     fn message(&mut self, message: v1::GatewayMessage) {
         Counters::add(&self.shared.counters.messages);
-        if let Some(FromGateway::ReportApplied(applied)) = &message.message {
-            self.applied(applied.revision);
+        self.shared.received.note(&message);
+        match &message.message {
+            Some(FromGateway::ReportApplied(applied)) => self.applied(applied.revision),
+            Some(FromGateway::Desired(desired)) => self.desired |= desired.full,
+            _ => {}
         }
+        self.stage_set();
         let step = self.hollow.message(message);
         self.note(&step);
     }
@@ -136,9 +157,16 @@ impl Node {
             let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
             self.shared.applied_us.lock().saturating_record(us);
         }
-        if self.counted.is_none() {
-            self.counted = Some(*self.shared.generation.borrow());
-            Counters::add(&self.shared.counters.sessions);
+        self.reported |= self.full.is_some_and(|full| revision >= full);
+    }
+
+    /// Counts the session as far as it has come.
+    fn stage_set(&mut self) {
+        let stage = Stage::of(self.reported, self.desired);
+        if stage != self.stage {
+            let now = self.shared.options.clock.monotonic();
+            self.shared.tally.lock().moved(self.generation, self.stage, stage, now);
+            self.stage = stage;
         }
     }
 
@@ -154,7 +182,12 @@ impl Node {
                 self.waiting.get_or_insert((report.revision, now));
             }
             Counters::add(&self.shared.counters.reports);
-            permit.send(v1::AgentMessage { message: Some(Message::Report(report)) });
+            if report.full {
+                self.full = Some(report.revision);
+            }
+            let message = v1::AgentMessage { message: Some(Message::Report(report)) };
+            self.shared.sent.note(&message);
+            permit.send(message);
         }
     }
 

@@ -22,3 +22,33 @@ pub fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
     let cpu = Duration::from_micros(ticks.saturating_mul(1_000_000) / procfs::ticks_per_second().max(1));
     Ok(ProcessUsage { rss_bytes, cpu })
 }
+
+/// Has the kernel forget the most memory that the process ever had: [`process_peak`] is of the time since.
+///
+/// # Errors
+/// The process is another user's, or gone.
+pub fn peak_reset(pid: i32) -> anyhow::Result<()> {
+    // "5" resets the high-water mark alone (proc(5), clear_refs).
+    Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
+}
+
+/// The most memory that the process had at once, resident, in bytes.
+pub fn process_peak(pid: i32) -> anyhow::Result<u64> {
+    Ok(Process::new(pid)?.status()?.vmhwm.unwrap_or_default() * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_of_the_time_since_it_was_reset() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let taken = std::hint::black_box(vec![1_u8; 256 << 20]);
+        assert!(process_peak(pid).unwrap() > 256 << 20);
+        drop(taken);
+        peak_reset(pid).unwrap();
+        let after = process_peak(pid).unwrap();
+        assert!(after < 256 << 20, "{after} bytes");
+    }
+}

@@ -1,7 +1,7 @@
 //! `soak`: the embedded engine in its production configuration for a long time at a gentle pace, its rules checked
 //! throughout, reopened now and then. The run fails when a rule breaks or when memory or files grow without bound.
 
-mod bound;
+pub mod bound;
 mod check;
 mod chore;
 mod churn;
@@ -131,13 +131,20 @@ fn verdict(seen: &Seen, arguments: &SoakArguments, seed: u64, results: &mut Resu
     Ok(())
 }
 
-fn resident_bytes() -> anyhow::Result<u64> {
+/// Resident memory of this process.
+///
+/// # Errors
+/// The kernel does not give it.
+pub fn resident_bytes() -> anyhow::Result<u64> {
     let status = procfs::process::Process::myself()?.status()?;
     Ok(status.vmrss.context("no resident memory is given")?.saturating_mul(1024))
 }
 
-/// Room that the store takes on the disk.
-fn files_bytes(store: &Path) -> anyhow::Result<u64> {
+/// Room that the store takes on the disk, in bytes.
+///
+/// # Errors
+/// Its directory cannot be read.
+pub fn files_bytes(store: &Path) -> anyhow::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0_u64;
     for entry in std::fs::read_dir(store)? {

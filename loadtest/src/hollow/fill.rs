@@ -1,0 +1,155 @@
+//! The tasks that nodes run while their connections break: a job spec that exactly so many of fit a node, submitted
+//! through the public API until all of them run.
+
+use std::time::Duration;
+
+use borough_client::Client;
+use borough_proto::v1;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::fleet::{Counters, Fleet};
+use super::{CPU_MILLIS, MEMORY_BYTES};
+
+/// The user of the jobs that fill the nodes.
+const USER: &str = "loadtest";
+/// Jobs submitted at once.
+const SUBMITTERS: usize = 16;
+/// Between two looks at what runs.
+const LOOK: Duration = Duration::from_millis(200);
+/// Between two looks at what the gateway knows to run: each reads every task of the cell.
+const LIST: Duration = Duration::from_secs(2);
+/// Processor time of a node that its tasks leave to those offered meanwhile.
+const CPU_MILLIS_LEFT: u64 = 1_000;
+
+/// Resources of which a node holds `per_node` and not one more: memory for nine tenths of another stays free.
+pub fn share(per_node: u32) -> v1::Resources {
+    let per_node = u64::from(per_node.max(1));
+    v1::Resources {
+        cpu_millis: ((CPU_MILLIS - CPU_MILLIS_LEFT) / per_node).max(1),
+        memory_bytes: MEMORY_BYTES * 10 / (10 * per_node + 9),
+        ..v1::Resources::default()
+    }
+}
+
+/// A service whose tasks only take `resources`; its environment has `spec_bytes` bytes.
+pub fn service(
+    user: &str,
+    name: String,
+    count: u32,
+    resources: v1::Resources,
+    spec_bytes: usize,
+) -> v1::JobSpec {
+    let padding = (spec_bytes > 0).then(|| ("PADDING".to_owned(), "x".repeat(spec_bytes)));
+    let task = v1::TaskSpec {
+        command: vec!["serve".to_owned()],
+        environment: padding.into_iter().collect(),
+        resources: Some(resources),
+        grace_ms: 2_000,
+        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
+        weight: 1,
+        ..v1::TaskSpec::default()
+    };
+    let restart = v1::RestartSpec {
+        mode: v1::restart_spec::Mode::Always.into(),
+        attempts_max: None,
+        backoff_initial_ms: 500,
+        backoff_max_ms: 10_000,
+        reset_after_ms: 60_000,
+    };
+    v1::JobSpec {
+        user: user.to_owned(),
+        name,
+        kind: v1::JobKind::Service.into(),
+        priority: 200,
+        count,
+        min_member: 1,
+        task: Some(task),
+        restart: Some(restart),
+        ..v1::JobSpec::default()
+    }
+}
+
+/// Number and tasks of each job of `tasks` tasks in all.
+pub fn jobs_of(tasks: u32, per_job: u32) -> impl Iterator<Item = (u32, u32)> {
+    let each = per_job.max(1);
+    (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
+}
+
+/// What fills the nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    /// Tasks of each node.
+    pub per_node: u32,
+    /// Tasks of a job.
+    pub per_job: u32,
+    /// Bytes of each job's environment.
+    pub spec_bytes: usize,
+}
+
+/// Submits the jobs and waits until the gateway knows all their tasks to run; answers how long that took.
+///
+/// # Errors
+/// A refused job; tasks that do not run within `wait`.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+pub async fn nodes_fill(
+    client: &Client,
+    fleet: &Fleet,
+    fill: Fill,
+    wait: Duration,
+) -> anyhow::Result<Duration> {
+    let nodes = u32::try_from(fleet.shared.options.hellos.len())?;
+    let tasks = nodes.saturating_mul(fill.per_node);
+    let began = std::time::Instant::now();
+    let due = |what: &str, count: u64| -> anyhow::Result<()> {
+        let late = began.elapsed() > wait;
+        anyhow::ensure!(!late, "{count} of {tasks} tasks {what} within {wait:?}");
+        Ok(())
+    };
+    let running = || Counters::get(&fleet.shared.counters.running);
+    let before = running();
+    stream::iter(jobs_of(tasks, fill.per_job))
+        .map(|(number, count)| {
+            let spec = service(USER, format!("fill-{number}"), count, share(fill.per_node), fill.spec_bytes);
+            async move { client.job_submit(spec, 0).await.map(|_| ()) }
+        })
+        .buffer_unordered(SUBMITTERS)
+        .try_collect::<Vec<()>>()
+        .await?;
+    while running() - before < u64::from(tasks) {
+        due("were started", running() - before)?;
+        tokio::time::sleep(LOOK).await;
+    }
+    loop {
+        let jobs = client.job_list(USER, false).await?;
+        let counts = jobs.iter().filter_map(|job| job.tasks.as_ref());
+        let known: u64 = counts.map(|counts| u64::from(counts.running)).sum();
+        if known >= u64::from(tasks) {
+            return Ok(began.elapsed());
+        }
+        due("were reported to run", known)?;
+        tokio::time::sleep(LIST).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_holds_so_many_and_leaves_room_for_small_ones() {
+        for per_node in [1, 7, 100, 1_000] {
+            let share = share(per_node);
+            let fits = MEMORY_BYTES / share.memory_bytes;
+            assert_eq!(fits, u64::from(per_node), "memory decides");
+            let left = MEMORY_BYTES - u64::from(per_node) * share.memory_bytes;
+            assert!(left >= 16 << 20, "{left} bytes are left beside {per_node}");
+            assert!(CPU_MILLIS - u64::from(per_node) * share.cpu_millis >= CPU_MILLIS_LEFT);
+        }
+    }
+
+    #[test]
+    fn jobs_have_all_tasks_between_them() {
+        assert_eq!(jobs_of(25, 10).collect::<Vec<_>>(), [(0, 10), (1, 10), (2, 5)]);
+        assert_eq!(jobs_of(0, 10).count(), 0);
+    }
+}

@@ -1,0 +1,188 @@
+//! Storms: every connection breaks at once, and every node comes back with a full report. Measured until all sessions
+//! are current: their reports are durable, and the nodes have received everything that they should run.
+
+use std::time::Duration;
+
+use borough_client::Client;
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::fill::{Fill, nodes_fill};
+use super::fleet::Fleet;
+use super::offered::Offered;
+use super::per_second;
+use super::tally::Stage;
+use super::usage::{ProcessUsage, peak_reset, process_peak, process_usage};
+use crate::result::{Results, percentiles_of};
+
+/// Idle time before a storm.
+const SETTLE: Duration = Duration::from_secs(5);
+/// How long the placements of a cell without a storm are measured.
+const CALM: Duration = Duration::from_secs(10);
+
+/// What breaks, and what runs meanwhile.
+#[derive(Clone, Debug, Args)]
+pub struct StormArguments {
+    /// Times that all connections are broken at once
+    #[arg(long, default_value_t = 0)]
+    storms: u32,
+    /// Tasks that run on each node, submitted before the first storm
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000), value_name = "COUNT")]
+    tasks_per_node: u32,
+    /// Tasks of one job, of those that run on the nodes
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
+    tasks_per_job: u32,
+    /// Bytes of the environment of each of these jobs
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    spec_bytes: usize,
+    /// Small tasks submitted per second during the storms: how fast does the cell place them meanwhile?
+    #[arg(long, default_value_t = 0, value_name = "COUNT")]
+    offered_per_s: u32,
+    /// Seconds that the tasks may take to run, and the sessions to be current after a storm
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    wait_s: u64,
+}
+
+impl StormArguments {
+    fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait_s)
+    }
+
+    /// Whether jobs are submitted.
+    pub fn submits(&self) -> bool {
+        self.tasks_per_node > 0 || self.offered_per_s > 0
+    }
+}
+
+/// What the storms of a run share.
+struct Storms<'a> {
+    arguments: &'a StormArguments,
+    fleet: &'a Fleet,
+    pid: Option<i32>,
+    offered: Option<Offered>,
+}
+
+/// Fills the nodes and has every storm; each gives a line of results.
+///
+/// # Errors
+/// Jobs were refused; tasks did not run, or sessions were not current, within the time.
+pub async fn storms_run(
+    arguments: &StormArguments,
+    fleet: &Fleet,
+    client: Option<&Client>,
+    pid: Option<i32>,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    if let Some(client) = client
+        && arguments.tasks_per_node > 0
+    {
+        let &StormArguments { tasks_per_node, tasks_per_job, spec_bytes, .. } = arguments;
+        let fill = Fill { per_node: tasks_per_node, per_job: tasks_per_job, spec_bytes };
+        let took = nodes_fill(client, fleet, fill, arguments.wait()).await?;
+        let tasks = fleet.shared.options.hellos.len().saturating_mul(usize::try_from(tasks_per_node)?);
+        let mut figures = shape(arguments, fleet);
+        figures.insert("tasks".to_owned(), json!(tasks));
+        figures.insert("to_running_per_s".to_owned(), json!(per_second(tasks, took)));
+        if let Some(pid) = pid {
+            figures.insert("gateway_rss_mib".to_owned(), json!(process_usage(pid)?.rss_bytes >> 20));
+        }
+        results.line("hollow", "fill", figures);
+    }
+    let offers = client.filter(|_| arguments.offered_per_s > 0 && arguments.storms > 0);
+    let offered = offers.map(|client| Offered::start(client, arguments.offered_per_s)).transpose()?;
+    let mut storms = Storms { arguments, fleet, pid, offered };
+    for number in 1..=arguments.storms {
+        storms.storm(number, results).await?;
+    }
+    Ok(())
+}
+
+fn shape(arguments: &StormArguments, fleet: &Fleet) -> Map<String, Value> {
+    let mut figures = Map::new();
+    let options = &fleet.shared.options;
+    figures.insert("nodes".to_owned(), json!(options.hellos.len()));
+    figures.insert("tasks_per_node".to_owned(), json!(arguments.tasks_per_node));
+    figures.insert("tasks_per_job".to_owned(), json!(arguments.tasks_per_job));
+    figures.insert("spec_bytes".to_owned(), json!(arguments.spec_bytes));
+    figures.insert("sessions_per_connection".to_owned(), json!(options.sessions_per_connection));
+    figures
+}
+
+/// Processor time and memory before a storm.
+struct Before {
+    gateway: Option<ProcessUsage>,
+    agents: ProcessUsage,
+    /// Whether the gateway's peak is that of the storm.
+    peak: bool,
+}
+
+impl Storms<'_> {
+    async fn storm(&mut self, number: u32, results: &mut Results) -> anyhow::Result<()> {
+        let mut figures = shape(self.arguments, self.fleet);
+        figures.insert("storm".to_owned(), json!(number));
+        tokio::time::sleep(SETTLE).await;
+        self.calm(&mut figures).await?;
+        let before = Before {
+            gateway: self.pid.map(process_usage).transpose()?,
+            agents: process_usage(own_pid()?)?,
+            peak: self.pid.is_some_and(|pid| peak_reset(pid).is_ok()),
+        };
+        let shared = &self.fleet.shared;
+        shared.sent.take();
+        shared.received.take();
+        self.fleet.storm()?;
+        let (took, current) = self.fleet.all_reached(Stage::Current, self.arguments.wait()).await;
+        let all = shared.options.hellos.len();
+        figures.insert("sessions_current".to_owned(), json!(current));
+        figures.insert("current_s".to_owned(), json!(seconds(took)));
+        figures.insert("current_per_s".to_owned(), json!(per_second(current, took)));
+        percentiles_of(&mut figures, "current", shared.tally.lock().current_us());
+        for (name, (bytes, largest)) in [("sent", shared.sent.take()), ("received", shared.received.take())] {
+            figures.insert(format!("{name}_mib"), json!(bytes >> 20));
+            figures.insert(format!("{name}_largest_bytes"), json!(largest));
+        }
+        self.usage(&mut figures, &before)?;
+        if let Some(offered) = &mut self.offered {
+            figures.extend(offered.look()?);
+        }
+        results.line("hollow", "storm", figures);
+        anyhow::ensure!(current == all, "{current} of {all} sessions were current after {took:?}");
+        Ok(())
+    }
+
+    /// Placements while all sessions are open.
+    async fn calm(&mut self, figures: &mut Map<String, Value>) -> anyhow::Result<()> {
+        let Some(offered) = &mut self.offered else { return Ok(()) };
+        offered.look()?;
+        tokio::time::sleep(CALM).await;
+        figures.insert("offered_per_s".to_owned(), json!(self.arguments.offered_per_s));
+        figures.extend(offered.look()?.into_iter().map(|(name, value)| (format!("calm_{name}"), value)));
+        Ok(())
+    }
+
+    /// Processor time of both sides during the storm, and the gateway's memory.
+    fn usage(&self, figures: &mut Map<String, Value>, before: &Before) -> anyhow::Result<()> {
+        let spent = |after: ProcessUsage, before: ProcessUsage| seconds(after.cpu.saturating_sub(before.cpu));
+        let agents = process_usage(own_pid()?)?;
+        figures.insert("agents_cpu_s".to_owned(), json!(spent(agents, before.agents)));
+        figures.insert("agents_rss_mib".to_owned(), json!(agents.rss_bytes >> 20));
+        let (Some(pid), Some(gateway)) = (self.pid, before.gateway) else { return Ok(()) };
+        let after = process_usage(pid)?;
+        figures.insert("gateway_cpu_s".to_owned(), json!(spent(after, gateway)));
+        figures.insert("gateway_rss_before_mib".to_owned(), json!(gateway.rss_bytes >> 20));
+        figures.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
+        if before.peak {
+            figures.insert("gateway_rss_peak_mib".to_owned(), json!(process_peak(pid)? >> 20));
+        }
+        Ok(())
+    }
+}
+
+fn own_pid() -> anyhow::Result<i32> {
+    Ok(i32::try_from(std::process::id())?)
+}
+
+/// To a hundredth.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 100.0).round() / 100.0
+}

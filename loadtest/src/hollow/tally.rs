@@ -1,0 +1,133 @@
+//! How many sessions of the present generation of connections are open and current. A storm begins a new generation:
+//! what nodes of an older one have reached counts no more.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// Longest time that is told apart, in microseconds: ten minutes.
+const SPREAD_US_MAX: u64 = 600_000_000;
+
+/// What the session of one node has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The gateway has not made its full report durable.
+    Opening,
+    /// Its full report is durable.
+    Connected,
+    /// Its full report is durable, and it has received everything that it should run.
+    Current,
+}
+
+impl Stage {
+    /// Of a session whose full report is `reported`, and which has received the desired state where `desired`.
+    pub fn of(reported: bool, desired: bool) -> Self {
+        match (reported, desired) {
+            (true, true) => Self::Current,
+            (true, false) => Self::Connected,
+            (false, _) => Self::Opening,
+        }
+    }
+}
+
+/// Counts of one generation.
+#[derive(Debug)]
+pub struct Tally {
+    generation: u64,
+    began: Duration,
+    connected: usize,
+    current: usize,
+    current_us: Histogram<u64>,
+}
+
+impl Tally {
+    /// No session at `now` (monotonic).
+    pub fn new(now: Duration) -> anyhow::Result<Self> {
+        let current_us = Histogram::new_with_bounds(1, SPREAD_US_MAX, 3)?;
+        Ok(Self { generation: 0, began: now, connected: 0, current: 0, current_us })
+    }
+
+    /// Begins a generation: all sessions are broken at `now` (monotonic). Answers its number.
+    pub fn generation_begin(&mut self, now: Duration) -> u64 {
+        self.generation += 1;
+        (self.began, self.connected, self.current) = (now, 0, 0);
+        self.current_us.reset();
+        self.generation
+    }
+
+    /// A session of `generation` went from one stage to another, at `now` (monotonic).
+    pub fn moved(&mut self, generation: u64, from: Stage, to: Stage, now: Duration) {
+        if generation != self.generation {
+            return;
+        }
+        let step = |count: &mut usize, stage: Stage| match (from >= stage, to >= stage) {
+            (false, true) => *count += 1,
+            (true, false) => *count = count.saturating_sub(1),
+            _ => {}
+        };
+        step(&mut self.connected, Stage::Connected);
+        step(&mut self.current, Stage::Current);
+        if to == Stage::Current && from != Stage::Current {
+            let us = now.saturating_sub(self.began).as_micros();
+            self.current_us.saturating_record(u64::try_from(us).unwrap_or(u64::MAX).max(1));
+        }
+    }
+
+    /// Sessions at `stage` or beyond.
+    pub fn count(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::Opening => 0,
+            Stage::Connected => self.connected,
+            Stage::Current => self.current,
+        }
+    }
+
+    /// Microseconds from the beginning of the generation until a session was current.
+    pub fn current_us(&self) -> &Histogram<u64> {
+        &self.current_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn counts(tally: &Tally) -> (usize, usize) {
+        (tally.count(Stage::Connected), tally.count(Stage::Current))
+    }
+
+    #[test]
+    fn a_session_counts_as_far_as_it_has_come() {
+        let mut tally = Tally::new(Duration::ZERO).unwrap();
+        tally.moved(0, Stage::Opening, Stage::Connected, MS);
+        assert_eq!(counts(&tally), (1, 0));
+        tally.moved(0, Stage::Connected, Stage::Current, MS * 2);
+        tally.moved(0, Stage::Opening, Stage::Current, MS * 3);
+        assert_eq!(counts(&tally), (2, 2));
+        tally.moved(0, Stage::Current, Stage::Opening, MS * 4);
+        assert_eq!(counts(&tally), (1, 1));
+    }
+
+    #[test]
+    fn a_storm_forgets_the_sessions_before_it_and_what_they_still_do() {
+        let mut tally = Tally::new(Duration::ZERO).unwrap();
+        tally.moved(0, Stage::Opening, Stage::Current, MS);
+        assert_eq!(tally.generation_begin(MS * 10), 1);
+        assert_eq!(counts(&tally), (0, 0));
+        // Sessions that have not noticed the storm yet.
+        tally.moved(0, Stage::Opening, Stage::Connected, MS * 11);
+        tally.moved(0, Stage::Current, Stage::Opening, MS * 11);
+        assert_eq!(counts(&tally), (0, 0));
+        tally.moved(1, Stage::Opening, Stage::Current, MS * 12);
+        assert_eq!((counts(&tally), tally.current_us().len(), tally.current_us().max()), ((1, 1), 1, 2_000));
+    }
+
+    #[test]
+    fn a_session_is_current_with_both_its_report_durable_and_its_desired_state_received() {
+        assert_eq!(Stage::of(false, true), Stage::Opening);
+        assert_eq!(Stage::of(true, false), Stage::Connected);
+        assert_eq!(Stage::of(true, true), Stage::Current);
+    }
+}
