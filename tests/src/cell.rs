@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use borough_agent::TestGuard;
 use borough_client::{Client, ClientConfig, JobRef, TaskRef, Token};
 use borough_kv::env::SeededRng;
+use borough_kv::secret::Secret;
 use borough_proto::v1::{Node, NodeState, Task};
 use borough_shim::process::ProcessId;
 use borough_shim::record::Kind;
@@ -72,14 +73,13 @@ impl TestCell {
         let control_guard = Some((control_guard, control_directory));
         let ports = PortSlot::take();
         // What `dev` makes where it is missing; made here so that a client can be made before anything runs.
-        let token: String = (0..4).map(|_| format!("{:016x}", SeededRng::from_kernel().1)).collect();
-        fs::write(root.join("token"), &token).expect("the token");
+        let token = Secret::create(&root.join("token"), "borough-operator").expect("the token");
         let mut config = ClientConfig::new(
             vec![format!("127.0.0.1:{}", ports.grpc())],
             USER,
             options.cells.first().expect("a cell").as_str(),
         );
-        config.token = Some(Token::Value(token));
+        config.token = Some(Token::Value(token.expose().to_owned()));
         let client = Client::new(config, SeededRng::from_kernel().0).expect("a client");
         let store = TestStore::start(directory.path());
         let mut cell =

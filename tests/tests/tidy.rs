@@ -189,6 +189,108 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
+/// Names of what nobody may compute.
+const SECRET_NAMES: &[&str] = &["token", "secret", "password", "bearer", "credential", "passphrase"];
+/// Names of what makes numbers from a seed, or of an instance of it.
+const GENERATORS: &[&str] = &["Rng", "SeededRng", "SystemRng", "rng", "next_u64", "from_kernel", "seed"];
+
+/// Finds functions, values and fields that are named for a secret and made with a generator.
+#[derive(Default)]
+struct ComputedSecrets {
+    path: String,
+    broken: Vec<String>,
+}
+
+impl ComputedSecrets {
+    fn look(&mut self, name: &str, span: Span, walk: impl FnOnce(&mut Generator)) {
+        let mut words = name.split('_').map(str::to_ascii_lowercase);
+        if !words.any(|word| SECRET_NAMES.contains(&word.as_str())) {
+            return;
+        }
+        let mut found = Generator(None);
+        walk(&mut found);
+        if let Some(generator) = found.0 {
+            self.broken.push(format!("{}:{}: {name} comes from {generator}", self.path, span.start().line));
+        }
+    }
+}
+
+/// The first name of a generator that a visit comes to.
+struct Generator(Option<String>);
+
+impl Generator {
+    fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        for tree in tokens {
+            match tree {
+                proc_macro2::TokenTree::Group(group) => self.tokens(group.stream()),
+                proc_macro2::TokenTree::Ident(name) => self.visit_ident(&name),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Generator {
+    fn visit_ident(&mut self, name: &proc_macro2::Ident) {
+        let name = name.to_string();
+        if self.0.is_none() && GENERATORS.contains(&name.as_str()) {
+            self.0 = Some(name);
+        }
+    }
+
+    fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        self.tokens(called.tokens.clone());
+    }
+}
+
+impl<'ast> Visit<'ast> for ComputedSecrets {
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.look(&signature.ident.to_string(), signature.span(), |found| {
+            signature.inputs.iter().for_each(|input| found.visit_fn_arg(input));
+        });
+        visit::visit_signature(self, signature);
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        let pattern = match &local.pat {
+            syn::Pat::Type(typed) => &*typed.pat,
+            pattern => pattern,
+        };
+        if let (syn::Pat::Ident(name), Some(made)) = (pattern, &local.init) {
+            self.look(&name.ident.to_string(), local.span(), |found| found.visit_expr(&made.expr));
+        }
+        visit::visit_local(self, local);
+    }
+
+    fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
+        if let syn::Member::Named(name) = &field.member {
+            self.look(&name.to_string(), field.span(), |found| found.visit_expr(&field.expr));
+        }
+        visit::visit_field_value(self, field);
+    }
+}
+
+/// The type `Secret` has no constructor that takes a generator; this finds texts that go around it.
+#[test]
+fn no_secret_is_computed() {
+    let mut found = ComputedSecrets::default();
+    for path in tracked("*.rs") {
+        let text = fs::read_to_string(root().join(&path)).expect("readable");
+        // Reading a file's syntax takes long, and few files have both.
+        let has = |names: &[&str]| names.iter().any(|name| text.contains(name));
+        if !(has(SECRET_NAMES) && has(GENERATORS)) {
+            continue;
+        }
+        found.path = path;
+        found.visit_file(&syn::parse_file(&text).expect("parses"));
+    }
+    assert_none("secrets come from borough_kv::secret only", &found.broken);
+    let module = fs::read_to_string(root().join("store/kv/src/secret.rs")).expect("readable");
+    let mut found = Generator(None);
+    found.visit_file(&syn::parse_file(&module).expect("parses"));
+    assert_eq!(found.0, None, "the module of secrets knows no generator");
+}
+
 #[test]
 fn functions_are_short_and_flat() {
     let mut functions = Functions::default();

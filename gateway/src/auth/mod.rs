@@ -1,8 +1,8 @@
 //! Who may speak: whoever has the bearer token. One layer for gRPC and HTTP, before anything else is looked at.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use borough_kv::secret::Secret;
 use futures::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, header};
 use subtle::ConstantTimeEq as _;
@@ -11,13 +11,13 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 /// The secret that a caller must send as `authorization: Bearer <token>`.
-#[derive(Clone)]
-pub struct Token(Arc<str>);
+#[derive(Clone, Debug)]
+pub struct Token(Secret);
 
 impl Token {
-    /// The token of this gateway; at least 16 characters are worth something.
-    pub fn new(text: &str) -> Self {
-        Self(Arc::from(text.trim()))
+    /// The token of this gateway: a [`Secret`], so that no caller can pass one that was computed.
+    pub fn new(secret: Secret) -> Self {
+        Self(secret)
     }
 
     /// Whether the headers carry it. Takes as long for a wrong token as for the right one.
@@ -28,13 +28,7 @@ impl Token {
 
     /// What stands in the header of whoever has it.
     pub(crate) fn bearer(&self) -> String {
-        format!("Bearer {}", self.0)
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
+        format!("Bearer {}", self.0.expose())
     }
 }
 
@@ -100,16 +94,12 @@ mod tests {
 
     #[test]
     fn only_the_token_is_admitted() {
-        let token = Token::new("correct-horse-battery\n");
-        assert!(token.admits(&headers("Bearer correct-horse-battery")));
-        for wrong in [
-            "",
-            "Bearer",
-            "Bearer ",
-            "Bearer correct-horse",
-            "Basic correct-horse-battery",
-            "correct-horse-battery",
-        ] {
+        let secret = Secret::generate("borough-operator").unwrap();
+        let (text, token) = (secret.expose().to_owned(), Token::new(secret));
+        assert!(token.admits(&headers(&format!("Bearer {text}"))));
+        for wrong in
+            ["", "Bearer", "Bearer ", &format!("Bearer {}", &text[..40]), &format!("Basic {text}"), &text]
+        {
             assert!(!token.admits(&headers(wrong)), "{wrong}");
         }
         assert!(!token.admits(&HeaderMap::new()));
@@ -117,6 +107,8 @@ mod tests {
 
     #[test]
     fn a_token_is_not_shown() {
-        assert_eq!(format!("{:?}", Token::new("secret")), "Token(..)");
+        let secret = Secret::generate("borough-operator").unwrap();
+        let shown = format!("{:?}", Token::new(secret.clone()));
+        assert!(!shown.contains(secret.expose()), "{shown}");
     }
 }

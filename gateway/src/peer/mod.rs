@@ -99,12 +99,18 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
+    use borough_kv::secret::Secret;
+
     use super::*;
+
+    fn peers() -> Peers {
+        let token = Token::new(Secret::generate("borough-operator").unwrap());
+        Peers::new("10.0.0.1:7400".to_owned(), token, Connector::default())
+    }
 
     #[tokio::test]
     async fn a_call_is_handed_on_with_the_token_and_says_so() {
-        let peers =
-            Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"), Connector::default());
+        let peers = peers();
         assert!(peers.is_own("10.0.0.1:7400"));
         assert!(!peers.is_own("10.0.0.2:7400"));
         let bearer = MetadataValue::try_from(peers.token.bearer()).unwrap();
@@ -118,8 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn gateways_that_come_and_go_leave_a_bounded_number_of_connections() {
-        let peers =
-            Peers::new("10.0.0.1:7400".to_owned(), Token::new("correct-horse-battery"), Connector::default());
+        let peers = peers();
         for number in 0..3 * CHANNELS_MOST {
             peers.tasks(&format!("10.1.{}.{}:7400", number / 250, number % 250)).unwrap();
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
+use borough_kv::secret::Secret;
 use borough_model::node::CORE_SPEED_REFERENCE;
 use borough_proto::connect::Connector;
 use borough_proto::v1;
@@ -26,7 +27,7 @@ pub struct AgentConfig {
     /// How gateways are reached: TCP, unless a simulation says otherwise.
     pub connector: Connector,
     /// Sent as `authorization: Bearer …`.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// Its state, kept over restarts; one agent at a time.
     pub state_dir: PathBuf,
     /// Instead of what the machine has; dimensions that are 0 are taken from the machine.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use borough_client::{Client, ClientConfig, Token};
-use borough_kv::env::SeededRng;
+use borough_kv::env::SystemRng;
 use borough_model::Name;
 
 use crate::args::Global;
@@ -20,7 +20,7 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     let mut config = ClientConfig::new(settings.gateways, user, settings.cell);
     config.token = settings.token;
     config.watch_attempts_max = Some(WATCH_ATTEMPTS_MAX);
-    let (rng, _) = SeededRng::from_kernel();
+    let rng = SystemRng::shared();
     Ok(Client::new(config, rng)?)
 }
 

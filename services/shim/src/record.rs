@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -91,7 +92,7 @@ pub fn process_record(
     process: ProcessId,
     cgroups: Vec<PathBuf>,
 ) -> io::Result<PathBuf> {
-    fs::create_dir_all(dir)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let name = format!("{}-{}.json", process.pid, process.start_ticks);
     let record = ProcessRecord { kind, process, boot_id: process::boot_id()?, cgroups };
     json_write(dir, &name, &record, Durability::Process)?;

@@ -1,4 +1,7 @@
 //! The outside world as arguments: clocks and randomness. Measure with `monotonic`, persist and show `wall`.
+//!
+//! An [`Rng`] is for ids, jitter and searches. Tokens and everything else that must not be computable come from
+//! [`crate::secret`] only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -6,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rand_chacha::{ChaCha8Rng, ChaCha20Rng};
 
 /// A source of time. It does not sleep: waiting belongs to the runtime.
 pub trait Clock: Send + Sync + 'static {
@@ -16,7 +19,7 @@ pub trait Clock: Send + Sync + 'static {
     fn wall_ms(&self) -> i64;
 }
 
-/// A source of random bits.
+/// A source of random bits for ids, jitter and searches; never for a secret ([`crate::secret::Secret`]).
 pub trait Rng: Send + Sync + 'static {
     /// The next 64 bits.
     fn next_u64(&self) -> u64;
@@ -78,7 +81,35 @@ impl Clock for ManualClock {
     }
 }
 
-/// Random bits from a seed: the same seed, the same bits.
+/// Random bits that start from 256 bits of the kernel: who has seen some of them cannot compute the others. Every role
+/// uses it; a run cannot be repeated from it.
+#[derive(Debug)]
+pub struct SystemRng(Mutex<ChaCha20Rng>);
+
+impl SystemRng {
+    /// A generator of its own.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that asks the kernel for the seed of a role"
+    )]
+    pub fn shared() -> Arc<dyn Rng> {
+        let mut seed = [0; 32];
+        // A kernel without randomness still must run: ids then rest on the pid and the store. Secrets do not come from
+        // here, and fail instead.
+        if getrandom::fill(&mut seed).is_err() {
+            seed[..4].copy_from_slice(&std::process::id().to_le_bytes());
+        }
+        Arc::new(Self(Mutex::new(ChaCha20Rng::from_seed(seed))))
+    }
+}
+
+impl Rng for SystemRng {
+    fn next_u64(&self) -> u64 {
+        self.0.lock().next_u64()
+    }
+}
+
+/// Random bits from a seed of 64 bits: the same seed, the same bits. For tests, simulations and load generators.
 #[derive(Debug)]
 pub struct SeededRng(Mutex<ChaCha8Rng>);
 

@@ -13,6 +13,7 @@ pub mod exercise;
 pub mod fault;
 mod metrics;
 mod runner;
+pub mod secret;
 
 pub use contract::{
     AtomicOp, Committed, ConflictKind, Engine, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,

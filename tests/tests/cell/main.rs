@@ -18,6 +18,7 @@ mod node;
 mod plan;
 mod preempt;
 mod role;
+mod secret;
 mod setting;
 mod stop;
 mod task;

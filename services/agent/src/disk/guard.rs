@@ -1,6 +1,7 @@
 //! For tests that start processes: whatever becomes of the test, they end.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -22,7 +23,7 @@ impl TestGuard {
     pub fn new(directory: &Path) -> io::Result<Self> {
         let program = shim_install(&directory.join("bin"))?;
         let records = directory.join("records");
-        std::fs::create_dir_all(&records)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&records)?;
         let start = || {
             let mut command = Command::new(&program);
             command.arg("guard").arg(&records).env_clear().current_dir("/");

@@ -1,8 +1,8 @@
 //! The shim's program: a part of ours, written out where it can be executed.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The program, built for this target by our build script.
@@ -25,7 +25,7 @@ pub fn shim_install(directory: &Path) -> io::Result<PathBuf> {
     if fs::metadata(&path).is_ok_and(|found| whole(&found)) {
         return Ok(path);
     }
-    fs::create_dir_all(directory)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let temporary = directory.join(format!(".shim.{}.new", std::process::id()));
     let installed = program_write(&temporary).and_then(|()| fs::rename(&temporary, &path));
     if installed.is_err() {
@@ -36,7 +36,7 @@ pub fn shim_install(directory: &Path) -> io::Result<PathBuf> {
 }
 
 fn program_write(path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(path)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(path)?;
     file.write_all(PROGRAM)?;
     file.sync_all()
 }

@@ -2,7 +2,8 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use borough_shim::file::json_read;
@@ -60,6 +61,7 @@ impl StateDir {
             Err(error) => return Err(failed(&lock_path)(error.into())),
         }
         format_check(&root)?;
+        files_tighten(&root);
         for name in ["lives", "ended", "bin"] {
             let path = root.join(name);
             private_create(&path).map_err(failed(&path))?;
@@ -159,7 +161,17 @@ fn ids(directory: &Path) -> io::Result<Vec<LifeId>> {
 }
 
 fn private_create(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    // One that is there may be an older version's, or made by hand.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+/// Takes the permissions of others away from files that an older version wrote.
+fn files_tighten(root: &Path) {
+    for name in ["format", "lock"] {
+        // Its directory keeps others out in any case.
+        let _ = fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o600));
+    }
 }
 
 /// Reads or writes what format the directory has. An unknown one is touched by nobody.
@@ -179,7 +191,12 @@ fn format_check(root: &Path) -> Result<(), AgentError> {
                 return Err(AgentError::Format { path: root.to_owned(), found, known: FORMAT.trim_end() });
             }
             let temporary = root.join(".format.new");
-            fs::write(&temporary, FORMAT).map_err(failed)?;
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(true).mode(0o600);
+            options
+                .open(&temporary)
+                .and_then(|mut file| file.write_all(FORMAT.as_bytes()))
+                .map_err(failed)?;
             fs::rename(&temporary, &path).map_err(failed)
         }
         Err(error) => Err(failed(error)),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -102,7 +103,8 @@ impl Starter {
 
 /// Starts the shim's program in a session of its own, its errors going to a file of the life.
 fn shim_spawn(program: &Path, mode: &str, life: &Path) -> io::Result<Child> {
-    let log = std::fs::OpenOptions::new().append(true).create(true).open(life.join("shim.log"))?;
+    let log =
+        std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(life.join("shim.log"))?;
     let mut tries = 0;
     loop {
         let mut command = Command::new(program);

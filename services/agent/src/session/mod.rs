@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::Rng;
+use borough_kv::secret::Secret;
 use borough_proto::connect::Connector;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message;
@@ -35,7 +36,7 @@ pub(crate) struct Settings {
     /// How they are reached.
     pub connector: Connector,
     /// Shown to the gateway.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// The first message.
     pub hello: v1::Hello,
     /// Pauses between attempts.
@@ -111,7 +112,7 @@ async fn session(
     outbox.send(hello).await.map_err(|_| SessionError::Closed)?;
     let mut request = Request::new(ReceiverStream::new(sent));
     if let Some(token) = &settings.token {
-        let value = format!("Bearer {token}").parse().map_err(|_| SessionError::Token)?;
+        let value = format!("Bearer {}", token.expose()).parse().map_err(|_| SessionError::Token)?;
         request.metadata_mut().insert("authorization", value);
     }
     // Before the answer: a gateway may wait for the first report before it says anything.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use borough_agent::{AgentConfig, AgentError, Pace, TestGuard};
 use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::secret::Secret;
 use borough_proto::v1;
 use borough_shim::process::ProcessId;
 use tokio::task::JoinHandle;
@@ -113,11 +114,16 @@ pub fn agent_process_main() {
     runtime.block_on(borough_agent::run(config, CancellationToken::new())).unwrap();
 }
 
+/// The token of the test's agents, beside the directory of its records.
+pub fn token(records: &Path) -> Secret {
+    Secret::ensure(&records.with_file_name("token"), "borough-node").unwrap()
+}
+
 fn config(state_dir: &Path, address: &str, records: &Path) -> AgentConfig {
     let mut config =
         AgentConfig::new("test", "n1", state_dir, SystemClock::shared(), SeededRng::from_kernel().0);
     config.gateways = vec![address.to_owned()];
-    config.token = Some("s3cret".to_owned());
+    config.token = Some(token(records));
     config.record_dir = Some(records.to_owned());
     // Short, so that tests see what comes by time; nothing is asserted about how long anything takes.
     config.pace = Pace { sample: Duration::from_millis(200), ..Pace::default() };

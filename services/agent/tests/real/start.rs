@@ -3,7 +3,7 @@
 use borough_proto::v1::task_status::Phase;
 use borough_proto::v1::{self, EndReason};
 
-use crate::harness::{Cell, command, life, output, runs, script, stop, until};
+use crate::harness::{Cell, command, life, output, runs, script, stop, token, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_runs_exits_and_leaves_nothing_but_its_logs() {
@@ -33,7 +33,8 @@ async fn a_task_runs_exits_and_leaves_nothing_but_its_logs() {
     assert!(
         hello.attributes.contains_key("cgroup.version") && hello.attributes.contains_key("cgroup.memory")
     );
-    assert_eq!(cell.gateway.look(|seen| seen.authorization.clone()).as_deref(), Some("Bearer s3cret"));
+    let bearer = format!("Bearer {}", token(cell.guard.records()).expose());
+    assert_eq!(cell.gateway.look(|seen| seen.authorization.clone()), Some(bearer));
 }
 
 #[tokio::test(flavor = "multi_thread")]

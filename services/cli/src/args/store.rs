@@ -44,9 +44,13 @@ pub struct StoreExportArguments {
     /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
-    /// The file, which must not be there yet; - is standard output
+    /// Write to this file, for its owner alone (mode 0600); - is standard output. Nothing may have the name, not even a
+    /// symbolic link, unless --overwrite is given
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
+    /// Replace what has the name of the file. A symbolic link is replaced itself, and never followed
+    #[arg(long)]
+    pub overwrite: bool,
     /// Close the cell here first, so that the file has its last state: for a move
     #[arg(long)]
     pub close: bool,

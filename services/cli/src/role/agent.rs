@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use borough_agent::{AgentConfig, PressureLimits};
-use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::env::{SystemClock, SystemRng};
 use borough_model::Name;
 use borough_model::resource::{bytes_parse, cpu_parse, device_parse};
 use borough_proto::v1;
@@ -14,7 +14,8 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use super::log::log_begin;
-use super::{failed, terminated};
+use super::serve::secret_read;
+use super::{failed, files_private, terminated};
 use crate::args::{Global, pair};
 use crate::exit::{Code, Failure};
 
@@ -120,6 +121,7 @@ pub(super) fn card(text: &str) -> Result<v1::Card, String> {
 /// Plays the role until it is told to end.
 pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
+    files_private();
     let config = config_of(global, arguments)?;
     // One node's agent waits far more than it works: two threads keep its memory small.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -144,14 +146,10 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
         return Err(usage("give at least one gateway with --gateway"));
     }
     let token = match &global.token_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| failed(&format!("cannot read {}", path.display()), &error))?;
-            Some(text.trim().to_owned())
-        }
+        Some(path) => Some(secret_read(path)?),
         None => None,
     };
-    let (rng, _) = SeededRng::from_kernel();
+    let rng = SystemRng::shared();
     let mut config =
         AgentConfig::new(cell, arguments.node.as_str(), arguments.state_dir, SystemClock::shared(), rng);
     let address = |gateway: &String| match gateway.contains("://") {

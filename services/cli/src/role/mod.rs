@@ -13,6 +13,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Failure};
 
+/// Gives everything that this process creates from now on to its owner alone: files 0600, directories 0700. Every role
+/// and every verb on a store begins with it. Shims give tasks the usual mask back.
+pub(crate) fn files_private() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
 /// The signals that end a role. No signal between two waits is lost.
 struct Signals {
     interrupt: Option<Signal>,

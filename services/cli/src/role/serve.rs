@@ -7,22 +7,21 @@ use std::sync::Arc;
 
 use borough_gateway::auth::Token;
 use borough_kv::Database;
-use borough_kv::env::{SeededRng, SystemClock};
+use borough_kv::env::{SystemClock, SystemRng};
+use borough_kv::secret::{Secret, SecretError};
 use borough_model::Name;
 use borough_store::cell::CellMeta;
+use borough_store::error_chain;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
-use super::{failed, terminated};
+use super::{failed, files_private, terminated};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
-
-/// Characters a token has at least.
-const TOKEN_CHARACTERS_MIN: usize = 32;
 
 /// What every control role is told.
 #[derive(Clone, Debug, Args)]
@@ -168,8 +167,9 @@ fn run(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
+    files_private();
     let token = match &global.token_file {
-        Some(path) => token_read(path)?,
+        Some(path) => Token::new(secret_read(path)?),
         None => {
             return Err(Failure::new(Code::Usage, "give the file with the token with --token-file").with_hint(
                 "a file only you can read: (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > token)",
@@ -180,7 +180,7 @@ fn run(
     let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
     runtime.block_on(async {
         let clock = SystemClock::shared();
-        let (rng, _) = SeededRng::from_kernel();
+        let rng = SystemRng::shared();
         let store = store_open(&arguments.store, StoreMissing::Create, &clock, &rng)?;
         let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
         let mut registry = Registry::default();
@@ -219,43 +219,17 @@ fn greeting(role: &str, arguments: &StoreArguments, control: &Control) -> String
     )
 }
 
-/// The token of a file that nobody else may read.
-fn token_read(path: &Path) -> Result<Token, Failure> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let broken = |error: &std::io::Error| failed(&format!("cannot read {}", path.display()), error);
-    let mode = std::fs::metadata(path).map_err(|error| broken(&error))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        let text = format!("{} can be read by others (mode {:o})", path.display(), mode & 0o777);
-        return Err(Failure::new(Code::Refused, text).with_hint(format!("chmod 600 {}", path.display())));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| broken(&error))?;
-    if text.trim().chars().count() < TOKEN_CHARACTERS_MIN {
-        let text = format!("the token in {} is too short", path.display());
-        let hint = format!("accepted: at least {TOKEN_CHARACTERS_MIN} characters nobody can guess");
-        return Err(Failure::new(Code::Refused, text).with_hint(hint));
-    }
-    Ok(Token::new(&text))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    #[test]
-    fn only_a_long_token_that_nobody_else_reads_is_taken() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("token");
-        assert!(token_read(&path).is_err());
-        for (text, mode, taken) in [
-            ("0123456789abcdef0123456789abcdef\n", 0o600, true),
-            ("0123456789abcdef0123456789abcdef\n", 0o640, false),
-            ("0123456789abcdef\n", 0o600, false),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(token_read(&path).is_ok(), taken, "{text:?} {mode:o}");
+/// The secret of a file that nobody else may read.
+pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
+    Secret::read(path).map_err(|error| {
+        let code = match error {
+            SecretError::Io { .. } => Code::Failed,
+            _ => Code::Refused,
+        };
+        let failure = Failure::new(code, error_chain(&error));
+        match error {
+            SecretError::Open { path, .. } => failure.with_hint(format!("chmod 600 {}", path.display())),
+            _ => failure,
         }
-    }
+    })
 }

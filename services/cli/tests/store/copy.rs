@@ -1,6 +1,7 @@
 //! `store export` and `store import`.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Command, Stdio};
 
 use borough_model::NodeId;
@@ -70,6 +71,38 @@ fn an_export_is_whole_or_not_there() {
     let unknown =
         borough(&["store", "export", "--store", &one, "--cell", "nobody", "--to", &place.text("other")]);
     assert_eq!(unknown.status.code(), Some(3), "{}", errors(&unknown));
+}
+
+#[test]
+fn an_export_is_its_owners_alone_and_follows_no_link() {
+    let place = Place::new();
+    store_with_cell(&place.path("one"));
+    let (one, file) = (place.store("one"), place.path("alpha.export"));
+    let export = |to: &str, more: &[&str]| {
+        let export = ["store", "export", "--store", &one, "--cell", "alpha", "--to", to];
+        borough(&[&export[..], more].concat())
+    };
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    // What somebody put where the export is first written, or where it ends.
+    let victim = place.path("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    symlink(&victim, place.path("alpha.export.partial")).unwrap();
+    assert_eq!(export(&place.text("alpha.export"), &[]).status.code(), Some(0));
+    assert_eq!(mode(&file), 0o600);
+    let link = place.path("link.export");
+    for target in [victim.clone(), place.path("nowhere")] {
+        symlink(&target, &link).unwrap();
+        let refused = export(&place.text("link.export"), &[]);
+        assert_eq!(refused.status.code(), Some(4), "{}", errors(&refused));
+        assert!(errors(&refused).contains("--overwrite"), "{}", errors(&refused));
+        let replaced = export(&place.text("link.export"), &["--overwrite"]);
+        assert_eq!(replaced.status.code(), Some(0), "{}", errors(&replaced));
+        let found = std::fs::symlink_metadata(&link).unwrap();
+        assert!(found.is_file() && found.permissions().mode() & 0o777 == 0o600);
+        std::fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!place.path("nowhere").exists());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::leaf::named;
@@ -134,7 +135,7 @@ impl Base {
                 continue;
             }
             let path = mount.join(relative);
-            match fs::create_dir_all(&path) {
+            match directory_create(&path) {
                 Ok(()) => drop(base.v1.insert(controller.clone(), path)),
                 Err(error) => base.missing.push(format!("{controller}: {error}")),
             }
@@ -178,6 +179,20 @@ impl Base {
     }
 }
 
+/// Creates a cgroup's directory for everyone to look at, whatever the umask: programs read their own limits there.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn directory_create(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
+    fs::create_dir_all(path)?;
+    for made in missing {
+        // Where this is refused the limits hold all the same.
+        let _ = fs::set_permissions(made, fs::Permissions::from_mode(0o755));
+    }
+    Ok(())
+}
+
 /// Sets how much a cgroup weighs where cores are scarce, in either version; nothing where it has no such file.
 pub(super) fn weight_set(directory: &Path, cpu_millis: u64) -> io::Result<()> {
     let weight = (cpu_millis / 10).clamp(1, 10_000);
@@ -198,7 +213,7 @@ fn unified_prepare(mount: &Path, relative: &Path) -> io::Result<PathBuf> {
     controllers_enable(&path);
     for part in relative {
         path.push(part);
-        fs::create_dir_all(&path)?;
+        directory_create(&path)?;
         controllers_enable(&path);
     }
     Ok(path)

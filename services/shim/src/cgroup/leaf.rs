@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::host::weight_set;
+use super::host::{directory_create, weight_set};
 
 /// What a life may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl Leaf {
     /// The first directory or limit that was refused: running without a promised limit is not an option.
     pub fn create(&self) -> io::Result<()> {
         for directory in self.directories() {
-            fs::create_dir_all(directory).map_err(|error| named(&error, directory))?;
+            directory_create(directory).map_err(|error| named(&error, directory))?;
         }
         let Limits { cpu_millis, memory_bytes, processes_max, .. } = self.limits;
         for directory in self.unified.iter().chain(self.v1.get("cpu")) {

@@ -1,7 +1,8 @@
 //! `store export`: a cell into a file, which has its name only once it is whole.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use borough_kv::Idempotency;
@@ -10,6 +11,8 @@ use borough_store::cell::{CellState, cell_gate_read, cell_gate_set};
 use borough_store::check::{CheckMode, LOAD_CHUNK_ROWS, cell_violations};
 use borough_store::transfer::{ExportEnd, ExportHeader, ExportSummary, cell_export, rows_export};
 use borough_store::{CellSpace, StoreError, StoreResult};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use super::{Opened, cell_of, load_shown, opened, store_failure};
 use crate::args::{Global, StoreExportArguments};
@@ -24,7 +27,7 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let cell = cell_of(global)?;
     let cell = cell.ok_or_else(|| Failure::new(Code::Usage, "name the cell to export with --cell"))?;
-    let to = Target::new(&arguments.to)?;
+    let to = Target::new(&arguments.to, arguments.overwrite)?;
     let opened = opened(&arguments.store, StoreMissing::Refuse)?;
     let outcome = export(&opened, &cell, arguments, &to, printer).await;
     opened.store.close().await;
@@ -63,7 +66,7 @@ async fn export(
         .write(&exported, &header)
         .map_err(|error| Failure::new(Code::Failed, format!("cannot write {}: {error}", to.name())))?;
     Ok(StoreExportView {
-        cell: cell.to_string(),
+        cell: cell.as_str().into(),
         store: arguments.store.store.to_string(),
         file: to.name(),
         export: header.id.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -96,21 +99,30 @@ fn id_new(opened: &Opened) -> [u8; 16] {
 /// Where the export goes.
 enum Target {
     Output,
-    File { file: PathBuf, partial: PathBuf },
+    File { file: PathBuf, partial: PathBuf, overwrite: bool },
 }
 
 impl Target {
-    fn new(to: &Path) -> Result<Self, Failure> {
+    fn new(to: &Path, overwrite: bool) -> Result<Self, Failure> {
         if to == Path::new("-") {
             return Ok(Self::Output);
         }
-        if to.exists() {
-            let text = format!("{} is there already", to.display());
-            return Err(Failure::new(Code::Refused, text).with_hint("give another file; none is overwritten"));
+        // Looks at the name itself: a link to nowhere is there too.
+        match std::fs::symlink_metadata(to) {
+            Ok(found) if found.is_dir() => {
+                let text = format!("{} is a directory", to.display());
+                return Err(Failure::new(Code::Refused, text).with_hint("give the name of a file in it"));
+            }
+            Ok(_) if !overwrite => {
+                let text = format!("{} is there already", to.display());
+                let hint = "give another file, or --overwrite to replace this one";
+                return Err(Failure::new(Code::Refused, text).with_hint(hint));
+            }
+            _ => {}
         }
         let mut partial = to.as_os_str().to_owned();
         partial.push(".partial");
-        Ok(Self::File { file: to.to_owned(), partial: partial.into() })
+        Ok(Self::File { file: to.to_owned(), partial: partial.into(), overwrite })
     }
 
     fn name(&self) -> String {
@@ -128,16 +140,42 @@ impl Target {
                 let (out, end) = rows_export(&exported.rows, header, out)?;
                 Ok((end, out.bytes))
             }
-            Self::File { file, partial } => {
-                let out = Counted { out: BufWriter::new(File::create(partial)?), bytes: 0 };
+            Self::File { file, partial, overwrite } => {
+                let out = Counted { out: BufWriter::new(private_create(partial)?), bytes: 0 };
                 let (out, end) = rows_export(&exported.rows, header, out)?;
                 out.out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-                std::fs::rename(partial, file)?;
+                publish(partial, file, *overwrite)?;
                 let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
                 File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
                 Ok((end, out.bytes))
             }
         }
+    }
+}
+
+/// Makes a file for its owner alone, in place of what an interrupted export left. The new file is never one that a link
+/// leads to.
+fn private_create(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Gives a whole file its name. Without `overwrite`, fails where something got the name in the meantime.
+fn publish(partial: &Path, file: &Path, overwrite: bool) -> io::Result<()> {
+    if overwrite {
+        return std::fs::rename(partial, file);
+    }
+    let flags = RenameFlags::NOREPLACE;
+    match renameat_with(CWD, partial, CWD, file, flags) {
+        // A file system without the flag: a hard link replaces nothing either.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            std::fs::hard_link(partial, file)?;
+            std::fs::remove_file(partial)
+        }
+        result => Ok(result?),
     }
 }
 

@@ -7,7 +7,7 @@ mod import;
 
 use std::sync::Arc;
 
-use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
 use borough_kv::{Database, ErrorCode, Retryable};
 use borough_model::Name;
 use borough_store::check::LoadProgress;
@@ -16,12 +16,14 @@ use borough_store::{StoreError, error_chain};
 use crate::args::{Global, StoreArgument, StoreVerb};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress};
+use crate::role::files_private;
 use crate::role::store::{Store, StoreMissing, store_open};
 
 /// Rows and entries between two lines of progress.
 const SHOWN_ROWS: u64 = 50_000;
 
 pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> Result<Code, Failure> {
+    files_private();
     match verb {
         StoreVerb::Check(arguments) => check::run(global, &arguments, printer).await,
         StoreVerb::Export(arguments) => export::run(global, &arguments, printer).await,
@@ -40,7 +42,7 @@ struct Opened {
 
 fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<Opened, Failure> {
     let clock = SystemClock::shared();
-    let (rng, _) = SeededRng::from_kernel();
+    let rng = SystemRng::shared();
     let store = store_open(&argument.store, missing, &clock, &rng)?;
     let db = Database::new(store.engine());
     Ok(Opened { store, db, clock, rng })

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use borough_kv::env::Rng;
+use borough_kv::secret::{Secret, SecretError, unguessable_name};
 use serde::{Deserialize, Serialize};
 
 /// What is remembered, so that agents find their gateway again after a restart.
@@ -22,8 +22,8 @@ pub(super) struct Remembered {
 
 /// The format this build writes.
 const FORMAT: u32 = 1;
-/// Bytes of randomness in a token.
-const TOKEN_WORDS: usize = 4;
+/// What the operator's token begins with.
+const OPERATOR_LABEL: &str = "borough-operator";
 
 /// The directory.
 #[derive(Clone, Debug)]
@@ -38,16 +38,26 @@ impl Layout {
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let root = fs::canonicalize(root)?;
+        // Whoever owns the directory reads and replaces what is in it.
+        if fs::metadata(&root)?.uid() != rustix::process::geteuid().as_raw() {
+            let text = "another user owns it; accepted: a directory of the user who runs this";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
         // Agents keep the environments of tasks here: others have no business in it.
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
         for folder in ["nodes", "log", "records"] {
-            fs::create_dir_all(root.join(folder))?;
+            private_directory(&root.join(folder))?;
+        }
+        // What an older version wrote for others too.
+        for file in ["dev.json", "LOCK"] {
+            private_file(&root.join(file))?;
         }
         let mut lock = fs::OpenOptions::new()
             .create(true)
             .truncate(false)
             .read(true)
             .write(true)
+            .mode(0o600)
             .open(root.join("LOCK"))?;
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut owner = String::new();
@@ -82,23 +92,8 @@ impl Layout {
     }
 
     /// The token, made where it is missing.
-    pub(super) fn token_ensure(&self, rng: &dyn Rng) -> io::Result<String> {
-        let path = self.token();
-        match fs::read_to_string(&path) {
-            Ok(token) if token.trim().len() >= 32 => {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-                return Ok(token.trim().to_owned());
-            }
-            Ok(_) => fs::remove_file(&path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let token: String = (0..TOKEN_WORDS).map(|_| format!("{:016x}", rng.next_u64())).collect();
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        file.write_all(token.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        Ok(token)
+    pub(super) fn token_ensure(&self) -> Result<Secret, SecretError> {
+        Secret::ensure(&self.token(), OPERATOR_LABEL)
     }
 
     /// What was remembered, where anything was.
@@ -132,20 +127,53 @@ impl Layout {
     }
 }
 
+/// Makes a directory for its owner alone, or makes the one that is there so.
+pub(super) fn private_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+/// Takes the permissions of others away from a file, where there is one.
+pub(super) fn private_file(path: &Path) -> io::Result<()> {
+    match fs::set_permissions(path, fs::Permissions::from_mode(0o600)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Makes the directory of an ephemeral cell below the machine's temporary one. Nobody can know its name before.
+///
+/// # Errors
+/// Those of the file system: a name that is taken is never used.
+pub(super) fn ephemeral_create() -> io::Result<PathBuf> {
+    let path = std::env::temp_dir().join(format!("borough-dev-{}", unguessable_name()?));
+    fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
+}
+
 #[cfg(test)]
 mod tests {
-    use borough_kv::env::SeededRng;
-
     use super::*;
+
+    #[test]
+    fn an_ephemeral_directory_is_made_new_and_its_name_is_not_computed() {
+        let (first, second) = (ephemeral_create().unwrap(), ephemeral_create().unwrap());
+        assert_ne!(first, second);
+        for path in [&first, &second] {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert_eq!(name.strip_prefix("borough-dev-").map(str::len), Some(32), "{name}");
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+            fs::remove_dir(path).unwrap();
+        }
+    }
 
     #[test]
     fn the_token_is_made_once_and_is_its_owners() {
         let directory = tempfile::tempdir().unwrap();
         let layout = Layout::open(&directory.path().join("dev")).unwrap();
-        let rng = SeededRng::shared(1);
-        let token = layout.token_ensure(&*rng).unwrap();
-        assert_eq!(token.len(), 64);
-        assert_eq!(layout.token_ensure(&*rng).unwrap(), token);
+        let token = layout.token_ensure().unwrap();
+        assert_eq!(token.expose().len(), OPERATOR_LABEL.len() + 1 + 64);
+        assert_eq!(layout.token_ensure().unwrap().expose(), token.expose());
         assert_eq!(fs::metadata(layout.token()).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(layout.root()).unwrap().permissions().mode() & 0o777, 0o700);
     }

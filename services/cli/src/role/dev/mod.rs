@@ -13,21 +13,21 @@ use std::time::Duration;
 use borough_agent::TestGuard;
 use borough_gateway::auth::Token;
 use borough_kv::Database;
-use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
 use borough_model::Name;
 use borough_store::cell::CellMeta;
 use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use self::layout::Layout;
+use self::layout::{Layout, ephemeral_create};
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
 use self::stop::Shutdown;
 use super::agent::{card, ports};
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
-use super::{Signals, failed};
+use super::{Signals, failed, files_private};
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
@@ -92,6 +92,7 @@ fn card_text(text: &str) -> Result<String, String> {
 /// Plays the role until it is interrupted.
 pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
+    files_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
     runtime.block_on(dev(global, arguments, printer))
@@ -110,9 +111,9 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
         return Err(Failure::new(Code::Usage, text));
     }
     let clock = SystemClock::shared();
-    let (rng, seed) = SeededRng::from_kernel();
+    let rng = SystemRng::shared();
     let root = match arguments.ephemeral && global.dir.is_none() {
-        true => std::env::temp_dir().join(format!("borough-dev-{seed:016x}")),
+        true => ephemeral_create().map_err(|error| failed("cannot make a directory", &error))?,
         false => dev_directory(global.dir.as_deref()),
     };
     // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
@@ -198,7 +199,7 @@ async fn control_start(
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
 ) -> Result<Control, Failure> {
-    let token = layout.token_ensure(&**rng).map_err(|error| failed("cannot write the token file", &error))?;
+    let token = layout.token_ensure().map_err(|error| failed("cannot use the token file", &error))?;
     let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
     let mut registry = Registry::default();
     db.metrics_register(&mut registry);
@@ -234,7 +235,7 @@ async fn control_start(
             lease_ms: LEASE_MS,
             controller: true,
         },
-        token: Token::new(&token),
+        token: Token::new(token),
         registry,
         clock: Arc::clone(clock),
         rng: Arc::clone(rng),

@@ -1,9 +1,10 @@
 //! The node agents of a dev cell: real processes, started where none runs, started again when they end, and left
 //! alone where they outlived an earlier `dev`.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ use borough_model::Name;
 use rustix::fs::{FlockOperation, flock};
 use tokio_util::sync::CancellationToken;
 
-use super::layout::Layout;
+use super::layout::{Layout, private_directory, private_file};
 
 /// Between two looks at an agent.
 const LOOK: Duration = Duration::from_millis(200);
@@ -69,8 +70,10 @@ pub(super) struct AgentStart {
 impl AgentStart {
     fn command(&self, node: &NodePlan) -> io::Result<Command> {
         let state = self.layout.node(&node.name);
-        fs::create_dir_all(&state)?;
-        let log = OpenOptions::new().create(true).append(true).open(self.layout.log(&node.name))?;
+        private_directory(&state)?;
+        let log = self.layout.log(&node.name);
+        private_file(&log)?;
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
         let mut command = Command::new(&self.program);
         command
             .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name, "--gateway", &self.gateway])

@@ -4,9 +4,9 @@
 //! [`Disk::directory_sync`], the directory's own after [`Disk::parent_sync`].
 
 use std::fmt::Debug;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +16,11 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn directory_create(&self) -> io::Result<()>;
     /// Makes the directory's own name durable. Not after every crash is it known whether that was done.
     fn parent_sync(&self) -> io::Result<()>;
+    /// Takes the permissions of the group and of others away from the directory and its files: an older version left
+    /// them to the umask. What this user does not own stays as it is.
+    fn permissions_tighten(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Takes the directory for this process; `None` where another has it. Given back when dropped. Writes nothing.
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>>;
     /// Every name in the directory, sorted.
@@ -57,6 +62,23 @@ pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// A store holds environments and commands of every user: its directory and files are for its owner alone.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// Gives what others may use the mode `mode`.
+fn mode_tighten(path: &Path, mode: u32) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?.permissions().mode();
+    if found & 0o077 == 0 {
+        return Ok(());
+    }
+    match fs::set_permissions(path, Permissions::from_mode(mode)) {
+        // Another user owns it and has let this one in.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        result => result,
+    }
+}
+
 /// A directory of the machine.
 #[derive(Clone, Debug)]
 pub struct DirectoryDisk {
@@ -95,7 +117,7 @@ impl DirectoryDisk {
 impl Disk for DirectoryDisk {
     fn directory_create(&self) -> io::Result<()> {
         let missing: Vec<&Path> = self.path.ancestors().take_while(|path| !path.exists()).collect();
-        fs::create_dir_all(&self.path)?;
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path)?;
         // Its parents that are as new; its own name is [`Disk::parent_sync`]'s.
         for made in missing.iter().skip(1).filter(|made| !made.as_os_str().is_empty()) {
             self.name_sync(made)?;
@@ -105,6 +127,18 @@ impl Disk for DirectoryDisk {
 
     fn parent_sync(&self) -> io::Result<()> {
         self.name_sync(&self.path)
+    }
+
+    fn permissions_tighten(&self) -> io::Result<()> {
+        mode_tighten(&self.path, DIRECTORY_MODE)?;
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            // The kind of the name itself: a link is not followed.
+            if entry.file_type()?.is_file() {
+                mode_tighten(&entry.path(), FILE_MODE)?;
+            }
+        }
+        Ok(())
     }
 
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>> {
@@ -131,7 +165,8 @@ impl Disk for DirectoryDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = File::options();
-        Ok(self.file(options.read(true).write(true).create(true).truncate(true).open(self.path.join(name))?))
+        let options = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        Ok(self.file(options.open(self.path.join(name))?))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -276,6 +276,7 @@ fn store_start(
     found: Found,
 ) -> Result<Started, Failure> {
     let Found { names, fresh, memory, log: end, ceiling } = found;
+    disk.permissions_tighten()?;
     if fresh {
         fresh_begin(disk.as_ref(), &names)?;
     } else if names.iter().any(|name| name == INITIALISING) {

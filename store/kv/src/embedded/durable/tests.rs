@@ -1,6 +1,7 @@
 //! The directory: what comes back after a restart, a torn tail, damage, a newer format, a second process.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -241,4 +242,33 @@ async fn no_version_is_ever_given_twice_over_restarts_and_long_idleness() {
         highest = database.run::<_, KvError, _, _>("look", Idempotency::ReadOnly, look).await.unwrap();
         engine.close().await;
     }
+}
+
+/// What group and others may do with the directory and each of its files.
+fn open_to_others(directory: &Path) -> Vec<String> {
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let all = files.chain([directory.to_owned()]);
+    let open = |path: &std::path::PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o077 != 0;
+    all.filter(open).map(|path| path.display().to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_store_is_its_owners_alone_also_one_of_an_older_version() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("below/store");
+    let (engine, database) = open(&directory).unwrap();
+    // Enough for a checkpoint and a second segment.
+    for at in 0..40 {
+        put(&database, &format!("k{at}"), &[7; 10_000]).await.unwrap();
+    }
+    engine.close().await;
+    assert_eq!(open_to_others(&directory), [""; 0]);
+    assert!(fs::read_dir(&directory).unwrap().count() > 2, "there is something to look at");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    for entry in fs::read_dir(&directory).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let (engine, _) = open(&directory).unwrap();
+    engine.close().await;
+    assert_eq!(open_to_others(&directory), [""; 0]);
 }

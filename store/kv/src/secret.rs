@@ -1,0 +1,258 @@
+//! Secrets: bearer tokens and names that nobody may guess.
+//!
+//! A [`Secret`] has two sources: 256 bits of the operating system's generator, or a file that only its owner can read.
+//! No constructor takes a seed, an [`crate::env::Rng`] or a text, so a seeded generator cannot make one.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+/// Bytes that the kernel gives for one secret: 256 bits.
+const SECRET_BYTES: usize = 32;
+/// Bytes of an unguessable name: 128 bits, which nobody can try out.
+const NAME_BYTES: usize = 16;
+/// Characters that a secret in a file has at least: 128 bits in hexadecimal.
+pub const SECRET_CHARACTERS_MIN: usize = 32;
+/// Bytes of a secret's file at most; a longer file holds something else.
+const FILE_BYTES_MAX: u64 = 4_096;
+
+/// A text that proves who sends it. `Debug` does not show it.
+#[derive(Clone)]
+pub struct Secret(Arc<str>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Why a secret's file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The file system refused; a symbolic link is not followed.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the machine said.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody besides the owner can read it. `chmod 600` it, and replace the secret.
+    #[error("{} can be read by others (mode {mode:03o}); accepted: mode 600", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is no regular file of this process's user.
+    #[error("{} is not a regular file of the user who runs this", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Too short, too long, or not visible ASCII.
+    #[error("{} holds no secret; accepted: one line of visible ASCII, at least {SECRET_CHARACTERS_MIN} characters", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Secret {
+    /// Makes a new secret: `label`, a dash and 256 bits of the operating system's generator in hexadecimal. The label
+    /// lets people and scanners see what kind of secret they have found.
+    ///
+    /// # Errors
+    /// The kernel has no randomness. Nothing else takes its place.
+    pub fn generate(label: &str) -> io::Result<Self> {
+        let bits = kernel_hex::<SECRET_BYTES>()?;
+        Ok(Self(format!("{label}-{bits}").into()))
+    }
+
+    /// Reads the secret of a file that only the user of this process can read.
+    ///
+    /// # Errors
+    /// [`SecretError`]; a link, a FIFO or a device is refused and not followed or waited for.
+    pub fn read(path: &Path) -> Result<Self, SecretError> {
+        let (file, found) = file_open(path)?;
+        let mode = found.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(SecretError::Open { path: path.to_owned(), mode });
+        }
+        text_read(path, file)
+    }
+
+    /// The secret in `path`, made where it is missing. A file without `label` is replaced: an older version made its
+    /// secret from 64 bits. The file of the answer has mode 0600.
+    ///
+    /// # Errors
+    /// [`SecretError`].
+    pub fn ensure(path: &Path, label: &str) -> Result<Self, SecretError> {
+        match file_open(path) {
+            Ok((file, _)) => {
+                let private = fs::Permissions::from_mode(0o600);
+                file.set_permissions(private).map_err(|source| failed(path, source))?;
+                match text_read(path, file) {
+                    Ok(found) if found.is_labelled(label) => return Ok(found),
+                    Ok(_) | Err(SecretError::Text { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                fs::remove_file(path).map_err(|source| failed(path, source))?;
+            }
+            Err(SecretError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Self::create(path, label)
+    }
+
+    /// Makes a new secret in a new file of mode 0600.
+    ///
+    /// # Errors
+    /// [`SecretError::Io`], of the kind `AlreadyExists` where the name is taken.
+    pub fn create(path: &Path, label: &str) -> Result<Self, SecretError> {
+        let write = || {
+            let secret = Self::generate(label)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            writeln!(file, "{}", secret.expose())?;
+            file.sync_all()?;
+            Ok(secret)
+        };
+        write().map_err(|source| failed(path, source))
+    }
+
+    /// The text itself, to be sent or compared. It belongs into no log, no argument and no environment.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns true if [`Secret::generate`] made it with this label, in this form.
+    pub fn is_labelled(&self, label: &str) -> bool {
+        let bits = self.0.strip_prefix(label).and_then(|rest| rest.strip_prefix('-'));
+        bits.is_some_and(|bits| {
+            bits.len() == 2 * SECRET_BYTES && bits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    }
+}
+
+/// 128 bits of the operating system's generator in hexadecimal: a name that nobody can create before its owner does.
+///
+/// # Errors
+/// The kernel has no randomness.
+pub fn unguessable_name() -> io::Result<String> {
+    kernel_hex::<NAME_BYTES>()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that asks the kernel for secrets")]
+fn kernel_hex<const BYTES: usize>() -> io::Result<String> {
+    let mut bits = [0; BYTES];
+    getrandom::fill(&mut bits)
+        .map_err(|error| io::Error::other(format!("the kernel has no randomness: {error}")))?;
+    Ok(hex::encode(bits))
+}
+
+fn failed(path: &Path, source: io::Error) -> SecretError {
+    SecretError::Io { path: path.to_owned(), source }
+}
+
+/// Opens a regular file of our own without following a link or waiting for a FIFO's other end.
+fn file_open(path: &Path) -> Result<(File, Metadata), SecretError> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = opened.map_err(|source| failed(path, source))?;
+    let found = file.metadata().map_err(|source| failed(path, source))?;
+    if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(SecretError::Foreign { path: path.to_owned() });
+    }
+    Ok((file, found))
+}
+
+fn text_read(path: &Path, file: File) -> Result<Secret, SecretError> {
+    let mut text = String::new();
+    let wrong = || SecretError::Text { path: path.to_owned() };
+    match file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(wrong()),
+        other => other.map_err(|source| failed(path, source))?,
+    };
+    let secret = text.trim();
+    let sendable = secret.bytes().all(|byte| byte.is_ascii_graphic());
+    if secret.len() < SECRET_CHARACTERS_MIN || text.len() as u64 > FILE_BYTES_MAX || !sendable {
+        return Err(wrong());
+    }
+    Ok(Secret(secret.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_has_256_bits_and_is_not_shown() {
+        let made: BTreeSet<String> =
+            (0..64).map(|_| Secret::generate("borough-test").unwrap().expose().to_owned()).collect();
+        assert_eq!(made.len(), 64);
+        for text in &made {
+            let bits = text.strip_prefix("borough-test-").unwrap();
+            assert_eq!(bits.len(), 64, "{text}");
+        }
+        assert_eq!(format!("{:?}", Secret::generate("x").unwrap()), "Secret(..)");
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_an_older_versions_secret_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let first = Secret::ensure(&path, "borough-operator").unwrap();
+        assert_eq!(Secret::ensure(&path, "borough-operator").unwrap().expose(), first.expose());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        // What versions before this one made: 256 bits computed from 64.
+        fs::write(&path, format!("{}\n", "ab".repeat(32))).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let replaced = Secret::ensure(&path, "borough-operator").unwrap();
+        assert!(replaced.is_labelled("borough-operator") && replaced.expose() != first.expose());
+        assert_eq!(Secret::read(&path).unwrap().expose(), replaced.expose());
+    }
+
+    #[test]
+    fn only_a_long_secret_that_nobody_else_reads_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        assert!(matches!(Secret::read(&path), Err(SecretError::Io { .. })));
+        let long = "0123456789abcdef0123456789abcdef";
+        for (text, mode, taken) in [
+            (format!("{long}\n"), 0o600, true),
+            (format!("{long}\n"), 0o640, false),
+            ("0123456789abcdef\n".to_owned(), 0o600, false),
+            (format!("{long} {long}"), 0o600, false),
+            ("x".repeat(5_000), 0o600, false),
+        ] {
+            fs::write(&path, &text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Secret::read(&path).is_ok(), taken, "{} {mode:o}", text.len());
+        }
+    }
+
+    #[test]
+    fn links_and_fifos_are_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+        Secret::create(&real, "x").unwrap();
+        symlink(&real, &link).unwrap();
+        assert!(Secret::read(&link).is_err());
+        assert!(Secret::ensure(&link, "x").is_err());
+        assert!(Secret::create(&link, "x").is_err());
+        let fifo = directory.path().join("fifo");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(matches!(Secret::read(&fifo), Err(SecretError::Foreign { .. })));
+    }
+}
