@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use crate::args::{EventFilter, EventVerb, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ChangeView, EventView, Printer};
+use crate::output::{ChangeView, EventView, Foreign, Printer};
 
 pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global)?;
@@ -39,6 +39,7 @@ async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Resul
                 }
                 CellItem::Bookmark(_) => {}
                 CellItem::Resync(why) => {
+                    let why = Foreign::from(why.to_string());
                     printer.remark(&format!("changes were missed ({why}); watching again from now"));
                 }
             }

@@ -45,12 +45,12 @@ fn change(item: EndpointItem) -> Option<EndpointChangeView> {
             Some(EndpointChangeView::Published { endpoint: (*endpoint).into() })
         }
         EndpointItem::Withdrawn(gone) => Some(EndpointChangeView::Withdrawn {
-            user: gone.user,
-            job: gone.job,
+            user: gone.user.into(),
+            job: gone.job.into(),
             index: gone.index,
             incarnation: gone.incarnation,
         }),
-        EndpointItem::Resync(reason) => Some(EndpointChangeView::Resync { reason }),
+        EndpointItem::Resync(reason) => Some(EndpointChangeView::Resync { reason: reason.into() }),
         EndpointItem::Bookmark(_) => None,
     }
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::Style;
 use super::job::CountsView;
 use super::table::{Tabular, table};
 use super::text::{ResourcesView, facts, word};
+use super::{Foreign, Style};
 
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CellView {
-    pub(crate) name: String,
+    pub(crate) name: Foreign,
     pub(crate) state: String,
-    pub(crate) store: String,
+    pub(crate) store: Foreign,
     pub(crate) store_epoch: u64,
     pub(crate) nodes: u32,
     pub(crate) nodes_ready: u32,
@@ -27,20 +27,20 @@ pub(crate) struct CellView {
     pub(crate) schedulers: Vec<SchedulerView>,
     pub(crate) staleness_ms: u64,
     pub(crate) settings: SettingsView,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Foreign>,
 }
 
 /// What an operator set for a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SettingsView {
-    pub(crate) profile: String,
-    pub(crate) failure_domains: Vec<String>,
+    pub(crate) profile: Foreign,
+    pub(crate) failure_domains: Vec<Foreign>,
     pub(crate) lost_per_minute_max: u32,
     pub(crate) job_retention_ms: u64,
     pub(crate) journal_retention_ms: u64,
-    pub(crate) queueing: String,
+    pub(crate) queueing: Foreign,
     pub(crate) queues: Vec<QueueView>,
-    pub(crate) schedulers: BTreeMap<String, String>,
+    pub(crate) schedulers: BTreeMap<Foreign, Foreign>,
     pub(crate) fresh_start_ms: u64,
     pub(crate) reclaim: bool,
     pub(crate) revision: u64,
@@ -49,7 +49,7 @@ pub(crate) struct SettingsView {
 /// A queue of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct QueueView {
-    pub(crate) path: String,
+    pub(crate) path: Foreign,
     pub(crate) weight: u32,
     pub(crate) guaranteed_per_mille: u32,
     pub(crate) limit_per_mille: u32,
@@ -58,7 +58,7 @@ pub(crate) struct QueueView {
 impl From<v1::Queue> for QueueView {
     fn from(queue: v1::Queue) -> Self {
         let v1::Queue { path, weight, guaranteed_per_mille, limit_per_mille } = queue;
-        Self { path, weight, guaranteed_per_mille, limit_per_mille }
+        Self { path: path.into(), weight, guaranteed_per_mille, limit_per_mille }
     }
 }
 
@@ -72,6 +72,8 @@ impl QueueView {
 
 impl From<v1::CellSettings> for SettingsView {
     fn from(settings: v1::CellSettings) -> Self {
+        let keys = settings.failure_domains.clone().map(|domains| domains.keys).unwrap_or_default();
+        let pair = |(work, scheduler): (String, String)| (work.into(), scheduler.into());
         Self {
             lost_per_minute_max: settings.lost_per_minute_max(),
             job_retention_ms: settings.job_retention_ms(),
@@ -79,7 +81,7 @@ impl From<v1::CellSettings> for SettingsView {
             fresh_start_ms: settings.fresh_start_ms(),
             reclaim: settings.reclaim(),
             revision: settings.revision,
-            queueing: settings.queueing.clone().unwrap_or_default(),
+            queueing: settings.queueing.clone().unwrap_or_default().into(),
             queues: settings
                 .queues
                 .clone()
@@ -88,9 +90,15 @@ impl From<v1::CellSettings> for SettingsView {
                 .into_iter()
                 .map(QueueView::from)
                 .collect(),
-            schedulers: settings.schedulers.map(|rules| rules.of).unwrap_or_default(),
-            failure_domains: settings.failure_domains.map(|domains| domains.keys).unwrap_or_default(),
-            profile: settings.profile.unwrap_or_default(),
+            schedulers: settings
+                .schedulers
+                .map(|rules| rules.of)
+                .unwrap_or_default()
+                .into_iter()
+                .map(pair)
+                .collect(),
+            failure_domains: keys.into_iter().map(Foreign::from).collect(),
+            profile: settings.profile.unwrap_or_default().into(),
         }
     }
 }
@@ -107,8 +115,8 @@ impl SettingsView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SchedulerView {
     pub(crate) shard: u32,
-    pub(crate) scheduler: String,
-    pub(crate) owner: String,
+    pub(crate) scheduler: Foreign,
+    pub(crate) owner: Foreign,
     pub(crate) epoch: u64,
     pub(crate) figures: Option<FiguresView>,
 }
@@ -154,8 +162,8 @@ impl From<v1::SchedulerWorker> for SchedulerView {
         };
         Self {
             shard: worker.shard,
-            scheduler: worker.scheduler,
-            owner: worker.owner,
+            scheduler: worker.scheduler.into(),
+            owner: worker.owner.into(),
             epoch: worker.epoch,
             figures: worker.figures.map(figures),
         }
@@ -184,8 +192,8 @@ impl Tabular for SchedulerView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let owner = if self.owner.is_empty() { "nobody".to_owned() } else { self.owner.clone() };
-        let mut cells = vec![self.scheduler.clone(), self.shard.to_string(), owner];
+        let owner = if self.owner.is_empty() { "nobody".to_owned() } else { self.owner.to_string() };
+        let mut cells = vec![self.scheduler.to_string(), self.shard.to_string(), owner];
         let mut more = vec![self.epoch.to_string()];
         let Some(told) = &self.figures else {
             cells.resize(12, String::new());
@@ -217,8 +225,8 @@ impl From<v1::Cell> for CellView {
     fn from(cell: v1::Cell) -> Self {
         Self {
             state: word(cell.state().as_str_name(), "CELL_STATE_"),
-            name: cell.name,
-            store: cell.store,
+            name: cell.name.into(),
+            store: cell.store.into(),
             store_epoch: cell.store_epoch,
             nodes: cell.nodes,
             nodes_ready: cell.nodes_ready,
@@ -229,7 +237,7 @@ impl From<v1::Cell> for CellView {
             schedulers: cell.schedulers.into_iter().map(SchedulerView::from).collect(),
             staleness_ms: cell.staleness_ms,
             settings: cell.settings.unwrap_or_default().into(),
-            warnings: cell.warnings,
+            warnings: cell.warnings.into_iter().map(Foreign::from).collect(),
         }
     }
 }
@@ -243,12 +251,12 @@ impl Tabular for CellView {
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let cells = vec![
-            self.name.clone(),
+            self.name.to_string(),
             self.state.clone(),
             format!("{}/{}", self.nodes_ready, self.nodes),
             self.jobs.to_string(),
             self.tasks.text(),
-            self.store.clone(),
+            self.store.to_string(),
         ];
         (cells, vec![self.capacity.text(), self.used.text()])
     }
@@ -257,7 +265,7 @@ impl Tabular for CellView {
 impl CellView {
     pub(crate) fn text(&self, style: &Style) -> String {
         let mut text = facts(&[
-            ("cell", self.name.clone()),
+            ("cell", self.name.to_string()),
             ("state", self.state.clone()),
             (
                 "store",
@@ -268,11 +276,11 @@ impl CellView {
             ("used", self.used.text()),
             ("jobs", self.jobs.to_string()),
             ("tasks", self.tasks.text()),
-            ("profile", self.settings.profile.clone()),
-            ("queueing", self.settings.queueing.clone()),
+            ("profile", self.settings.profile.to_string()),
+            ("queueing", self.settings.queueing.to_string()),
             ("queues", self.settings.queues.iter().map(QueueView::text).collect::<Vec<_>>().join(", ")),
             ("schedulers", self.settings.rules_text()),
-            ("failure domains", self.settings.failure_domains.join(", ")),
+            ("failure domains", joined(&self.settings.failure_domains)),
             (
                 "reclaim",
                 if self.settings.reclaim { "queues take back what they are guaranteed" } else { "" }
@@ -289,6 +297,10 @@ impl CellView {
         }
         text
     }
+}
+
+fn joined(texts: &[Foreign]) -> String {
+    texts.iter().map(Foreign::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// For how long tasks are left alone after their start; nothing where they are not.

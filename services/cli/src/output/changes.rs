@@ -4,14 +4,15 @@ use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::foreign::json_shown;
 use super::task::ports_text;
 use super::text::ranges;
-use super::{ExplanationView, SpecView, Style, VictimView, explanations_text, victims_text};
+use super::{ExplanationView, Foreign, SpecView, Style, VictimView, explanations_text, victims_text};
 
 /// A field of a spec that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ChangedField {
-    pub(crate) path: String,
+    pub(crate) path: Foreign,
     /// Null where the field was absent.
     pub(crate) old: Value,
     /// Null where the field is absent.
@@ -25,7 +26,7 @@ impl From<v1::FieldChange> for ChangedField {
             true => Value::Null,
             false => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         };
-        Self { path: change.path, old: value(change.old_json), new: value(change.new_json) }
+        Self { path: change.path.into(), old: value(change.old_json), new: value(change.new_json) }
     }
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
     let mut text = String::new();
     for change in changes {
         let (old, new) = (change.old.to_string(), change.new.to_string());
+        let (old, new) = (json_shown(&old), json_shown(&new));
         let line = match (&change.old, &change.new) {
             (Value::Null, _) => style.paint(&format!("+ {}: {new}", change.path), 32),
             (_, Value::Null) => style.paint(&format!("- {}: {old}", change.path), 31),
@@ -47,9 +49,9 @@ pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
 /// What running a job file would do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct PlanView {
-    pub(crate) user: String,
-    pub(crate) name: String,
-    pub(crate) cell: String,
+    pub(crate) user: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) cell: Foreign,
     pub(crate) changed: bool,
     /// The job's revision now, for `job run --check-revision`; 0 where there is no such job.
     pub(crate) revision: u64,
@@ -59,11 +61,11 @@ pub(crate) struct PlanView {
     /// Indexes of tasks that would be stopped.
     pub(crate) stopped: Vec<u32>,
     /// Why it would be refused; null where it would not.
-    pub(crate) refusal: Option<String>,
+    pub(crate) refusal: Option<Foreign>,
     /// Which of the cell's schedulers would decide over it.
-    pub(crate) scheduler: String,
+    pub(crate) scheduler: Foreign,
     /// What would keep it waiting though it is admitted.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Foreign>,
     pub(crate) spec: SpecView,
 }
 
@@ -71,8 +73,8 @@ pub(crate) struct PlanView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct PlacementView {
     pub(crate) index: u32,
-    pub(crate) node: String,
-    pub(crate) ports: std::collections::BTreeMap<String, u32>,
+    pub(crate) node: Foreign,
+    pub(crate) ports: std::collections::BTreeMap<Foreign, u32>,
     /// Whether it waits there until others are gone.
     pub(crate) held: bool,
     /// Who gives way to it.
@@ -83,24 +85,24 @@ impl PlanView {
     pub(crate) fn new(spec: &v1::JobSpec, cell: &str, plan: v1::PlanJobResponse) -> Self {
         let placement = |placed: v1::PlannedPlacement| PlacementView {
             index: placed.index,
-            node: placed.node,
-            ports: placed.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+            node: placed.node.into(),
+            ports: placed.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             held: placed.held,
             victims: placed.victims.into_iter().map(VictimView::from).collect(),
         };
         Self {
-            user: spec.user.clone(),
-            name: spec.name.clone(),
-            cell: cell.to_owned(),
+            user: spec.user.as_str().into(),
+            name: spec.name.as_str().into(),
+            cell: cell.into(),
             changed: plan.changed,
             revision: plan.revision,
             diff: plan.diff.into_iter().map(ChangedField::from).collect(),
             placements: plan.placements.into_iter().map(placement).collect(),
             unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),
             stopped: plan.stopped,
-            refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()),
-            scheduler: plan.scheduler,
-            warnings: plan.warnings,
+            refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()).map(Foreign::from),
+            scheduler: plan.scheduler.into(),
+            warnings: plan.warnings.into_iter().map(Foreign::from).collect(),
             spec: SpecView::new(Some(spec)),
         }
     }
@@ -129,7 +131,7 @@ impl PlanView {
             text.push_str(&format!("stop tasks {}\n", ranges(&self.stopped)));
         }
         text.push_str(&explanations_text(&self.unplaced));
-        if !matches!(self.scheduler.as_str(), "" | "default") {
+        if !matches!(self.scheduler.raw(), "" | "default") {
             text.push_str(&format!("scheduler {} decides over it\n", self.scheduler));
         }
         for warning in &self.warnings {

@@ -6,26 +6,26 @@ use serde_json::Value;
 
 use super::table::Tabular;
 use super::text::{time, word};
-use super::{EndpointView, JobView, NodeView, TaskView};
+use super::{EndpointView, Foreign, JobView, NodeView, TaskView};
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct EventView {
     pub(crate) at_ms: i64,
-    pub(crate) actor: String,
-    pub(crate) action: String,
-    pub(crate) subject: String,
-    pub(crate) text: String,
+    pub(crate) actor: Foreign,
+    pub(crate) action: Foreign,
+    pub(crate) subject: Foreign,
+    pub(crate) text: Foreign,
 }
 
 impl From<v1::Event> for EventView {
     fn from(event: v1::Event) -> Self {
         Self {
             at_ms: event.at_ms,
-            actor: event.actor,
-            action: event.action,
-            subject: event.subject,
-            text: event.text,
+            actor: event.actor.into(),
+            action: event.action.into(),
+            subject: event.subject.into(),
+            text: event.text.into(),
         }
     }
 }
@@ -38,8 +38,8 @@ impl Tabular for EventView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let cells = vec![time(self.at_ms), self.subject.clone(), self.text.clone()];
-        (cells, vec![self.actor.clone(), self.action.clone()])
+        let cells = vec![time(self.at_ms), self.subject.to_string(), self.text.to_string()];
+        (cells, vec![self.actor.to_string(), self.action.to_string()])
     }
 }
 
@@ -47,8 +47,8 @@ impl Tabular for EventView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ChangeView {
     pub(crate) at_ms: i64,
-    pub(crate) actor: String,
-    pub(crate) action: String,
+    pub(crate) actor: Foreign,
+    pub(crate) action: Foreign,
     /// `job`, `task`, `node`, `endpoint`, `endpoint_withdrawn`, `job_removed` or `node_removed`.
     pub(crate) kind: &'static str,
     pub(crate) subject: String,
@@ -73,22 +73,28 @@ impl ChangeView {
             Change::Task(task) => task_change(TaskView::from(task)),
             Change::Node(node) => {
                 let view = NodeView::from(node);
-                ("node", view.name.clone(), view.state_text(), value(&view))
+                ("node", view.name.to_string(), view.state_text(), value(&view))
             }
             Change::Endpoint(endpoint) => {
                 let health = word(endpoint.health().as_str_name(), "HEALTH_");
                 let view = EndpointView::from(endpoint);
-                ("endpoint", view.name.clone(), format!("{} {health}", view.addresses()), value(&view))
+                ("endpoint", view.name.to_string(), format!("{} {health}", view.addresses()), value(&view))
             }
             Change::EndpointWithdrawn(gone) => {
-                let subject = format!("{}.{}.{}", gone.index, gone.job, gone.user);
+                let (job, user) = (Foreign::from(gone.job), Foreign::from(gone.user));
+                let subject = format!("{}.{job}.{user}", gone.index);
                 ("endpoint_withdrawn", subject, format!("incarnation {}", gone.incarnation), Value::Null)
             }
-            Change::JobRemoved(id) => ("job_removed", id, String::new(), Value::Null),
-            Change::NodeRemoved(name) => ("node_removed", name, String::new(), Value::Null),
+            Change::JobRemoved(id) => {
+                ("job_removed", Foreign::from(id).to_string(), String::new(), Value::Null)
+            }
+            Change::NodeRemoved(name) => {
+                ("node_removed", Foreign::from(name).to_string(), String::new(), Value::Null)
+            }
             Change::Bookmark(_) => return None,
         };
         let v1::WatchResponse { actor, action, at_ms, .. } = message;
+        let (actor, action) = (actor.into(), action.into());
         Some(Self { at_ms, actor, action, kind, subject, state, object })
     }
 

@@ -3,13 +3,14 @@
 use borough_proto::v1;
 use serde::Serialize;
 
+use super::Foreign;
 use super::text::{ranges, tally};
 
 /// Why tasks that are alike are not placed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ExplanationView {
     pub(crate) indexes: Vec<u32>,
-    pub(crate) summary: String,
+    pub(crate) summary: Foreign,
     /// Nodes that were looked at.
     pub(crate) nodes: u32,
     /// Each node is counted at the first filter that refuses it.
@@ -19,39 +20,39 @@ pub(crate) struct ExplanationView {
     /// Who would give way to them.
     pub(crate) victims: Vec<VictimView>,
     /// On which node; null where evictions do not help.
-    pub(crate) victims_node: Option<String>,
+    pub(crate) victims_node: Option<Foreign>,
 }
 
 /// A task that gives way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct VictimView {
-    pub(crate) task: String,
+    pub(crate) task: Foreign,
     pub(crate) priority: u32,
     /// Whether it only waits for its place.
     pub(crate) holds: bool,
     /// The queue that gives it back; null where it gives way to a higher priority.
-    pub(crate) reclaimed_from: Option<String>,
+    pub(crate) reclaimed_from: Option<Foreign>,
 }
 
 impl From<v1::Victim> for VictimView {
     fn from(victim: v1::Victim) -> Self {
         let task = format!("{}/{}/{}", victim.user, victim.job, victim.index);
-        let reclaimed_from = Some(victim.reclaimed_from).filter(|queue| !queue.is_empty());
-        Self { task, priority: victim.priority, holds: victim.holds, reclaimed_from }
+        let reclaimed_from = Some(Foreign::from(victim.reclaimed_from)).filter(|queue| !queue.is_empty());
+        Self { task: task.into(), priority: victim.priority, holds: victim.holds, reclaimed_from }
     }
 }
 
 /// How many nodes a filter refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct LossView {
-    pub(crate) filter: String,
+    pub(crate) filter: Foreign,
     pub(crate) nodes: u32,
 }
 
 /// A change that would make nodes fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NearestView {
-    pub(crate) change: String,
+    pub(crate) change: Foreign,
     pub(crate) nodes: u32,
 }
 
@@ -61,12 +62,12 @@ impl From<v1::Explanation> for ExplanationView {
         let nearest = explanation.nearest.into_iter();
         Self {
             indexes: explanation.indexes,
-            summary: explanation.summary,
+            summary: explanation.summary.into(),
             nodes: explanation.nodes,
-            losses: losses.map(|loss| LossView { filter: loss.filter, nodes: loss.nodes }).collect(),
-            nearest: nearest.map(|fit| NearestView { change: fit.change, nodes: fit.nodes }).collect(),
+            losses: losses.map(|loss| LossView { filter: loss.filter.into(), nodes: loss.nodes }).collect(),
+            nearest: nearest.map(|fit| NearestView { change: fit.change.into(), nodes: fit.nodes }).collect(),
             victims: explanation.victims.into_iter().map(VictimView::from).collect(),
-            victims_node: Some(explanation.victims_node).filter(|node| !node.is_empty()),
+            victims_node: Some(Foreign::from(explanation.victims_node)).filter(|node| !node.is_empty()),
         }
     }
 }
@@ -89,13 +90,13 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
             let nodes = tally(width(fit.nodes), "node");
             text.push_str(&format!("  would fit on {nodes} {}\n", fit.change));
         }
-        text.push_str(&victims_text(&explanation.victims, explanation.victims_node.as_deref()));
+        text.push_str(&victims_text(&explanation.victims, explanation.victims_node.as_ref()));
     }
     text
 }
 
 /// Victims for people, a line each.
-pub(crate) fn victims_text(victims: &[VictimView], node: Option<&str>) -> String {
+pub(crate) fn victims_text(victims: &[VictimView], node: Option<&Foreign>) -> String {
     let on = node.map(|node| format!(" on {node}")).unwrap_or_default();
     let line = |victim: &VictimView| {
         let queue = victim.reclaimed_from.as_ref();

@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::table::{Tabular, table};
 use super::task::TaskView;
 use super::text::{facts, time, word};
-use super::{ExplanationView, Style, explanations_text};
+use super::{ExplanationView, Foreign, Style, explanations_text};
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
-    pub(crate) cell: String,
-    pub(crate) user: String,
-    pub(crate) name: String,
-    pub(crate) id: String,
+    pub(crate) cell: Foreign,
+    pub(crate) user: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) id: Foreign,
     pub(crate) kind: String,
     pub(crate) state: String,
     pub(crate) priority: u32,
@@ -90,10 +90,10 @@ impl From<v1::Job> for JobView {
         Self {
             kind: word(job.kind().as_str_name(), "JOB_KIND_"),
             state: word(job.state().as_str_name(), "JOB_STATE_"),
-            cell: job.cell,
-            user: job.user,
-            name: job.name,
-            id: job.id,
+            cell: job.cell.into(),
+            user: job.user.into(),
+            name: job.name.into(),
+            id: job.id.into(),
             priority: job.priority,
             count: job.count,
             tasks: job.tasks.unwrap_or_default().into(),
@@ -119,8 +119,8 @@ impl Tabular for JobView {
             _ => format!("{}/{}", self.tasks.healthy, self.count),
         };
         let cells = vec![
-            self.user.clone(),
-            self.name.clone(),
+            self.user.to_string(),
+            self.name.to_string(),
             self.kind.clone(),
             self.state.clone(),
             healthy,
@@ -131,7 +131,7 @@ impl Tabular for JobView {
             self.tasks.text(),
             self.spec_version.to_string(),
             self.revision.to_string(),
-            self.id.clone(),
+            self.id.to_string(),
         ];
         (cells, more)
     }
@@ -250,7 +250,7 @@ impl Tabular for JobVersionView {
         let words = command.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let command = words.collect::<Vec<_>>().join(" ");
         let cells = vec![
-            self.job.id.clone(),
+            self.job.id.to_string(),
             self.version.to_string(),
             self.job.state.clone(),
             self.job.count.to_string(),

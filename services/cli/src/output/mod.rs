@@ -8,6 +8,7 @@ mod cell;
 mod changes;
 mod event;
 mod explain;
+mod foreign;
 mod job;
 mod name;
 mod node;
@@ -21,6 +22,7 @@ pub(crate) use cell::CellView;
 pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
+pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeStatusView, NodeView};
@@ -37,6 +39,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
+use self::foreign::{json_shown, lines_shown, painted_shown};
 use crate::args::{Format, Global};
 use crate::exit::{Code, Failure};
 
@@ -101,20 +104,29 @@ impl Printer {
     ) -> Result<(), Failure> {
         match self.format {
             Format::Table | Format::Wide => self.text(&text(object)),
-            Format::Json => self.text(&json(object, false)?),
-            Format::Yaml => self.text(&format!("---\n{}", yaml(object)?)),
+            Format::Json => self.machine(&json(object, false)?),
+            Format::Yaml => self.machine(&format!("---\n{}", yaml(object)?)),
         }
     }
 
     fn object<T: Serialize>(&self, object: &T) -> Result<(), Failure> {
         match self.format {
-            Format::Yaml => self.text(&yaml(object)?),
-            _ => self.text(&json(object, true)?),
+            Format::Yaml => self.machine(&yaml(object)?),
+            _ => self.machine(&json(object, true)?),
         }
     }
 
-    /// Text to standard output, ended with one line end.
+    /// Text to standard output, ended with one line end. Nothing in it but our own colours reaches the terminal as an
+    /// escape.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        match self.color {
+            true => self.machine(&painted_shown(text)),
+            false => self.machine(&lines_shown(text)),
+        }
+    }
+
+    /// JSON or YAML, or text that was made safe, to standard output, ended with one line end.
+    fn machine(&self, text: &str) -> Result<(), Failure> {
         self.bytes(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
     }
 
@@ -125,7 +137,8 @@ impl Printer {
         }
     }
 
-    /// Bytes to standard output as they are.
+    /// Bytes to standard output as they are: what a task or a command wrote there, and it alone. They reach the
+    /// caller's terminal unchanged, as with `kubectl logs` and `ssh`.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
@@ -150,9 +163,10 @@ impl Printer {
         if failure.message().is_empty() {
             return;
         }
-        self.stderr_line(&format!("error: {}", failure.message()));
+        // Further lines of one message are set in, so that none looks like one of ours.
+        self.stderr_line(&format!("error: {}", failure.message().replace('\n', "\n  ")));
         for detail in failure.details() {
-            self.stderr_line(&format!("  {detail}"));
+            self.stderr_line(&format!("  {}", line_shown(detail)));
         }
         if let Some(hint) = failure.hint() {
             self.stderr_line(&format!("hint: {hint}"));
@@ -161,7 +175,7 @@ impl Printer {
 
     fn stderr_line(&self, text: &str) {
         // Where standard error is closed there is nowhere left to say so.
-        let _written = writeln!(io::stderr().lock(), "{text}");
+        let _written = writeln!(io::stderr().lock(), "{}", lines_shown(text));
     }
 }
 
@@ -181,12 +195,16 @@ impl Style {
 
 fn json<T: Serialize>(object: &T, pretty: bool) -> Result<String, Failure> {
     let text = if pretty { serde_json::to_string_pretty(object) } else { serde_json::to_string(object) };
-    text.map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as JSON: {error}")))
+    let text = text
+        .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as JSON: {error}")))?;
+    Ok(json_shown(&text).into_owned())
 }
 
+/// YAML; where it would hold what a terminal acts on, the same value as JSON, which is YAML too and escapes it.
 fn yaml<T: Serialize>(object: &T) -> Result<String, Failure> {
-    serde_saphyr::to_string(object)
-        .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as YAML: {error}")))
+    let text = serde_saphyr::to_string(object)
+        .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as YAML: {error}")))?;
+    if lines_shown(&text) == text { Ok(text) } else { json(object, true) }
 }
 
 /// A reader that has seen enough (`| head`) ends the program without a word.
@@ -197,5 +215,7 @@ fn write_failure(error: io::Error) -> Failure {
     }
 }
 
+#[cfg(test)]
+mod foreign_tests;
 #[cfg(test)]
 mod tests;

@@ -5,37 +5,38 @@ use std::collections::BTreeMap;
 use borough_proto::v1;
 use serde::Serialize;
 
+use super::Foreign;
 use super::table::Tabular;
 use super::text::word;
 
 /// An endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct EndpointView {
-    pub(crate) name: String,
-    pub(crate) user: String,
-    pub(crate) job: String,
+    pub(crate) name: Foreign,
+    pub(crate) user: Foreign,
+    pub(crate) job: Foreign,
     pub(crate) index: u32,
     pub(crate) incarnation: u64,
-    pub(crate) host: String,
-    pub(crate) ports: BTreeMap<String, u32>,
+    pub(crate) host: Foreign,
+    pub(crate) ports: BTreeMap<Foreign, u32>,
     pub(crate) health: String,
     pub(crate) weight: u32,
-    pub(crate) node: String,
+    pub(crate) node: Foreign,
 }
 
 impl From<v1::Endpoint> for EndpointView {
     fn from(endpoint: v1::Endpoint) -> Self {
         Self {
             health: word(endpoint.health().as_str_name(), "HEALTH_"),
-            name: endpoint.name,
-            user: endpoint.user,
-            job: endpoint.job,
+            name: endpoint.name.into(),
+            user: endpoint.user.into(),
+            job: endpoint.job.into(),
             index: endpoint.index,
             incarnation: endpoint.incarnation,
-            host: endpoint.host,
-            ports: endpoint.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+            host: endpoint.host.into(),
+            ports: endpoint.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             weight: endpoint.weight,
-            node: endpoint.node,
+            node: endpoint.node.into(),
         }
     }
 }
@@ -43,9 +44,9 @@ impl From<v1::Endpoint> for EndpointView {
 impl EndpointView {
     /// `http 127.0.0.1:8080` for each port.
     pub(crate) fn addresses(&self) -> String {
-        let host = match self.host.contains(':') {
+        let host = match self.host.raw().contains(':') {
             true => format!("[{}]", self.host),
-            false => self.host.clone(),
+            false => self.host.to_string(),
         };
         let texts = self.ports.iter().map(|(name, number)| format!("{name} {host}:{number}"));
         texts.collect::<Vec<_>>().join(", ")
@@ -60,8 +61,9 @@ impl Tabular for EndpointView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let cells = vec![self.name.clone(), self.addresses(), self.health.clone(), self.weight.to_string()];
-        (cells, vec![self.node.clone(), self.incarnation.to_string()])
+        let cells =
+            vec![self.name.to_string(), self.addresses(), self.health.clone(), self.weight.to_string()];
+        (cells, vec![self.node.to_string(), self.incarnation.to_string()])
     }
 }
 
@@ -74,9 +76,9 @@ pub(crate) enum EndpointChangeView {
     /// There, or changed.
     Published { endpoint: EndpointView },
     /// Gone; this incarnation never comes back.
-    Withdrawn { user: String, job: String, index: u32, incarnation: u64 },
+    Withdrawn { user: Foreign, job: Foreign, index: u32, incarnation: u64 },
     /// The watch could not go on; a snapshot follows.
-    Resync { reason: String },
+    Resync { reason: Foreign },
 }
 
 impl EndpointChangeView {

@@ -6,16 +6,16 @@ use borough_model::resource::cpu_display;
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::Style;
 use super::table::{Tabular, table};
 use super::task::TaskView;
 use super::text::{ResourcesView, bytes, facts, time, word};
+use super::{Foreign, Style};
 
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct TaintView {
-    pub(crate) key: String,
-    pub(crate) value: String,
+    pub(crate) key: Foreign,
+    pub(crate) value: Foreign,
     pub(crate) effect: String,
     pub(crate) added_ms: i64,
 }
@@ -23,7 +23,7 @@ pub(crate) struct TaintView {
 impl From<v1::Taint> for TaintView {
     fn from(taint: v1::Taint) -> Self {
         let effect = word(taint.effect().as_str_name(), "TAINT_EFFECT_");
-        Self { key: taint.key, value: taint.value, effect, added_ms: taint.added_ms }
+        Self { key: taint.key.into(), value: taint.value.into(), effect, added_ms: taint.added_ms }
     }
 }
 
@@ -61,9 +61,9 @@ impl From<v1::NodeLoad> for LoadView {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeView {
-    pub(crate) cell: String,
-    pub(crate) name: String,
-    pub(crate) id: String,
+    pub(crate) cell: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) id: Foreign,
     pub(crate) state: String,
     /// Takes new tasks.
     pub(crate) schedulable: bool,
@@ -78,14 +78,14 @@ pub(crate) struct NodeView {
     pub(crate) port_first: u32,
     pub(crate) port_last: u32,
     pub(crate) ports_used: u32,
-    pub(crate) attributes: BTreeMap<String, String>,
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) attributes: BTreeMap<Foreign, Foreign>,
+    pub(crate) labels: BTreeMap<Foreign, Foreign>,
     pub(crate) taints: Vec<TaintView>,
     /// What is installed, each as `name/version`.
-    pub(crate) packages: Vec<String>,
-    pub(crate) host: String,
-    pub(crate) boot_id: String,
-    pub(crate) agent_version: String,
+    pub(crate) packages: Vec<Foreign>,
+    pub(crate) host: Foreign,
+    pub(crate) boot_id: Foreign,
+    pub(crate) agent_version: Foreign,
     pub(crate) revision: u64,
     pub(crate) changed_ms: i64,
 }
@@ -94,9 +94,9 @@ impl From<v1::Node> for NodeView {
     fn from(node: v1::Node) -> Self {
         Self {
             state: word(node.state().as_str_name(), "NODE_STATE_"),
-            cell: node.cell,
-            name: node.name,
-            id: node.id,
+            cell: node.cell.into(),
+            name: node.name.into(),
+            id: node.id.into(),
             schedulable: node.schedulable,
             draining: node.draining,
             connected: node.connected,
@@ -107,13 +107,13 @@ impl From<v1::Node> for NodeView {
             port_first: node.port_first,
             port_last: node.port_last,
             ports_used: node.ports_used,
-            attributes: node.attributes.into_iter().collect(),
-            labels: node.labels.into_iter().collect(),
+            attributes: pairs_of(node.attributes),
+            labels: pairs_of(node.labels),
             taints: node.taints.into_iter().map(TaintView::from).collect(),
-            packages: node.packages,
-            host: node.host,
-            boot_id: node.boot_id,
-            agent_version: node.agent_version,
+            packages: node.packages.into_iter().map(Foreign::from).collect(),
+            host: node.host.into(),
+            boot_id: node.boot_id.into(),
+            agent_version: node.agent_version.into(),
             revision: node.revision,
             changed_ms: node.changed_ms,
         }
@@ -144,6 +144,10 @@ impl NodeView {
     }
 }
 
+fn pairs_of(map: impl IntoIterator<Item = (String, String)>) -> BTreeMap<Foreign, Foreign> {
+    map.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+}
+
 /// `2 of 4`, with the share.
 fn share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
     let percent = (u128::from(used) * 100).checked_div(u128::from(capacity)).unwrap_or(0);
@@ -159,11 +163,11 @@ impl Tabular for NodeView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let pairs = |map: &BTreeMap<String, String>| {
+        let pairs = |map: &BTreeMap<Foreign, Foreign>| {
             map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
         };
         let cells = vec![
-            self.name.clone(),
+            self.name.to_string(),
             self.state_text(),
             self.tasks.to_string(),
             share(self.used.cpu_millis, self.capacity.cpu_millis, cpu_display),
@@ -171,12 +175,12 @@ impl Tabular for NodeView {
         ];
         let more = vec![
             self.load_text().unwrap_or_else(|| "-".to_owned()),
-            self.host.clone(),
+            self.host.to_string(),
             format!("{}-{} ({} used)", self.port_first, self.port_last, self.ports_used),
             pairs(&self.attributes),
             pairs(&self.labels),
             self.taints.iter().map(TaintView::text).collect::<Vec<_>>().join(","),
-            self.agent_version.clone(),
+            self.agent_version.to_string(),
         ];
         (cells, more)
     }
@@ -195,12 +199,12 @@ impl NodeStatusView {
         let mut text = facts(&[
             ("node", format!("{} in cell {}", node.name, node.cell)),
             ("state", node.state_text()),
-            ("host", node.host.clone()),
+            ("host", node.host.to_string()),
             ("capacity", node.capacity.text()),
             ("used", node.used.text()),
             ("load", node.load_text().unwrap_or_else(|| "not known".to_owned())),
             ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
-            ("agent", node.agent_version.clone()),
+            ("agent", node.agent_version.to_string()),
             ("changed", time(node.changed_ms)),
         ]);
         for (head, map) in [("attributes", &node.attributes), ("labels", &node.labels)] {
@@ -211,7 +215,8 @@ impl NodeStatusView {
             }
         }
         if !node.packages.is_empty() {
-            text.push_str(&format!("packages\n  {}\n", node.packages.join("\n  ")));
+            text.push_str("packages\n");
+            text.extend(node.packages.iter().map(|package| format!("  {package}\n")));
         }
         if !node.taints.is_empty() {
             text.push_str("taints\n");

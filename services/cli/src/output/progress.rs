@@ -8,7 +8,7 @@ use std::time::Duration;
 use borough_kv::env::{Clock, SystemClock};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::Printer;
+use super::{Printer, line_shown};
 
 /// A wait that is shown.
 pub(crate) struct Progress<'p> {
@@ -63,7 +63,7 @@ impl<'p> Progress<'p> {
         }
         text.clone_into(&mut self.last);
         match &self.bar {
-            Some(bar) => bar.set_message(text.to_owned()),
+            Some(bar) => bar.set_message(line_shown(text).into_owned()),
             None => {
                 if let Some(line) = self.pace.next(text, self.clock.monotonic()) {
                     self.printer.remark(&line);

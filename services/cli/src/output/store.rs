@@ -3,9 +3,9 @@
 use borough_store::check::Violation;
 use serde::Serialize;
 
-use super::Style;
 use super::table::{Tabular, table};
 use super::text::{bytes, facts, tally};
+use super::{Foreign, Style};
 
 /// What `store check` has found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub(crate) struct StoreCheckView {
 /// One cell of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CellCheckView {
-    pub(crate) cell: String,
+    pub(crate) cell: Foreign,
     pub(crate) state: String,
     /// The position of the journal that everything is as of.
     pub(crate) at: Option<String>,
@@ -34,15 +34,15 @@ pub(crate) struct CellCheckView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ViolationView {
     pub(crate) rule: String,
-    pub(crate) key: String,
-    pub(crate) stored: String,
-    pub(crate) expected: String,
+    pub(crate) key: Foreign,
+    pub(crate) stored: Foreign,
+    pub(crate) expected: Foreign,
 }
 
 impl From<Violation> for ViolationView {
     fn from(violation: Violation) -> Self {
         let Violation { rule, key, stored, expected } = violation;
-        Self { rule: rule.to_owned(), key, stored, expected }
+        Self { rule: rule.to_owned(), key: key.into(), stored: stored.into(), expected: expected.into() }
     }
 }
 
@@ -55,7 +55,7 @@ impl Tabular for CellCheckView {
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let numbers = [self.nodes, self.jobs, self.tasks, self.violations.len()];
-        let mut cells = vec![self.cell.clone(), self.state.clone()];
+        let mut cells = vec![self.cell.to_string(), self.state.clone()];
         cells.extend(numbers.map(|number| number.to_string()));
         let position = self.at.clone().unwrap_or_default();
         (cells, vec![self.endpoints.to_string(), self.requests.to_string(), position])
@@ -91,7 +91,7 @@ impl StoreCheckView {
 /// What `store export` has written.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreExportView {
-    pub(crate) cell: String,
+    pub(crate) cell: Foreign,
     pub(crate) store: String,
     /// `-` is standard output.
     pub(crate) file: String,
@@ -112,7 +112,7 @@ impl StoreExportView {
             format!("{}: `borough store check` shows them", tally(self.violations, "contradiction"))
         };
         facts(&[
-            ("exported", self.cell.clone()),
+            ("exported", self.cell.to_string()),
             ("from", self.store.clone()),
             ("to", self.file.clone()),
             ("as of", self.at.clone()),
@@ -126,11 +126,11 @@ impl StoreExportView {
 /// What `store import` has made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreImportView {
-    pub(crate) cell: String,
+    pub(crate) cell: Foreign,
     pub(crate) store: String,
     pub(crate) state: String,
     pub(crate) store_epoch: u64,
-    pub(crate) exported_cell: String,
+    pub(crate) exported_cell: Foreign,
     pub(crate) exported_at: String,
     pub(crate) exported_ms: i64,
     pub(crate) rows: u64,
@@ -146,7 +146,7 @@ impl StoreImportView {
             before => format!("after {before} of {} blocks", self.blocks),
         };
         facts(&[
-            ("imported", self.cell.clone()),
+            ("imported", self.cell.to_string()),
             ("into", self.store.clone()),
             ("state", self.state.clone()),
             ("store epoch", self.store_epoch.to_string()),

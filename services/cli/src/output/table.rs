@@ -1,5 +1,6 @@
 //! Tables: columns two spaces apart, no lines, so that they can be read and cut.
 
+use super::foreign::line_shown;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 
 /// Something that can stand in a table.
@@ -32,7 +33,9 @@ pub(crate) fn table<T: Tabular>(rows: &[T], wide: bool, color: bool) -> String {
         if wide {
             cells.extend(more);
         }
-        table.add_row(cells.into_iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { cell }));
+        let shown =
+            |cell: String| if cell.is_empty() { "-".to_owned() } else { line_shown(&cell).into_owned() };
+        table.add_row(cells.into_iter().map(shown));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));

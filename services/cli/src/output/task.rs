@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use borough_proto::v1;
 use serde::Serialize;
 
+use super::Foreign;
 use super::table::Tabular;
 use super::text::{bytes, time, word};
 use crate::args::signal_name;
@@ -12,16 +13,16 @@ use crate::args::signal_name;
 /// A task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct TaskView {
-    pub(crate) user: String,
-    pub(crate) job: String,
+    pub(crate) user: Foreign,
+    pub(crate) job: Foreign,
     pub(crate) index: u32,
     pub(crate) state: String,
     pub(crate) health: String,
     /// Empty where it is on none.
-    pub(crate) node: String,
-    pub(crate) host: String,
+    pub(crate) node: Foreign,
+    pub(crate) host: Foreign,
     pub(crate) incarnation: u64,
-    pub(crate) ports: BTreeMap<String, u32>,
+    pub(crate) ports: BTreeMap<Foreign, u32>,
     pub(crate) pid: Option<u32>,
     /// The cores that are its own.
     pub(crate) cores: Vec<u32>,
@@ -47,10 +48,10 @@ pub(crate) struct ExitView {
     pub(crate) reason: String,
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    pub(crate) message: String,
+    pub(crate) message: Foreign,
     pub(crate) at_ms: i64,
     pub(crate) incarnation: u64,
-    pub(crate) node: String,
+    pub(crate) node: Foreign,
 }
 
 /// What a task used at a moment.
@@ -69,10 +70,10 @@ impl From<v1::Exit> for ExitView {
             reason: word(exit.reason().as_str_name(), "END_REASON_"),
             code: exit.code,
             signal: exit.signal,
-            message: exit.message,
+            message: exit.message.into(),
             at_ms: exit.at_ms,
             incarnation: exit.incarnation,
-            node: exit.node,
+            node: exit.node.into(),
         }
     }
 }
@@ -96,13 +97,13 @@ impl From<v1::Task> for TaskView {
         Self {
             state: word(task.state().as_str_name(), "TASK_STATE_"),
             health: word(task.health().as_str_name(), "HEALTH_"),
-            user: task.user,
-            job: task.job,
+            user: task.user.into(),
+            job: task.job.into(),
             index: task.index,
-            node: task.node,
-            host: task.host,
+            node: task.node.into(),
+            host: task.host.into(),
             incarnation: task.incarnation,
-            ports: task.ports.into_iter().map(|port| (port.name, port.number)).collect(),
+            ports: task.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             pid: task.pid,
             cores: task.cores,
             restarts: task.restarts,
@@ -126,7 +127,7 @@ impl From<v1::Task> for TaskView {
 }
 
 /// Named ports: `http:8080, admin:8081`.
-pub(super) fn ports_text(ports: &BTreeMap<String, u32>) -> String {
+pub(super) fn ports_text(ports: &BTreeMap<Foreign, u32>) -> String {
     let texts = ports.iter().map(|(name, number)| format!("{name}:{number}"));
     texts.collect::<Vec<_>>().join(", ")
 }
@@ -149,7 +150,7 @@ impl Tabular for TaskView {
             format!("{}/{}/{}", self.user, self.job, self.index),
             state,
             health,
-            self.node.clone(),
+            self.node.to_string(),
             ports_text(&self.ports),
             self.restarts.to_string(),
             self.exit.as_ref().map(ExitView::text).unwrap_or_default(),

@@ -284,12 +284,8 @@ fn endpoints_and_their_changes() {
             r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"incarnation":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#
         ]],
     );
-    let withdrawn = EndpointChangeView::Withdrawn {
-        user: "alice".to_owned(),
-        job: "web".to_owned(),
-        index: 1,
-        incarnation: 3,
-    };
+    let withdrawn =
+        EndpointChangeView::Withdrawn { user: "alice".into(), job: "web".into(), index: 1, incarnation: 3 };
     check(&withdrawn.text(), &expect!["- 1.web.alice (incarnation 3)"]);
 }
 

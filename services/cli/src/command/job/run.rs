@@ -13,7 +13,7 @@ use super::wait::{Waited, wait};
 use crate::args::{Global, RunArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{EndpointView, JobView, PlanView, Printer, Style, changes_text, table};
+use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
 
 /// A wait, and how long at most; absent: none at all.
 type Wait = Option<Option<Duration>>;
@@ -41,7 +41,8 @@ pub(super) async fn run(
         true => format!("{job}: submitted to cell {} (revision {revision})", client.cell()),
         false => format!("{job}: no change (revision {revision})"),
     });
-    answer.warnings.iter().for_each(|warning| printer.remark(&format!("warning: {warning}")));
+    let warnings = answer.warnings.into_iter().map(Foreign::from);
+    warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
     if arguments.detach {
         let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
         printer.one(&JobView::from(admitted), text)?;

@@ -79,7 +79,7 @@ fn cell_view(
     // Of a cell that is half there much is missing, and nothing is wrong with it.
     let violations: Vec<Violation> = if importing { Vec::new() } else { cell_violations(rows, mode) };
     Ok(CellCheckView {
-        cell: cell.to_string(),
+        cell: cell.as_str().into(),
         state: state.map_or_else(String::new, |state| state.as_str().to_owned()),
         at: at.map(|at| at.to_string()),
         nodes: rows.nodes.len(),

@@ -77,11 +77,11 @@ async fn import(
         ImportError::Store(error) => failed(error),
     })?;
     Ok(StoreImportView {
-        cell: space.to_string(),
+        cell: space.to_string().into(),
         store: arguments.store.store.to_string(),
         state: gate.state.as_str().to_owned(),
         store_epoch: gate.store_epoch,
-        exported_cell: header.cell.to_string(),
+        exported_cell: header.cell.as_str().into(),
         exported_at: header.at.to_string(),
         exported_ms: header.exported_ms,
         rows,
