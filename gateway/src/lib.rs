@@ -3,6 +3,8 @@
 
 pub mod auth;
 pub mod cell;
+mod connection;
+pub mod health;
 pub mod http;
 pub mod job;
 pub mod name;
@@ -15,4 +17,5 @@ pub mod status;
 pub mod task;
 pub mod watch;
 
+pub use connection::ConnectionLimits;
 pub use serve::{Gateway, GatewayConfig, Network};

@@ -146,7 +146,14 @@ impl TestCell {
     /// What `dev` is started with.
     pub fn dev_command(&self) -> Command {
         let options = &self.options;
-        let mut command = Command::new(&options.program);
+        let mut command = match &options.prelude {
+            None => Command::new(&options.program),
+            Some(prelude) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", &format!("{prelude}\nexec \"$@\""), "sh"]).arg(&options.program);
+                shell
+            }
+        };
         let number = |number: u64| number.to_string();
         command
             .arg("dev")

@@ -35,8 +35,10 @@ pub struct Options {
     pub cards: Vec<String>,
     /// Arguments of the agents besides, as for `borough dev --agent-argument`.
     pub agent_arguments: Vec<String>,
-    /// Arguments of the control process besides.
+    /// Arguments of `borough dev` besides.
     pub dev_arguments: Vec<String>,
+    /// What a shell does before it becomes the control process, such as `ulimit -n 160`.
+    pub prelude: Option<String>,
     /// Where the cell's directory is made; absent: where temporary files are.
     pub below: Option<PathBuf>,
     /// Where the control process is recorded; absent: as `below`.
@@ -65,6 +67,7 @@ impl Options {
             cards: Vec::new(),
             agent_arguments: NEVER_SHORT.map(str::to_owned).to_vec(),
             dev_arguments: Vec::new(),
+            prelude: None,
             below: None,
             control_below: None,
         }

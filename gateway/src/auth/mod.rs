@@ -10,6 +10,9 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
+use crate::connection::ConnectionMark;
+use crate::status::status_connections_exhausted;
+
 /// The secret that a caller must send as `authorization: Bearer <token>`.
 #[derive(Clone, Debug)]
 pub struct Token(Secret);
@@ -32,7 +35,10 @@ impl Token {
     }
 }
 
-/// Refuses gRPC calls without the token.
+/// The service that only agents call.
+const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
+
+/// Refuses gRPC calls without the token, and those over more connections than there may be.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     token: Token,
@@ -73,12 +79,18 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.token.admits(request.headers()) {
-            return Either::Left(self.inner.call(request));
+        if !self.token.admits(request.headers()) {
+            let message = "the call has no valid token; send `authorization: Bearer <token>` from the gateway's \
+                           token file";
+            return Either::Right(ready(Ok(Status::unauthenticated(message).into_http())));
         }
-        let message =
-            "the call has no valid token; send `authorization: Bearer <token>` from the gateway's token file";
-        Either::Right(ready(Ok(Status::unauthenticated(message).into_http())))
+        let agent =
+            request.uri().path().strip_prefix('/').is_some_and(|path| path.starts_with(AGENT_SERVICE));
+        let mark = request.extensions().get::<ConnectionMark>();
+        if mark.is_some_and(|mark| !mark.authenticate(agent)) {
+            return Either::Right(ready(Ok(status_connections_exhausted().into_http())));
+        }
+        Either::Left(self.inner.call(request))
     }
 }
 

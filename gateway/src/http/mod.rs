@@ -1,6 +1,6 @@
-//! HTTP for what does not speak gRPC: endpoints as JSON and as server-sent events, metrics, liveness.
+//! HTTP for what does not speak gRPC: endpoints as JSON and as server-sent events, metrics, liveness, readiness.
 //!
-//! Every path but `/healthz` needs the token, in the `authorization` header: a web page cannot send it.
+//! Every path but `/healthz` and `/readyz` needs the token, in the `authorization` header: a web page cannot send it.
 
 mod json;
 
@@ -21,6 +21,8 @@ use tonic::Status;
 
 use crate::auth::Token;
 use crate::cell::Cells;
+use crate::connection::ConnectionMark;
+use crate::health::{Health, HealthStatus};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
 
 /// How often an idle stream is kept alive, shorter than the patience of common proxies.
@@ -36,20 +38,37 @@ pub struct HttpDoor {
     pub token: Token,
     /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
+    /// What `/healthz` and `/readyz` answer.
+    pub health: Arc<Health>,
 }
 
 impl HttpDoor {
-    /// Answers one request.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    /// Answers one request, which came over the connection of `mark`.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        mark: ConnectionMark,
+    ) -> Result<Response<Body>, Infallible> {
         let path = request.uri().path().to_owned();
-        if path == "/healthz" {
-            return Ok(text(StatusCode::OK, "ok\n"));
+        match path.as_str() {
+            "/healthz" => return Ok(verdict(&self.health.now(), HealthStatus::is_live)),
+            "/readyz" => return Ok(verdict(&self.health.now(), HealthStatus::is_ready)),
+            _ => {}
         }
         if !self.token.admits(request.headers()) {
             return Ok(text(
                 StatusCode::UNAUTHORIZED,
                 "send `authorization: Bearer <token>` from the token file\n",
             ));
+        }
+        if !mark.authenticate(false) {
+            let mut refusal = text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "this gateway has as many connections as it may; close some, or start it with a larger \
+                 --connections-max\n",
+            );
+            refusal.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("2"));
+            return Ok(refusal);
         }
         if request.method() != Method::GET {
             return Ok(text(
@@ -134,6 +153,14 @@ fn kept_alive(
     }
 }
 
+/// `ok`, or what keeps the process from it.
+fn verdict(status: &HealthStatus, holds: fn(&HealthStatus) -> bool) -> Response<Body> {
+    match holds(status) {
+        true => text(StatusCode::OK, "ok\n"),
+        false => text(StatusCode::SERVICE_UNAVAILABLE, status.reasons()),
+    }
+}
+
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
@@ -146,7 +173,7 @@ fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body>
 }
 
 fn not_found() -> Response<Body> {
-    let known = "there are /healthz, /metrics and /v1/cells/{cell}/names[/{user}[/{job}]][/watch]\n";
+    let known = "there are /healthz, /readyz, /metrics and /v1/cells/{cell}/names[/{user}[/{job}]][/watch]\n";
     text(StatusCode::NOT_FOUND, known)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,18 +17,24 @@ use borough_proto::v1::name_service_server::NameServiceServer;
 use borough_proto::v1::node_service_server::NodeServiceServer;
 use borough_proto::v1::task_service_server::TaskServiceServer;
 use borough_proto::v1::watch_service_server::WatchServiceServer;
-use futures::Stream;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use futures::{Stream, StreamExt as _};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpIncoming};
+use tonic::transport::server::{Connected, Router};
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use tower::layer::util::{Identity, Stack};
 
 use crate::auth::{AuthLayer, Token};
 use crate::cell::{CellConnection, CellDoor, CellRoom, Cells};
+use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
+use crate::health::{Health, HealthSource};
 use crate::http::HttpDoor;
 use crate::job::JobRoom;
 use crate::name::NameRoom;
@@ -43,6 +50,8 @@ use crate::watch::WatchRoom;
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often an idle connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long the next request of an HTTP connection is waited for.
+const HTTP_IDLE: Duration = Duration::from_secs(30);
 /// Reports an agent may miss before its node's lease is no longer renewed.
 const REPORTS_MISSED: u32 = 3;
 
@@ -64,6 +73,10 @@ pub struct GatewayConfig {
     pub beat_interval: Duration,
     /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
+    /// How many connections there may be, on both listeners together.
+    pub connections: ConnectionLimits,
+    /// What health and readiness follow from.
+    pub health: HealthSource,
 }
 
 /// A gateway that answers.
@@ -92,18 +105,19 @@ impl Gateway {
         let http = http_listener.local_addr()?;
         let name = config.advertise.clone().or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
         let (token, registry) = (config.token.clone(), Arc::clone(&config.registry));
-        // What the server sets for its own listeners it does not set for ours: without this, small messages wait up to
-        // forty milliseconds for the acknowledgement of the ones before.
-        let incoming = grpc_listener.map(|listener| TcpIncoming::from(listener).with_nodelay(Some(true)));
+        let connections = Connections::new(config.connections.clone(), &mut registry.lock());
+        let incoming = grpc_listener.map(|listener| connections_accept(listener, connections.clone()));
         let network = Network { name, incoming, connector: Connector::default() };
-        let (mut tasks, cells) = Self::roles_start(config, network, (&clock, &rng), &cancelled);
-        let door = Arc::new(HttpDoor { cells, token, registry });
-        tasks.push(tokio::spawn(http_answer(http_listener, door, cancelled)));
+        let Started { mut tasks, cells, health } =
+            Self::roles_start(config, network, (&clock, &rng), &cancelled);
+        let door = Arc::new(HttpDoor { cells, token, registry, health });
+        let incoming = connections_accept(http_listener, connections);
+        tasks.push(tokio::spawn(http_answer(incoming, door, cancelled)));
         Ok(Self { grpc, http, tasks })
     }
 
     /// Answers gRPC over connections that a simulation brings, and reaches other gateways through its connector. Nothing
-    /// listens on a socket: `config.grpc` and `config.http` are not used, and HTTP is not answered.
+    /// listens on a socket: `config.grpc`, `config.http` and `config.connections` are not used, and HTTP is not answered.
     pub fn start_on<I, C>(
         config: GatewayConfig,
         network: Network<I>,
@@ -116,7 +130,7 @@ impl Gateway {
         C: Connection + Connected + 'static,
     {
         let http = config.http;
-        let (tasks, _) = Self::roles_start(config, network, (&clock, &rng), &cancelled);
+        let Started { tasks, .. } = Self::roles_start(config, network, (&clock, &rng), &cancelled);
         Self { grpc: None, http, tasks }
     }
 
@@ -125,7 +139,7 @@ impl Gateway {
         network: Network<I>,
         (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
         cancelled: &CancellationToken,
-    ) -> (Vec<tokio::task::JoinHandle<()>>, Arc<Cells>)
+    ) -> Started
     where
         I: Stream<Item = io::Result<C>> + Send + 'static,
         C: Connection + Connected + 'static,
@@ -149,12 +163,23 @@ impl Gateway {
             cells.insert(door.name.clone(), door);
         }
         let cells = Arc::new(Cells(cells));
+        let health = Health::start(config.health, cancelled.clone());
         if let Some(incoming) = incoming {
             let peers = Peers::new(name.clone(), config.token.clone(), connector);
             let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report: config.report_interval };
-            tasks.push(tokio::spawn(rooms.answer(incoming, config.token, cancelled.clone())));
+            let (reporter, health_service) = tonic_health::server::health_reporter();
+            tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));
+            let router = rooms.router(AuthLayer::new(config.token)).add_service(health_service);
+            let router = match reflection_service() {
+                Ok(reflection) => router.add_service(reflection),
+                Err(error) => {
+                    tracing::error!(%error, "the descriptors of the API cannot be read; there is no reflection");
+                    router
+                }
+            };
+            tasks.push(tokio::spawn(grpc_answer(router, incoming, cancelled.clone())));
         }
-        (tasks, cells)
+        Started { tasks, cells, health }
     }
 
     /// Waits until everything has ended after the cancellation.
@@ -176,6 +201,13 @@ pub struct Network<I> {
     pub connector: Connector,
 }
 
+/// The parts of a gateway that are at work.
+struct Started {
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    cells: Arc<Cells>,
+    health: Arc<Health>,
+}
+
 struct Rooms {
     cells: Arc<Cells>,
     name: String,
@@ -184,72 +216,105 @@ struct Rooms {
 }
 
 impl Rooms {
-    async fn answer<I, C>(self, incoming: I, token: Token, cancelled: CancellationToken)
-    where
-        I: Stream<Item = io::Result<C>>,
-        C: Connection + Connected + 'static,
-    {
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .build_v1();
-        let reflection = match reflection {
-            Ok(reflection) => reflection,
-            Err(error) => {
-                tracing::error!(%error, "the descriptors of the API cannot be read");
-                return;
-            }
-        };
-        let (_, health) = tonic_health::server::health_reporter();
+    fn router(self, auth: AuthLayer) -> Router<Stack<AuthLayer, Identity>> {
         let cells = || Arc::clone(&self.cells);
         let agents = AgentServiceServer::new(AgentRoom::new(cells(), self.name.clone(), self.report));
         let jobs = JobServiceServer::new(JobRoom::new(cells()));
-        let server = Server::builder()
+        Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
-            .layer(AuthLayer::new(token))
-            .add_service(reflection)
-            .add_service(health)
+            .layer(auth)
             .add_service(agents.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(TaskServiceServer::new(TaskRoom::new(cells(), self.peers.clone())))
             .add_service(NodeServiceServer::new(NodeRoom::new(cells())))
             .add_service(CellServiceServer::new(CellRoom::new(cells())))
             .add_service(NameServiceServer::new(NameRoom::new(cells())))
-            .add_service(WatchServiceServer::new(WatchRoom::new(cells())));
-        // Streams of watchers and agents have no end of their own: they are cut, and their clients resume.
+            .add_service(WatchServiceServer::new(WatchRoom::new(cells())))
+    }
+}
+
+fn reflection_service()
+-> Result<ServerReflectionServer<impl ServerReflection>, tonic_reflection::server::Error> {
+    let builder = tonic_reflection::server::Builder::configure();
+    builder.register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET).build_v1()
+}
+
+async fn grpc_answer<I, C>(
+    router: Router<Stack<AuthLayer, Identity>>,
+    incoming: I,
+    cancelled: CancellationToken,
+) where
+    I: Stream<Item = io::Result<C>>,
+    C: Connection + Connected + 'static,
+{
+    // Streams of watchers and agents have no end of their own: they are cut, and their clients resume.
+    tokio::select! {
+        outcome = router.serve_with_incoming(incoming) => {
+            // What accepts has no end and no errors, so neither has this.
+            tracing::error!(?outcome, "gRPC is no longer answered");
+        }
+        () = cancelled.cancelled() => {}
+    }
+}
+
+/// Services that need nothing of the store but its reads.
+const READERS: [&str; 2] = [
+    borough_proto::v1::name_service_server::SERVICE_NAME,
+    borough_proto::v1::watch_service_server::SERVICE_NAME,
+];
+/// Services that commit. The empty name is the gateway as a whole.
+const WRITERS: [&str; 6] = [
+    "",
+    borough_proto::v1::agent_service_server::SERVICE_NAME,
+    borough_proto::v1::cell_service_server::SERVICE_NAME,
+    borough_proto::v1::job_service_server::SERVICE_NAME,
+    borough_proto::v1::node_service_server::SERVICE_NAME,
+    borough_proto::v1::task_service_server::SERVICE_NAME,
+];
+
+/// Keeps what gRPC health answers, service by service, what is known of the store.
+async fn health_report(reporter: HealthReporter, health: Arc<Health>, cancelled: CancellationToken) {
+    let serving = |serves| if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+    let mut follow = health.follow();
+    loop {
+        let status = follow.borrow_and_update().clone();
+        for service in READERS {
+            reporter.set_service_status(service, serving(status.reads())).await;
+        }
+        for service in WRITERS {
+            reporter.set_service_status(service, serving(status.is_ready())).await;
+        }
         tokio::select! {
-            outcome = server.serve_with_incoming(incoming) => {
-                if let Err(error) = outcome {
-                    tracing::error!(%error, "gRPC is no longer answered");
-                }
-            }
-            () = cancelled.cancelled() => {}
+            changed = follow.changed() => if changed.is_err() { return },
+            () = cancelled.cancelled() => return,
         }
     }
 }
 
-async fn http_answer(listener: TcpListener, door: Arc<HttpDoor>, cancelled: CancellationToken) {
+async fn http_answer(
+    incoming: impl Stream<Item = io::Result<AcceptedConnection>>,
+    door: Arc<HttpDoor>,
+    cancelled: CancellationToken,
+) {
+    let mut incoming = pin!(incoming);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = incoming.next() => accepted,
             () = cancelled.cancelled() => return,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, most likely: those of others will come free.
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection has gone before it was answered");
-        }
-        let (door, cancelled) = (Arc::clone(&door), cancelled.clone());
+        let Some(Ok(stream)) = accepted else { return };
+        let (door, cancelled, mark) = (Arc::clone(&door), cancelled.clone(), stream.mark());
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(move |request| Arc::clone(&door).answer(request));
-            let builder = auto::Builder::new(TokioExecutor::new());
+            let answer = |request| Arc::clone(&door).answer(request, mark.clone());
+            let mut builder = auto::Builder::new(TokioExecutor::new());
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(HTTP_IDLE);
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(KEEP_ALIVE);
+            let service = hyper::service::service_fn(answer);
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             tokio::select! {
                 // A peer that goes away is no news.

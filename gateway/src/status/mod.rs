@@ -23,6 +23,9 @@ pub const DOMAIN: &str = "borough";
 /// How long a caller should wait before it repeats a request that the store could not take.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
+/// The same for a caller whose connection is one too many.
+const CONNECTION_RETRY_AFTER: Duration = Duration::from_secs(2);
+
 /// A status with its reason.
 pub fn status_with(
     code: Code,
@@ -88,6 +91,16 @@ pub fn status_unavailable(reason: &str, message: impl Into<String>) -> Status {
     Status::with_error_details(Code::Unavailable, message, details)
 }
 
+/// All connections that are not for agents are taken; the same request may be repeated.
+pub fn status_connections_exhausted() -> Status {
+    let reason = "CONNECTIONS_EXHAUSTED";
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
+    details.set_retry_info(Some(CONNECTION_RETRY_AFTER));
+    let message = "this gateway has as many connections as it may; close some, ask another gateway, or start it with \
+                   a larger --connections-max";
+    Status::with_error_details(Code::ResourceExhausted, message, details)
+}
+
 /// An error of the layer, by what the caller should do about it.
 pub fn status_from_store(error: &StoreError) -> Status {
     let message = error_chain(error);
@@ -146,6 +159,7 @@ fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> St
 fn status_from_kv(code: ErrorCode, message: String) -> Status {
     match code {
         ErrorCode::NoSpace => status_unavailable("STORE_FULL", message),
+        ErrorCode::ShortOfResources => status_unavailable("STORE_SHORT_OF_RESOURCES", message),
         code if code.is_retryable() => status_unavailable("STORE_BUSY", message),
         ErrorCode::TransactionTimedOut => {
             status_with(Code::DeadlineExceeded, "STORE_TIMED_OUT", message, HashMap::new())

@@ -10,6 +10,7 @@
 //! | 5 | no gateway could be reached, or none answered in time |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
 //! | 7 | not done yet: the wait for a drain ran out, and the drain goes on |
+//! | 74 | a role: its store has stopped, or cannot be read or written (`EX_IOERR` of sysexits.h). Its supervisor starts it again |
 //! | 130 | interrupted |
 //! | 255 | `job plan` and `task exec`: it could not be done. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
@@ -36,6 +37,8 @@ pub enum Code {
     NotAllowed,
     /// 7.
     NotDone,
+    /// 74, of a role: without its store it has nothing left to do.
+    StoreFailed,
     /// 130.
     Interrupted,
     /// What the command of `task exec` ended with.
@@ -54,6 +57,7 @@ impl Code {
             Self::Unreachable => 5,
             Self::NotAllowed => 6,
             Self::NotDone => 7,
+            Self::StoreFailed => 74,
             Self::Interrupted => 130,
             Self::Command(number) => number,
         }
@@ -189,6 +193,7 @@ mod tests {
             (Code::Unreachable, 5),
             (Code::NotAllowed, 6),
             (Code::NotDone, 7),
+            (Code::StoreFailed, 74),
             (Code::Interrupted, 130),
             (Code::Command(17), 17),
         ];

@@ -16,8 +16,9 @@ mod runner;
 pub mod secret;
 
 pub use contract::{
-    AtomicOp, Committed, ConflictKind, Engine, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
-    RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, Committed, ConflictKind, Engine, EngineState, EngineTransaction, ErrorCode, KeySelector,
+    KvError, KvResult, RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp,
+    Watch,
 };
 pub use database::{Attempt, Database, Idempotency, Retryable, Transaction};
 pub use embedded::EmbeddedEngine;

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tracing::Instrument as _;
 
 use crate::contract::{
-    Committed, Engine, EngineInfo, EngineTransaction, ErrorCode, KvError, TransactionOption, Version,
+    Committed, Engine, EngineInfo, EngineState, EngineTransaction, ErrorCode, KvError, TransactionOption,
+    Version,
 };
 use crate::database::{Attempt, Idempotency, Retryable, Transaction};
 use crate::env::{Clock, SystemClock};
@@ -59,6 +61,17 @@ impl Database {
     /// What engine this is.
     pub fn info(&self) -> EngineInfo {
         self.engine.info()
+    }
+
+    /// What the engine can do now, without asking the store.
+    pub fn engine_state(&self) -> EngineState {
+        self.engine.state()
+    }
+
+    /// Ends when the engine has stopped for good, with the error that every operation then answers. A role without
+    /// its store has nothing left to do: it ends with a code of its own.
+    pub fn engine_stopped(&self) -> BoxFuture<'static, KvError> {
+        self.engine.stopped()
     }
 
     /// Shows this handle's figures (and those of its clones) in `registry`: attempts, errors by code and durations,

@@ -4,9 +4,11 @@
 
 mod agent;
 mod control;
+mod descriptors;
 mod directory;
 mod disk;
 mod drain;
+mod failure;
 mod file;
 mod gang;
 mod guard;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use borough_controller::{Controller, ControllerConfig};
 use borough_gateway::auth::Token;
 use borough_gateway::cell::CellConnection;
-use borough_gateway::{Gateway, GatewayConfig};
+use borough_gateway::health::HealthSource;
+use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::{Name, RequestId};
@@ -50,6 +51,8 @@ pub(crate) struct ControlConfig {
     pub meta_enforced: bool,
     /// The roles.
     pub roles: Roles,
+    /// How many connections the gateway, or the HTTP of another role, takes.
+    pub connections: ConnectionLimits,
     /// Who may speak.
     pub token: Token,
     /// What `/metrics` shows.
@@ -123,7 +126,7 @@ impl Control {
         workers_metrics.register(&mut registry);
         let mut tasks = Vec::new();
         let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
-        let mut connections = Vec::new();
+        let (mut connections, mut mirrors) = (Vec::new(), Vec::new());
         let mut tolerance_ms = u64::MAX;
         let played = &config.roles;
         for cell in &config.cells {
@@ -153,6 +156,7 @@ impl Control {
             }
             let (clock, rng) = (Arc::clone(&config.clock), Arc::clone(&config.rng));
             let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
+            mirrors.push(mirror.clone());
             if played.controller {
                 tasks.push(roles.controller(&mirror, meta.lost_after_ms));
             }
@@ -170,6 +174,8 @@ impl Control {
             report_interval: beat_interval.max(Duration::from_secs(1)),
             beat_interval,
             registry: Arc::new(Mutex::new(registry)),
+            connections: config.connections,
+            health: HealthSource { db: config.db.clone(), mirrors },
         };
         let addresses = match played.grpc {
             Some(grpc) => format!("{grpc} and {}", played.http),

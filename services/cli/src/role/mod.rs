@@ -3,11 +3,13 @@
 
 pub(crate) mod agent;
 mod control;
+pub(crate) mod descriptors;
 pub(crate) mod dev;
 mod log;
 pub(crate) mod serve;
 pub(crate) mod store;
 
+use borough_kv::{Database, EngineState, KvError};
 use borough_store::error_chain;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -54,6 +56,36 @@ impl Signals {
 /// Waits for the signal that ends a role, and names it.
 async fn terminated() -> &'static str {
     Signals::catch().next().await
+}
+
+/// Why a role ends.
+enum RoleEnd {
+    /// A signal asked for it.
+    Signal(&'static str),
+    /// Its store has stopped for good: nothing that this process does can be kept any more.
+    Store(KvError),
+}
+
+/// Waits for what ends a role over `db`: a `signal`, or the end of the store.
+async fn role_end(db: &Database, signal: impl Future<Output = &'static str>) -> RoleEnd {
+    tokio::select! {
+        signal = signal => RoleEnd::Signal(signal),
+        error = db.engine_stopped() => RoleEnd::Store(error),
+    }
+}
+
+/// The end of a role whose store has stopped. Its supervisor starts it again.
+fn store_stopped(error: &KvError) -> Failure {
+    let failure = Failure::new(Code::StoreFailed, format!("the store has stopped: {}", error_chain(error)));
+    failure.with_hint("look at the disk (`dmesg`), then start the role again; what was acknowledged is kept")
+}
+
+/// A failure of a start: that of the store, where that has stopped meanwhile.
+fn start_failed(db: &Database, error: &(dyn std::error::Error + 'static)) -> Failure {
+    match db.engine_state() {
+        EngineState::Stopped(error) => store_stopped(&error),
+        _ => failed("cannot start", error),
+    }
 }
 
 /// A failure of a role, with its causes on one line.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use borough_gateway::ConnectionLimits;
 use borough_gateway::auth::Token;
 use borough_kv::Database;
 use borough_kv::env::{SystemClock, SystemRng};
@@ -16,9 +17,10 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
+use super::descriptors::{ConnectionArguments, OpenFiles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
-use super::{failed, files_private, terminated};
+use super::{RoleEnd, failed, files_private, role_end, start_failed, store_stopped, terminated};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -52,6 +54,9 @@ pub struct GatewayArguments {
     /// Where other gateways reach this one [default: where gRPC is answered]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
+    /// How many connections it takes.
+    #[command(flatten)]
+    pub connections: ConnectionArguments,
 }
 
 /// Arguments of `borough scheduler`.
@@ -107,7 +112,13 @@ pub(crate) fn gateway(
         lease_ms: LEASE_MS,
         controller: false,
     };
-    run("gateway", global, &arguments.store, roles, printer)
+    run(
+        "gateway",
+        global,
+        &arguments.store,
+        Played { roles, connections: Some(arguments.connections) },
+        printer,
+    )
 }
 
 /// Plays scheduler workers until it is told to end.
@@ -136,7 +147,7 @@ pub(crate) fn scheduler(
         lease_ms: arguments.lease_ms,
         controller: false,
     };
-    run("scheduler", global, &arguments.store, roles, printer)
+    run("scheduler", global, &arguments.store, Played { roles, connections: None }, printer)
 }
 
 /// Plays a controller until it is told to end: the one that leads, or one that would.
@@ -156,18 +167,28 @@ pub(crate) fn controller(
         lease_ms: LEASE_MS,
         controller: true,
     };
-    run("controller", global, &arguments.store, roles, printer)
+    run("controller", global, &arguments.store, Played { roles, connections: None }, printer)
+}
+
+/// What a process plays.
+struct Played {
+    roles: Roles,
+    /// How many connections it takes; by default as many as its descriptors carry.
+    connections: Option<ConnectionArguments>,
 }
 
 fn run(
     role: &str,
     global: &Global,
     arguments: &StoreArguments,
-    roles: Roles,
+    Played { roles, connections }: Played,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
     files_private();
+    let descriptors = OpenFiles::raise().most;
+    let connections = connections.map(|given| given.limits(descriptors)).transpose()?;
+    let connections = connections.unwrap_or_else(|| ConnectionLimits::of_descriptors(descriptors));
     let token = match &global.token_file {
         Some(path) => Token::new(secret_read(path)?),
         None => {
@@ -187,24 +208,31 @@ fn run(
         db.metrics_register(&mut registry);
         log_metrics_register(&mut registry);
         let config = ControlConfig {
-            db,
+            db: db.clone(),
             exclusive: store.is_exclusive(),
             cells: arguments.cells.clone(),
             meta: CellMeta::default(),
             meta_enforced: false,
             roles,
+            connections,
             token,
             registry,
             clock: Arc::clone(&clock),
             rng,
         };
-        let control = Control::start(config).await.map_err(|error| failed("cannot start", &error))?;
+        let control = Control::start(config).await.map_err(|error| start_failed(&db, &error))?;
         printer.greeting(&greeting(role, arguments, &control));
-        let signal = terminated().await;
-        tracing::info!(signal, role, "the role ends");
+        let end = role_end(&db, terminated()).await;
+        match &end {
+            RoleEnd::Signal(signal) => tracing::info!(signal, role, "the role ends"),
+            RoleEnd::Store(error) => tracing::error!(%error, role, "the role ends without its store"),
+        }
         control.stop().await;
         store.close().await;
-        Ok(Code::Done)
+        match end {
+            RoleEnd::Signal(_) => Ok(Code::Done),
+            RoleEnd::Store(error) => Err(store_stopped(&error)),
+        }
     })
 }
 

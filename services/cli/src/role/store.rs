@@ -145,6 +145,7 @@ fn embedded_find(directory: &Path) -> Result<(), Failure> {
 fn embedded_failure(error: &OpenError) -> Failure {
     let failure = failed("cannot open the store", error);
     match error {
+        OpenError::Io { .. } => Failure::new(Code::StoreFailed, failure.message()),
         OpenError::Locked { .. } => failure.with_hint(
             "another `borough` runs there, such as `borough dev`; stop it, or use another directory",
         ),
@@ -157,7 +158,6 @@ fn embedded_failure(error: &OpenError) -> Failure {
         OpenError::Damaged { .. } => {
             failure.with_hint("nothing was touched; restore the directory, or use another one")
         }
-        OpenError::Io { .. } => failure,
     }
 }
 

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 
 use super::{
-    AtomicOp, KeySelector, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp,
+    AtomicOp, KeySelector, KvError, KvResult, RangeBatch, RangeRequest, TransactionOption, Version,
+    Versionstamp,
 };
 
 /// Which set a conflict range joins.
@@ -41,6 +42,17 @@ pub struct EngineInfo {
     pub location: String,
 }
 
+/// What an engine can do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineState {
+    /// It reads and commits.
+    Serving,
+    /// It reads, and refused the last batch of commits with this error; a later batch may go through.
+    Refusing(KvError),
+    /// It answers every operation with this error, for good. Only another opening, by another process, goes on.
+    Stopped(KvError),
+}
+
 /// A store that keeps the contract.
 pub trait Engine: Send + Sync + 'static {
     /// A new transaction. Only the runner calls this.
@@ -51,6 +63,17 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Shows the engine's own figures in `registry`, where it has any.
     fn metrics_register(&self, _registry: &mut Registry) {}
+
+    /// What the engine can do now. An engine whose store is elsewhere is always [`EngineState::Serving`]: only a
+    /// transaction shows whether that store answers.
+    fn state(&self) -> EngineState {
+        EngineState::Serving
+    }
+
+    /// Ends when the engine has stopped for good, with the error that every operation then answers.
+    fn stopped(&self) -> BoxFuture<'static, KvError> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// One transaction. Methods take `&self`; an implementation keeps its state behind a lock and is safe to share.
@@ -99,7 +122,7 @@ pub trait EngineTransaction: Send + Sync {
 
     /// Decides over another attempt: pauses and resets for a retryable error, gives any other one back. After that
     /// every operation answers the error that was given back, until a reset.
-    fn on_error<'a>(&'a self, error: &'a super::KvError) -> BoxFuture<'a, KvResult<()>>;
+    fn on_error<'a>(&'a self, error: &'a KvError) -> BoxFuture<'a, KvResult<()>>;
 
     /// Sets an option, or refuses it by name.
     fn set_option(&self, option: TransactionOption) -> KvResult<()>;

@@ -116,6 +116,9 @@ error_codes! {
     /// The disk is full: nothing more is accepted until there is room; this commit did not happen. Reads still
     /// work. Ours: FoundationDB uses no code from 9000 on.
     NoSpace = 9001, "no space left on the store's disk";
+    /// The process is short of file descriptors, memory or threads: this commit did not happen, and a later one may.
+    /// Reads still work. Ours, as 9001.
+    ShortOfResources = 9002, "the store's process is short of resources";
 }
 
 impl ErrorCode {

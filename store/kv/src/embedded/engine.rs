@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -16,7 +17,7 @@ use super::sequencer::{CommitRequest, Sequencer, Shared};
 use super::transaction::EmbeddedTransaction;
 use super::versions::Versions;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
-use crate::contract::{Engine, EngineInfo, EngineTransaction, Version};
+use crate::contract::{Engine, EngineInfo, EngineState, EngineTransaction, KvError, Version};
 use crate::env::{Clock, Rng};
 
 /// Who drives the sequencer.
@@ -186,5 +187,24 @@ impl Engine for EmbeddedEngine {
 
     fn metrics_register(&self, registry: &mut Registry) {
         self.inner.shared.figures.register(registry);
+    }
+
+    fn state(&self) -> EngineState {
+        self.inner.shared.state().borrow().clone()
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, KvError> {
+        let mut state = self.inner.shared.state();
+        Box::pin(async move {
+            loop {
+                if let EngineState::Stopped(error) = &*state.borrow_and_update() {
+                    return error.clone();
+                }
+                if state.changed().await.is_err() {
+                    // The engine is gone with its last handle.
+                    return closed_error();
+                }
+            }
+        })
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::figures::Figures;
 use super::memory::Memory;
@@ -19,7 +19,7 @@ use super::resolver::{Resolver, Verdict};
 use super::versions::Versions;
 use super::watch::Watches;
 use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
-use crate::contract::{ErrorCode, KvError, Version, Versionstamp};
+use crate::contract::{EngineState, ErrorCode, KvError, Version, Versionstamp};
 use crate::env::{Clock, Rng};
 
 /// How far ahead of use the ceiling is raised: an hour, so that an idle engine wakes for it twice an hour.
@@ -62,6 +62,8 @@ pub(crate) struct CommitRequest {
 pub(crate) enum AppendError {
     /// There is no room; the log is as it was before.
     NoSpace(String),
+    /// The process has no descriptor, memory or thread left for it; the log is as it was before.
+    Resources(String),
     /// Anything else: what is on the disk is unknown.
     Failed(String),
 }
@@ -90,12 +92,31 @@ pub(crate) struct Shared {
     pub(crate) figures: Figures,
     /// Why the engine stopped, once it has.
     stopped: OnceLock<KvError>,
+    /// The same and what comes before it, for those who wait.
+    state: watch::Sender<EngineState>,
 }
 
 impl Shared {
     pub(crate) fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, versions: Versions, memory: Memory) -> Self {
         let (watches, figures, stopped) = (Watches::default(), Figures::default(), OnceLock::new());
-        Self { clock, rng, versions, memory: Arc::new(memory), watches, figures, stopped }
+        let state = watch::Sender::new(EngineState::Serving);
+        Self { clock, rng, versions, memory: Arc::new(memory), watches, figures, stopped, state }
+    }
+
+    /// What the engine can do now, and every change of that.
+    pub(crate) fn state(&self) -> watch::Receiver<EngineState> {
+        self.state.subscribe()
+    }
+
+    /// Notes whether commits go through. An engine that has stopped stays so.
+    fn state_set(&self, next: EngineState) {
+        self.state.send_if_modified(|state| {
+            let changes = !matches!(state, EngineState::Stopped(_)) && *state != next;
+            if changes {
+                *state = next;
+            }
+            changes
+        });
     }
 
     /// An error once the engine has stopped.
@@ -106,6 +127,7 @@ impl Shared {
     /// Stops the engine for good: every later operation answers `error`, every watch ends with it.
     pub(crate) fn stop(&self, error: KvError) {
         let error = self.stopped.get_or_init(|| error);
+        self.state_set(EngineState::Stopped(error.clone()));
         self.watches.end_all(error);
     }
 }
@@ -122,14 +144,15 @@ pub(crate) struct Sequencer {
     resolver: Resolver,
     durable: Option<Box<dyn Durable>>,
     trimmed: Version,
-    /// Whether the last batch found no room, so that this is said once and not per batch.
-    full: bool,
+    /// Whether the last batch was refused by the disk or for want of resources, so that this is logged once and not
+    /// per batch.
+    refusing: bool,
 }
 
 impl Sequencer {
     /// A sequencer that knows of no writes before `first`. Without `durable` nothing outlives the process.
     pub(crate) fn new(shared: Arc<Shared>, first: Version, durable: Option<Box<dyn Durable>>) -> Self {
-        Self { shared, resolver: Resolver::new(first), durable, trimmed: first, full: false }
+        Self { shared, resolver: Resolver::new(first), durable, trimmed: first, refusing: false }
     }
 
     /// Commits a batch: answers every request.
@@ -223,8 +246,9 @@ impl Sequencer {
         let Some(durable) = &mut self.durable else { return Ok(()) };
         let began = self.shared.clock.monotonic();
         durable.append(version, ceiling, mutations)?;
-        if std::mem::replace(&mut self.full, false) {
-            tracing::info!("the store's disk has room again");
+        if std::mem::replace(&mut self.refusing, false) {
+            tracing::info!("the store commits again");
+            self.shared.state_set(EngineState::Serving);
         }
         self.shared.figures.flushed(self.shared.clock.monotonic().saturating_sub(began));
         if let Some(ceiling) = ceiling {
@@ -259,19 +283,8 @@ impl Sequencer {
         self.shared.versions.abandon();
         self.shared.figures.failed();
         let error = match error {
-            AppendError::NoSpace(detail) => {
-                if !std::mem::replace(&mut self.full, true) {
-                    tracing::warn!(
-                        detail,
-                        "the store's disk is full: commits are refused until there is room"
-                    );
-                }
-                if let Some(durable) = &mut self.durable {
-                    // A checkpoint may give room back; nothing else would begin or end one now.
-                    durable.maintain(self.shared.versions.read_version(), &self.shared.memory);
-                }
-                KvError::with(ErrorCode::NoSpace, detail)
-            }
+            AppendError::NoSpace(detail) => KvError::with(ErrorCode::NoSpace, detail),
+            AppendError::Resources(detail) => KvError::with(ErrorCode::ShortOfResources, detail),
             AppendError::Failed(detail) => {
                 tracing::error!(detail, "the store's disk failed: the engine stops");
                 let unknown = KvError::with(ErrorCode::CommitUnknownResult, detail.clone());
@@ -282,6 +295,14 @@ impl Sequencer {
                 return;
             }
         };
+        if !std::mem::replace(&mut self.refusing, true) {
+            tracing::warn!(%error, "the store refuses commits until it has what it is short of");
+        }
+        self.shared.state_set(EngineState::Refusing(error.clone()));
+        if let Some(durable) = &mut self.durable {
+            // A checkpoint may give room back; nothing else would begin or end one now.
+            durable.maintain(self.shared.versions.read_version(), &self.shared.memory);
+        }
         for Accepted { reply, .. } in accepted {
             answer(reply, Err(error.clone().into()));
         }

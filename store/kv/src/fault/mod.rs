@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
-use crate::contract::{Engine, EngineInfo, EngineTransaction};
+use crate::contract::{Engine, EngineInfo, EngineState, EngineTransaction, KvError};
 use crate::env::Rng;
 pub use plan::FaultPlan;
 use transaction::FaultTransaction;
@@ -83,5 +84,13 @@ impl Engine for FaultEngine {
 
     fn metrics_register(&self, registry: &mut Registry) {
         self.faults.engine.metrics_register(registry);
+    }
+
+    fn state(&self) -> EngineState {
+        self.faults.engine.state()
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, KvError> {
+        self.faults.engine.stopped()
     }
 }

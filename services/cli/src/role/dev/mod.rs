@@ -25,9 +25,10 @@ use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan}
 use self::stop::Shutdown;
 use super::agent::{card, ports};
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
+use super::descriptors::{ConnectionArguments, OpenFiles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
-use super::{Signals, failed, files_private};
+use super::{RoleEnd, Signals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
@@ -82,6 +83,9 @@ pub struct DevArguments {
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, value_name = "SEED")]
     pub inject_faults: Option<u64>,
+    /// How many connections the gateway takes.
+    #[command(flatten)]
+    pub connections: ConnectionArguments,
 }
 
 /// A card as it is written, where it can be read.
@@ -143,7 +147,8 @@ async fn dev_in(
         false => None,
     };
     let mut signals = Signals::catch();
-    let mut control = control_start(layout, arguments, store, clock, rng).await?;
+    let open_files = OpenFiles::raise();
+    let mut control = control_start(layout, arguments, store, open_files, (clock, rng)).await?;
     let http = control.http;
     let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
     remember(layout, arguments, grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
@@ -155,6 +160,7 @@ async fn dev_in(
         token_file: layout.token(),
         layout: layout.clone(),
         cards: arguments.cards.clone(),
+        open_files,
         arguments: arguments.agent_argument.clone(),
     };
     let cancelled = CancellationToken::new();
@@ -163,10 +169,20 @@ async fn dev_in(
         .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
         .collect();
     printer.greeting(&greeting(layout, arguments, grpc, http));
-    let signal = signals.next().await;
+    let db = Database::new(store.engine());
+    let signal = match role_end(&db, signals.next()).await {
+        RoleEnd::Signal(signal) => signal,
+        RoleEnd::Store(error) => {
+            // As after a kill of this process: agents and tasks go on, and the next start takes them up. What was
+            // started ends with an ephemeral cell, when its guard goes.
+            tracing::error!(%error, "the cell ends without its store; its agents and tasks go on");
+            cancelled.cancel();
+            control.stop().await;
+            return Err(store_stopped(&error));
+        }
+    };
     printer.remark(&format!("{signal}: ending the tasks and agents of this directory"));
     control.workers_stop().await;
-    let db = Database::new(store.engine());
     let shutdown = Shutdown {
         db: &db,
         cells: &arguments.cells,
@@ -196,9 +212,10 @@ async fn control_start(
     layout: &Layout,
     arguments: &DevArguments,
     store: &Store,
-    clock: &Arc<dyn Clock>,
-    rng: &Arc<dyn Rng>,
+    open_files: OpenFiles,
+    (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
 ) -> Result<Control, Failure> {
+    let connections = arguments.connections.limits(open_files.most)?;
     let token = layout.token_ensure().map_err(|error| failed("cannot use the token file", &error))?;
     let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
     let mut registry = Registry::default();
@@ -220,7 +237,7 @@ async fn control_start(
     let grpc = loopback(port(arguments.port, known.map(|known| known.grpc_port), GRPC_PORT));
     let http = loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT));
     let config = ControlConfig {
-        db,
+        db: db.clone(),
         exclusive: store.is_exclusive(),
         cells: arguments.cells.clone(),
         meta,
@@ -235,12 +252,13 @@ async fn control_start(
             lease_ms: LEASE_MS,
             controller: true,
         },
+        connections,
         token: Token::new(token),
         registry,
         clock: Arc::clone(clock),
         rng: Arc::clone(rng),
     };
-    Control::start(config).await.map_err(|error| failed("cannot start", &error))
+    Control::start(config).await.map_err(|error| start_failed(&db, &error))
 }
 
 fn remember(

@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use tokio_util::sync::CancellationToken;
 
 use super::layout::{Layout, private_directory, private_file};
+use crate::role::descriptors::OpenFiles;
 
 /// Between two looks at an agent.
 const LOOK: Duration = Duration::from_millis(200);
@@ -63,6 +64,8 @@ pub(super) struct AgentStart {
     pub layout: Layout,
     /// Cards of each node.
     pub cards: Vec<String>,
+    /// The limit of open files that agents, and so tasks, get back.
+    pub open_files: OpenFiles,
     /// Arguments besides, of every node or of one: `NODE:ARGUMENT`.
     pub arguments: Vec<String>,
 }
@@ -116,7 +119,10 @@ pub(super) async fn node_keep(start: AgentStart, node: NodePlan, cancelled: Canc
                 tracing::warn!(node = node.name, "the agent has ended and is started again");
             }
             match start.command(&node).and_then(|mut command| command.spawn()) {
-                Ok(started) => child = Some(started),
+                Ok(started) => {
+                    start.open_files.restore(started.id());
+                    child = Some(started);
+                }
                 Err(error) => tracing::error!(node = node.name, %error, "the agent cannot be started"),
             }
             tokio::select! {

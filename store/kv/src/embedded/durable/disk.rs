@@ -6,9 +6,13 @@
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::Dir;
 
 /// One directory of files.
 pub trait Disk: Send + Sync + Debug + 'static {
@@ -79,18 +83,104 @@ fn mode_tighten(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
+/// Whether `error` says that the process or the machine is short of something that comes free again (descriptors,
+/// memory, threads): the disk is as good as before.
+pub fn is_resource(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
+        || error.kind() == io::ErrorKind::OutOfMemory
+}
+
+/// Descriptors that are held so that an opening finds one where the process has no other left: as many as the roll of
+/// a segment and a checkpoint have open beside each other.
+const DESCRIPTORS_RESERVED: usize = 8;
+
+/// The descriptors of a [`DirectoryDisk`].
+#[derive(Debug, Default)]
+struct Descriptors {
+    /// The directory itself, to be flushed without an opening.
+    directory: Option<Arc<File>>,
+    /// The directory once more, to be listed without an opening.
+    listing: Option<Dir>,
+    /// Given up one by one where an opening finds none, and taken again later.
+    reserved: Vec<OwnedFd>,
+}
+
+impl Descriptors {
+    /// Opens what is open for as long as the disk is there.
+    fn open(path: &Path) -> io::Result<Self> {
+        let directory = Arc::new(File::open(path)?);
+        let listing = Dir::read_from(&directory)?;
+        let mut descriptors =
+            Self { directory: Some(directory), listing: Some(listing), reserved: Vec::new() };
+        descriptors.reserve();
+        Ok(descriptors)
+    }
+
+    /// Takes what is missing to the reserve, as far as it goes.
+    fn reserve(&mut self) {
+        let Some(directory) = &self.directory else { return };
+        while self.reserved.len() < DESCRIPTORS_RESERVED {
+            let Ok(another) = directory.try_clone() else { return };
+            self.reserved.push(another.into());
+        }
+    }
+
+    /// Closes a file. Where the reserve is short its descriptor goes there, in one step: one that is free for a moment
+    /// is another's in a process that has none left.
+    fn close(&mut self, file: File) {
+        let Some(directory) = &self.directory else { return };
+        if self.reserved.len() < DESCRIPTORS_RESERVED {
+            let mut descriptor = OwnedFd::from(file);
+            if rustix::io::dup2(directory, &mut descriptor).is_ok() {
+                self.reserved.push(descriptor);
+            }
+        }
+    }
+}
+
 /// A directory of the machine.
 #[derive(Clone, Debug)]
 pub struct DirectoryDisk {
     path: PathBuf,
     /// Whether syncs reach the disk. Without them a crash of the machine loses acknowledged commits.
     fsync: bool,
+    descriptors: Arc<Mutex<Descriptors>>,
 }
 
 impl DirectoryDisk {
     /// The directory at `path`.
     pub fn new(path: impl Into<PathBuf>, fsync: bool) -> Self {
-        Self { path: path.into(), fsync }
+        Self { path: path.into(), fsync, descriptors: Arc::default() }
+    }
+
+    /// Opens something, with a descriptor of the reserve where the process has no other left. Another thread may be
+    /// faster than the second attempt: then the next one of the reserve goes.
+    fn with_reserve<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match open() {
+                Ok(opened) => {
+                    self.descriptors.lock().reserve();
+                    return Ok(opened);
+                }
+                Err(error) => {
+                    let short = is_resource(&error);
+                    if !short || self.descriptors.lock().reserved.pop().is_none() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Uses the descriptors, which are open from the first call on.
+    fn opened<T>(&self, use_them: impl FnOnce(&mut Descriptors) -> io::Result<T>) -> io::Result<T> {
+        let mut descriptors = self.descriptors.lock();
+        if descriptors.directory.is_none() {
+            *descriptors = Descriptors::open(&self.path)?;
+        }
+        use_them(&mut descriptors)
     }
 
     /// Makes the name of `directory` durable.
@@ -110,7 +200,8 @@ impl DirectoryDisk {
     }
 
     fn file(&self, file: File) -> Arc<dyn DiskFile> {
-        Arc::new(MachineFile { file, fsync: self.fsync })
+        let descriptors = Arc::clone(&self.descriptors);
+        Arc::new(MachineFile { file: Some(file), fsync: self.fsync, descriptors })
     }
 }
 
@@ -122,7 +213,7 @@ impl Disk for DirectoryDisk {
         for made in missing.iter().skip(1).filter(|made| !made.as_os_str().is_empty()) {
             self.name_sync(made)?;
         }
-        Ok(())
+        self.opened(|_| Ok(()))
     }
 
     fn parent_sync(&self) -> io::Result<()> {
@@ -151,22 +242,32 @@ impl Disk for DirectoryDisk {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
-        }
+        let mut names = self.opened(|descriptors| {
+            let mut names = Vec::new();
+            let Some(listing) = &mut descriptors.listing else { return Ok(names) };
+            listing.rewind();
+            while let Some(entry) = listing.read() {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if name != "." && name != ".." {
+                    names.push(name);
+                }
+            }
+            Ok(names)
+        })?;
         names.sort();
         Ok(names)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.file(File::options().read(true).write(true).open(self.path.join(name))?))
+        let path = self.path.join(name);
+        Ok(self.file(self.with_reserve(|| File::options().read(true).write(true).open(&path))?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
-        Ok(self.file(options.open(self.path.join(name))?))
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        let path = self.path.join(name);
+        Ok(self.file(self.with_reserve(|| options.open(&path))?))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -178,7 +279,11 @@ impl Disk for DirectoryDisk {
     }
 
     fn directory_sync(&self) -> io::Result<()> {
-        if self.fsync { File::open(&self.path)?.sync_all() } else { Ok(()) }
+        if !self.fsync {
+            return Ok(());
+        }
+        let directory = self.opened(|descriptors| Ok(descriptors.directory.clone()))?;
+        directory.map_or(Ok(()), |directory| directory.sync_all())
     }
 
     fn available_bytes(&self) -> io::Result<u64> {
@@ -193,36 +298,53 @@ impl Disk for DirectoryDisk {
 
 #[derive(Debug)]
 struct MachineFile {
-    file: File,
+    /// Until it is closed.
+    file: Option<File>,
     fsync: bool,
+    descriptors: Arc<Mutex<Descriptors>>,
+}
+
+impl MachineFile {
+    fn file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for MachineFile {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            self.descriptors.lock().close(file);
+        }
+    }
 }
 
 impl DiskFile for MachineFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.file()?.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.file()?.read_exact_at(buffer, offset)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.file()?.write_all_at(bytes, offset)
     }
 
     fn length_set(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
+        self.file()?.set_len(bytes)
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        let file = self.file()?;
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
             // Without the call the room is not taken; a write that finds none is undone instead.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.file.set_len(bytes),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(bytes),
             result => Ok(result?),
         }
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.fsync { self.file.sync_data() } else { Ok(()) }
+        if self.fsync { self.file()?.sync_data() } else { Ok(()) }
     }
 }

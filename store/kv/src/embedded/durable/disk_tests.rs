@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use super::OpenOptions;
 use super::disk::{DirectoryDisk, Disk, DiskFile};
-use crate::contract::{ErrorCode, KvError};
+use crate::contract::{EngineState, ErrorCode, KvError};
 use crate::database::{Database, Idempotency};
 use crate::embedded::EmbeddedEngine;
 use crate::env::{SeededRng, SystemClock};
@@ -20,6 +20,8 @@ use crate::{KvResult, Transaction};
 struct Trouble {
     /// No room for new files, and none is reported.
     full: AtomicBool,
+    /// No descriptor for another file.
+    no_descriptors: AtomicBool,
     /// The next write puts half of its bytes and then finds no room.
     write_half_then_full: AtomicBool,
     /// The next flush fails.
@@ -43,6 +45,15 @@ fn full() -> io::Error {
     io::ErrorKind::StorageFull.into()
 }
 
+impl Trouble {
+    fn descriptor(&self) -> io::Result<()> {
+        match self.no_descriptors.load(Ordering::SeqCst) {
+            true => Err(rustix::io::Errno::MFILE.into()),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Disk for TroubledDisk {
     fn directory_create(&self) -> io::Result<()> {
         self.0.directory_create()
@@ -61,11 +72,13 @@ impl Disk for TroubledDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.1.descriptor()?;
         Ok(Arc::new(TroubledFile(self.0.open(name)?, Arc::clone(&self.1), name.to_owned())))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let _gate = self.1.gate.read();
+        self.1.descriptor()?;
         Ok(Arc::new(TroubledFile(self.0.create(name)?, Arc::clone(&self.1), name.to_owned())))
     }
 
@@ -185,6 +198,36 @@ async fn a_full_disk_refuses_commits_keeps_reads_and_recovers() {
 }
 
 #[tokio::test]
+async fn a_process_without_descriptors_refuses_commits_and_recovers() {
+    let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
+    let (engine, database) = open(directory.path(), &trouble);
+    trouble.no_descriptors.store(true, Ordering::SeqCst);
+    let mut acknowledged = Vec::new();
+    let refused = loop {
+        let key = u32::try_from(acknowledged.len()).unwrap();
+        match put(&database, key).await {
+            Ok(()) => acknowledged.push(key),
+            Err(error) => break error,
+        }
+        assert!(key < 1000, "a segment must fill up");
+    };
+    assert_eq!(refused.code, ErrorCode::ShortOfResources, "{refused}");
+    assert!(matches!(database.engine_state(), EngineState::Refusing(error) if error.code == refused.code));
+    assert_eq!(keys(&database).await.unwrap(), acknowledged, "reads go on");
+    trouble.no_descriptors.store(false, Ordering::SeqCst);
+    // Further than one checkpoint, whichever of the two was refused.
+    for key in 6000..6300 {
+        put(&database, key).await.unwrap();
+        acknowledged.push(key);
+    }
+    assert_eq!(database.engine_state(), EngineState::Serving);
+    engine.close().await;
+    drop((engine, database));
+    let (_, database) = open(directory.path(), &trouble);
+    assert_eq!(keys(&database).await.unwrap(), acknowledged);
+}
+
+#[tokio::test]
 async fn a_record_that_half_fits_is_undone() {
     let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
     let (engine, database) = open(directory.path(), &trouble);
@@ -207,6 +250,11 @@ async fn a_failed_flush_is_unknown_and_stops_the_engine() {
     // The runner tries again after 1021, and then learns that the engine has stopped.
     assert_eq!(put(&database, 2).await.unwrap_err().code, ErrorCode::IoError);
     assert_eq!(keys(&database).await.unwrap_err().code, ErrorCode::IoError);
+    // Whoever waits for the end of the engine is woken, also where it has stopped before.
+    for _ in 0..2 {
+        assert_eq!(database.engine_stopped().await.code, ErrorCode::IoError);
+    }
+    assert!(matches!(database.engine_state(), EngineState::Stopped(_)));
     drop((engine, database));
     let (_, database) = open(directory.path(), &trouble);
     let keys = keys(&database).await.unwrap();

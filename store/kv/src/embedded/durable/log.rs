@@ -11,7 +11,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::disk::{Disk, DiskFile, is_no_space};
+use super::disk::{Disk, DiskFile, is_no_space, is_resource};
 use super::record::{
     RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes, record_encode, seal_encode,
 };
@@ -217,12 +217,13 @@ impl Log {
         }
         let file = &self.segment.file;
         if let Err(error) = file.write_at(offset, record) {
-            if !is_no_space(&error) {
+            if !is_no_space(&error) && !is_resource(&error) {
                 return Err(append_error(&error));
             }
-            let undone = file.length_set(offset).and_then(|()| file.sync_data());
+            let undone = file.length_set(offset).map_err(|error| append_error(&error));
+            let undone = undone.and_then(|()| file.sync_data().map_err(|error| append_failed(&error)));
             (self.segment.reserved, self.segment.written) = (offset, offset);
-            return Err(undone.map_or_else(|undo| append_error(&undo), |()| append_error(&error)));
+            return Err(undone.map_or_else(|undo| undo, |()| append_error(&error)));
         }
         // After a failed flush nobody knows what is on the disk, whatever the error says.
         file.sync_data().map_err(|error| AppendError::Failed(format!("flush of the commit log: {error}")))?;
@@ -300,9 +301,23 @@ impl Log {
 fn append_error(error: &io::Error) -> AppendError {
     if is_no_space(error) {
         AppendError::NoSpace(format!("commit log: {error}"))
+    } else if is_resource(error) {
+        AppendError::Resources(format!("commit log: {error}"))
     } else {
-        AppendError::Failed(format!("commit log: {error}"))
+        append_failed(error)
     }
+}
+
+fn append_failed(error: &io::Error) -> AppendError {
+    AppendError::Failed(format!("commit log: {error}"))
+}
+
+/// A flush that failed is a failure of the disk, whatever its error says. A full disk may be tried again: what was to
+/// be flushed is removed.
+fn flushed(flush: io::Result<()>) -> io::Result<()> {
+    flush.map_err(
+        |error| if is_resource(&error) { io::Error::other(format!("flush: {error}")) } else { error },
+    )
 }
 
 /// The last segment as a crash or a closing left it, made clean to be continued; `None` where it has no room for a
@@ -332,8 +347,8 @@ fn segment_create(disk: &dyn Disk, bytes: u64, header: SegmentHeader) -> io::Res
         let file = disk.create(&name)?;
         file.reserve(bytes)?;
         file.write_at(0, &header.encode())?;
-        file.sync_data()?;
-        disk.directory_sync()?;
+        flushed(file.sync_data())?;
+        flushed(disk.directory_sync())?;
         Ok(file)
     };
     let file = create().inspect_err(|error: &io::Error| {
@@ -350,9 +365,9 @@ fn segment_reuse(disk: &dyn Disk, spare: &str, header: SegmentHeader) -> io::Res
     let reuse = || {
         let file = disk.open(spare)?;
         file.write_at(0, &header.encode())?;
-        file.sync_data()?;
+        flushed(file.sync_data())?;
         disk.rename(spare, &name)?;
-        disk.directory_sync()?;
+        flushed(disk.directory_sync())?;
         let bytes = file.length()?;
         Ok((file, bytes))
     };

@@ -136,7 +136,7 @@ impl Durable for Recorder {
         match &appended {
             Ok(()) => mutations.iter().for_each(|mutation| apply(&mut batches.rows, mutation)),
             Err(AppendError::Failed(_)) => batches.open = Some(mutations.to_vec()),
-            Err(AppendError::NoSpace(_)) => {}
+            Err(AppendError::NoSpace(_) | AppendError::Resources(_)) => {}
         }
         appended
     }

@@ -1,0 +1,156 @@
+//! Accepting: a stream of connections that never ends over an error, each closed in time where it presents no token.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Sleep;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::transport::server::Connected;
+
+use super::{ConnectionMark, Connections};
+
+/// Pause after an error of the machine (no descriptor, most likely), in which connections come free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection that has to go may still need for a request that it has begun: its token may be under way.
+const EVICTION_GRACE: Duration = Duration::from_secs(1);
+
+/// The connections that `listener` accepts, within the limits.
+pub(crate) fn connections_accept(
+    listener: TcpListener,
+    connections: Connections,
+) -> impl Stream<Item = io::Result<AcceptedConnection>> + Send {
+    async_stream::stream! {
+        let mut failing = false;
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    failing = false;
+                    // One that is refused is closed here and now.
+                    let Some((mark, evicted)) = connections.admit(peer.ip()) else { continue };
+                    // Without this, small messages wait up to forty milliseconds for the acknowledgement of the ones
+                    // before.
+                    if let Err(error) = stream.set_nodelay(true) {
+                        tracing::debug!(%error, "a connection has gone before it was answered");
+                    }
+                    let deadline = tokio::time::sleep(connections.0.limits.unauthenticated_for);
+                    let evicted = Some(Box::pin(evicted.cancelled_owned()));
+                    yield Ok(AcceptedConnection { stream, mark, deadline: Box::pin(deadline), evicted, received: false });
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(%error, "a connection was not accepted; those without a token give way");
+                    }
+                    connections.shed();
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// One connection, counted from its acceptance to its end.
+pub(crate) struct AcceptedConnection {
+    stream: TcpStream,
+    mark: ConnectionMark,
+    deadline: Pin<Box<Sleep>>,
+    /// Ends when the connection has to go for another; `None` once it has been noted.
+    evicted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Whether anything came over it.
+    received: bool,
+}
+
+impl AcceptedConnection {
+    /// What its requests know of it.
+    pub(crate) fn mark(&self) -> ConnectionMark {
+        self.mark.clone()
+    }
+
+    /// Why a connection that has nothing to read is closed, where it is.
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.mark.is_authenticated() {
+            return Poll::Pending;
+        }
+        if let Some(evicted) = &mut self.evicted
+            && evicted.as_mut().poll(context).is_ready()
+        {
+            self.evicted = None;
+            if !self.received {
+                return Poll::Ready(io::ErrorKind::ConnectionAborted.into());
+            }
+            self.deadline.set(tokio::time::sleep(EVICTION_GRACE));
+        }
+        match self.deadline.as_mut().poll(context) {
+            Poll::Ready(()) => {
+                self.mark.timed_out();
+                Poll::Ready(io::ErrorKind::TimedOut.into())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for AcceptedConnection {
+    fn drop(&mut self) {
+        self.mark.close();
+    }
+}
+
+impl Connected for AcceptedConnection {
+    type ConnectInfo = ConnectionMark;
+
+    fn connect_info(&self) -> ConnectionMark {
+        self.mark()
+    }
+}
+
+impl AsyncRead for AcceptedConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.stream).poll_read(context, buffer) {
+            Poll::Ready(read) => {
+                self.received |= buffer.filled().len() > before;
+                Poll::Ready(read)
+            }
+            Poll::Pending => self.poll_overdue(context).map(Err),
+        }
+    }
+}
+
+impl AsyncWrite for AcceptedConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,70 @@
+//! How many connections there may be, and what follows from the descriptors of the process.
+
+use std::time::Duration;
+
+/// Descriptors that are not for connections: the store's files, listeners, timers, the pipes of child processes. An
+/// eighth of all, and at least this many.
+const OWN_DESCRIPTORS_MIN: u64 = 64;
+/// Most connections without an explicit setting: each takes some 30 kB.
+const TOTAL_DEFAULT_MAX: u64 = 65_536;
+/// Bounds of the default for unauthenticated connections.
+const UNAUTHENTICATED_MIN: usize = 8;
+const UNAUTHENTICATED_MAX: usize = 4_096;
+/// How long a connection may be without a valid token by default.
+const UNAUTHENTICATED_FOR: Duration = Duration::from_secs(10);
+
+/// The bounds of a gateway's connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections of all kinds.
+    pub total: usize,
+    /// Of these, how many no caller gets but an agent.
+    pub for_agents: usize,
+    /// Connections that have not presented a valid token.
+    pub unauthenticated: usize,
+    /// The same from one peer address (of IPv6, from one network of 64 bits).
+    pub unauthenticated_per_peer: usize,
+    /// How long a connection may be without a valid token.
+    pub unauthenticated_for: Duration,
+}
+
+impl ConnectionLimits {
+    /// What a process that may have `descriptors` open files can serve, beside its own.
+    pub fn of_descriptors(descriptors: u64) -> Self {
+        let own = OWN_DESCRIPTORS_MIN.max(descriptors / 8);
+        let total = descriptors.saturating_sub(own).clamp(OWN_DESCRIPTORS_MIN / 4, TOTAL_DEFAULT_MAX);
+        Self::of_total(usize::try_from(total).unwrap_or(usize::MAX))
+    }
+
+    /// `total` connections, shared out as usual: a quarter for agents alone, a quarter without a token at most.
+    pub fn of_total(total: usize) -> Self {
+        let unauthenticated = (total / 4).clamp(UNAUTHENTICATED_MIN, UNAUTHENTICATED_MAX).min(total);
+        Self {
+            total,
+            for_agents: total / 4,
+            unauthenticated,
+            unauthenticated_per_peer: unauthenticated.div_ceil(2),
+            unauthenticated_for: UNAUTHENTICATED_FOR,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_follow_from_the_descriptors_and_leave_some() {
+        for descriptors in [0, 64, 160, 256, 1_024, 4_096, 1 << 20, u64::MAX] {
+            let limits = ConnectionLimits::of_descriptors(descriptors);
+            let ConnectionLimits { total, for_agents, unauthenticated, unauthenticated_per_peer, .. } =
+                limits;
+            assert!((16..=65_536).contains(&total), "{descriptors}: {limits:?}");
+            assert!(for_agents + unauthenticated < total, "{descriptors}: {limits:?}");
+            assert!(unauthenticated_per_peer <= unauthenticated && unauthenticated_per_peer > 0);
+            let free = i128::from(descriptors) - i128::try_from(total).unwrap();
+            assert!(descriptors < 128 || free >= 64, "{descriptors}: {limits:?}");
+        }
+        assert_eq!(ConnectionLimits::of_descriptors(160).total, 96);
+    }
+}
