@@ -12,9 +12,9 @@ use borough_model::node::{NodeFacts, node_packages_kept};
 use borough_model::resource::Resources;
 use borough_model::{Delta, Name, NodeId};
 use borough_store::journal::{Change, ChangeSet, journal_floor};
-use borough_store::node::{node_packages_set, node_register};
+use borough_store::node::{NodeArrival, SessionFence, node_packages_set, node_register, node_writer};
 use borough_store::request::request_id_random;
-use borough_store::{CellSpace, StoreResult};
+use borough_store::{CellSpace, StoreError, StoreResult};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -23,6 +23,8 @@ use super::journal::{JournalBook, JournalSize};
 
 /// Nodes of each writer.
 const NODES: u32 = 25;
+/// The session in which the nodes are registered.
+const SESSION: u64 = 1;
 /// Bytes of the name of a package.
 const PACKAGE_BYTES: usize = 100;
 /// Pause after a write that the store refused.
@@ -170,12 +172,13 @@ impl Shared {
     async fn nodes_register(&self, writer: u32) -> anyhow::Result<Vec<NodeId>> {
         let mut nodes = Vec::new();
         for number in 0..NODES {
-            let name = &Name::new(format!("node-{writer}-{number}"))?;
-            let (id, facts) = (NodeId(self.rng.next_u64().max(1)), &facts());
+            let name = Name::new(format!("node-{writer}-{number}"))?;
+            let id = NodeId(self.rng.next_u64().max(1));
+            let arrival = &NodeArrival::new(name, facts(), id, SESSION);
             let (change, space) = (&self.change("node_register"), &self.space);
             let register = self.db.run("node_register", Idempotency::Natural, |tx, _| async move {
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;
-                node_register(&tx, &mut changes, name, facts, id).await?;
+                node_register(&tx, &mut changes, arrival).await?;
                 changes.append(&tx)
             });
             register.await?;
@@ -218,10 +221,14 @@ impl Shared {
         let (change, space) = (&self.change("packages_set"), &self.space);
         let write = self.db.run_committed("packages_set", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            node_packages_set(&tx, &mut changes, node, packages).await?;
+            let fence = SessionFence { node, session: SESSION };
+            let writer = node_writer(&tx, space, fence).await?;
+            let writer =
+                writer.ok_or_else(|| StoreError::not_found(format!("the session of node {node}")))?;
+            node_packages_set(&writer, &mut changes, packages).await?;
             let bytes = changes.deltas().iter().map(delta_bytes).sum::<usize>();
             changes.append(&tx)?;
-            Ok::<_, borough_store::StoreError>(bytes)
+            Ok::<_, StoreError>(bytes)
         });
         let (bytes, committed) = write.await?;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
