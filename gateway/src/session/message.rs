@@ -14,6 +14,9 @@ use borough_store::task::{ReportPhase, TaskReport};
 use super::arrive::NodeNotes;
 use super::desired::{Command, Life};
 
+/// Milliseconds that a task must run before it is healthy: the first time, and at most, doubled with each failure.
+const HEALTHY_AFTER_MS: u64 = 1_000;
+const HEALTHY_AFTER_MAX_MS: u64 = 10_000;
 /// More cores than a life has of its own.
 const CORES_MAX: usize = 1_024;
 /// Longest text an agent may say of an exit, in bytes.
@@ -144,7 +147,14 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> 
         cpus,
         memory_domains,
         exclusive_cores: spec.task.exclusive_cores,
+        healthy_after_ms: healthy_after_ms(row.failures),
     }
+}
+
+/// How long a task that failed so often in a row must run before it is healthy: one that crashes again and again is not
+/// up in between.
+fn healthy_after_ms(failures: u32) -> u64 {
+    HEALTHY_AFTER_MS.saturating_mul(1 << failures.min(10)).min(HEALTHY_AFTER_MAX_MS)
 }
 
 /// The stop of a life, with the delays of its spec (where that is known).

@@ -136,7 +136,8 @@ pub fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
         port_first: 20_000,
         port_last: 29_999,
         attributes: attributes.map(|(key, value)| (key.to_owned(), value)).into(),
-        host: "127.0.0.1".to_owned(),
+        // An address of its own: nodes of one address share its ports.
+        host: std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string(),
         ..v1::Hello::default()
     }
 }

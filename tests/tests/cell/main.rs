@@ -18,6 +18,7 @@ mod log;
 mod machine;
 mod node;
 mod plan;
+mod port;
 mod preempt;
 mod role;
 mod secret;

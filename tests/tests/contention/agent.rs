@@ -182,7 +182,7 @@ impl Agent {
             port_last: 20_011,
             attributes: BTreeMap::from([("rack".to_owned(), rack.to_owned())]),
             host: "127.0.0.1".to_owned(),
-            boot_id: format!("boot-{}", self.boot),
+            boot_id: format!("boot-{}-{}", self.number, self.boot),
             agent_version: "0.1.0".to_owned(),
             cards: Vec::new(),
             domains: Vec::new(),

@@ -1,4 +1,5 @@
-//! TCP ports: fixed numbers that must be free, and numbers handed out from the node's range.
+//! TCP ports: fixed numbers that must be free, and numbers handed out from the node's range. Nodes that share an address
+//! share its ports: what one of them has given, no other gives.
 
 use std::ops::ControlFlow;
 
@@ -7,9 +8,14 @@ use smallvec::SmallVec;
 use super::{Refusal, Requirement};
 use crate::plan::Work;
 
-/// Whether a port may be given now: not given, and not cooling down.
+/// Whether a port may be given now: not given, and not cooling down, by whichever node of the address.
 fn port_free(work: &Work<'_>, node: u32, port: u16, now_ms: i64) -> bool {
-    let Some(ports) = work.nodes.ports(node) else { return false };
+    work.nodes.ports(node).is_some()
+        && work.nodes.spaces.with(node).all(|node| port_free_of(work, node, port, now_ms))
+}
+
+fn port_free_of(work: &Work<'_>, node: u32, port: u16, now_ms: i64) -> bool {
+    let Some(ports) = work.nodes.ports(node) else { return true };
     let cooling = || {
         let position = ports.cooling.binary_search_by_key(&port, |&(port, _)| port).ok();
         position.and_then(|position| ports.cooling.get(position)).is_some_and(|&(_, until)| until > now_ms)
@@ -29,10 +35,14 @@ pub(crate) fn ports_dynamic_free(
         return 0;
     }
     let range = ports.first.max(1)..=ports.last;
-    let taken = work.ports_taken(node).iter().chain(&requirement.ports_fixed).chain(&ports.used);
-    let cooling = ports.cooling.iter().filter(|&&(_, until)| until > now_ms).map(|(port, _)| port);
-    let mut busy: SmallVec<[u16; 64]> =
-        taken.chain(cooling).copied().filter(|port| range.contains(port)).collect();
+    let mut busy: SmallVec<[u16; 64]> = requirement.ports_fixed.iter().copied().collect();
+    for node in work.nodes.spaces.with(node) {
+        busy.extend_from_slice(work.ports_taken(node));
+        let Some(ports) = work.nodes.ports(node) else { continue };
+        busy.extend_from_slice(&ports.used);
+        busy.extend(ports.cooling.iter().filter(|&&(_, until)| until > now_ms).map(|&(port, _)| port));
+    }
+    busy.retain(|port| range.contains(port));
     busy.sort_unstable();
     busy.dedup();
     range.len() - busy.len()
@@ -41,10 +51,16 @@ pub(crate) fn ports_dynamic_free(
 /// Whether the range has enough free numbers, without counting them where that is plain.
 fn dynamic_enough(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     let wanted = usize::from(requirement.ports_dynamic);
+    let busy_most = || -> usize {
+        let of = |node| {
+            let known = work.nodes.ports(node).map_or(0, |ports| ports.used.len() + ports.cooling.len());
+            known + work.ports_taken(node).len()
+        };
+        work.nodes.spaces.with(node).map(of).sum()
+    };
     let plain = work.nodes.ports(node).is_some_and(|ports| {
-        let busy_most = ports.used.len() + ports.cooling.len() + work.ports_taken(node).len();
         let range = usize::from(ports.last.saturating_sub(ports.first));
-        range >= busy_most + requirement.ports_fixed.len() + wanted
+        range >= busy_most() + requirement.ports_fixed.len() + wanted
     });
     plain || wanted <= ports_dynamic_free(work, requirement, node, now_ms)
 }

@@ -153,7 +153,7 @@ impl Planner<'_, '_> {
         let mut terms = tokens(&self.work, requirement, node);
         terms.extend(reclaims.then(TermToken::of_reclaim));
         let witnesses = witnesses(&self.work, requirement, node, &mut self.witnesses, &self.evictions);
-        let ruled = reclaims || !requirement.rules.rules.is_empty();
+        let ruled = !terms.is_empty() || !requirement.rules.rules.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(pending.task.job, node, true);
         self.work.held_moved(pending.task, true);

@@ -334,7 +334,7 @@ impl Planner<'_, '_> {
         let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses, &self.evictions);
         let asked = &self.snapshot.shapes.get(class.shape)?.resources;
         let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
-        let ruled = !plan.requirement.rules.rules.is_empty();
+        let ruled = !plan.requirement.rules.rules.is_empty() || !terms.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(class.job, node, true);
         self.work.held_moved(pending.task, true);

@@ -78,9 +78,17 @@ pub(super) fn tokens(work: &Work<'_>, requirement: &Requirement, node: u32) -> V
         }
     };
     let mut tokens: Vec<TermToken> = requirement.rules.rules.iter().filter_map(token).collect();
+    tokens.extend(port_token(work, requirement, node));
     tokens.sort_unstable();
     tokens.dedup();
     tokens
+}
+
+/// The token of an address whose ports several nodes give: the commitment of one of them does not tell of the others'.
+fn port_token(work: &Work<'_>, requirement: &Requirement, node: u32) -> Option<TermToken> {
+    let any = requirement.ports_dynamic > 0 || !requirement.ports_fixed.is_empty();
+    let (space, _) = work.nodes.spaces.shared(node).filter(|_| any)?;
+    Some(TermToken { term: "ports".to_owned(), domain: space.to_owned() })
 }
 
 /// The tasks that stand for a term in a domain, as far as they were asked for.

@@ -238,6 +238,20 @@ impl<'a> Work<'a> {
         }
         touched.ports.extend_from_slice(ports);
         self.log.push(node);
+        self.space_changed(node, ports);
+    }
+
+    /// Ports of a node were given or given back: those that share its address have changed as well.
+    fn space_changed(&mut self, node: u32, ports: &[u16]) {
+        if ports.is_empty() {
+            return;
+        }
+        let nodes = self.nodes;
+        for other in nodes.spaces.with(node).skip(1) {
+            let Some(touched) = self.touched_made(other) else { continue };
+            touched.version += 1;
+            self.log.push(other);
+        }
     }
 
     /// Supposes for a moment that an amount of a node were free, or no longer.
@@ -261,5 +275,6 @@ impl<'a> Work<'a> {
         }
         touched.ports.retain(|port| !ports.contains(port));
         self.log.push(node);
+        self.space_changed(node, ports);
     }
 }

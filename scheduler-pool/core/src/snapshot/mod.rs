@@ -13,6 +13,7 @@ mod node;
 mod open;
 mod rule;
 mod shape;
+mod space;
 mod standing;
 mod taint;
 mod term;
@@ -183,7 +184,8 @@ impl Snapshot {
             Some((node, freed)) => {
                 self.blocked.changed();
                 if freed {
-                    self.blocked.helped(node);
+                    // A port that it gave back may help those that share its address.
+                    self.nodes.spaces.with(node).for_each(|node| self.blocked.helped(node));
                 }
                 Applied::Changed
             }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeState, package_attributes};
+use borough_model::node::{NodeState, package_attributes, port_space};
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
 
@@ -12,6 +12,7 @@ use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::layout::Layouts;
 use super::load::Loads;
+use super::space::PortSpaces;
 use super::standing::StandingTable;
 use super::taint::Taints;
 use super::text::Texts;
@@ -63,6 +64,8 @@ pub(crate) struct NodeTable {
     /// Attributes and labels as (key, value), ascending by key.
     pub attributes: Vec<Box<[(u32, u32)]>>,
     pub ports: Vec<NodePorts>,
+    /// Which nodes share a port space.
+    pub spaces: PortSpaces,
     /// What may be promised, per dimension and node.
     limits: Vec<Vec<u64>>,
     /// What is not free, per dimension and node: used, or promised to tasks that are held until their victims are gone.
@@ -279,6 +282,7 @@ impl NodeTable {
         }
         let ports = self.ports.get_mut(index)?;
         (ports.first, ports.last) = (row.port_first, row.port_last);
+        self.spaces.set(node, port_space(row));
         let attributes = self.attributes_interned(row);
         let known = self.attributes.get_mut(index)?;
         if *known != attributes {
@@ -461,6 +465,7 @@ impl NodeTable {
         self.card_layouts.put(node, Box::default());
         self.domain_layouts.put(node, Box::default());
         self.entry_cleared(index);
+        self.spaces.set(node, None);
         self.vacant.push(node);
         true
     }

@@ -20,6 +20,7 @@ mod relocation;
 mod rule;
 mod shares;
 mod sleep;
+mod space;
 mod told;
 mod victims;
 mod world;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction, Versionstamp};
-use borough_model::job::{JobKind, JobSpec};
+use borough_model::job::{JobKind, JobSpec, PortSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
@@ -423,6 +423,14 @@ impl Cell {
         let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
         spec.scheduler = scheduler.map(|name| Name::new(name).unwrap());
         spec.task.resources.cpu_millis = cpu_millis;
+        self.spec_submit(&spec).await;
+    }
+
+    /// Admits a job of one small task with a fixed port.
+    pub async fn port_submit(&self, job: &str, port: u16) {
+        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
+        let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
+        spec.task.ports = vec![PortSpec { name: Name::new("http").unwrap(), number: Some(port) }];
         self.spec_submit(&spec).await;
     }
 

@@ -6,6 +6,7 @@
 mod cell;
 mod gang;
 mod gate;
+mod port;
 mod preempt;
 mod reclaim;
 

@@ -29,17 +29,26 @@ const QUICK_MAX_MS: u64 = 100;
 /// After so many, the pauses get longer up to [`QUICK_LATE_MS`].
 const QUICK_TRIES: u32 = 50;
 const QUICK_LATE_MS: u64 = 500;
+/// How long a task must run before it is healthy, where its assignment does not say.
+pub const HEALTHY_AFTER_MS: u64 = 1_000;
+/// Between two looks at the ports of a task without a check, while somebody else has one.
+const UNCHECKED_PAUSE: Duration = Duration::from_secs(1);
 /// What stands in a spec as 0 is taken as this.
 const INTERVAL_LEAST_MS: u64 = 20;
 
-/// The course after a probe, and the pause before the next one. `since_start` is how long the task runs.
+/// The course after a probe, and the pause before the next one. `since_start` is how long the task runs, and how long it
+/// must run before it is healthy: what ends at once was never up.
 pub fn next(
     check: &v1::HealthCheck,
     course: Course,
     passed: bool,
-    since_start: Duration,
+    (since_start, healthy_after): (Duration, Duration),
 ) -> (Course, Duration) {
     let interval = Duration::from_millis(check.interval_ms.max(INTERVAL_LEAST_MS));
+    if passed && course.health != v1::Health::Healthy && since_start < healthy_after {
+        let pause = healthy_after.saturating_sub(since_start).min(interval);
+        return (Course { failures: 0, ..course }, pause);
+    }
     if passed {
         return (Course { health: v1::Health::Healthy, failures: 0, tries: course.tries }, interval);
     }
@@ -61,6 +70,22 @@ pub fn next(
     (Course { health, failures, ..course }, interval)
 }
 
+/// The same for a task without a check: healthy once it has run for long enough and nobody else has its ports, and
+/// never unhealthy.
+pub fn next_unchecked(
+    course: Course,
+    passed: bool,
+    (since_start, healthy_after): (Duration, Duration),
+) -> (Course, Duration) {
+    match passed {
+        true if since_start >= healthy_after => {
+            (Course { health: v1::Health::Healthy, ..course }, UNCHECKED_PAUSE)
+        }
+        true => (course, healthy_after.saturating_sub(since_start)),
+        false => (course, UNCHECKED_PAUSE),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,9 +100,30 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// So long after the start, and healthy at once.
+    const fn now(since_start: u64) -> (Duration, Duration) {
+        (ms(since_start), Duration::ZERO)
+    }
+
+    #[test]
+    fn nothing_is_healthy_before_it_has_run_for_a_while() {
+        let early = (ms(300), ms(1_000));
+        let (course, pause) = next(&check(5_000, 1, 0), Course::new(v1::Health::Unknown), true, early);
+        assert_eq!((course.health, pause), (v1::Health::Unknown, ms(700)));
+        let late = (ms(1_000), ms(1_000));
+        assert_eq!(next(&check(5_000, 1, 0), course, true, late).0.health, v1::Health::Healthy);
+        // What was healthy before this agent started stays so.
+        let known = Course::new(v1::Health::Healthy);
+        assert_eq!(next(&check(5_000, 1, 0), known, true, early).0.health, v1::Health::Healthy);
+        let (course, pause) = next_unchecked(Course::new(v1::Health::Unknown), true, early);
+        assert_eq!((course.health, pause), (v1::Health::Unknown, ms(700)));
+        assert_eq!(next_unchecked(course, false, late).0.health, v1::Health::Unknown);
+        assert_eq!(next_unchecked(course, true, late).0.health, v1::Health::Healthy);
+    }
+
     #[test]
     fn the_first_that_passes_is_enough() {
-        let (course, pause) = next(&check(1000, 3, 0), Course::new(v1::Health::Unknown), true, ms(1));
+        let (course, pause) = next(&check(1000, 3, 0), Course::new(v1::Health::Unknown), true, now(1));
         assert_eq!((course.health, pause), (v1::Health::Healthy, ms(1000)));
     }
 
@@ -86,7 +132,7 @@ mod tests {
         let mut course = Course::new(v1::Health::Unknown);
         let mut pauses = Vec::new();
         for _ in 0..5 {
-            let (next, pause) = next(&check(1000, 1, 0), course, false, ms(10));
+            let (next, pause) = next(&check(1000, 1, 0), course, false, now(10));
             course = next;
             pauses.push(pause.as_millis());
         }
@@ -99,10 +145,10 @@ mod tests {
         let check = check(1000, 3, 0);
         let mut course = Course::new(v1::Health::Healthy);
         for expect in [v1::Health::Healthy, v1::Health::Healthy, v1::Health::Unhealthy] {
-            course = next(&check, course, false, ms(1)).0;
+            course = next(&check, course, false, now(1)).0;
             assert_eq!(course.health, expect);
         }
-        course = next(&check, course, true, ms(1)).0;
+        course = next(&check, course, true, now(1)).0;
         assert_eq!((course.health, course.failures), (v1::Health::Healthy, 0));
     }
 
@@ -112,7 +158,7 @@ mod tests {
         let mut course = Course::new(v1::Health::Unknown);
         let mut at = Duration::ZERO;
         while course.health != v1::Health::Unhealthy {
-            let (next, pause) = next(&check, course, false, at);
+            let (next, pause) = next(&check, course, false, (at, Duration::ZERO));
             (course, at) = (next, at + pause);
             assert!(at < ms(6000), "still {course:?}");
         }
@@ -127,7 +173,7 @@ mod tests {
             let check = check(interval, failures_max, 0);
             let (mut course, mut row) = (Course::new(v1::Health::Healthy), 0);
             for passed in outcomes {
-                let (after, pause) = next(&check, course, passed, ms(10_000));
+                let (after, pause) = next(&check, course, passed, now(10_000));
                 course = after;
                 row = if passed { 0 } else { row + 1 };
                 let expect =

@@ -91,15 +91,14 @@ impl Life {
         self.assignment.as_ref()?.spec.as_ref()?.health.as_ref().filter(|check| check.probe.is_some())
     }
 
-    /// Whether probes should be running.
+    /// Whether probes should be running. Without a check they only see to it that it stays up and has its ports.
     pub fn to_be_probed(&self) -> bool {
-        self.phase() == Phase::Running && self.check().is_some()
+        self.phase() == Phase::Running && self.assignment.is_some()
     }
 
-    /// What is said of its health. Without probes it is healthy while it runs.
+    /// What is said of its health.
     fn health_reported(&self) -> v1::Health {
         match self.phase() {
-            Phase::Running if self.check().is_none() => v1::Health::Healthy,
             Phase::Running | Phase::Stopping if self.health != v1::Health::Unspecified => self.health,
             _ => v1::Health::Unknown,
         }

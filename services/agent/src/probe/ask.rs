@@ -1,6 +1,8 @@
 //! One probe.
 
+use std::net::SocketAddr;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use borough_proto::v1;
 use borough_proto::v1::health_check::Probe;
@@ -12,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::TcpStream;
 
 use super::Target;
+use super::listener::{Answers, Listener, who_answers};
 use crate::serve::exec_command;
 
 /// Asks once; the error says what was wrong, for people.
@@ -20,17 +23,47 @@ pub async fn ask(target: &Target) -> Result<(), String> {
         Some(Probe::Http(http)) => http_ask(target, http).await,
         Some(Probe::Tcp(tcp)) => connect(target, &tcp.port).await.map(drop),
         Some(Probe::Command(command)) => command_ask(target, command).await,
-        None => Ok(()),
+        None => undisturbed(target).await,
     }
+}
+
+/// Whether nobody but the task listens on its ports. It need not listen itself yet.
+async fn undisturbed(target: &Target) -> Result<(), String> {
+    for port in &target.ports {
+        let Ok(number) = u16::try_from(port.number) else { continue };
+        let Ok(found) = tokio::net::lookup_host((target.host.as_str(), number)).await else { continue };
+        for address in found.take(1) {
+            if let Answers::Other(other) = answers(target, address).await? {
+                return Err(other_text(other));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn answers(target: &Target, address: SocketAddr) -> Result<Answers, String> {
+    let (owner, known) = (target.owner.clone(), Arc::clone(&target.known));
+    let asked = tokio::task::spawn_blocking(move || who_answers(&owner, address, &known)).await;
+    let text = |error: &dyn std::error::Error| format!("cannot see who listens on {address}: {error}");
+    asked.map_err(|error| text(&error))?.map_err(|error| text(&error))
+}
+
+fn other_text(other: Listener) -> String {
+    format!("another process than the task's listens on {}", other.address)
 }
 
 async fn connect(target: &Target, port: &str) -> Result<TcpStream, String> {
     let number = target.ports.iter().find(|have| have.name == port).map(|have| have.number);
     let number = number.and_then(|number| u16::try_from(number).ok());
     let number = number.ok_or_else(|| format!("the task has no port {port:?}"))?;
-    TcpStream::connect((target.host.as_str(), number))
-        .await
-        .map_err(|error| format!("port {number}: {error}"))
+    let failed = |error: std::io::Error| format!("port {number}: {error}");
+    let stream = TcpStream::connect((target.host.as_str(), number)).await.map_err(failed)?;
+    // Whoever answers must be the task: another server on the port says nothing of it.
+    match answers(target, stream.peer_addr().map_err(failed)?).await? {
+        Answers::Task | Answers::Hidden => Ok(stream),
+        Answers::Other(other) => Err(other_text(other)),
+        Answers::Nobody => Err(format!("port {number} is answered, but no process of this machine listens")),
+    }
 }
 
 async fn http_ask(target: &Target, probe: &v1::HttpProbe) -> Result<(), String> {

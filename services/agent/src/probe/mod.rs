@@ -1,6 +1,7 @@
 //! Asking a task for its health, again and again. What the answers mean is decided in [`crate::decide::health`].
 
 mod ask;
+pub(crate) mod listener;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +11,11 @@ use borough_kv::env::Clock;
 use borough_proto::v1;
 use tokio::sync::mpsc;
 
-use crate::decide::health::{Course, next};
+use crate::decide::health::{Course, HEALTHY_AFTER_MS, next, next_unchecked};
 use crate::life::LifeId;
 use crate::runtime::{Event, Machine};
 pub(crate) use ask::ask;
+use listener::{Known, Owner};
 
 /// A probe may take this long where its spec says 0.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -23,8 +25,14 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Target {
     /// The life.
     pub id: LifeId,
-    /// How.
+    /// How; without a probe it is only seen to it that nobody else listens on its ports.
     pub check: v1::HealthCheck,
+    /// Its processes, of which one must be who answers.
+    pub owner: Owner,
+    /// What was seen of its listener.
+    pub known: Arc<Known>,
+    /// How long it runs at least before it is healthy; 0: [`HEALTHY_AFTER_MS`].
+    pub healthy_after_ms: u64,
     /// Its ports, by which probes find it.
     pub ports: Vec<v1::Port>,
     /// Where it is reached.
@@ -50,6 +58,11 @@ pub(crate) async fn run(
     let ran_ms = u64::try_from(clock.wall_ms().saturating_sub(target.started_ms)).unwrap_or(0);
     let since = clock.monotonic();
     let mut course = Course::new(target.health);
+    let healthy_after = Duration::from_millis(match target.healthy_after_ms {
+        0 => HEALTHY_AFTER_MS,
+        ms => ms,
+    });
+    let mut last_reason = String::new();
     let timeout = match target.check.timeout_ms {
         0 => TIMEOUT,
         ms => Duration::from_millis(ms),
@@ -58,17 +71,27 @@ pub(crate) async fn run(
         let passed = match tokio::time::timeout(timeout, machine.ask(&target)).await {
             Ok(Ok(())) => true,
             Ok(Err(reason)) => {
-                tracing::debug!(life = %target.id, reason, "probe failed");
+                if reason != last_reason {
+                    tracing::info!(life = %target.id, reason, "probe failed");
+                    last_reason = reason;
+                }
                 false
             }
             Err(_) => false,
         };
         let ran = clock.monotonic().saturating_sub(since).saturating_add(Duration::from_millis(ran_ms));
-        let (after, pause) = next(&target.check, course, passed, ran);
+        let (after, pause) = match target.check.probe {
+            Some(_) => next(&target.check, course, passed, (ran, healthy_after)),
+            None => next_unchecked(course, passed, (ran, healthy_after)),
+        };
         if after.health != course.health {
             let _ = events.send(Event::Health(target.id.clone(), after.health));
         }
         course = after;
+        if target.check.probe.is_none() && course.health == v1::Health::Healthy {
+            // Nothing more is asked of it than to run.
+            return;
+        }
         tokio::time::sleep(pause).await;
     }
 }

@@ -13,6 +13,7 @@ use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{Effect, Life, Shim};
 use crate::life::LifeId;
 use crate::probe;
+use crate::probe::listener::Owner;
 
 /// Cgroups of ours above the lives': the node's, the cell's and `borough`.
 const CGROUP_LEVELS: usize = 3;
@@ -111,11 +112,15 @@ fn forget(agent: &mut Agent, id: LifeId) {
 fn probe_begin(agent: &mut Agent, id: &LifeId) {
     let clock = agent.clock();
     let Some(life) = agent.state.lives.get_mut(id) else { return };
-    let (Some(check), Some(assignment)) = (life.check().cloned(), life.assignment.clone()) else { return };
+    let (check, Some(assignment)) = (life.check().cloned(), life.assignment.clone()) else { return };
+    let leaf = agent.local.get(id).map(|local| local.leaf.clone()).unwrap_or_default();
     life.probed = true;
     let target = probe::Target {
         id: id.clone(),
-        check,
+        check: check.unwrap_or_default(),
+        owner: Owner { leaf, shim: life.record.shim.map(|shim| shim.pid) },
+        known: Arc::default(),
+        healthy_after_ms: assignment.healthy_after_ms,
         ports: assignment.ports.clone(),
         host: agent.starter.ground.host.clone(),
         directory: agent.starter.state.life(id),

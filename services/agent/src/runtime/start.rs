@@ -20,6 +20,7 @@ use super::watch::Watch;
 use crate::decide::spec::{Ground, shim_spec};
 use crate::disk::{StateDir, life_begin, shim_install};
 use crate::life::LifeId;
+use crate::probe::listener::{holder, in_the_way};
 use crate::ready::ready;
 
 /// Tries to execute a program that another thread's child still holds open for writing, and the pause between.
@@ -67,11 +68,16 @@ impl Starter {
         let directory = self.state.life(id);
         let spec = shim_spec(id, assignment, cpus, &self.ground, &directory.join(WORK_DIR));
         // A directory that is there already was made by an agent that died before its shim had written anything.
-        if !directory.join(SPEC_FILE).exists() {
+        let fresh = !directory.join(SPEC_FILE).exists();
+        if fresh {
             life_begin(&self.state, id, assignment, spec.as_ref().ok())
                 .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
         }
         let spec = spec?;
+        // One that is there already may have started, and have its ports itself.
+        if fresh {
+            ports_check(&self.ground.host, assignment)?;
+        }
         // Already there, unless the disk was full when the agent started.
         if let Some(bin) = self.program.parent() {
             shim_install(bin).map_err(|error| format!("cannot write the shim's program: {error}"))?;
@@ -99,6 +105,18 @@ impl Starter {
         tracing::error!(life = %id, reason, "cannot clean up; trying again");
         tokio::time::sleep(RETRY_PAUSE).await;
     }
+}
+
+/// Refuses a task a port of whose somebody else has: it would crash again and again, or others would answer for it.
+fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), String> {
+    for port in &assignment.ports {
+        let Ok(number) = u16::try_from(port.number) else { continue };
+        // What the kernel does not show keeps nothing from starting.
+        let Ok(Some(other)) = in_the_way(host, number) else { continue };
+        let (name, address, holder) = (&port.name, other.address, holder(other.inode));
+        return Err(format!("its port {name} ({number}) is in use: {holder} listens on {address}"));
+    }
+    Ok(())
 }
 
 /// Starts the shim's program in a session of its own, its errors going to a file of the life.

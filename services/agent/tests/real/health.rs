@@ -3,7 +3,6 @@
 use borough_proto::v1::health_check::Probe;
 use borough_proto::v1::task_status::Phase;
 use borough_proto::v1::{self, Health};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::gateway::key;
@@ -30,11 +29,19 @@ async fn health(cell: &Cell, life: &v1::TaskLife, health: Health) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_probes_a_task_is_healthy_while_it_runs() {
+async fn without_probes_a_task_is_healthy_once_it_has_run_for_a_while() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "exec sleep 600"));
-    assert_eq!(cell.gateway.phase(&life, Phase::Running).await.health(), Health::Healthy);
+    let (stays, crashes) = (life(0, 1), life(1, 1));
+    cell.gateway.run(script(&stays, "exec sleep 600"));
+    cell.gateway.run(script(&crashes, "sleep 0.2; exit 3"));
+    assert_eq!(cell.gateway.phase(&stays, Phase::Running).await.health(), Health::Unknown);
+    health(&cell, &stays, Health::Healthy).await;
+    cell.gateway.phase(&crashes, Phase::Released).await;
+    let up = |seen: &crate::gateway::Seen| {
+        let of = |status: &&v1::TaskStatus| status.index == 1 && status.health() == Health::Healthy;
+        seen.history.iter().any(|status| of(&status))
+    };
+    assert!(!cell.gateway.look(up), "what ends at once was never healthy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,43 +84,76 @@ async fn a_command_that_hangs_is_a_failure_and_leaves_nothing() {
     health(&cell, &life, Health::Unhealthy).await;
 }
 
-/// Answers every question with what `answer` says.
-async fn server(answer: &'static str) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut asked = [0; 1024];
-            let _ = stream.read(&mut asked).await;
-            let _ = stream.write_all(answer.as_bytes()).await;
-        }
-    });
-    port
+/// A port that was free a moment ago.
+async fn port_free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
+}
+
+/// A task whose child answers every question with `answer`.
+fn serving(port: u16, answer: &str) -> String {
+    format!(
+        "python3 -c '\nimport socket\nserver = socket.create_server((\"127.0.0.1\", {port}))\n\
+         while True:\n    client = server.accept()[0]\n    client.recv(1024)\n    \
+         client.sendall(b\"{answer}\")\n    client.close()\n' & exec sleep 600"
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http_and_tcp_are_asked_on_the_named_port() {
     let cell = Cell::with_agent().await;
     let http = |path: &str| Probe::Http(v1::HttpProbe { port: "main".to_owned(), path: path.to_owned() });
-    let good = server("HTTP/1.1 204 No Content\r\n\r\n").await;
-    let bad = server("HTTP/1.1 503 Unavailable\r\ncontent-length: 0\r\n\r\n").await;
-    let silent = server("").await;
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let good = "HTTP/1.1 204 No Content\\r\\n\\r\\n";
+    let bad = "HTTP/1.1 503 Unavailable\\r\\ncontent-length: 0\\r\\n\\r\\n";
     let tcp = || Probe::Tcp(v1::TcpProbe { port: "main".to_owned() });
     let cases = [
-        (http("/healthz?x=1"), good, Health::Healthy),
-        (tcp(), silent, Health::Healthy),
-        (http("/"), bad, Health::Unhealthy),
-        (http("/"), silent, Health::Unhealthy),
-        (tcp(), closed, Health::Unhealthy),
+        (http("/healthz?x=1"), Some(good), Health::Healthy),
+        (tcp(), Some(""), Health::Healthy),
+        (http("/"), Some(bad), Health::Unhealthy),
+        (http("/"), Some(""), Health::Unhealthy),
+        (tcp(), None, Health::Unhealthy),
     ];
-    for (index, (probe, port, _)) in (0..).zip(&cases) {
-        let mut work = checked(&life(index, 1), probe.clone(), *port, "exec sleep 600");
-        work.spec.as_mut().unwrap().health.as_mut().unwrap().initial_grace_ms = 0;
+    for (index, (probe, answer, expect)) in (0..).zip(&cases) {
+        let port = port_free().await;
+        let text = answer.map_or_else(|| "exec sleep 600".to_owned(), |answer| serving(port, answer));
+        let mut work = checked(&life(index, 1), probe.clone(), port, &text);
+        if *expect == Health::Unhealthy {
+            work.spec.as_mut().unwrap().health.as_mut().unwrap().initial_grace_ms = 3_000;
+        }
         cell.gateway.run(work);
     }
     for (index, (_, _, expect)) in (0..).zip(cases) {
         health(&cell, &life(index, 1), expect).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_the_tasks_shows_nothing() {
+    let cell = Cell::with_agent().await;
+    let (life, port) = (life(0, 1), port_free().await);
+    let probe = Probe::Tcp(v1::TcpProbe { port: "main".to_owned() });
+    let mut work = checked(&life, probe, port, "exec sleep 600");
+    work.spec.as_mut().unwrap().health.as_mut().unwrap().initial_grace_ms = 3_000;
+    cell.gateway.run(work);
+    cell.gateway.phase(&life, Phase::Running).await;
+    // It answers, and is this test.
+    let _server = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    health(&cell, &life, Health::Unhealthy).await;
+    let healthy =
+        |seen: &crate::gateway::Seen| seen.history.iter().any(|status| status.health() == Health::Healthy);
+    assert!(!cell.gateway.look(healthy));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_port_somebody_else_has_is_not_started() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    let server = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = server.local_addr().unwrap().port();
+    let mut work = script(&life, "exec sleep 600");
+    work.ports = vec![v1::Port { name: "main".to_owned(), number: u32::from(port) }];
+    cell.gateway.run(work);
+    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    assert_eq!(exit.reason(), v1::EndReason::StartFailed);
+    let expected = format!("its port main ({port}) is in use: process {} (", std::process::id());
+    assert!(exit.message.contains(&expected), "{exit:?}");
 }

@@ -106,9 +106,12 @@ pub(super) fn report_events(
     events
 }
 
-/// A task without a health check is healthy while it runs.
+/// A task without a health check is healthy once its agent has seen it run for a while, and never unhealthy.
 pub(super) fn health_of(report: &TaskReport, spec: &JobSpec) -> Health {
-    if spec.task.health.is_none() { Health::Healthy } else { report.health }
+    match report.health {
+        Health::Unhealthy if spec.task.health.is_none() => Health::Unknown,
+        health => health,
+    }
 }
 
 fn ended(report: &TaskReport, life: Life, rules: TaskRules) -> TaskEvent {

@@ -35,7 +35,7 @@ pub use machine::{
 };
 pub(crate) use package::task_packages_check;
 pub use package::{NODE_PACKAGES_MAX, node_packages_kept, package_attribute, package_attributes};
-pub use port::{PortsShort, ports_pick};
+pub use port::{PortsShort, port_space, ports_pick};
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
 pub use promise::{
     LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise,

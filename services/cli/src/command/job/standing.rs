@@ -31,8 +31,6 @@ pub(super) enum Standing {
 pub(super) struct Known {
     pub(super) job: Job,
     pub(super) tasks: BTreeMap<u32, Task>,
-    /// Whether tasks have a health check; without one a running task is healthy.
-    pub(super) checked: bool,
 }
 
 impl Known {
@@ -59,24 +57,15 @@ impl Known {
         self.tasks.range(..self.job.count).map(|(_, task)| task)
     }
 
-    fn is_healthy(&self, task: &Task) -> bool {
-        let healthy = match task.health() {
-            Health::Healthy => true,
-            Health::Unhealthy => false,
-            Health::Unknown | Health::Unspecified => !self.checked,
-        };
-        task.state() == TaskState::Running && healthy
+    /// Its agent has seen it run for a while, and its check passes where it has one: nothing that only has not crashed yet.
+    fn is_healthy(task: &Task) -> bool {
+        task.state() == TaskState::Running && task.health() == Health::Healthy
     }
 
     /// Whether nothing starts the task again. One that was stopped by a shrink comes back with the next growth.
     fn is_dead_for_good(&self, task: &Task) -> bool {
         let stopped = task.exit.as_ref().is_some_and(|exit| exit.reason() == EndReason::Stopped);
         task.state() == TaskState::Dead && task.stop() == StopReason::Unspecified && !stopped
-    }
-
-    /// Whether a healthy task may only not have failed yet.
-    pub(super) fn is_only_running(&self, goal: Goal) -> bool {
-        goal == Goal::Up && !self.checked && self.job.kind() == JobKind::Service && self.job.count > 0
     }
 
     fn in_state(&self, states: &[TaskState]) -> usize {
@@ -90,7 +79,7 @@ impl Known {
     }
 
     fn healthy(&self) -> usize {
-        self.wanted().filter(|task| self.is_healthy(task)).count()
+        self.wanted().filter(|task| Self::is_healthy(task)).count()
     }
 
     /// How far it is.
@@ -167,7 +156,7 @@ impl Known {
 
     /// The task that has failed most in a row and how it ended; empty where none has.
     fn worst(&self) -> String {
-        let failing = self.wanted().filter(|task| task.failures > 0 && !self.is_healthy(task));
+        let failing = self.wanted().filter(|task| task.failures > 0 && !Self::is_healthy(task));
         let worst = failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)));
         let Some(task) = worst else { return String::new() };
         let how = task.exit.clone().map(|exit| ExitView::from(exit).text()).unwrap_or_default();
@@ -193,7 +182,7 @@ mod tests {
             revision: 1,
             ..Job::default()
         };
-        Known { job, tasks: BTreeMap::new(), checked: true }
+        Known { job, tasks: BTreeMap::new() }
     }
 
     fn task(index: u32, state: TaskState, health: Health) -> Task {
@@ -220,13 +209,6 @@ mod tests {
         known.task_changed(task(2, TaskState::Stopping, Health::Unhealthy));
         assert_eq!(known.standing(Goal::Up), Standing::Reached);
         assert_eq!(service(0).standing(Goal::Up), Standing::Reached);
-    }
-
-    #[test]
-    fn without_a_check_running_is_healthy() {
-        let mut known = Known { checked: false, ..service(1) };
-        known.task_changed(task(0, TaskState::Running, Health::Unknown));
-        assert_eq!(known.standing(Goal::Up), Standing::Reached);
     }
 
     #[test]

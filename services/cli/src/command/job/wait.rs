@@ -12,9 +12,6 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
-/// So long a service without a health check must have run without a change to count as up: what crashes at once has
-/// been running as well.
-const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// How a wait ended well.
 pub(super) struct Waited {
@@ -67,9 +64,7 @@ impl Waiting<'_, '_> {
         loop {
             let answer = self.client.job_get(self.job).await?;
             let (tasks, _) = self.client.task_list_of_job(self.job).await?;
-            let checked = answer.spec.as_ref().and_then(|spec| spec.task.as_ref());
-            let checked = checked.is_some_and(|task| task.health.is_some());
-            let mut known = Known { job: answer.job.unwrap_or_default(), checked, ..Known::default() };
+            let mut known = Known { job: answer.job.unwrap_or_default(), ..Known::default() };
             known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
             if self.watched(&mut known, answer.cursor).await? {
                 let text = known.text(self.goal);
@@ -89,16 +84,12 @@ impl Waiting<'_, '_> {
         };
         let mut changes = self.client.watch_cell(filter, cursor);
         loop {
-            let standing = known.standing(self.goal);
-            let settling = standing == Standing::Reached && known.is_only_running(self.goal);
-            match standing {
-                Standing::Reached if !settling => return Ok(true),
+            match known.standing(self.goal) {
+                Standing::Reached => return Ok(true),
                 Standing::Lost(why) => return Err(self.lost(why)),
-                Standing::Reached | Standing::Underway => self.progress.stand(&known.text(self.goal)),
+                Standing::Underway => self.progress.stand(&known.text(self.goal)),
             }
-            let patience = if settling { SETTLED_AFTER } else { EXPLAIN_AFTER };
-            match tokio::time::timeout(patience, changes.next()).await {
-                Err(_) if settling => return Ok(true),
+            match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
                 Ok(Some(item)) => match item? {
                     CellItem::Change(message) => {
                         changed(known, message.change);

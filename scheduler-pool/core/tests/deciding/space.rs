@@ -1,0 +1,72 @@
+//! Ports of nodes that share an address.
+
+use std::collections::BTreeSet;
+
+use borough_model::job::PortSpec;
+use borough_model::{JobId, JobSpec};
+use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, TermToken, explain_job, pending, plan};
+
+use crate::place::world;
+use crate::world::{World, name, node, spec};
+
+/// Two nodes of one address, written in two ways, and one of another.
+fn shared() -> World {
+    let mut world = world(ScoringProfile::BEST_FIT);
+    for (number, host) in [(0, "10.0.0.1"), (1, "::ffff:10.0.0.1"), (2, "10.0.0.2")] {
+        let mut row = node(number, 8, 8);
+        row.host = host.to_owned();
+        world.node_put(row);
+    }
+    world
+}
+
+/// Without the check against rows alone, which knows nothing of addresses.
+fn planned(world: &World) -> Plan {
+    let mut snapshot = world.snapshot(0);
+    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    plan(&snapshot, &queue, world.now_ms, PLAN_SEED)
+}
+
+fn with_port(count: u32, number: Option<u16>) -> JobSpec {
+    let mut job = spec("ann", "job", count, 100, 64);
+    job.task.ports = vec![PortSpec { name: name("http"), number }];
+    job
+}
+
+#[test]
+fn a_fixed_port_is_given_once_per_address() {
+    let mut world = shared();
+    world.job_submit(JobId(1), &with_port(3, Some(8080)));
+    let plan = planned(&world);
+    assert_eq!(plan.placements.len(), 2, "{plan:?}");
+    let token = TermToken { term: "ports".to_owned(), domain: "10.0.0.1".to_owned() };
+    let own = node(2, 8, 8).id;
+    for placement in &plan.placements {
+        let expected = if placement.node == own { Vec::new() } else { vec![token.clone()] };
+        assert_eq!(placement.terms, expected);
+        assert_eq!(placement.ruled, placement.node != own, "it does not survive a conflict");
+    }
+    assert_eq!(plan.placements.iter().filter(|placement| placement.node == own).count(), 1);
+    // The same over two plans: what one node gave is known of the other.
+    world.commit(&plan);
+    assert!(planned(&world).placements.is_empty());
+    let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
+    let lost: Vec<String> =
+        told[0].1.lost.iter().map(|loss| format!("{} {}", loss.nodes, loss.filter)).collect();
+    assert_eq!(lost, ["3 port 8080 taken"]);
+}
+
+#[test]
+fn ports_that_are_handed_out_differ_over_an_address_whatever_the_ranges() {
+    let mut world = shared();
+    world.job_submit(JobId(1), &with_port(25, None));
+    let plan = planned(&world);
+    // Ten numbers of each range, and two of the ranges are the same ten ports.
+    assert_eq!(plan.placements.len(), 20);
+    let other = node(2, 8, 8).id;
+    let of_address = |own: bool| {
+        let there = plan.placements.iter().filter(|placement| (placement.node == other) == own);
+        there.map(|placement| placement.ports[0].number).collect::<BTreeSet<u16>>()
+    };
+    assert_eq!((of_address(true).len(), of_address(false).len()), (10, 10));
+}

@@ -1,0 +1,33 @@
+//! Ports of an address that several nodes share, and workers that know nothing of each other's plans.
+
+use std::time::Duration;
+
+use crate::cell::{Cell, in_simulated_time};
+use crate::seeds;
+
+#[test]
+fn workers_give_a_port_of_an_address_once() {
+    let mut conflicts = 0;
+    for seed in seeds(20) {
+        let found = std::cell::Cell::new(0);
+        in_simulated_time(async {
+            let cell = Cell::new(seed).await;
+            for _ in 0..4 {
+                cell.node_add().await;
+            }
+            for number in 0..12 {
+                cell.port_submit(&format!("job-{number}"), 8_080).await;
+            }
+            let workers = [0, 1, 2].map(|place| cell.worker(place, 3, &["default"]));
+            cell.until("one has the port", async || cell.placed().await > 0).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let tasks = cell.tasks().await;
+            let there: Vec<_> = tasks.iter().filter_map(|row| row.node).collect();
+            assert_eq!(there.len(), 1, "seed {seed}: {there:?} share the port of one address");
+            found.set(cell.conflicts());
+            workers.into_iter().for_each(|worker| worker.abort());
+        });
+        conflicts += found.get();
+    }
+    assert!(conflicts > 0, "nobody ever planned at the same moment");
+}
