@@ -12,8 +12,8 @@ pub use cluster::{CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, Nam
 pub use job::{FileArguments, JobVerb, RunArguments, StopArguments};
 pub(crate) use job::{duration, pair};
 pub use store::{
-    StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments, StoreImportArguments,
-    StoreVerb,
+    StoreAcceptLossArguments, StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments,
+    StoreImportArguments, StoreVerb,
 };
 pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;

@@ -15,6 +15,8 @@ pub enum StoreVerb {
     Export(StoreExportArguments),
     /// Make a cell of an exported one; repeated after an interruption it goes on
     Import(StoreImportArguments),
+    /// Open an embedded store whose log has lost acknowledged commits, and give these up for good
+    AcceptLoss(StoreAcceptLossArguments),
     /// Measure commits and reads of a store, in keys of their own that are removed afterwards
     Bench(StoreBenchArguments),
 }
@@ -68,6 +70,14 @@ pub struct StoreImportArguments {
     /// Replace a cell of the name that has moved away from here, or is half imported from another file
     #[arg(long)]
     pub replace: bool,
+}
+
+/// `store accept-loss`.
+#[derive(Clone, Debug, Args)]
+pub struct StoreAcceptLossArguments {
+    /// Which store.
+    #[command(flatten)]
+    pub store: StoreArgument,
 }
 
 /// `store bench`.

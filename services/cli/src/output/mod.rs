@@ -29,7 +29,7 @@ pub(crate) use node::{NodeStatusView, NodeView};
 pub(crate) use progress::Progress;
 pub(crate) use store::{
     CellCheckView, FigureView, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
-    ViolationView,
+    StoreLossView, ViolationView,
 };
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskView};

@@ -88,6 +88,28 @@ impl StoreCheckView {
     }
 }
 
+/// What `store accept-loss` has given up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StoreLossView {
+    pub(crate) store: String,
+    pub(crate) accepted: bool,
+    /// What is missing.
+    pub(crate) lost: Option<String>,
+}
+
+impl StoreLossView {
+    pub(crate) fn text(&self, _: &Style) -> String {
+        match &self.lost {
+            None => format!("{} has lost nothing; nothing was done", self.store),
+            Some(lost) => facts(&[
+                ("accepted", self.store.clone()),
+                ("lost", lost.clone()),
+                ("now", "run `borough store check`, and start every watcher again".to_owned()),
+            ]),
+        }
+    }
+}
+
 /// What `store export` has written.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreExportView {

@@ -126,6 +126,30 @@ pub(crate) fn store_open(
     }
 }
 
+/// Opens the store of a directory that has lost acknowledged commits at the end of its log, and closes it: from then on
+/// it is what is left. Answers what was lost, for people; `None`, and nothing is done, where nothing is.
+pub(crate) async fn store_accept_loss(
+    directory: &Path,
+    clock: &Arc<dyn Clock>,
+    rng: &Arc<dyn Rng>,
+) -> Result<Option<String>, Failure> {
+    embedded_find(directory)?;
+    let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
+    let lost = match EmbeddedEngine::open(options.clone()) {
+        Ok(engine) => {
+            engine.close().await;
+            return Ok(None);
+        }
+        Err(OpenError::Lost { loss, .. }) => loss.to_string(),
+        // The file that says how far the log must reach may be what is missing. Other damage is refused again.
+        Err(OpenError::Damaged { detail, .. }) => detail,
+        Err(error) => return Err(embedded_failure(&error)),
+    };
+    let engine = EmbeddedEngine::open(OpenOptions { accept_loss: true, ..options });
+    engine.map_err(|error| embedded_failure(&error))?.close().await;
+    Ok(Some(lost))
+}
+
 /// Whether a directory has a store, without touching it.
 fn embedded_find(directory: &Path) -> Result<(), Failure> {
     // The file that every opened directory has.
@@ -155,6 +179,10 @@ fn embedded_failure(error: &OpenError) -> Failure {
         OpenError::Older { .. } => failure.with_hint(
             "nothing was touched; export it with the program that wrote it, and import it into a new store",
         ),
+        OpenError::Lost { location, .. } => failure.with_hint(format!(
+            "nothing was touched; restore the directory, or give up what is missing for good with `borough store \
+             accept-loss --store {EMBEDDED}{location}`"
+        )),
         OpenError::Damaged { .. } => {
             failure.with_hint("nothing was touched; restore the directory, or use another one")
         }

@@ -99,3 +99,26 @@ fn a_measurement_leaves_nothing() {
         std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["store"], "nothing is left beside the store");
 }
+
+/// The newest segment of the log cut behind its first record, as a restored copy or a damaged file system leaves it.
+#[test]
+fn a_log_that_was_cut_short_is_refused_until_its_loss_is_accepted() {
+    let place = Place::new();
+    store_with_cell(&place.path("store"));
+    let store = place.store("store");
+    let untouched = json(0, &["store", "accept-loss", "--store", &store]);
+    assert_eq!(untouched["accepted"], false);
+    let entries = std::fs::read_dir(place.path("store")).unwrap().map(|entry| entry.unwrap().path());
+    let is_segment =
+        |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("log-");
+    let segment = entries.filter(is_segment).max().unwrap();
+    std::fs::File::options().write(true).open(&segment).unwrap().set_len(2_000).unwrap();
+    let refused = borough(&["store", "check", "--store", &store]);
+    assert_eq!(refused.status.code(), Some(255));
+    let text = errors(&refused);
+    assert!(text.contains("lost acknowledged commits: log-") && text.contains("accept-loss"), "{text}");
+    let accepted = json(0, &["store", "accept-loss", "--store", &store]);
+    assert_eq!(accepted["accepted"], true);
+    assert!(accepted["lost"].as_str().unwrap().contains("2000 of 16777216 bytes"), "{accepted}");
+    assert_eq!(json(0, &["store", "accept-loss", "--store", &store])["accepted"], false);
+}

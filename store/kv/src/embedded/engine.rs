@@ -159,7 +159,7 @@ impl EmbeddedEngine {
         let Driver::Stepped(sequencer, _) = &self.inner.driver else { return };
         let batch = self.inner.queue.batch_now();
         if batch.is_empty() {
-            sequencer.lock().ceiling_extend();
+            sequencer.lock().idle();
         } else {
             sequencer.lock().batch_commit(batch);
         }

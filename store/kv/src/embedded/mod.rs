@@ -27,6 +27,6 @@ mod transaction;
 mod versions;
 mod watch;
 
-pub use durable::{OpenError, OpenOptions};
+pub use durable::{LogLoss, OpenError, OpenOptions};
 pub use engine::EmbeddedEngine;
 pub use figures::FiguresNow;

@@ -11,6 +11,9 @@ use crate::contract::{ErrorCode, KvError};
 /// Bytes of transactions in one batch: about what a disk writes in the time of a flush.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
+/// How long nothing has to wait before what is durable is confirmed on the disk.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+
 /// How often an idle sequencer looks whether the version ceiling is near: well within the hour it is ahead.
 const CEILING_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
@@ -72,13 +75,13 @@ impl Queue {
     }
 
     /// The next batch; empty after an idle while, `None` once the queue is closed and empty.
-    fn batch_next(&self) -> Option<Vec<CommitRequest>> {
+    fn batch_next(&self, idle: Duration) -> Option<Vec<CommitRequest>> {
         let mut waiting = self.waiting.lock();
         while waiting.requests.is_empty() {
             if waiting.closing {
                 return None;
             }
-            if self.ready.wait_for(&mut waiting, CEILING_INTERVAL).timed_out() {
+            if self.ready.wait_for(&mut waiting, idle).timed_out() {
                 break;
             }
         }
@@ -110,9 +113,11 @@ impl Drop for Ending<'_> {
 /// The sequencer's thread: commits batches until the queue is closed, then stops the engine.
 pub(crate) fn sequencer_run(queue: &Queue, shared: &Shared, mut sequencer: Sequencer) {
     let _ending = Ending { queue, shared };
-    while let Some(batch) = queue.batch_next() {
+    loop {
+        let idle = if sequencer.is_unconfirmed() { CONFIRM_INTERVAL } else { CEILING_INTERVAL };
+        let Some(batch) = queue.batch_next(idle) else { return };
         if batch.is_empty() {
-            sequencer.ceiling_extend();
+            sequencer.idle();
         } else {
             sequencer.batch_commit(batch);
         }

@@ -80,6 +80,13 @@ pub(crate) trait Durable: Send {
 
     /// Work that may be done between batches, after `version` was published.
     fn maintain(&mut self, version: Version, memory: &Arc<Memory>);
+
+    /// Whether anything is left that [`Durable::confirm`] makes durable when there is time.
+    fn is_unconfirmed(&self) -> bool;
+
+    /// Makes durable how far the log is durable: now and then under load, and always when `idle`. An error means that
+    /// the disk has failed.
+    fn confirm(&mut self, idle: bool) -> Result<(), String>;
 }
 
 /// What the sequencer and the transactions share.
@@ -179,7 +186,7 @@ impl Sequencer {
     }
 
     /// Whether the durable ceiling has room for the versions of the next while; extends it otherwise.
-    pub(crate) fn ceiling_extend(&mut self) {
+    fn ceiling_extend(&mut self) {
         if self.shared.running().is_err() || self.ceiling_next(self.shared.versions.read_version()).is_none()
         {
             return;
@@ -188,6 +195,25 @@ impl Sequencer {
         match self.batch_append(version, &[]) {
             Ok(()) => self.batch_publish(version, Vec::new(), &[]),
             Err(error) => self.batch_fail(Vec::new(), error),
+        }
+    }
+
+    /// What an engine does that has had nothing to commit for a while.
+    pub(crate) fn idle(&mut self) {
+        self.ceiling_extend();
+        self.confirm(true);
+    }
+
+    /// Whether the next while without commits has work.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.durable.as_ref().is_some_and(|durable| durable.is_unconfirmed())
+    }
+
+    fn confirm(&mut self, idle: bool) {
+        let Some(durable) = &mut self.durable else { return };
+        if let Err(detail) = durable.confirm(idle) {
+            tracing::error!(detail, "the store's disk failed: the engine stops");
+            self.shared.stop(KvError::with(ErrorCode::IoError, detail));
         }
     }
 
@@ -277,6 +303,7 @@ impl Sequencer {
         if let Some(durable) = &mut self.durable {
             durable.maintain(version, &self.shared.memory);
         }
+        self.confirm(false);
     }
 
     fn batch_fail(&mut self, accepted: Vec<Accepted>, error: AppendError) {

@@ -1,4 +1,4 @@
-//! `store check`, `export`, `import`, `bench`: what is done with a store itself, without a gateway.
+//! `store check`, `export`, `import`, `accept-loss`, `bench`: what is done with a store itself, without a gateway.
 
 mod bench;
 mod check;
@@ -13,11 +13,11 @@ use borough_model::Name;
 use borough_store::check::LoadProgress;
 use borough_store::{StoreError, error_chain};
 
-use crate::args::{Global, StoreArgument, StoreVerb};
+use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreVerb};
 use crate::exit::{Code, Failure};
-use crate::output::{Printer, Progress};
+use crate::output::{Printer, Progress, StoreLossView};
 use crate::role::files_private;
-use crate::role::store::{Store, StoreMissing, store_open};
+use crate::role::store::{Store, StoreLocation, StoreMissing, store_accept_loss, store_open};
 
 /// Rows and entries between two lines of progress.
 const SHOWN_ROWS: u64 = 50_000;
@@ -28,8 +28,23 @@ pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> 
         StoreVerb::Check(arguments) => check::run(global, &arguments, printer).await,
         StoreVerb::Export(arguments) => export::run(global, &arguments, printer).await,
         StoreVerb::Import(arguments) => import::run(global, &arguments, printer).await,
+        StoreVerb::AcceptLoss(arguments) => loss_accept(&arguments, printer).await,
         StoreVerb::Bench(arguments) => bench::run(&arguments, printer).await,
     }
+}
+
+/// Opens a store with what is left of its log, where that lost anything.
+async fn loss_accept(arguments: &StoreAcceptLossArguments, printer: &Printer) -> Result<Code, Failure> {
+    let location = &arguments.store.store;
+    let StoreLocation::Embedded(directory) = location else {
+        let text = format!("{location} is no embedded store: only the log of one can be cut short");
+        return Err(Failure::new(Code::Usage, text));
+    };
+    let rng = SystemRng::shared();
+    let lost = store_accept_loss(directory, &SystemClock::shared(), &rng).await?;
+    let view = StoreLossView { store: location.to_string(), accepted: lost.is_some(), lost };
+    printer.one(&view, StoreLossView::text)?;
+    Ok(Code::Done)
 }
 
 /// A store that is open, and what verbs need besides.

@@ -24,12 +24,12 @@ struct Trouble {
     no_descriptors: AtomicBool,
     /// The next write puts half of its bytes and then finds no room.
     write_half_then_full: AtomicBool,
-    /// The next flush fails.
+    /// The next flush of the log fails.
     sync_fails: AtomicBool,
     /// Writing the checkpoint fails.
     checkpoint_fails: AtomicBool,
-    /// Cutting a file fails.
-    cut_fails: AtomicBool,
+    /// So does what would undo it.
+    undo_fails: AtomicBool,
     syncs: AtomicUsize,
     /// While this is held for writing, nothing changes on the disk.
     gate: RwLock<()>,
@@ -119,18 +119,18 @@ impl DiskFile for TroubledFile {
         if self.2.starts_with("checkpoint") && self.1.checkpoint_fails.load(Ordering::SeqCst) {
             return Err(full());
         }
-        if self.1.write_half_then_full.swap(false, Ordering::SeqCst) {
+        if self.2.starts_with("log-") && self.1.write_half_then_full.swap(false, Ordering::SeqCst) {
             self.0.write_at(offset, &bytes[..bytes.len() / 2])?;
             return Err(full());
+        }
+        if self.1.undo_fails.load(Ordering::SeqCst) && !self.1.write_half_then_full.load(Ordering::SeqCst) {
+            return Err(io::Error::other("broken"));
         }
         self.0.write_at(offset, bytes)
     }
 
     fn length_set(&self, bytes: u64) -> io::Result<()> {
         let _gate = self.1.gate.read();
-        if self.1.cut_fails.load(Ordering::SeqCst) {
-            return Err(io::Error::other("broken"));
-        }
         self.0.length_set(bytes)
     }
 
@@ -141,6 +141,9 @@ impl DiskFile for TroubledFile {
 
     fn sync_data(&self) -> io::Result<()> {
         let _gate = self.1.gate.read();
+        if !self.2.starts_with("log-") {
+            return self.0.sync_data();
+        }
         self.1.syncs.fetch_add(1, Ordering::SeqCst);
         if self.1.sync_fails.swap(false, Ordering::SeqCst) {
             return Err(io::Error::other("broken"));
@@ -267,7 +270,7 @@ async fn a_half_record_that_cannot_be_undone_stops_the_engine() {
     let (_engine, database) = open(directory.path(), &trouble);
     put(&database, 1).await.unwrap();
     trouble.write_half_then_full.store(true, Ordering::SeqCst);
-    trouble.cut_fails.store(true, Ordering::SeqCst);
+    trouble.undo_fails.store(true, Ordering::SeqCst);
     assert_eq!(put(&database, 2).await.unwrap_err().code, ErrorCode::IoError);
 }
 

@@ -1,7 +1,7 @@
 //! The writing end of the commit log: segments of one size, one record per batch, one flush per record.
 //!
 //! A segment's room is taken when it is made, so a full disk shows there, before anything is written. Where a write
-//! finds no room all the same (a file system without reservations), the record is cut off again; only when that fails
+//! finds no room all the same (a file system without reservations), the record is made unreadable again; only when that fails
 //! too is the state of the disk unknown, which stops the engine.
 //!
 //! Flushing a write over bytes that were written before is half as fast again, or more, on ext4 as over bytes that only
@@ -12,8 +12,10 @@ use std::io;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, is_no_space, is_resource};
+use super::marker::{Marker, MarkerFile};
 use super::record::{
-    RECORD_EMPTY_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes, record_encode, seal_encode,
+    RECORD_EMPTY_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes,
+    record_encode, seal_encode,
 };
 use super::recover::{LogEnd, Tail};
 use crate::contract::Version;
@@ -73,6 +75,8 @@ struct Segment {
     offset: u64,
     /// How far room was taken.
     reserved: u64,
+    /// The length of the file.
+    length: u64,
     /// How far the file is known to be written.
     written: u64,
     salt: u64,
@@ -89,6 +93,7 @@ pub(super) struct Log {
     spares: Vec<u64>,
     rng: Arc<dyn Rng>,
     last_version: Version,
+    marker: MarkerFile,
     /// Bytes of records since the last checkpoint began.
     bytes: u64,
     /// Bytes of records that this opening may still put where segments keep room for its start.
@@ -103,6 +108,7 @@ impl Log {
         disk: Arc<dyn Disk>,
         segment_bytes: u64,
         end: &LogEnd,
+        mut marker: MarkerFile,
         rng: Arc<dyn Rng>,
     ) -> io::Result<Self> {
         let mut sealed = end.segments.clone();
@@ -118,6 +124,7 @@ impl Log {
             }
         };
         let (last_version, bytes) = (end.version, end.bytes);
+        marker_segment(&mut marker, &segment, last_version)?;
         let (spares, buffer, start_bytes) = (Vec::new(), Vec::new(), 0);
         let mut log = Self {
             disk,
@@ -127,6 +134,7 @@ impl Log {
             spares,
             rng,
             last_version,
+            marker,
             bytes,
             start_bytes,
             buffer,
@@ -220,17 +228,30 @@ impl Log {
             if !is_no_space(&error) && !is_resource(&error) {
                 return Err(append_error(&error));
             }
-            let undone = file.length_set(offset).map_err(|error| append_error(&error));
-            let undone = undone.and_then(|()| file.sync_data().map_err(|error| append_failed(&error)));
+            // The record may be there as a whole, with some of the zeros behind it. The file keeps its length: a shorter
+            // one is a log that was cut off.
+            let undone = file.write_at(offset, &[0; RECORD_HEADER_BYTES]).and_then(|()| file.sync_data());
             (self.segment.reserved, self.segment.written) = (offset, offset);
-            return Err(undone.map_or_else(|undo| undo, |()| append_error(&error)));
+            return Err(undone.map_or_else(|undo| append_failed(&undo), |()| append_error(&error)));
         }
         // After a failed flush nobody knows what is on the disk, whatever the error says.
         file.sync_data().map_err(|error| AppendError::Failed(format!("flush of the commit log: {error}")))?;
         self.segment.offset = end;
         self.bytes = self.bytes.saturating_add(size);
         self.last_version = version;
-        Ok(())
+        // Before anybody is answered: the record is durable, and from now on it must be found.
+        let noted = self.marker.note(marker_of(&self.segment, version));
+        tolerated(noted).map_err(|error| append_failed(&error))
+    }
+
+    /// Whether the marker of the durable end is to be flushed; `idle`: whether nothing waits to be committed.
+    pub(super) fn marker_due(&self, idle: bool) -> bool {
+        self.marker.is_due(idle)
+    }
+
+    /// Makes the marker of the durable end durable. An error means that the disk has failed, unless it is full.
+    pub(super) fn marker_flush(&mut self) -> io::Result<()> {
+        tolerated(self.marker.flush())
     }
 
     /// Goes to a new segment with room for a record of `record_bytes`, where the disk has `free` times that room.
@@ -246,6 +267,9 @@ impl Log {
             Some(spare) => segment_reuse(self.disk.as_ref(), &spare_name(spare), header)?,
             None => segment_create(self.disk.as_ref(), bytes, header)?,
         };
+        // Before its first record: from now on it must be there, as long as it is. The log goes on in it whatever
+        // becomes of the marker: its header names the last record.
+        let marked = marker_segment(&mut self.marker, &next, self.last_version);
         // The log is as good without: only whether a segment is missing is not seen then.
         let Segment { file, offset, .. } = &self.segment;
         if let Err(error) = file.write_at(*offset, &seal_encode(sequence)).and_then(|()| file.sync_data()) {
@@ -253,7 +277,7 @@ impl Log {
         }
         self.sealed.push(self.segment.sequence);
         self.segment = next;
-        Ok(())
+        marked
     }
 
     /// Whether the disk has `bytes` of room. Where it has not, spares are a luxury.
@@ -298,6 +322,26 @@ impl Log {
     }
 }
 
+fn marker_of(segment: &Segment, version: Version) -> Marker {
+    Marker { version, sequence: segment.sequence, end: segment.offset, length: segment.length }
+}
+
+/// Names a segment in the marker, durably.
+fn marker_segment(marker: &mut MarkerFile, segment: &Segment, version: Version) -> io::Result<()> {
+    tolerated(marker.segment_begin(marker_of(segment, version)))
+}
+
+/// A marker that cannot be written now stays behind, which takes nothing from what it says; a disk that fails is told.
+fn tolerated(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if is_no_space(&error) || is_resource(&error) => {
+            tracing::debug!(%error, "the marker of the log's end stays behind");
+            Ok(())
+        }
+        written => written,
+    }
+}
+
 fn append_error(error: &io::Error) -> AppendError {
     if is_no_space(error) {
         AppendError::NoSpace(format!("commit log: {error}"))
@@ -337,7 +381,8 @@ fn segment_resume(disk: &dyn Disk, tail: Tail) -> io::Result<Option<Segment>> {
     let reserved = file.length()?;
     let room = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
     let Tail { sequence, length: offset, salt, .. } = tail;
-    Ok(room.then_some(Segment { file, sequence, offset, reserved, written: tail.used.max(offset), salt }))
+    let written = tail.used.max(offset);
+    Ok(room.then_some(Segment { file, sequence, offset, reserved, length: reserved, written, salt }))
 }
 
 /// Makes a segment, durably: its room, its header, its name.
@@ -382,5 +427,5 @@ fn segment_reuse(disk: &dyn Disk, spare: &str, header: SegmentHeader) -> io::Res
 
 fn segment_begin(file: Arc<dyn DiskFile>, header: SegmentHeader, reserved: u64, written: u64) -> Segment {
     let SegmentHeader { sequence, salt, .. } = header;
-    Segment { file, sequence, offset: HEADER_BYTES, reserved, written, salt }
+    Segment { file, sequence, offset: HEADER_BYTES, reserved, length: reserved, written, salt }
 }

@@ -12,6 +12,7 @@ pub mod disk;
 #[cfg(test)]
 mod disk_tests;
 mod log;
+mod marker;
 mod open;
 mod record;
 mod recover;
@@ -24,5 +25,6 @@ mod space_tests;
 mod tests;
 mod worker;
 
+pub use marker::LogLoss;
 pub use open::{OpenError, OpenOptions};
 pub(super) use open::{Opened, store_open};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::checkpoint::{self, Meta, checkpoint_load};
 use super::disk::{DirectoryDisk, Disk, is_no_space};
 use super::log::{Log, is_spare, segment_name, segment_sequence};
+use super::marker::{self, LogLoss, MarkerFile, MarkerRead, loss_find, marker_read};
 use super::recover::{LogEnd, LogError, log_read};
 use super::worker::{Background, CheckpointThreads, DurableLog};
 use crate::contract::Version;
@@ -16,7 +17,9 @@ use crate::embedded::sequencer::{AppendError, CEILING_AHEAD_VERSIONS, Durable};
 use crate::env::{Clock, Rng};
 
 /// The format this build writes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// The oldest format that it reads, and brings to its own: without the marker of the log's end.
+const FORMAT_OLDEST: u32 = 2;
 const FORMAT_NAME: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "borough-kv format ";
@@ -40,6 +43,9 @@ pub struct OpenOptions {
     pub segment_bytes: u64,
     /// Bytes of log after which a checkpoint is written.
     pub checkpoint_bytes: u64,
+    /// Whether a log that has lost acknowledged commits at its end is opened as it is, which accepts that loss for
+    /// good. Nothing else is forgiven.
+    pub accept_loss: bool,
     /// Another disk than the machine's, for tests; `directory` is then only a name.
     pub disk: Option<Arc<dyn Disk>>,
 }
@@ -55,6 +61,7 @@ impl OpenOptions {
             fsync: true,
             segment_bytes,
             checkpoint_bytes,
+            accept_loss: false,
             disk: None,
         }
     }
@@ -101,6 +108,15 @@ pub enum OpenError {
         /// What was found.
         detail: String,
     },
+    /// Its log ends before commits that were acknowledged: a file was cut short, or is missing. Restore the directory, or
+    /// accept the loss with [`OpenOptions::accept_loss`].
+    #[error("the store in {location} has lost acknowledged commits: {loss}")]
+    Lost {
+        /// The directory.
+        location: String,
+        /// What is missing.
+        loss: LogLoss,
+    },
     /// It could not be read or written (a full disk, for one). Nothing that was acknowledged is lost.
     #[error("the store in {location} cannot be opened")]
     Io {
@@ -121,6 +137,7 @@ enum Failure {
     Older(u32),
     Newer(u32),
     Damaged(String),
+    Lost(LogLoss),
     Io(io::Error),
 }
 
@@ -179,7 +196,8 @@ pub(super) fn store_open_with(
     let Some(lock) = disk.lock().map_err(io)? else {
         return Err(OpenError::Locked { pid: owner_read(disk.as_ref()), location });
     };
-    let opened = store_verify(disk.as_ref()).and_then(|found| store_start(&disk, options, background, found));
+    let opened = store_verify(disk.as_ref(), options.accept_loss);
+    let opened = opened.and_then(|found| store_start(&disk, options, background, found));
     match opened {
         Ok((memory, first, ceiling, durable)) => {
             Ok(Opened { memory, first, ceiling, durable, lock, location })
@@ -187,6 +205,7 @@ pub(super) fn store_open_with(
         Err(Failure::Older(found)) => Err(OpenError::Older { location, found, supported: FORMAT }),
         Err(Failure::Newer(found)) => Err(OpenError::Newer { location, found, supported: FORMAT }),
         Err(Failure::Damaged(detail)) => Err(OpenError::Damaged { location, detail }),
+        Err(Failure::Lost(loss)) => Err(OpenError::Lost { location, loss }),
         Err(Failure::Io(source)) => Err(OpenError::Io { location, source }),
     }
 }
@@ -200,10 +219,14 @@ struct Found {
     memory: Memory,
     log: LogEnd,
     ceiling: Version,
+    /// What the marker's file says; `None` where a new one is to be made.
+    marker: Option<MarkerRead>,
+    /// Whether the format is to be brought to this build's.
+    upgrade: bool,
 }
 
 /// Reads everything and changes nothing.
-fn store_verify(disk: &dyn Disk) -> Result<Found, Failure> {
+fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<Found, Failure> {
     let names = disk.names()?;
     let has = |name: &str| names.iter().any(|one| one == name);
     if !has(FORMAT_NAME) {
@@ -213,7 +236,12 @@ fn store_verify(disk: &dyn Disk) -> Result<Found, Failure> {
         }
         return Err(Failure::Damaged("there are files, but none says which format they have".to_owned()));
     }
-    format_check(disk)?;
+    let upgrade = format_check(disk)? < FORMAT;
+    let marker = if upgrade { None } else { marker_read(disk, &names)? };
+    if !upgrade && marker.is_none() && !accept_loss {
+        let detail = format!("{} is missing or unreadable: it says how far the log must reach", marker::NAME);
+        return Err(Failure::Damaged(detail));
+    }
     let (rows, meta) =
         if has(checkpoint::NAME) { checkpoint_load(disk)? } else { (Vec::new(), Meta::default()) };
     let memory = Memory::new(rows.into_iter(), meta.version, true);
@@ -224,29 +252,40 @@ fn store_verify(disk: &dyn Disk) -> Result<Found, Failure> {
         // Nobody reads old versions here; without this the chains would grow with the log.
         memory.trim(record.version);
     })?;
+    let promised = marker.unwrap_or_default().marker;
+    if let Some(loss) = loss_find(disk, promised, &log)? {
+        if !accept_loss {
+            return Err(Failure::Lost(loss));
+        }
+        tracing::warn!(%loss, "the loss of acknowledged commits is accepted");
+        // Versions that were given for what is lost are not given again.
+        ceiling = ceiling.max(loss.version_expected);
+    }
     if log.tail.is_none() {
         return Err(Failure::Damaged("the commit log is missing".to_owned()));
     }
-    Ok(Found { names, fresh: false, memory, log, ceiling })
+    Ok(Found { names, fresh: false, memory, log, ceiling, marker, upgrade })
 }
 
 /// Whether nothing is here but what a first opening makes before it takes a commit. Its mark may be missing: where a
 /// flush of the directory failed once, a later one does not make up for it.
 fn is_unborn(disk: &dyn Disk, names: &[String]) -> io::Result<bool> {
-    let ours = |name: &String| name == OWNER || name == FORMAT_NEW || segment_sequence(name) == Some(1);
+    let made = [OWNER, FORMAT_NEW, marker::NAME];
+    let ours = |name: &String| made.contains(&name.as_str()) || segment_sequence(name) == Some(1);
     let mut rows = false;
     match log_read(disk, names, 0, |record| rows |= !record.mutations.is_empty()) {
-        Ok(_) => Ok(!rows && names.iter().all(ours)),
+        Ok(end) => Ok(!rows && end.missing.is_none() && names.iter().all(ours)),
         Err(LogError::Damaged(_)) => Ok(false),
         Err(LogError::Io(error)) => Err(error),
     }
 }
 
-fn format_check(disk: &dyn Disk) -> Result<(), Failure> {
+/// The format of the store, which this build can read.
+fn format_check(disk: &dyn Disk) -> Result<u32, Failure> {
     let text = text_read(disk, FORMAT_NAME)?;
     let format = text.strip_prefix(FORMAT_PREFIX).and_then(|format| format.trim_end().parse::<u32>().ok());
     match format {
-        Some(FORMAT) => Ok(()),
+        Some(format @ FORMAT_OLDEST..=FORMAT) => Ok(format),
         Some(newer) if newer > FORMAT => Err(Failure::Newer(newer)),
         Some(older) if older > 0 => Err(Failure::Older(older)),
         _ => Err(Failure::Damaged(format!("{FORMAT_NAME} reads {text:?}"))),
@@ -275,19 +314,23 @@ fn store_start(
     background: Box<dyn Background>,
     found: Found,
 ) -> Result<Started, Failure> {
-    let Found { names, fresh, memory, log: end, ceiling } = found;
+    let Found { names, fresh, memory, log: end, ceiling, marker, upgrade } = found;
     disk.permissions_tighten()?;
     if fresh {
         fresh_begin(disk.as_ref(), &names)?;
     } else if names.iter().any(|name| name == INITIALISING) {
         // The first opening ended before it knew that its last step is durable: that step again.
-        fresh_end(disk.as_ref())?;
+        fresh_end(disk.as_ref(), true)?;
     }
     owner_write(disk.as_ref(), &names)?;
+    if marker.is_none() {
+        MarkerFile::create(disk.as_ref(), &names)?;
+    }
     leftovers_remove(disk.as_ref(), &names, &end)?;
+    let marker = MarkerFile::open(disk.as_ref(), marker)?;
     let first = end.version.max(ceiling).saturating_add(RECOVERY_VERSION_JUMP);
     let ceiling = first.saturating_add(CEILING_AHEAD_VERSIONS);
-    let log = Log::start(Arc::clone(disk), options.segment_bytes, &end, Arc::clone(&options.rng))?;
+    let log = Log::start(Arc::clone(disk), options.segment_bytes, &end, marker, Arc::clone(&options.rng))?;
     let unsure = end.obsolete > 0;
     let mut durable =
         DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, unsure, background);
@@ -297,8 +340,8 @@ fn store_start(
             AppendError::Resources(detail) | AppendError::Failed(detail) => io::Error::other(detail),
         })
     })?;
-    if fresh {
-        fresh_end(disk.as_ref())?;
+    if fresh || upgrade {
+        fresh_end(disk.as_ref(), fresh)?;
     }
     memory.trim(first);
     Ok((memory, first, ceiling, Box::new(durable)))
@@ -325,15 +368,18 @@ fn fresh_begin(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on the directory is a store.
-fn fresh_end(disk: &dyn Disk) -> io::Result<()> {
+/// From here on the directory is a store, of this build's format.
+fn fresh_end(disk: &dyn Disk, fresh: bool) -> io::Result<()> {
     let file = disk.create(FORMAT_NEW)?;
     file.write_at(0, format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())?;
     file.sync_data()?;
     disk.rename(FORMAT_NEW, FORMAT_NAME)?;
     disk.directory_sync()?;
-    disk.remove(INITIALISING)?;
-    disk.directory_sync()
+    if fresh {
+        disk.remove(INITIALISING)?;
+        disk.directory_sync()?;
+    }
+    Ok(())
 }
 
 /// Removes what an interrupted opening, segment or checkpoint left, and makes the names durable: nobody knows whether

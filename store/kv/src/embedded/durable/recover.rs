@@ -1,7 +1,8 @@
 //! The reading end of the commit log, and what tells a torn tail from damage.
 //!
 //! A record is written only after the one before it was flushed. So after a crash at most the last record of the
-//! last segment is not whole, and that one was never acknowledged: it is cut off. A bad record with a sound later one
+//! last segment is not whole, and that one was never acknowledged: it is cut off. A log that ends before what was
+//! acknowledged looks the same here; the [marker](super::marker) tells. A bad record with a sound later one
 //! behind it, a segment that does not continue the one before it, or a gap in the numbering cannot come from a
 //! crash: that is damage, and the store refuses to start rather than lose what it acknowledged.
 
@@ -42,6 +43,8 @@ pub(super) struct LogEnd {
     pub(super) obsolete: usize,
     /// The last segment where its creation was cut short: it is removed.
     pub(super) unfinished: Option<u64>,
+    /// A segment that was completed and is not there, or has no sound header.
+    pub(super) missing: Option<u64>,
     /// The last segment that was read.
     pub(super) tail: Option<Tail>,
     /// The version of the last record; that of the checkpoint where there is none.
@@ -88,10 +91,8 @@ pub(super) fn log_read(
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
         let Some(segment) = segment_read(disk, sequence, last, &mut buffer)? else {
-            if sealed {
-                // Its creation had been completed.
-                return Err(LogError::Damaged(format!("{} has no sound header", segment_name(sequence))));
-            }
+            // One whose creation had been completed is named by the seal of the one before it.
+            end.missing = sealed.then_some(sequence);
             end.unfinished = Some(sequence);
             break;
         };
@@ -100,9 +101,7 @@ pub(super) fn log_read(
         let next = sequence.saturating_add(1);
         let behind = usize::try_from(tail.length).ok().and_then(|length| segment.bytes.get(length..));
         sealed = is_sealed(behind.unwrap_or_default(), next);
-        if sealed && last {
-            return Err(LogError::Damaged(format!("{} is missing", segment_name(next))));
-        }
+        end.missing = (sealed && last).then_some(next);
         end.segments.push(sequence);
         end.tail = Some(tail);
         end.bytes = end.bytes.saturating_add(tail.length);

@@ -97,6 +97,8 @@ async fn a_torn_tail_is_cut_off_and_the_rest_is_there() {
     let (engine, database) = open(directory.path()).unwrap();
     put(&database, "a", b"1").await.unwrap();
     let before = rows(&database).await;
+    // While the second record is written nobody has noted its end.
+    let marker = fs::read(directory.path().join("DURABLE")).unwrap();
     put(&database, "b", b"2").await.unwrap();
     let whole = fs::read(last_segment(directory.path())).unwrap();
     engine.close().await;
@@ -109,6 +111,8 @@ async fn a_torn_tail_is_cut_off_and_the_rest_is_there() {
         let mut bytes = whole.clone();
         bytes[end - cut..end].fill(0);
         fs::write(&segment, &bytes).unwrap();
+        assert!(matches!(open(image.path()), Err(OpenError::Lost { .. })), "it was acknowledged");
+        fs::write(image.path().join("DURABLE"), &marker).unwrap();
         let (engine, database) = open(image.path()).unwrap();
         assert_eq!(rows(&database).await, before, "{cut} bytes torn off");
         put(&database, "c", b"3").await.unwrap();
@@ -146,7 +150,7 @@ async fn damage_refuses_to_start_and_touches_nothing() {
             fs::write(image_directory.path().join(name), &damaged).unwrap();
             let before = image(image_directory.path());
             match open(image_directory.path()) {
-                Err(OpenError::Damaged { .. }) => {
+                Err(OpenError::Damaged { .. } | OpenError::Lost { .. }) => {
                     refused += 1;
                     assert_eq!(
                         image(image_directory.path()),
@@ -179,7 +183,8 @@ async fn a_missing_part_refuses_to_start() {
         if name == "OWNER" {
             continue;
         }
-        assert!(matches!(open(image_directory.path()), Err(OpenError::Damaged { .. })), "without {name}");
+        let opened = open(image_directory.path());
+        assert!(matches!(opened, Err(OpenError::Damaged { .. } | OpenError::Lost { .. })), "without {name}");
         assert_eq!(image(image_directory.path()), before, "without {name}");
     }
 }
@@ -198,8 +203,8 @@ async fn a_second_opening_another_format_and_a_stranger_are_refused() {
         fs::write(directory.path().join("FORMAT"), format!("borough-kv format {format}\n")).unwrap();
         let before = image(directory.path());
         match open(directory.path()) {
-            Err(OpenError::Newer { found: 7, supported: 2, .. }) => assert_eq!(format, "7"),
-            Err(OpenError::Older { found: 1, supported: 2, .. }) => assert_eq!(format, "1"),
+            Err(OpenError::Newer { found: 7, supported: 3, .. }) => assert_eq!(format, "7"),
+            Err(OpenError::Older { found: 1, supported: 3, .. }) => assert_eq!(format, "1"),
             other => panic!("{:?}", other.err()),
         }
         assert_eq!(image(directory.path()), before);
@@ -208,6 +213,83 @@ async fn a_second_opening_another_format_and_a_stranger_are_refused() {
     fs::write(stranger.path().join("notes.txt"), "mine").unwrap();
     assert!(matches!(open(stranger.path()), Err(OpenError::Damaged { .. })));
     assert_eq!(image(stranger.path()).len(), 1);
+}
+
+/// What the first build without a marker left behind.
+#[tokio::test]
+async fn a_store_of_the_format_before_is_opened_and_brought_to_this_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, database) = open(directory.path()).unwrap();
+    put(&database, "a", b"1").await.unwrap();
+    let before = rows(&database).await;
+    engine.close().await;
+    drop((engine, database));
+    fs::remove_file(directory.path().join("DURABLE")).unwrap();
+    fs::write(directory.path().join("FORMAT"), "borough-kv format 2\n").unwrap();
+    for _ in 0..2 {
+        let (engine, database) = open(directory.path()).unwrap();
+        assert_eq!(rows(&database).await, before);
+        engine.close().await;
+        assert_eq!(fs::read_to_string(directory.path().join("FORMAT")).unwrap(), "borough-kv format 3\n");
+        assert!(directory.path().join("DURABLE").exists());
+    }
+}
+
+/// A store whose process was killed after its last commit was acknowledged.
+async fn killed(commits: u32) -> (tempfile::TempDir, Vec<(Vec<u8>, Vec<u8>)>) {
+    let directory = tempfile::tempdir().unwrap();
+    let (_engine, database) = open(directory.path()).unwrap();
+    for commit in 0..commits {
+        put(&database, &format!("key-{commit:04}"), &[b'v'; 300]).await.unwrap();
+    }
+    (copy(directory.path()), rows(&database).await)
+}
+
+#[tokio::test]
+async fn a_log_that_was_cut_short_is_refused_and_says_where() {
+    let (directory, _) = killed(20).await;
+    let segment = last_segment(directory.path());
+    let whole = fs::read(&segment).unwrap();
+    let end = used(&whole);
+    let record = 24 + 8 + (9 + 8 + 300) + (9 + 5 + 8);
+    // Within the last records, at their ends, behind all of them, and everything.
+    for cut in [0, 36, end - 3 * record, end - record, end - 1, end, whole.len() - 1] {
+        fs::write(&segment, &whole[..cut]).unwrap();
+        let before = image(directory.path());
+        match open(directory.path()) {
+            Err(OpenError::Lost { loss, .. }) => {
+                assert_eq!(loss.file, segment.file_name().unwrap().to_str().unwrap());
+                assert_eq!((loss.length_expected, loss.length_found), (1 << 16, u64::try_from(cut).unwrap()));
+                assert_eq!(loss.end_expected, u64::try_from(end).unwrap(), "cut at {cut}");
+                assert!(loss.end_found <= loss.length_found, "{loss}");
+            }
+            other => panic!("cut at {cut} of {end}: {:?}", other.err()),
+        }
+        assert_eq!(image(directory.path()), before, "refusing must touch nothing");
+    }
+    fs::write(&segment, &whole).unwrap();
+    open(directory.path()).unwrap();
+}
+
+#[tokio::test]
+async fn an_accepted_loss_opens_with_what_is_left() {
+    let (directory, before) = killed(20).await;
+    let segment = last_segment(directory.path());
+    let whole = fs::read(&segment).unwrap();
+    let end = used(&whole);
+    fs::write(&segment, &whole[..end - 400]).unwrap();
+    let Err(OpenError::Lost { loss, .. }) = open(directory.path()) else { panic!("it was acknowledged") };
+    let engine =
+        EmbeddedEngine::open(OpenOptions { accept_loss: true, ..options(directory.path()) }).unwrap();
+    let database = Database::new(Arc::new(engine.clone()));
+    let left = rows(&database).await;
+    assert_eq!(left.len() + 2, before.len(), "two records were there in part");
+    let version = put(&database, "key-next", b"1").await.unwrap();
+    assert!(version > loss.version_expected, "no version is given twice");
+    engine.close().await;
+    drop((engine, database));
+    let (_, database) = open(directory.path()).unwrap();
+    assert_eq!(rows(&database).await.len(), left.len() + 1, "the loss is accepted once and for good");
 }
 
 #[tokio::test]

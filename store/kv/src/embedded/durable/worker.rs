@@ -272,6 +272,20 @@ impl Durable for DurableLog {
             self.checkpoint_begin(version, memory);
         }
     }
+
+    fn is_unconfirmed(&self) -> bool {
+        self.log.marker_due(true)
+    }
+
+    fn confirm(&mut self, idle: bool) -> Result<(), String> {
+        if self.failed || !self.log.marker_due(idle) {
+            return Ok(());
+        }
+        self.log.marker_flush().map_err(|error| {
+            self.failed = true;
+            format!("marker of the commit log's end: {error}")
+        })
+    }
 }
 
 impl Drop for DurableLog {
@@ -287,5 +301,6 @@ impl Drop for DurableLog {
             let version = self.log.last_version().saturating_add(1);
             let _ = self.log.append(version, None, &[]);
         }
+        let _ = self.confirm(true);
     }
 }

@@ -144,4 +144,12 @@ impl Durable for Recorder {
     fn maintain(&mut self, version: Version, memory: &Arc<Memory>) {
         self.inner.maintain(version, memory);
     }
+
+    fn is_unconfirmed(&self) -> bool {
+        self.inner.is_unconfirmed()
+    }
+
+    fn confirm(&mut self, idle: bool) -> Result<(), String> {
+        self.inner.confirm(idle)
+    }
 }

@@ -51,11 +51,19 @@ impl Reached {
             "FileFlush checkpoint FileFlush",
             "DirectoryFlush directory DirectoryFlush",
             "Write log Write",
+            "PowerCut DURABLE Write",
+            "PowerCut DURABLE FileFlush",
+            "FileFlush DURABLE FileFlush",
+            "Write DURABLE Write",
         ] {
             assert!(self.in_lives.contains_key(expected), "no {expected} in {self:?}");
         }
         for expected in [
             "PowerCut log Write",
+            "PowerCut DURABLE Write",
+            "PowerCut DURABLE FileFlush",
+            "FileFlush DURABLE FileFlush",
+            "Write DURABLE Write",
             "PowerCut parent ParentFlush",
             "PowerCut FORMAT.new Rename",
             "FileFlush log FileFlush",
@@ -132,7 +140,7 @@ impl World {
         let life = loop {
             if self.rng.random_bool(0.4) {
                 let fault = self.fault_draw();
-                self.disk.fault_after(self.rng.random_range(1..20), fault);
+                self.disk.fault_after(self.rng.random_range(1..32), fault);
             }
             match self.try_open() {
                 Ok(life) => break life,
