@@ -67,7 +67,8 @@ impl CellService for CellRoom {
         let caller = caller_of_mutation(request.context.as_ref())?;
         let door = self.cells.get(&request.name)?;
         let change = SettingsChange::of(&request)?;
-        let ((), cursor) = door.settled(settings_change(door, &caller, &change).await).await?;
+        let changed = settings_change(door, &caller, &request, &change).await;
+        let (_, cursor) = door.settled(changed).await?;
         let cell = cell_message(door).await?;
         Ok(Response::new(v1::UpdateCellResponse {
             cell: Some(cell),

@@ -10,11 +10,12 @@ use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_scheduler_core::{Queueing, QueueingError, QueueingPolicy, ScoringProfile};
 use borough_store::cell::{CellMeta, cell_meta_change, cell_meta_read};
-use borough_store::journal::{ChangeSet, Cursor};
+use borough_store::journal::Cursor;
 use borough_store::{StoreError, StoreResult};
 use tonic::Status;
 
 use super::door::{Caller, CellDoor};
+use super::keyed::{Admission, keyed_run};
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
 /// Failure domains at most.
@@ -162,16 +163,18 @@ pub(crate) async fn settings_read(door: &CellDoor) -> StoreResult<CellMeta> {
     meta.await
 }
 
-/// Makes a change. Answers the cursor of its entry; `None` where nothing changed.
+/// Makes a change under the caller's request id. Answers the revision of the settings after it, and a cursor by which a
+/// mirror shows it.
 pub(super) async fn settings_change(
     door: &CellDoor,
     caller: &Caller,
+    asked: &v1::UpdateCellRequest,
     change: &SettingsChange,
-) -> StoreResult<((), Option<Cursor>)> {
-    let by = door.change(caller, "cell_settings");
-    let (by, space) = (&by, &door.space);
-    let changed = door.db.run_committed("cell_settings", Idempotency::Natural, |tx, _| async move {
-        let mut changes = ChangeSet::begin(&tx, space, by).await?;
+) -> StoreResult<(u64, Option<Cursor>)> {
+    let space = &door.space;
+    let action = ("cell_settings", Admission::Existing);
+    // Keyed: a commit whose result was unknown is found, and not held against the revision that it has made itself.
+    let changed = keyed_run(door, caller, action, asked, |tx, mut changes| async move {
         let expected = change.expected_revision;
         let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
         if expected != revision {
@@ -179,15 +182,10 @@ pub(super) async fn settings_change(
                 "the settings of cell {space} are at revision {revision}, the change was made for {expected}; look again"
             )));
         }
-        cell_meta_change(&tx, &mut changes, |meta| change.made(meta)).await?;
-        let epoch = changes.store_epoch();
-        let any = !changes.deltas().is_empty();
-        changes.append(&tx)?;
-        Ok::<_, StoreError>((epoch, any))
+        let meta = cell_meta_change(&tx, &mut changes, |meta| change.made(meta)).await?;
+        Ok((meta.revision, changes))
     });
-    let ((epoch, any), committed) = changed.await?;
-    let stamp = committed.stamp.filter(|_| any);
-    Ok(((), stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
+    changed.await
 }
 
 /// What is to be said where queues are to take back what they are guaranteed, and turns do not go by queues.

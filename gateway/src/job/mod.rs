@@ -1,7 +1,6 @@
 //! `JobService`: admitting, planning, scaling, stopping and showing jobs.
 
 mod plan;
-mod request;
 mod service;
 
 use borough_model::JobRow;
@@ -13,7 +12,6 @@ use borough_store::mirror::MirrorState;
 use crate::cell::CellDoor;
 
 pub use plan::explanation_message;
-pub use request::{Admission, keyed_run};
 pub use service::JobRoom;
 
 /// Where a job's tasks are in their lives; those that were never placed count as pending.

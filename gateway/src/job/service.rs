@@ -16,11 +16,10 @@ use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
-use super::request::{Admission, keyed_run};
 use super::{job_counts, job_message};
 use crate::cell::{
-    Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, queue_check,
-    settings_read,
+    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
+    keyed_run, queue_check, settings_read,
 };
 use crate::page::{page_of, page_request};
 use crate::status::{
@@ -51,8 +50,8 @@ fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
     Ok((user, name))
 }
 
-/// A spec whose form and sense are checked, also against the cell.
-async fn spec_of(door: &CellDoor, message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
+/// A spec whose form and sense are checked.
+fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     let missing = v1::JobSpec::default();
     let spec = job_spec_from_message(message.unwrap_or(&missing))
         .map_err(|refused| status_from_field(&refused.within("spec")))?;
@@ -61,7 +60,6 @@ async fn spec_of(door: &CellDoor, message: Option<&v1::JobSpec>) -> Result<JobSp
         let parsed: Result<ScoringProfile, _> = profile.parse();
         parsed.map_err(|error| status_from_profile("spec.profile", profile, &error))?;
     }
-    queue_check(door, spec.queue.as_deref()).await?;
     Ok(spec)
 }
 
@@ -96,7 +94,10 @@ impl JobService for JobRoom {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let spec = spec_of(door, request.spec.as_ref()).await?;
+        let spec = spec_of(request.spec.as_ref())?;
+        // A submission that was admitted has its answer, whatever queues there are by now.
+        let queue = queue_check(door, spec.queue.as_deref()).await;
+        keyed_found(door, &caller, "job_submit", &request, queue).await?;
         let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
         let submitted = keyed_run(
             door,
@@ -128,7 +129,8 @@ impl JobService for JobRoom {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let spec = spec_of(door, request.spec.as_ref()).await?;
+        let spec = spec_of(request.spec.as_ref())?;
+        queue_check(door, spec.queue.as_deref()).await?;
         let settings = settings_read(door).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(door, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(door, &spec)?;

@@ -18,7 +18,9 @@ use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
-use crate::cell::{Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use crate::cell::{
+    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_run,
+};
 use crate::page::{page_of, page_request};
 use crate::status::{status_from_field, status_not_found};
 
@@ -39,17 +41,24 @@ impl NodeRoom {
 
     async fn steer(
         &self,
-        context: Option<v1::RequestContext>,
-        cell: &str,
-        name: &str,
+        context: Option<&v1::RequestContext>,
+        (cell, name): (&str, &str),
         verb: Verb,
+        asked: &impl prost::Message,
     ) -> Result<(Option<v1::Node>, Option<v1::Cursor>), Status> {
-        let caller = caller_of_mutation(context.as_ref())?;
+        let caller = caller_of_mutation(context)?;
         let door = self.cells.get(cell)?;
         let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
-        let steered = node_steer(door, &caller, &name, &verb).await;
-        let (row, cursor) = door.settled(steered).await?;
-        let message = door.state(|state| node_message(door, state, &row))?;
+        let (verb, known, space) = (&verb, &name, &door.space);
+        let action = (verb.action(), Admission::Existing);
+        let steered = keyed_run(door, &caller, action, asked, |tx, mut changes| async move {
+            let node = node_by_name(&tx, space, known).await?.id;
+            verb.apply(&tx, &mut changes, node).await?;
+            Ok((node, changes))
+        });
+        let (node, cursor) = door.settled(steered.await).await?;
+        let message = door.state(|state| Some(node_message(door, state, state.nodes().get(&node)?)))?;
+        let message = message.ok_or_else(|| status_not_found(&format!("node {name} any more")))?;
         Ok((Some(message), Some(cursor_to_message(cursor))))
     }
 }
@@ -84,26 +93,6 @@ impl Verb {
             Self::Untaint(gone) => node_taints_set(tx, changes, node, &[], gone).await,
         }
     }
-}
-
-async fn node_steer(
-    door: &CellDoor,
-    caller: &Caller,
-    name: &Name,
-    verb: &Verb,
-) -> StoreResult<(NodeRow, Option<Cursor>)> {
-    let change = door.change(caller, verb.action());
-    let (change, space) = (&change, &door.space);
-    let steered = door.db.run_committed(verb.action(), Idempotency::Natural, |tx, _| async move {
-        let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        let node = node_by_name(&tx, space, name).await?.id;
-        let row = verb.apply(&tx, &mut changes, node).await?;
-        let epoch = changes.store_epoch();
-        changes.append(&tx)?;
-        Ok::<_, StoreError>((row, epoch))
-    });
-    let ((row, epoch), committed) = steered.await?;
-    Ok((row, committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp })))
 }
 
 /// Begins to stop every task of a drained node, in as many transactions as it takes. Refused where the node takes tasks
@@ -178,7 +167,9 @@ impl NodeService for NodeRoom {
         request: Request<v1::CordonNodeRequest>,
     ) -> Result<Response<v1::CordonNodeResponse>, Status> {
         let request = request.into_inner();
-        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, Verb::Cordon).await?;
+        let (node, cursor) = self
+            .steer(request.context.as_ref(), (&request.cell, &request.name), Verb::Cordon, &request)
+            .await?;
         Ok(Response::new(v1::CordonNodeResponse { node, cursor }))
     }
 
@@ -187,8 +178,9 @@ impl NodeService for NodeRoom {
         request: Request<v1::UncordonNodeRequest>,
     ) -> Result<Response<v1::UncordonNodeResponse>, Status> {
         let request = request.into_inner();
-        let (node, cursor) =
-            self.steer(request.context, &request.cell, &request.name, Verb::Uncordon).await?;
+        let (node, cursor) = self
+            .steer(request.context.as_ref(), (&request.cell, &request.name), Verb::Uncordon, &request)
+            .await?;
         Ok(Response::new(v1::UncordonNodeResponse { node, cursor }))
     }
 
@@ -197,10 +189,11 @@ impl NodeService for NodeRoom {
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
         let request = request.into_inner();
-        let (context, forced) = (request.context.clone(), request.force);
-        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, Verb::Drain).await?;
-        if forced {
-            let caller = caller_of_mutation(context.as_ref())?;
+        let (node, cursor) = self
+            .steer(request.context.as_ref(), (&request.cell, &request.name), Verb::Drain, &request)
+            .await?;
+        if request.force {
+            let caller = caller_of_mutation(request.context.as_ref())?;
             let door = self.cells.get(&request.cell)?;
             let name =
                 name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
@@ -218,7 +211,8 @@ impl NodeService for NodeRoom {
         let now_ms = self.cells.get(&request.cell)?.clock.wall_ms();
         let taints = taints_from_message(&request.taints, now_ms);
         let verb = Verb::Taint(taints.map_err(|refused| status_from_field(&refused))?);
-        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, verb).await?;
+        let (node, cursor) =
+            self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::TaintNodeResponse { node, cursor }))
     }
 
@@ -229,7 +223,8 @@ impl NodeService for NodeRoom {
         let request = request.into_inner();
         let gone = taint_matches_from_message(&request.taints);
         let verb = Verb::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
-        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, verb).await?;
+        let (node, cursor) =
+            self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
     }
 }

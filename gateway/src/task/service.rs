@@ -10,6 +10,7 @@ use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
 use borough_scheduler_core::{explain, explain_elsewhere, explain_job};
+use borough_store::StoreError;
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
@@ -20,15 +21,17 @@ use super::log::{LogStream, log_read};
 use super::message::{job_found, job_task_messages, task_found, task_message};
 use super::session::{Found, Reached, Wanted, life_found};
 use crate::cell::{
-    CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, scheduler_shards_read,
-    scheduler_unserved,
+    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
+    keyed_run, scheduler_shards_read, scheduler_unserved,
 };
-use crate::job::{Admission, explanation_message, keyed_run};
+use crate::job::explanation_message;
 use crate::page::{page_of, page_request};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::life_to_message;
 use crate::session::registry::Answer;
-use crate::status::{status_from_field, status_not_found, status_refused, status_unavailable};
+use crate::status::{
+    status_from_field, status_from_store, status_not_found, status_refused, status_unavailable,
+};
 
 /// How long an agent has to answer a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
@@ -161,7 +164,7 @@ impl TaskService for TaskRoom {
     ) -> Result<Response<v1::SignalTaskResponse>, Status> {
         let handed_on = is_handed_on(request.metadata());
         let request = request.into_inner();
-        caller_of_mutation(request.context.as_ref())?;
+        let caller = caller_of_mutation(request.context.as_ref())?;
         if !(1..=64).contains(&request.signal) {
             let given = request.signal.to_string();
             let refused = borough_proto::convert::FieldRefused::new("signal", given, "a number from 1 to 64");
@@ -169,11 +172,11 @@ impl TaskService for TaskRoom {
         }
         let door = self.cells.get(&request.cell)?;
         let (user, job, index) = (&request.user, &request.job, request.index);
-        let wanted = Wanted { user, job, index, incarnation: None, handed_on };
+        let incarnation = signal_attempt(door, &caller, &request).await?;
+        let wanted = Wanted { user, job, index, incarnation: Some(incarnation), handed_on };
         match life_found(door, &self.peers, &wanted).await? {
             Reached::Here(found) => {
-                running(&found.row, user, job)?;
-                signal_send(&found, request.signal).await?;
+                signal_send(&found, &caller, request.signal).await?;
                 Ok(Response::new(v1::SignalTaskResponse {}))
             }
             Reached::Elsewhere(gateway) => self.peers.tasks(&gateway)?.signal_task(request).await,
@@ -187,12 +190,15 @@ impl TaskService for TaskRoom {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
         let door = self.cells.get(&request.cell)?;
-        let task = door.state(|state| {
+        let found = door.state(|state| {
             let job = job_found(state, &door.name, &request.user, &request.job)?;
             Ok::<_, Status>(task_found(state, &door.name, job, request.index)?.id)
-        })??;
+        })?;
+        // A restart that is done has its answer, also where the job is forgotten by now.
+        let task = keyed_found(door, &caller, "task_restart", &request, found).await?;
         let action = ("task_restart", Admission::Existing);
         let restarted = keyed_run(door, &caller, action, &request, |tx, mut changes| async move {
+            let task = task.ok_or_else(|| StoreError::not_found("the task"))?;
             task_restart(&tx, &mut changes, task).await?;
             Ok((true, changes))
         });
@@ -201,10 +207,34 @@ impl TaskService for TaskRoom {
     }
 }
 
-/// Asks the agent, and waits for its answer.
-async fn signal_send(found: &Found, signal: i32) -> Result<(), Status> {
+/// The attempt that a signal is for: the one that runs when the request first comes. It is recorded under the request's
+/// id, so that a repetition, also through another gateway, reaches the same attempt and never the one after it.
+async fn signal_attempt(
+    door: &CellDoor,
+    caller: &Caller,
+    request: &v1::SignalTaskRequest,
+) -> Result<u64, Status> {
+    let found = door.state(|state| {
+        let job = job_found(state, &door.name, &request.user, &request.job)?;
+        let row = task_found(state, &door.name, job, request.index)?;
+        running(&row, &request.user, &request.job)?;
+        Ok::<_, Status>(row.incarnation.0)
+    })?;
+    let found = keyed_found(door, caller, "task_signal", request, found).await?;
+    let action = ("task_signal", Admission::Existing);
+    let recorded = keyed_run(door, caller, action, request, |_, changes| async move {
+        Ok((found.ok_or_else(|| StoreError::not_found("the task"))?, changes))
+    });
+    Ok(recorded.await.map_err(|error| status_from_store(&error))?.0)
+}
+
+/// Asks the agent, and waits for its answer. The agent knows the request's id again, so that a call that is repeated
+/// because its answer was late sends no second signal.
+async fn signal_send(found: &Found, caller: &Caller, signal: i32) -> Result<(), Status> {
     let mut answers = found.session.request();
-    let command = v1::SignalCommand { id: answers.id, life: Some(life_to_message(found.life)), signal };
+    let life = Some(life_to_message(found.life));
+    let request_id = caller.request.to_string();
+    let command = v1::SignalCommand { id: answers.id, life, signal, request_id };
     found.session.send(ToAgent::Signal(command)).await;
     let answer = tokio::time::timeout(COMMAND_WAIT, answers.next()).await;
     match answer {
@@ -239,4 +269,57 @@ fn node_task_messages(door: &CellDoor, state: &MirrorState, node: &str) -> Resul
     let mut tasks: Vec<v1::Task> = tasks.collect();
     tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
     Ok(tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::Incarnation;
+    use borough_model::task::{EndReason, Exit, Life, StopReason, TaskEvent};
+
+    use super::*;
+    use crate::cell::tests::{TASK, TestGateway, context};
+
+    /// A signal that was for one attempt never reaches the next, however late its caller repeats it.
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_signal_is_for_the_attempt_that_ran_when_it_first_came() {
+        let gateway = TestGateway::new().await;
+        let door = gateway.cells.get("alpha").unwrap();
+        let attempt = async |request: u128| {
+            let request = v1::SignalTaskRequest {
+                context: context(request),
+                cell: "alpha".to_owned(),
+                user: "ada".to_owned(),
+                job: "web".to_owned(),
+                index: TASK.index,
+                signal: 15,
+            };
+            let caller = caller_of_mutation(request.context.as_ref()).unwrap();
+            signal_attempt(door, &caller, &request).await
+        };
+        assert_eq!(attempt(1).await.unwrap(), 1);
+        let node = door.mirror.read(|state| state.tasks().get(&TASK).unwrap().node).unwrap();
+        let life = Life { node, incarnation: Incarnation(1) };
+        let exit = Exit {
+            reason: EndReason::Signaled,
+            code: None,
+            signal: Some(15),
+            message: String::new(),
+            at_ms: 1_000,
+            incarnation: life.incarnation,
+            node: Some(node),
+        };
+        let spec = door.mirror.read(|state| {
+            let job = state.jobs().get(&TASK.job).unwrap();
+            state.spec_of(job).unwrap().as_ref().into()
+        });
+        let stop = TaskEvent::StopRequested { reason: StopReason::Restart };
+        let ended = TaskEvent::ProcessExited { life, exit, released: true, rules: spec };
+        gateway.task_events(&[stop, ended]).await;
+        assert_eq!(attempt(1).await.unwrap(), 1, "nothing runs, and it is answered as before");
+        let refused = attempt(2).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "a new one is refused");
+        gateway.task_starts(2).await;
+        assert_eq!(attempt(1).await.unwrap(), 1);
+        assert_eq!(attempt(3).await.unwrap(), 2);
+    }
 }

@@ -40,6 +40,7 @@ pub mod machine {
     pub use crate::disk::LifeFiles;
     pub use crate::probe::Target;
     pub use crate::runtime::{Machine, MachineEvents, MachineFacts, MeasurePlace};
+    pub use crate::serve::SignalSent;
 }
 
 pub use config::{AgentConfig, Pace, Retention};

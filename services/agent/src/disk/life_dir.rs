@@ -20,6 +20,8 @@ use crate::life::LifeId;
 pub const ASSIGNMENT_FILE: &str = "assignment.pb";
 /// What probes last said, so that an agent's restart does not take an endpoint away.
 pub const HEALTH_FILE: &str = "health.json";
+/// Which requests have had their signals.
+pub const SIGNALS_FILE: &str = "signals.json";
 
 /// What a life's directory says.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 //! | `…/stop.json` | that it is to end, and how |
 //! | `…/state.json` | written by the shim: pid, start, exit, release ([`borough_shim::record`]) |
 //! | `…/health.json` | what probes last said |
+//! | `…/signals.json` | the newest requests whose signals were sent |
 //! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
 //! | `…/shim.log` | what went wrong in the shim itself |
 //! | `…/work` | the task's own directory; removed when the life is forgotten |
@@ -20,6 +21,8 @@ mod shim;
 mod state_dir;
 
 pub use guard::TestGuard;
-pub use life_dir::{HEALTH_FILE, LifeFiles, life_begin, life_end_write, life_load, record_read};
+pub use life_dir::{
+    HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read,
+};
 pub use shim::{shim_install, shim_path};
 pub use state_dir::{StateDir, StateLock};

@@ -11,7 +11,7 @@ use borough_shim::record::{LifeRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, WORK_DIR};
 use rustix::fs::{FlockOperation, flock};
 
-use super::life_dir::ASSIGNMENT_FILE;
+use super::life_dir::{ASSIGNMENT_FILE, SIGNALS_FILE};
 use crate::decide::retention::Ended;
 use crate::error::AgentError;
 use crate::life::LifeId;
@@ -105,7 +105,7 @@ impl StateDir {
             other => other?,
         }
         let _ = fs::remove_dir_all(target.join(WORK_DIR));
-        for name in [SPEC_FILE, ASSIGNMENT_FILE] {
+        for name in [SPEC_FILE, ASSIGNMENT_FILE, SIGNALS_FILE] {
             let _ = fs::remove_file(target.join(name));
         }
         Ok(())

@@ -24,10 +24,11 @@ use super::start::{RETRY_PAUSE, Starter, shim_adopt};
 use super::{Event, order};
 use crate::config::Retention;
 use crate::decide;
-use crate::disk::{HEALTH_FILE, LifeFiles, life_begin, life_end_write, life_load, record_read};
+use crate::disk::{HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read};
 use crate::facts;
 use crate::life::LifeId;
 use crate::probe::{self, Target};
+use crate::serve::SignalSent;
 
 /// So often, and with this pause, is a new shim's first word waited for.
 const SHIM_LOOKS: u32 = 400;
@@ -77,6 +78,19 @@ pub trait Machine: Send + Sync {
     /// # Errors
     /// It has ended, or the kernel refuses.
     fn signal(&self, task: ProcessId, signal: Signal) -> io::Result<()>;
+    /// The signals that were sent to an attempt on behalf of requests, as [`Machine::signals_write`] has left them. A
+    /// machine without a disk remembers none.
+    fn signals_read(&self, _id: &LifeId) -> Vec<SignalSent> {
+        Vec::new()
+    }
+    /// Remembers the signals of an attempt, so that an agent that starts again knows them. It survives the agent, and
+    /// need not survive the machine.
+    ///
+    /// # Errors
+    /// The disk cannot be written.
+    fn signals_write(&self, _id: &LifeId, _sent: &[SignalSent]) -> io::Result<()> {
+        Ok(())
+    }
     /// Begins to measure attempts and the machine.
     fn measure(&self, places: Vec<Place>);
     /// Begins to remove logs that are kept no longer at `now_ms`.
@@ -232,6 +246,14 @@ impl Machine for Real {
 
     fn signal(&self, task: ProcessId, signal: Signal) -> io::Result<()> {
         task.signal(signal)
+    }
+
+    fn signals_read(&self, id: &LifeId) -> Vec<SignalSent> {
+        json_read(&self.starter.state.life(id), SIGNALS_FILE).ok().flatten().unwrap_or_default()
+    }
+
+    fn signals_write(&self, id: &LifeId, sent: &[SignalSent]) -> io::Result<()> {
+        json_write(&self.starter.state.life(id), SIGNALS_FILE, &sent, Durability::Process)
     }
 
     fn measure(&self, places: Vec<Place>) {

@@ -2,6 +2,7 @@
 
 mod exec;
 mod logs;
+mod signal;
 mod tail;
 mod terminal;
 
@@ -11,14 +12,13 @@ use std::sync::Arc;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as Answer;
 use borough_proto::v1::gateway_message::Message;
-use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::decide::State;
-use crate::life::LifeId;
 use crate::runtime::{Machine, Starter};
 pub(crate) use exec::exec_command;
+pub use signal::SignalSent;
 
 /// Inputs of a command that wait to be read by it; more than that means that it does not read.
 const INPUTS: usize = 256;
@@ -29,12 +29,14 @@ pub(crate) struct Serving {
     machine: Arc<dyn Machine>,
     logs: BTreeMap<u64, AbortHandle>,
     commands: BTreeMap<u64, mpsc::Sender<v1::exec_input::Input>>,
+    signals: signal::Signals,
 }
 
 impl Serving {
     /// Serves nothing yet.
     pub fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
-        Self { starter, machine, logs: BTreeMap::new(), commands: BTreeMap::new() }
+        let (logs, commands) = (BTreeMap::new(), BTreeMap::new());
+        Self { starter, machine, logs, commands, signals: signal::Signals::default() }
     }
 
     /// Takes a gateway's request.
@@ -63,7 +65,7 @@ impl Serving {
             }
             Message::ExecInput(v1::ExecInput { id, input: Some(input) }) => self.input(id, input),
             Message::Signal(command) => {
-                let error = signal(&command, state, &*self.machine).err().unwrap_or_default();
+                let error = self.signals.send(&command, state, &*self.machine).err().unwrap_or_default();
                 let result = v1::CommandResult { id: command.id, error };
                 let outbox = outbox.clone();
                 tokio::spawn(async move { outbox.send(answer(Answer::Result(result))).await });
@@ -91,14 +93,4 @@ impl Serving {
 
 fn answer(message: Answer) -> v1::AgentMessage {
     v1::AgentMessage { message: Some(message) }
-}
-
-/// Signals a task's own process; the error is for whoever asked.
-fn signal(command: &v1::SignalCommand, state: &State, machine: &dyn Machine) -> Result<(), String> {
-    let id = LifeId::of(command.life.as_ref()).map_err(|error| error.to_string())?;
-    let life = state.lives.get(&id).ok_or("this life is not on this node")?;
-    let task = life.record.task.filter(|_| life.record.exit.is_none()).ok_or("the task is not running")?;
-    let refuse = || format!("signal {} cannot be sent: only 1 to 31 can", command.signal);
-    let signal = Signal::from_named_raw(command.signal).ok_or_else(refuse)?;
-    machine.signal(task, signal).map_err(|error| format!("cannot send signal {}: {error}", command.signal))
 }

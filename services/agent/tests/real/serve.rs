@@ -214,7 +214,12 @@ async fn signals_reach_the_task_and_refusals_say_why() {
     cell.gateway.phase(&life, Phase::Running).await;
     until("its start", || output(&cell.life_dir(&life)).contains("up").then_some(())).await;
     let signal = |id, life: &v1::TaskLife, signal| {
-        ToAgent::Signal(v1::SignalCommand { id, life: Some(life.clone()), signal })
+        ToAgent::Signal(v1::SignalCommand {
+            id,
+            life: Some(life.clone()),
+            signal,
+            request_id: format!("{id:032x}"),
+        })
     };
     cell.gateway.tell(signal(1, &life, 1));
     until("its answer", || output(&cell.life_dir(&life)).contains("hup").then_some(())).await;

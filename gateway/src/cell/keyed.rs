@@ -1,4 +1,4 @@
-//! A mutation of a job as one keyed transaction: repeated with its request id it has one effect and one answer.
+//! A mutation as one keyed transaction: repeated with its request id it has one effect and one answer.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,10 @@ use borough_store::{StoreError, StoreResult};
 use minicbor::{Decode, Encode};
 use prost::Message;
 
-use crate::cell::{Caller, CellDoor};
+use tonic::Status;
+
+use super::door::{Caller, CellDoor};
+use crate::status::status_from_store;
 
 /// How long the answer of a request is kept: longer than any client goes on trying.
 const KEPT: Duration = Duration::from_secs(3_600);
@@ -26,6 +29,9 @@ pub enum Admission {
 
 /// Runs `closure` under the caller's request id. `asked` is what the id stands for; the same id with other content is
 /// refused. Answers the closure's value, of this time or of the first.
+///
+/// The record of the request is looked at before anything else, the cell's gate too: what was done stays done, and its
+/// caller gets the answer also where the cell takes no such request any more.
 pub async fn keyed_run<T, F, Fut>(
     door: &CellDoor,
     caller: &Caller,
@@ -39,31 +45,75 @@ where
     Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
 {
     let change = door.change(caller, action);
-    let digest = [action.as_bytes(), b"\0", asked.encode_to_vec().as_slice()].concat();
-    let digest = digest_of(&digest);
+    let digest = digest_of_request(action, asked);
     let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
     let expires_ms = change.at_ms.saturating_add(kept);
     let (change, space, digest, closure) = (&change, &door.space, &digest, &closure);
     let run = door.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
+        if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
+            let value = minicbor::decode(&result).map_err(|error| StoreError::refused(error.to_string()))?;
+            return Ok((value, None));
+        }
         let changes = match admission {
             Admission::New => ChangeSet::begin_open(&tx, space, change).await?,
             Admission::Existing => ChangeSet::begin(&tx, space, change).await?,
         };
-        let epoch = changes.store_epoch();
-        if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
-            let value = minicbor::decode(&result).map_err(|error| StoreError::refused(error.to_string()))?;
-            // Done by an earlier attempt or call: whoever reads after this answer is to see it as well.
-            return Ok((value, epoch, Some(journal_head(&tx, space).await?)));
-        }
         let (value, changes) = closure(tx.clone(), changes).await?;
         let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
         request_finish(&tx, space, change.request, digest, &result, expires_ms)?;
+        let epoch = Some(changes.store_epoch()).filter(|_| !changes.deltas().is_empty());
         changes.append(&tx)?;
-        Ok::<_, StoreError>((value, epoch, None))
+        Ok::<_, StoreError>((value, epoch))
     });
-    let ((value, epoch, done_before), committed) = run.await?;
-    let own = committed.stamp.map(|stamp| Cursor { store_epoch: epoch, stamp });
-    Ok((value, done_before.or(own)))
+    let ((value, epoch), committed) = run.await?;
+    let own = committed.stamp.zip(epoch).map(|(stamp, store_epoch)| Cursor { store_epoch, stamp });
+    if own.is_some() {
+        return Ok((value, own));
+    }
+    // It has no entry of its own: it was done before, or changed nothing. Whoever reads after the answer is to see what it
+    // found.
+    let head = door
+        .db
+        .run("journal_head", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
+    Ok((value, Some(head.await?)))
+}
+
+/// Whether the caller's request is on record as done: its answer is known then, and checks of what it asks against the
+/// state of now are beside the point. The same id with other content is refused.
+async fn keyed_done(
+    door: &CellDoor,
+    caller: &Caller,
+    action: &'static str,
+    asked: &impl Message,
+) -> StoreResult<bool> {
+    let digest = digest_of_request(action, asked);
+    let (request, space, digest) = (caller.request, &door.space, &digest);
+    let begun = door.db.run("request_begin", Idempotency::ReadOnly, |tx, _| async move {
+        request_begin(&tx, space, request, digest).await
+    });
+    Ok(begun.await? != RequestBegun::Fresh)
+}
+
+/// What a check against the state of now has found, for a request that may be done already: `None` where the check
+/// refuses and the request is on record as done, so that its answer is the recorded one.
+pub async fn keyed_found<T>(
+    door: &CellDoor,
+    caller: &Caller,
+    action: &'static str,
+    asked: &impl Message,
+    found: Result<T, Status>,
+) -> Result<Option<T>, Status> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(refused) => {
+            let done = keyed_done(door, caller, action, asked).await;
+            done.map_err(|error| status_from_store(&error))?.then_some(None).ok_or(refused)
+        }
+    }
+}
+
+fn digest_of_request(action: &'static str, asked: &impl Message) -> Vec<u8> {
+    digest_of(&[action.as_bytes(), b"\0", asked.encode_to_vec().as_slice()].concat())
 }
 
 /// Sixteen bytes that stand for a request's content, the same in every process and release: two passes of FNV-1a with

@@ -1,0 +1,238 @@
+//! Keyed requests over a store whose every commit is in doubt: each takes effect once and keeps its answer, whatever the
+//! cell has become since.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_kv::env::{Clock, ManualClock, SeededRng};
+use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency};
+use borough_model::job::JobKind;
+use borough_model::task::{Health, Life, Placement, TaskEvent};
+use borough_model::{Incarnation, JobId, JobSpec, Name, NodeId, RequestId, Resources, TaskId};
+use borough_proto::convert::job_spec_to_message;
+use borough_proto::v1;
+use borough_proto::v1::cell_service_server::CellService;
+use borough_proto::v1::job_service_server::JobService;
+use borough_proto::v1::node_service_server::NodeService;
+use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
+use borough_store::job::job_submit;
+use borough_store::journal::{Change, ChangeSet, journal_head};
+use borough_store::mirror::MirrorFollower;
+use borough_store::node::{NodeArrival, node_register, node_reported};
+use borough_store::task::TaskBook;
+use borough_store::{CellSpace, StoreError, StoreResult};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request};
+
+use super::*;
+use crate::job::JobRoom;
+use crate::node::NodeRoom;
+
+const NODE: NodeId = NodeId(1);
+/// A task that runs.
+pub(crate) const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// The context of a request with an id.
+pub(crate) fn context(request: u128) -> Option<v1::RequestContext> {
+    Some(v1::RequestContext { request_id: RequestId(request).to_string(), user: "ada".to_owned() })
+}
+
+/// A gateway on a store that commits and says that it does not know.
+pub(crate) struct TestGateway {
+    pub(crate) cells: Arc<Cells>,
+    quiet: Database,
+    space: CellSpace,
+    clock: Arc<ManualClock>,
+}
+
+impl TestGateway {
+    /// With one cell, one node, and a task that runs there.
+    pub(crate) async fn new() -> Self {
+        let clock = ManualClock::at(1_000);
+        let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
+        let engine: Arc<dyn Engine> =
+            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&shared), SeededRng::shared(1)));
+        let (space, quiet) = (CellSpace::new(name("alpha")), Database::new(Arc::clone(&engine)));
+        let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
+        let db = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
+        let made = &space;
+        let create = quiet.run("cell_create", Idempotency::Natural, |tx, _| async move {
+            cell_create(&tx, made, &CellMeta::default(), 1_000).await
+        });
+        create.await.unwrap();
+        let mirror =
+            MirrorFollower::spawn(quiet.clone(), space.clone(), Arc::clone(&shared), SeededRng::shared(3));
+        let connection = CellConnection { space: space.clone(), name: name("alpha"), db, mirror };
+        let door = CellDoor::open(connection, shared, SeededRng::shared(4), &CancellationToken::new());
+        let cells = Arc::new(Cells(BTreeMap::from([(name("alpha"), door)])));
+        let gateway = Self { cells, quiet, space, clock };
+        gateway.furnish().await;
+        gateway
+    }
+
+    async fn furnish(&self) {
+        let facts = borough_model::node::NodeFacts {
+            capacity: Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() },
+            port_first: 20_000,
+            port_last: 20_009,
+            attributes: BTreeMap::new(),
+            host: "127.0.0.1".to_owned(),
+            boot_id: "boot".to_owned(),
+            agent_version: "0".to_owned(),
+            cards: Vec::new(),
+            domains: Vec::new(),
+        };
+        let spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
+        let arrival = NodeArrival::new(name("n1"), facts, NODE, 1);
+        let (arrival, spec) = (&arrival, &spec);
+        self.change(async |tx, changes| {
+            let (_, writer) = node_register(tx, changes, arrival).await?;
+            node_reported(&writer, changes, &[]).await?;
+            job_submit(tx, changes, spec, TASK.job).await.map(drop)
+        })
+        .await;
+        self.task_starts(1).await;
+    }
+
+    /// Changes the store without faults, and waits until the gateway has seen it.
+    pub(crate) async fn change<T>(
+        &self,
+        closure: impl AsyncFn(&borough_kv::Transaction, &mut ChangeSet) -> StoreResult<T>,
+    ) -> T {
+        let at_ms = self.clock.wall_ms();
+        let change = Change { request: RequestId(7), actor: "test".to_owned(), action: "test", at_ms };
+        let (change, space, closure) = (&change, &self.space, &closure);
+        let changed = self.quiet.run("test", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let value = closure(&tx, &mut changes).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(value)
+        });
+        let value = changed.await.unwrap();
+        let head = self
+            .quiet
+            .run("head", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
+        let head = head.await.unwrap();
+        self.cells.get("alpha").unwrap().mirror.wait_for(head).await.unwrap();
+        value
+    }
+
+    /// The task's attempt of that number is placed and runs.
+    pub(crate) async fn task_starts(&self, incarnation: u64) {
+        let incarnation = Incarnation(incarnation);
+        let place = TaskEvent::Place(Placement {
+            node: NODE,
+            incarnation,
+            ports: Vec::new(),
+            resources: Resources { cpu_millis: 100, ..Resources::default() },
+            spec_version: 1,
+            unit: None,
+        });
+        let life = Life { node: NODE, incarnation };
+        let (pid, started_ms, health) = (10, 1_000, Health::Healthy);
+        let started = TaskEvent::ProcessStarted { life, pid, started_ms, health, cores: Vec::new() };
+        self.task_events(&[place, started]).await;
+    }
+
+    /// What happens to the task.
+    pub(crate) async fn task_events(&self, events: &[TaskEvent]) {
+        self.change(async |tx, changes| {
+            let mut book = TaskBook::read(tx, changes.space(), [TASK]).await?;
+            book.extend_nodes(tx, changes.space(), [NODE]).await?;
+            for event in events {
+                book.apply(TASK, event, changes.at_ms())?.unwrap();
+            }
+            book.write(tx, changes).await
+        })
+        .await;
+    }
+
+    async fn gate_set(&self, state: CellState) {
+        let space = &self.space;
+        let set = self.quiet.run("gate", Idempotency::Natural, |tx, _| async move {
+            cell_gate_set(&tx, space, state, 1_000).await
+        });
+        set.await.unwrap();
+    }
+
+    async fn submit(&self, request: u128, job: &str) -> Result<v1::SubmitJobResponse, tonic::Status> {
+        let spec = JobSpec::defaults(name("ada"), name(job), JobKind::Service, vec!["run".to_owned()]);
+        let message = v1::SubmitJobRequest {
+            context: context(request),
+            cell: "alpha".to_owned(),
+            spec: Some(job_spec_to_message(&spec)),
+            expected_revision: 0,
+        };
+        let answer = JobRoom::new(Arc::clone(&self.cells)).submit_job(Request::new(message)).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    async fn lost_per_minute(&self, request: u128, most: u32, expected: u64) -> Result<u64, tonic::Status> {
+        let settings = v1::CellSettings { lost_per_minute_max: Some(most), ..Default::default() };
+        let message = v1::UpdateCellRequest {
+            context: context(request),
+            name: "alpha".to_owned(),
+            settings: Some(settings),
+            expected_revision: expected,
+        };
+        let answer = CellRoom::new(Arc::clone(&self.cells)).update_cell(Request::new(message)).await;
+        Ok(answer?.into_inner().cell.unwrap().settings.unwrap().revision)
+    }
+
+    async fn cordoned(&self) -> bool {
+        let message =
+            v1::GetNodeRequest { context: context(0), cell: "alpha".to_owned(), name: "n1".to_owned() };
+        let answer = NodeRoom::new(Arc::clone(&self.cells)).get_node(Request::new(message)).await;
+        !answer.unwrap().into_inner().node.unwrap().schedulable
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_applied_submission_keeps_its_answer_when_the_cell_drains_or_has_moved() {
+    let gateway = TestGateway::new().await;
+    let first = gateway.submit(1, "api").await.unwrap();
+    assert!(first.changed);
+    for state in [CellState::Draining, CellState::Moved] {
+        gateway.gate_set(state).await;
+        let again = gateway.submit(1, "api").await.unwrap();
+        assert_eq!(
+            (again.job.unwrap().id, again.changed),
+            (first.job.clone().unwrap().id, true),
+            "{state:?}"
+        );
+        let other = gateway.submit(2 + state as u128, "other").await.unwrap_err();
+        assert_eq!(other.code(), Code::FailedPrecondition, "{state:?} takes no new work");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_for_a_revision_are_set_though_the_result_was_unknown() {
+    let gateway = TestGateway::new().await;
+    assert_eq!(gateway.lost_per_minute(1, 10, 1).await.unwrap(), 2);
+    assert_eq!(gateway.lost_per_minute(1, 10, 1).await.unwrap(), 2, "the call is repeated");
+    let late = gateway.lost_per_minute(2, 20, 1).await.unwrap_err();
+    assert_eq!(late.code(), Code::FailedPrecondition, "another one was made for what is no more");
+    // What changes nothing is answered at once.
+    let unchanged =
+        tokio::time::timeout(std::time::Duration::from_secs(1), gateway.lost_per_minute(3, 10, 2));
+    assert_eq!(unchanged.await.expect("nobody waits for an entry that is not there").unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_to_a_node_that_is_repeated_late_does_not_undo_the_next_one() {
+    let gateway = TestGateway::new().await;
+    let nodes = NodeRoom::new(Arc::clone(&gateway.cells));
+    let cordon =
+        || v1::CordonNodeRequest { context: context(1), cell: "alpha".to_owned(), name: "n1".to_owned() };
+    nodes.cordon_node(Request::new(cordon())).await.unwrap();
+    assert!(gateway.cordoned().await);
+    let uncordon =
+        v1::UncordonNodeRequest { context: context(2), cell: "alpha".to_owned(), name: "n1".to_owned() };
+    nodes.uncordon_node(Request::new(uncordon)).await.unwrap();
+    nodes.cordon_node(Request::new(cordon())).await.unwrap();
+    assert!(!gateway.cordoned().await, "the first order was carried out once");
+}

@@ -1,0 +1,161 @@
+//! Signals to a task's own process: at most one for a request, however often the request comes.
+//!
+//! A caller repeats a call that was not answered in time. The agent remembers the newest requests of an attempt and what
+//! came of them, also over its own restart, and answers a repetition without another signal.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use borough_proto::v1;
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::decide::State;
+use crate::life::LifeId;
+use crate::runtime::Machine;
+
+/// Requests of an attempt that are remembered: a caller repeats for seconds, and people signal by hand.
+const KEPT_MAX: usize = 64;
+
+/// A signal that was sent, or tried, on behalf of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalSent {
+    /// The request.
+    pub request_id: String,
+    /// The signal's number.
+    pub signal: i32,
+    /// Why it was not sent; empty where it was.
+    pub error: String,
+}
+
+/// The signals of this agent's attempts.
+#[derive(Default)]
+pub(super) struct Signals {
+    sent: BTreeMap<LifeId, Vec<SignalSent>>,
+}
+
+impl Signals {
+    /// Sends a signal, unless its request is known already. The error is for whoever asked.
+    pub fn send(
+        &mut self,
+        command: &v1::SignalCommand,
+        state: &State,
+        machine: &dyn Machine,
+    ) -> Result<(), String> {
+        let id = LifeId::of(command.life.as_ref()).map_err(|error| error.to_string())?;
+        self.sent.retain(|id, _| state.lives.contains_key(id));
+        let life = state.lives.get(&id).ok_or("this life is not on this node")?;
+        let sent = self.sent.entry(id.clone()).or_insert_with(|| machine.signals_read(&id));
+        let write = |sent: &[SignalSent]| machine.signals_write(&id, sent);
+        send_once(sent, command, write, || {
+            let running = life.record.task.filter(|_| life.record.exit.is_none());
+            let task = running.ok_or("the task is not running")?;
+            let refuse = || format!("signal {} cannot be sent: only 1 to 31 can", command.signal);
+            let signal = Signal::from_named_raw(command.signal).ok_or_else(refuse)?;
+            let failed = |error| format!("cannot send signal {}: {error}", command.signal);
+            machine.signal(task, signal).map_err(failed)
+        })
+    }
+}
+
+/// Sends by `send` where `sent` does not have the request, and remembers it there. It is written before it is sent: an
+/// agent that dies in between has sent none, and a repetition sends none either.
+fn send_once(
+    sent: &mut Vec<SignalSent>,
+    command: &v1::SignalCommand,
+    write: impl Fn(&[SignalSent]) -> io::Result<()>,
+    send: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    let (request_id, signal) = (command.request_id.clone(), command.signal);
+    if request_id.is_empty() {
+        // A gateway of a release that gives no ids.
+        return send();
+    }
+    if let Some(known) = sent.iter().find(|known| known.request_id == request_id) {
+        return match known.error.as_str() {
+            _ if known.signal != signal => {
+                Err(format!("request {request_id} was for signal {}, not {signal}", known.signal))
+            }
+            "" => Ok(()),
+            error => Err(error.to_owned()),
+        };
+    }
+    sent.push(SignalSent { request_id, signal, error: String::new() });
+    if sent.len() > KEPT_MAX {
+        sent.remove(0);
+    }
+    let remember = |sent: &[SignalSent]| {
+        if let Err(error) = write(sent) {
+            // Memory has it. Only an agent that starts again would send it once more.
+            tracing::warn!(%error, "the signals of an attempt cannot be written");
+        }
+    };
+    remember(sent);
+    let outcome = send();
+    if let (Err(error), Some(last)) = (&outcome, sent.last_mut()) {
+        last.error.clone_from(error);
+        remember(sent);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    fn command(request: usize, signal: i32) -> v1::SignalCommand {
+        v1::SignalCommand { signal, request_id: format!("{request:032x}"), ..Default::default() }
+    }
+
+    #[test]
+    fn a_repeated_request_sends_one_signal_also_to_an_agent_that_has_started_again() {
+        let (disk, delivered) = (RefCell::new(Vec::new()), Cell::new(0));
+        let send = |sent: &mut Vec<SignalSent>, command: &v1::SignalCommand, outcome: Result<(), String>| {
+            let write = |sent: &[SignalSent]| {
+                *disk.borrow_mut() = sent.to_vec();
+                Ok(())
+            };
+            send_once(sent, command, write, || {
+                assert!(
+                    command.request_id.is_empty()
+                        || disk.borrow().iter().any(|known| known.request_id == command.request_id)
+                );
+                delivered.set(delivered.get() + 1);
+                outcome
+            })
+        };
+        let mut sent = Vec::new();
+        assert_eq!(send(&mut sent, &command(1, 10), Ok(())), Ok(()));
+        assert_eq!(send(&mut sent, &command(1, 10), Ok(())), Ok(()), "a time-out repeats it");
+        assert_eq!(delivered.get(), 1);
+        let mut sent = disk.borrow().clone();
+        assert_eq!(send(&mut sent, &command(1, 10), Ok(())), Ok(()), "the agent has started again");
+        assert_eq!(delivered.get(), 1);
+        assert!(send(&mut sent, &command(1, 12), Ok(())).unwrap_err().contains("was for signal 10"));
+        // What failed is answered as it was, and another request is another signal.
+        let gone = Err("the task is not running".to_owned());
+        assert_eq!(send(&mut sent, &command(2, 10), gone.clone()), gone);
+        assert_eq!(send(&mut sent, &command(2, 10), Ok(())), gone);
+        assert_eq!(delivered.get(), 2);
+        for request in 3..3 + 2 * KEPT_MAX {
+            send(&mut sent, &command(request, 10), Ok(())).unwrap();
+        }
+        assert_eq!((sent.len(), disk.borrow().len()), (KEPT_MAX, KEPT_MAX), "bounded");
+    }
+
+    #[test]
+    fn a_full_disk_does_not_keep_a_signal_from_its_task() {
+        let (mut sent, delivered) = (Vec::new(), Cell::new(0));
+        for _ in 0..2 {
+            let write = |_: &[SignalSent]| Err(io::Error::from(io::ErrorKind::StorageFull));
+            send_once(&mut sent, &command(1, 10), write, || {
+                delivered.set(delivered.get() + 1);
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(delivered.get(), 1);
+    }
+}
