@@ -20,7 +20,7 @@ pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
     let mut known = 0_u32;
     for task in state.job_tasks(row.id) {
         task_counts_add(&mut counts, task);
-        known = known.saturating_add(u32::from(task.id.index < row.count));
+        known = known.saturating_add(u32::from(task.id.index < row.count && !task.is_spared()));
     }
     if matches!(row.state, JobState::Waiting | JobState::Running) {
         counts.pending = counts.pending.saturating_add(row.count.saturating_sub(known));

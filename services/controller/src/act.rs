@@ -12,7 +12,8 @@ use borough_store::lease::{HeldLease, lease_check};
 use borough_store::node::node_declare_lost;
 use borough_store::request::request_id_random;
 use borough_store::task::{
-    task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
+    TaskSweep, task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin,
+    task_unwanted_stop, task_wanted_revive,
 };
 use borough_store::{CellSpace, StoreError, StoreResult};
 
@@ -41,7 +42,20 @@ impl Hands {
     /// Does one thing, in as many transactions as it takes.
     pub async fn act(&self, action: Action) -> StoreResult<()> {
         match action {
-            Action::TasksUnwanted(job) => self.tasks_unwanted(job).await,
+            Action::TasksUnwanted(job) => {
+                self.sweep("task_stop", |tx, mut changes, after| async move {
+                    let sweep = task_unwanted_stop(&tx, &mut changes, job, after, TASKS_MAX).await?;
+                    Ok((sweep, changes))
+                })
+                .await
+            }
+            Action::TasksRevive(job) => {
+                self.sweep("task_revive", |tx, mut changes, after| async move {
+                    let sweep = task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?;
+                    Ok((sweep, changes))
+                })
+                .await
+            }
             Action::JobEnd(job) => {
                 self.change("job_end", |tx, mut changes| async move {
                     job_tasks_gone(&tx, &mut changes, job).await?;
@@ -56,7 +70,13 @@ impl Hands {
                 })
                 .await
             }
-            Action::NodeTasksLost(node) => self.tasks_lost(node).await,
+            Action::NodeTasksLost(node) => {
+                self.sweep("task_node_lost", |tx, mut changes, after| async move {
+                    let sweep = task_node_lost(&tx, &mut changes, node, after, TASKS_MAX).await?;
+                    Ok((sweep, changes))
+                })
+                .await
+            }
             Action::UnitEnd(unit) => unit_end(self, unit).await,
             Action::TasksReschedule(node, lives) => {
                 self.lives("task_reschedule", &lives, |tx, mut changes, lives| async move {
@@ -103,32 +123,15 @@ impl Hands {
         .await
     }
 
-    async fn tasks_unwanted(&self, job: JobId) -> StoreResult<()> {
+    /// Goes through rows in transactions of at most [`TASKS_MAX`] each, from the first to the last.
+    async fn sweep<F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<()>
+    where
+        F: Fn(Transaction, ChangeSet, Option<TaskId>) -> Fut,
+        Fut: Future<Output = StoreResult<(TaskSweep, ChangeSet)>>,
+    {
         let mut after = None;
         loop {
-            let sweep = self
-                .change("task_stop", |tx, mut changes| async move {
-                    let sweep = task_unwanted_stop(&tx, &mut changes, job, after, TASKS_MAX).await?;
-                    Ok((sweep, changes))
-                })
-                .await?;
-            after = sweep.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn tasks_lost(&self, node: NodeId) -> StoreResult<()> {
-        let mut after = None;
-        loop {
-            let sweep = self
-                .change("task_node_lost", |tx, mut changes| async move {
-                    let sweep = task_node_lost(&tx, &mut changes, node, after, TASKS_MAX).await?;
-                    Ok((sweep, changes))
-                })
-                .await?;
-            after = sweep.next;
+            after = self.change(action, |tx, changes| closure(tx, changes, after)).await?.next;
             if after.is_none() {
                 return Ok(());
             }

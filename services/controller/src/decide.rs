@@ -15,6 +15,8 @@ use borough_store::mirror::MirrorState;
 pub enum Action {
     /// Begin to end the tasks that the job does not want.
     TasksUnwanted(JobId),
+    /// Revive the tasks that the job had given up and wants again.
+    TasksRevive(JobId),
     /// End the job: every task is gone.
     JobEnd(JobId),
     /// Let the job go, or end it: those it waits for have ended.
@@ -68,7 +70,10 @@ pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<Action> {
         }
         JobState::Running | JobState::Ended { .. } => {
             let above = state.job_tasks(job.id).any(|row| row.id.index >= job.count && unasked(row.state));
-            above.then_some(Action::TasksUnwanted(job.id)).into_iter().collect()
+            let again = job.state == JobState::Running
+                && state.job_tasks(job.id).any(|row| row.id.index < job.count && row.is_shrunk_away());
+            let unwanted = above.then_some(Action::TasksUnwanted(job.id));
+            unwanted.into_iter().chain(again.then_some(Action::TasksRevive(job.id))).collect()
         }
         JobState::Stopping => {
             let mut alive = state.job_tasks(job.id).filter(|row| row.state != TaskState::Dead).peekable();

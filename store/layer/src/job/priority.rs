@@ -10,7 +10,7 @@ use super::read::{job_get, job_spec_in_force};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{job_remainder, overflow, quota_charge, quota_give_back, task_charge};
+use crate::quota::{charges_guard, job_remainder, overflow, quota_charge, quota_give_back, task_charge};
 
 /// Sets the priority. Where the band changes with it, everything the job is charged moves to the quota of the new one,
 /// which must allow it. The same priority changes nothing.
@@ -40,7 +40,8 @@ pub(super) async fn priority_set(
     Ok(after)
 }
 
-/// The rows are read with conflicts: what ends in between is given back to one band or the other, never to both.
+/// The rows are read without conflicts, under the token of the job's charges: what ends in between is given back to one
+/// band or the other, never to both, and reports of tasks that go on do not fail this.
 async fn charge_move(
     tx: &Transaction,
     changes: &ChangeSet,
@@ -49,7 +50,8 @@ async fn charge_move(
     spec: &JobSpec,
 ) -> StoreResult<()> {
     let prefix = Prefix::<TaskKey>::of(&before.id);
-    let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
+    charges_guard(tx, changes.space(), before.id)?;
+    let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::snapshot()).await?;
     let rows: Vec<TaskRow> = rows.into_iter().map(|(_, row)| row).collect();
     let mut charged = job_remainder(spec, before.count, &rows).map_err(|error| overflow(&error))?;
     for row in &rows {

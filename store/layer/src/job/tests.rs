@@ -1,5 +1,7 @@
 //! Admission and changes of jobs, against a store.
 
+mod large;
+
 use std::collections::BTreeMap;
 
 use borough_model::job::{

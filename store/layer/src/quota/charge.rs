@@ -1,12 +1,17 @@
-//! What is charged for a job and its tasks: pure arithmetic over specs and rows.
+//! What is charged for a job and its tasks: arithmetic over specs and rows, and the key that whoever adds charges up
+//! conflicts on.
 
 use std::ops::Range;
 
+use borough_kv::Transaction;
+use borough_model::JobId;
 use borough_model::job::JobSpec;
 use borough_model::resource::{ResourceError, resources_add, resources_multiply, resources_sub};
 use borough_model::task::{ChargeOwner, TaskRow};
 
 use super::QuotaUsed;
+use crate::error::StoreResult;
+use crate::keys::{self, CellSpace, JobSpecKey};
 
 /// What the tasks of `indexes` are charged together.
 pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
@@ -40,8 +45,8 @@ pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
     QuotaUsed { used: resources, tasks: 1 }
 }
 
-/// The job's unplaced remainder: what the indexes below `count` are charged that have no row. `rows` are all rows of the
-/// job. (A row whose charge the job owns is counted with the rows, by [`task_charge`]: it ends as a row.)
+/// The job's unplaced remainder: what the indexes below `count` are charged that have no row, or one that only waits to be
+/// revived. `rows` are all rows of the job. (A row whose charge the job owns is counted with the rows, by [`task_charge`]: it ends as a row.)
 pub fn job_remainder<'a>(
     spec: &JobSpec,
     count: u32,
@@ -49,12 +54,29 @@ pub fn job_remainder<'a>(
 ) -> Result<QuotaUsed, ResourceError> {
     let mut left = job_charge(spec, 0..count)?;
     for row in rows {
-        if row.id.index < count {
+        if row.id.index < count && !row.is_spared() {
             left.used = resources_sub(&left.used, spec.resources_for(row.id.index))?;
             left.tasks = left.tasks.saturating_sub(1);
         }
     }
     Ok(left)
+}
+
+/// The token of a job's charges: version 0 of its spec, which no job has. Nothing is stored there; it is a key to conflict
+/// on.
+fn charges_token(job: JobId) -> JobSpecKey {
+    JobSpecKey { job, version: 0 }
+}
+
+/// The commit fails where a charge of a task of the job is given back meanwhile. Who adds up what a job is charged reads
+/// its rows without conflicts under this.
+pub(crate) fn charges_guard(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<()> {
+    keys::guard(tx, space, &charges_token(job))
+}
+
+/// A charge of a task of the job is given back: fails whoever adds them up. Those that give back do not fail each other.
+pub(crate) fn charges_touch(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<()> {
+    keys::touch(tx, space, &charges_token(job))
 }
 
 impl QuotaUsed {
@@ -74,7 +96,7 @@ impl QuotaUsed {
 mod tests {
     use super::*;
     use borough_model::job::{GangSpec, JobKind, Role, TaskOverride};
-    use borough_model::{JobId, Name, Resources, TaskId};
+    use borough_model::{Name, Resources, TaskId};
     use proptest::prelude::*;
 
     fn role(name: &str, count: u32, cpu_millis: Option<u64>) -> Role {

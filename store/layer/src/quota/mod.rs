@@ -21,6 +21,7 @@ mod row;
 mod tests;
 mod usage;
 
+pub(crate) use charge::{charges_guard, charges_touch};
 pub use charge::{job_charge, job_remainder, task_charge};
 pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
 pub use row::{QuotaRow, QuotaUsed};

@@ -53,6 +53,8 @@ pub(super) struct JobEntry {
     pub(super) ended: Vec<TaskEnd>,
     /// Tasks whose charge is given back, each as its row was before.
     pub(super) released: Vec<TaskRow>,
+    /// Whether the job has a charge back: a task has ended that it had given up and wants again.
+    pub(super) regained: bool,
 }
 
 /// A node: its row and what is committed on it.
@@ -120,7 +122,13 @@ impl TaskBook {
         let read = |job: JobId| async move { keys::read_snapshot(tx, space, &JobRowKey { job }).await };
         let rows = try_join_all(missing.iter().copied().map(read)).await?;
         for row in rows.into_iter().flatten() {
-            let entry = JobEntry { row, specs: BTreeMap::new(), ended: Vec::new(), released: Vec::new() };
+            let entry = JobEntry {
+                row,
+                specs: BTreeMap::new(),
+                ended: Vec::new(),
+                released: Vec::new(),
+                regained: false,
+            };
             self.jobs.insert(entry.row.id, entry);
         }
         let in_force = self.jobs.values().map(|job| (job.row.id, job.row.spec_version));
@@ -239,7 +247,10 @@ impl TaskBook {
             // Those above the count are on their way out and are counted by nobody.
             job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));
             if effects.owner == OwnerEffect::Release {
-                job.released.push(entry.row.clone());
+                match row.is_spared() && task.index < job.row.count {
+                    true => job.regained = true,
+                    false => job.released.push(entry.row.clone()),
+                }
             }
         }
         // Published and demoted at once is published as what the row says by now.

@@ -22,6 +22,7 @@ pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
 pub use operate::{
     TaskSweep, task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop,
+    task_wanted_revive,
 };
 pub use promise::task_promises_expire;
 pub use read::{TaskPage, task_get, task_list_by_job, task_list_by_node, tasks_read_snapshot};

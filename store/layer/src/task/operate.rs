@@ -87,6 +87,40 @@ pub async fn task_unwanted_stop(
     Ok(TaskSweep { changed, next })
 }
 
+/// Revives tasks below a running job's count that ended, or are ending, only because the job had been smaller: what has
+/// ended is pending again, with the number of its attempts kept, and what is ending is followed by another attempt. Goes
+/// through at most `limit` rows after `after`.
+///
+/// The job's row is read with a conflict, so nothing is revived of a job that shrinks or stops in between. Who owns the
+/// charge does not change by it: below the count it is the job's already.
+pub async fn task_wanted_revive(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    after: Option<TaskId>,
+    limit: usize,
+) -> StoreResult<TaskSweep> {
+    let row = job_get(tx, changes.space(), job).await?;
+    if row.state != JobState::Running {
+        return Ok(TaskSweep::default());
+    }
+    let options =
+        RangeOptions { after: after.map(TaskKey::of), limit: limit.max(1), ..RangeOptions::snapshot() };
+    let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&job), options).await?;
+    let last = rows.last().filter(|_| rows.len() >= limit.max(1)).map(|(_, row)| row.id);
+    let wanted = rows.iter().map(|(_, task)| task);
+    let wanted = wanted.filter(|task| task.id.index < row.count && task.is_shrunk_away()).map(|task| task.id);
+    let mut book = TaskBook::read(tx, changes.space(), wanted).await?;
+    let tasks: Vec<TaskId> = book.rows().map(|row| row.id).collect();
+    let mut changed = 0_usize;
+    for task in tasks {
+        let applied = book.apply(task, &TaskEvent::JobGrown, changes.at_ms())?;
+        changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
+    }
+    book.write(tx, changes).await?;
+    Ok(TaskSweep { changed, next: last.filter(|task| task.index < row.count) })
+}
+
 /// The first index a job does not want, and why not.
 fn unwanted(job: &JobRow) -> (u32, StopReason) {
     match job.state {

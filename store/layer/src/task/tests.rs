@@ -300,10 +300,20 @@ async fn a_task_that_was_shrunk_away_is_revived_with_the_next_number_of_life() {
         .await
         .unwrap()
     };
+    let revive = async || {
+        let reviving = cell.change(change(8, "revive"), async |tx, changes| {
+            task_wanted_revive(tx, changes, JobId(1), None, 100).await
+        });
+        reviving.await.unwrap().changed
+    };
+    assert_eq!(revive().await, 0);
     assert_eq!(scale(1).await.changed, 1);
     apply(&cell, SOURCE, &[exited(1, ReportPhase::Released)]).await;
     assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Dead);
+    assert_eq!(revive().await, 0, "nobody wants it");
     assert_eq!(scale(2).await.changed, 0);
+    apply(&cell, SOURCE, &[]).await;
+    assert_eq!(revive().await, 1);
     let revived = row(&cell, 1).await.unwrap();
     assert_eq!((revived.state, revived.incarnation), (TaskState::Pending, Incarnation(1)));
     place(&cell, 1).await;

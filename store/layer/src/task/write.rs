@@ -13,7 +13,7 @@ use crate::job::job_tasks_ended;
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobRowKey, NodeAllocKey, NodeKey, NodeTaskKey, TaskKey};
 use crate::name::{EndpointChange, endpoint_apply, endpoint_refresh, name_revision_stamp};
-use crate::quota::{quota_give_back, task_charge};
+use crate::quota::{charges_touch, quota_give_back, task_charge};
 
 impl TaskBook {
     /// Writes what has changed, and adds it to the transaction's journal entry. Nothing where nothing has.
@@ -95,10 +95,11 @@ fn node_write(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, entry: &N
 
 /// Counts ended tasks and gives their charges back. Like a commitment, the row becomes a conflict only here.
 fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> StoreResult<()> {
-    if entry.ended.is_empty() && entry.released.is_empty() {
+    if entry.ended.is_empty() && entry.released.is_empty() && !entry.regained {
         return Ok(());
     }
     keys::guard(tx, changes.space(), &JobRowKey { job: entry.row.id })?;
+    charges_touch(tx, changes.space(), entry.row.id)?;
     if let Some(spec) = entry.specs.get(&entry.row.spec_version) {
         for row in &entry.released {
             quota_give_back(tx, changes.space(), &entry.row, &task_charge(spec, row))?;

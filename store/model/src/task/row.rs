@@ -186,6 +186,27 @@ impl TaskRow {
         if self.state.is_charged() { self.node } else { None }
     }
 
+    /// Whether it ends, or has ended, only because its job had shrunk: a job that grows over its index wants it again.
+    pub fn is_shrunk_away(&self) -> bool {
+        self.stop == Some(StopReason::JobShrunk)
+            && match self.state {
+                TaskState::Stopping => true,
+                TaskState::Releasing | TaskState::Dead => self.verdict == Some(Verdict::Stopped),
+                TaskState::Pending
+                | TaskState::Held
+                | TaskState::Assigned
+                | TaskState::Starting
+                | TaskState::Running
+                | TaskState::Lost => false,
+            }
+    }
+
+    /// Whether it has ended only because its job had shrunk. Below its job's count it counts as never placed: the job owns
+    /// its charge, and the controller revives it.
+    pub fn is_spared(&self) -> bool {
+        self.state == TaskState::Dead && self.is_shrunk_away()
+    }
+
     /// The numbers of this life's ports.
     pub fn port_numbers(&self) -> Vec<u16> {
         self.ports.iter().map(|port| port.number).collect()
