@@ -44,7 +44,8 @@ pub async fn unit_begin(
 }
 
 /// Makes every hold of `epoch` a placement, where enough members hold and wait for nobody: the one transaction that decides.
-/// All rows of the job are read with a conflict, so a hold that is lost in between fails it.
+/// The rows of those that hold are conflicts, so a hold that is lost in between fails it. Whatever else happens to the job
+/// does not.
 pub async fn unit_commit(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
@@ -69,7 +70,8 @@ pub async fn unit_wait(
     unit_event(tx, changes, &row, &UnitEvent::Wait { epoch, holding })
 }
 
-/// How many tasks hold for a unit, of those that `counts`.
+/// How many tasks hold for a unit, of those that `counts`. Their rows are conflicts, and no others: one more would not
+/// change what is decided.
 async fn holding(
     tx: &Transaction,
     changes: &ChangeSet,
@@ -77,9 +79,13 @@ async fn holding(
     counts: impl Fn(&TaskRow) -> bool,
 ) -> StoreResult<u32> {
     let prefix = Prefix::<TaskKey>::of(&unit.job);
-    let tasks = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
+    let tasks = keys::range(tx, changes.space(), &prefix, RangeOptions::snapshot()).await?;
     let holds = |task: &TaskRow| task.state == TaskState::Held && task.unit == Some(unit.id) && counts(task);
-    let holding = tasks.iter().filter(|(_, task)| holds(task)).count();
+    let mut holding = 0_usize;
+    for (key, _) in tasks.iter().filter(|(_, task)| holds(task)) {
+        keys::guard(tx, changes.space(), key)?;
+        holding = holding.saturating_add(1);
+    }
     Ok(u32::try_from(holding).unwrap_or(u32::MAX))
 }
 

@@ -5,17 +5,19 @@ mod waits;
 
 use std::collections::BTreeMap;
 
+use borough_kv::Idempotency;
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::machine::UnitRefused;
-use borough_model::task::{Placement, TaskState, UnitState};
+use borough_model::task::{Placement, TaskRow, TaskState, UnitState};
 use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId, UnitId};
 
 use super::*;
 use crate::check::{CheckMode, cell_check};
 use crate::error::{StoreError, StoreResult};
 use crate::job::job_submit;
-use crate::journal::Change;
+use crate::journal::{Change, ChangeSet};
+use crate::keys::{self, TaskKey};
 use crate::node::{NodeArrival, SessionFence, node_register, node_reported};
 use crate::task::task_list_by_job;
 use crate::testing::{TestCell, change, name};
@@ -153,4 +155,35 @@ async fn holds_of_an_epoch_that_is_over_are_void() {
     hold(&cell, 1, 1, again.epoch).await.unwrap();
     commit(&cell, again.epoch).await.unwrap();
     assert_eq!(settle(&cell, 1_200).await, [TaskState::Assigned, TaskState::Assigned]);
+}
+
+/// Tasks of the job that are no members change while the unit is committed, once for each attempt: it does not wait for
+/// them to stand still. A member that is lost in between fails it.
+#[tokio::test]
+async fn a_unit_is_committed_while_other_tasks_of_its_job_change_without_end() {
+    for (index, attempts) in [(1, Some(1)), (0, None)] {
+        let cell = world().await;
+        let epoch = begin(&cell, 1_000).await.unwrap().epoch;
+        for member in [0, 2] {
+            hold(&cell, member, 1, epoch).await.unwrap();
+        }
+        let stir = async |number: u32| {
+            let id = TaskId { job: JobId(1), index };
+            let row = TaskRow { revision: 10 + u64::from(number), ..TaskRow::never_placed(id) };
+            cell.run(async |tx| keys::write(&tx, &cell.space, &TaskKey::of(id), &row)).await.unwrap();
+        };
+        let (change, space, stir) = (&at(1_200), &cell.space, &stir);
+        let committed = cell.db.run("unit_commit", Idempotency::Natural, |tx, attempt| async move {
+            if attempt.number > 5 {
+                return Err(StoreError::refused("it never commits"));
+            }
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            unit_commit(&tx, &mut changes.open()?, UNIT, epoch).await?;
+            stir(attempt.number).await;
+            changes.append(&tx)?;
+            Ok(attempt.number)
+        });
+        let committed = committed.await;
+        assert_eq!(committed.as_ref().ok(), attempts.as_ref(), "task {index}: {committed:?}");
+    }
 }
