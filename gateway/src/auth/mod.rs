@@ -1,11 +1,17 @@
-//! Who may speak: whoever has the bearer token. One layer for gRPC and HTTP, before anything else is looked at.
+//! Who may speak: whoever has a token. One layer for gRPC and HTTP, before anything else is looked at.
+//!
+//! An operator's token admits to every call. A node's token admits to [`AGENT_SERVICE`] alone, for the cell (and the node)
+//! that it was made for: nodes run other people's programs, so what is on a node must not open the cell.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use borough_kv::secret::Secret;
+use borough_model::Name;
 use futures::future::{Either, Ready, ready};
 use http::{HeaderMap, Request, Response, header};
-use subtle::ConstantTimeEq as _;
+use parking_lot::RwLock;
+use subtle::{Choice, ConstantTimeEq as _};
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
@@ -13,41 +19,134 @@ use tower::{Layer, Service};
 use crate::connection::ConnectionMark;
 use crate::status::status_connections_exhausted;
 
+/// The one service that a node's token admits to, and that only agents call.
+pub const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
+/// What is said to a node's token elsewhere.
+pub(crate) const NODE_TOKEN_ONLY: &str = "a node's token opens sessions of agents (borough.v1.AgentService/Session) and \
+     nothing else; use an operator's token";
+
 /// The secret that a caller must send as `authorization: Bearer <token>`.
 #[derive(Clone, Debug)]
 pub struct Token(Secret);
 
 impl Token {
-    /// The token of this gateway: a [`Secret`], so that no caller can pass one that was computed.
+    /// A token: a [`Secret`], so that no caller can pass one that was computed.
     pub fn new(secret: Secret) -> Self {
         Self(secret)
-    }
-
-    /// Whether the headers carry it. Takes as long for a wrong token as for the right one.
-    pub fn admits(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
-        given.ct_eq(self.bearer().as_bytes()).into()
     }
 
     /// What stands in the header of whoever has it.
     pub(crate) fn bearer(&self) -> String {
         format!("Bearer {}", self.0.expose())
     }
+
+    /// Compares in a time that does not depend on where the two differ.
+    fn is(&self, given: &[u8]) -> Choice {
+        given.ct_eq(self.bearer().as_bytes())
+    }
 }
 
-/// The service that only agents call.
-const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
+/// For which nodes a token opens sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeGrant {
+    /// The cell.
+    pub cell: Name,
+    /// The one node; absent: any of the cell.
+    pub node: Option<Name>,
+}
 
-/// Refuses gRPC calls without the token, and those over more connections than there may be.
+impl std::fmt::Display for NodeGrant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.node {
+            Some(node) => write!(f, "node {node} of cell {}", self.cell),
+            None => write!(f, "nodes of cell {}", self.cell),
+        }
+    }
+}
+
+/// A token of nodes, and what it is for.
+#[derive(Clone, Debug)]
+pub struct NodeToken {
+    /// The token.
+    pub token: Token,
+    /// What it is for.
+    pub grant: NodeGrant,
+}
+
+/// Whom a token proves. Services find it among the extensions of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// Somebody who may do everything.
+    Operator,
+    /// An agent of one of these nodes.
+    Node(Arc<[NodeGrant]>),
+}
+
+impl Principal {
+    /// Refuses a session of an agent that the token is not for.
+    pub(crate) fn session_check(&self, cell: &str, node: &str) -> Result<(), Status> {
+        let Self::Node(grants) = self else { return Ok(()) };
+        let is_for = |grant: &NodeGrant| {
+            grant.cell.as_str() == cell && grant.node.as_ref().is_none_or(|only| only.as_str() == node)
+        };
+        if grants.iter().any(is_for) {
+            return Ok(());
+        }
+        let for_which = grants.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        Err(Status::permission_denied(format!(
+            "this token is for {for_which}, and not for node {node:?} of cell {cell:?}; mint one with `borough node token`"
+        )))
+    }
+}
+
+/// Every token that a gateway accepts. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    operator: Token,
+    nodes: Arc<RwLock<Vec<NodeToken>>>,
+}
+
+impl Credentials {
+    /// Accepts `operator` for every call and `nodes` for sessions of agents.
+    pub fn new(operator: Token, nodes: Vec<NodeToken>) -> Self {
+        Self { operator, nodes: Arc::new(RwLock::new(nodes)) }
+    }
+
+    /// Accepts other tokens of nodes from now on. Sessions that are open go on.
+    pub fn nodes_replace(&self, nodes: Vec<NodeToken>) {
+        *self.nodes.write() = nodes;
+    }
+
+    /// What gateways send one another.
+    pub(crate) fn operator(&self) -> &Token {
+        &self.operator
+    }
+
+    /// Whom the headers prove; `None` for nobody. Looks at every token, whichever is the right one.
+    pub fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
+        let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
+        let operator: bool = self.operator.is(given).into();
+        let nodes = self.nodes.read();
+        let of = |known: &NodeToken| bool::from(known.token.is(given)).then(|| known.grant.clone());
+        let grants: Vec<NodeGrant> = nodes.iter().filter_map(of).collect();
+        match (operator, grants.is_empty()) {
+            (true, _) => Some(Principal::Operator),
+            (false, false) => Some(Principal::Node(grants.into())),
+            (false, true) => None,
+        }
+    }
+}
+
+/// Refuses gRPC calls without a token that is for them.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
-    token: Token,
+    credentials: Credentials,
 }
 
 impl AuthLayer {
-    /// A layer that asks for `token`.
-    pub fn new(token: Token) -> Self {
-        Self { token }
+    /// A layer that asks for one of `credentials`.
+    pub fn new(credentials: Credentials) -> Self {
+        Self { credentials }
     }
 }
 
@@ -55,7 +154,7 @@ impl<S> Layer<S> for AuthLayer {
     type Service = Auth<S>;
 
     fn layer(&self, inner: S) -> Auth<S> {
-        Auth { inner, token: self.token.clone() }
+        Auth { inner, credentials: self.credentials.clone() }
     }
 }
 
@@ -63,7 +162,7 @@ impl<S> Layer<S> for AuthLayer {
 #[derive(Clone, Debug)]
 pub struct Auth<S> {
     inner: S,
-    token: Token,
+    credentials: Credentials,
 }
 
 impl<S, B> Service<Request<B>> for Auth<S>
@@ -78,19 +177,35 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if !self.token.admits(request.headers()) {
-            let message = "the call has no valid token; send `authorization: Bearer <token>` from the gateway's \
-                           token file";
-            return Either::Right(ready(Ok(Status::unauthenticated(message).into_http())));
-        }
-        let agent =
-            request.uri().path().strip_prefix('/').is_some_and(|path| path.starts_with(AGENT_SERVICE));
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let path = request.uri().path();
+        let principal = match admitted(&self.credentials, request.headers(), path) {
+            Ok(principal) => principal,
+            Err(refused) => return Either::Right(ready(Ok(refused.into_http()))),
+        };
+        let agent = service_of(path) == Some(AGENT_SERVICE);
         let mark = request.extensions().get::<ConnectionMark>();
         if mark.is_some_and(|mark| !mark.authenticate(agent)) {
             return Either::Right(ready(Ok(status_connections_exhausted().into_http())));
         }
+        request.extensions_mut().insert(principal);
         Either::Left(self.inner.call(request))
+    }
+}
+
+/// The service that the path of a gRPC call names.
+fn service_of(path: &str) -> Option<&str> {
+    path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service)
+}
+
+/// Who makes a gRPC call, where that is somebody who may.
+fn admitted(credentials: &Credentials, headers: &HeaderMap, path: &str) -> Result<Principal, Status> {
+    let message =
+        "the call has no valid token; send `authorization: Bearer <token>` from the gateway's token file";
+    let principal = credentials.principal(headers).ok_or_else(|| Status::unauthenticated(message))?;
+    match (&principal, service_of(path)) {
+        (Principal::Operator, _) | (Principal::Node(_), Some(AGENT_SERVICE)) => Ok(principal),
+        (Principal::Node(_), _) => Err(Status::permission_denied(NODE_TOKEN_ONLY)),
     }
 }
 
@@ -104,23 +219,77 @@ mod tests {
         headers
     }
 
+    fn grant(cell: &str, node: Option<&str>) -> NodeGrant {
+        NodeGrant { cell: Name::new(cell).unwrap(), node: node.map(|node| Name::new(node).unwrap()) }
+    }
+
+    /// An operator's token and one of a node, with what accepts both.
+    fn both(node: NodeGrant) -> (Credentials, String, String) {
+        let (operator, own) =
+            (Secret::generate("borough-operator").unwrap(), Secret::generate("borough-node").unwrap());
+        let texts = (operator.expose().to_owned(), own.expose().to_owned());
+        let nodes = vec![NodeToken { token: Token::new(own), grant: node }];
+        (Credentials::new(Token::new(operator), nodes), texts.0, texts.1)
+    }
+
     #[test]
-    fn only_the_token_is_admitted() {
-        let secret = Secret::generate("borough-operator").unwrap();
-        let (text, token) = (secret.expose().to_owned(), Token::new(secret));
-        assert!(token.admits(&headers(&format!("Bearer {text}"))));
-        for wrong in
-            ["", "Bearer", "Bearer ", &format!("Bearer {}", &text[..40]), &format!("Basic {text}"), &text]
-        {
-            assert!(!token.admits(&headers(wrong)), "{wrong}");
+    fn only_a_token_is_admitted() {
+        let (credentials, text, node) = both(grant("alpha", None));
+        let given = |value: &str| credentials.principal(&headers(value));
+        assert_eq!(given(&format!("Bearer {text}")), Some(Principal::Operator));
+        assert!(matches!(given(&format!("Bearer {node}")), Some(Principal::Node(_))));
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer ",
+            &format!("Bearer {}", &text[..40]),
+            &format!("Basic {text}"),
+            text.as_str(),
+        ] {
+            assert_eq!(given(wrong), None, "{wrong}");
         }
-        assert!(!token.admits(&HeaderMap::new()));
+        assert_eq!(credentials.principal(&HeaderMap::new()), None);
+        credentials.nodes_replace(Vec::new());
+        assert_eq!(given(&format!("Bearer {node}")), None);
+    }
+
+    #[test]
+    fn a_nodes_token_opens_sessions_of_its_nodes_and_nothing_else() {
+        let (credentials, operator, node) = both(grant("alpha", Some("alpha-1")));
+        let call =
+            |token: &str, path: &str| admitted(&credentials, &headers(&format!("Bearer {token}")), path);
+        for path in [
+            "/borough.v1.JobService/SubmitJob",
+            "/borough.v1.TaskService/ExecTask",
+            "/borough.v1.AgentServices/Session",
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            "/borough.v1.AgentService",
+            "//borough.v1.AgentService/Session",
+            "",
+        ] {
+            assert!(call(&operator, path).is_ok(), "{path}");
+            let refused = call(&node, path).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{path}");
+            assert!(refused.message().contains("borough.v1.AgentService"), "{path}: {refused}");
+        }
+        let principal = call(&node, "/borough.v1.AgentService/Session").unwrap();
+        assert!(principal.session_check("alpha", "alpha-1").is_ok());
+        for (cell, other) in [("alpha", "alpha-2"), ("beta", "alpha-1")] {
+            let refused = principal.session_check(cell, other).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+            assert!(refused.message().contains("node alpha-1 of cell alpha"), "{refused}");
+        }
+        assert!(Principal::Node([grant("alpha", None)].into()).session_check("alpha", "any").is_ok());
+        assert!(Principal::Operator.session_check("beta", "any").is_ok());
+        let nobody =
+            admitted(&credentials, &HeaderMap::new(), "/borough.v1.AgentService/Session").unwrap_err();
+        assert_eq!(nobody.code(), tonic::Code::Unauthenticated);
     }
 
     #[test]
     fn a_token_is_not_shown() {
-        let secret = Secret::generate("borough-operator").unwrap();
-        let shown = format!("{:?}", Token::new(secret.clone()));
-        assert!(!shown.contains(secret.expose()), "{shown}");
+        let (credentials, operator, node) = both(grant("alpha", None));
+        let shown = format!("{credentials:?}");
+        assert!(!shown.contains(&operator) && !shown.contains(&node), "{shown}");
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP for what does not speak gRPC: endpoints as JSON and as server-sent events, metrics, liveness, readiness.
 //!
-//! Every path but `/healthz` and `/readyz` needs the token, in the `authorization` header: a web page cannot send it.
+//! Every path but `/healthz` and `/readyz` needs an operator's token, in the `authorization` header: a web page cannot
+//! send it.
 
 mod json;
 
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tonic::Status;
 
-use crate::auth::Token;
+use crate::auth::{Credentials, NODE_TOKEN_ONLY, Principal};
 use crate::cell::Cells;
 use crate::connection::ConnectionMark;
 use crate::health::{Health, HealthStatus};
@@ -35,7 +36,7 @@ pub struct HttpDoor {
     /// The cells.
     pub cells: Arc<Cells>,
     /// Who may speak.
-    pub token: Token,
+    pub credentials: Credentials,
     /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
     /// What `/healthz` and `/readyz` answer.
@@ -55,11 +56,15 @@ impl HttpDoor {
             "/readyz" => return Ok(verdict(&self.health.now(), HealthStatus::is_ready)),
             _ => {}
         }
-        if !self.token.admits(request.headers()) {
-            return Ok(text(
-                StatusCode::UNAUTHORIZED,
-                "send `authorization: Bearer <token>` from the token file\n",
-            ));
+        match self.credentials.principal(request.headers()) {
+            Some(Principal::Operator) => {}
+            Some(Principal::Node(_)) => {
+                return Ok(text(StatusCode::FORBIDDEN, format!("{NODE_TOKEN_ONLY}\n")));
+            }
+            None => {
+                let hint = "send `authorization: Bearer <token>` from the token file\n";
+                return Ok(text(StatusCode::UNAUTHORIZED, hint));
+            }
         }
         if !mark.authenticate(false) {
             let mut refusal = text(

@@ -31,7 +31,7 @@ use tonic_health::server::HealthReporter;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tower::layer::util::{Identity, Stack};
 
-use crate::auth::{AuthLayer, Token};
+use crate::auth::{AuthLayer, Credentials};
 use crate::cell::{CellConnection, CellDoor, CellRoom, Cells};
 use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
 use crate::health::{Health, HealthSource};
@@ -63,8 +63,8 @@ pub struct GatewayConfig {
     pub http: SocketAddr,
     /// Where other gateways reach this one, as HOST:PORT; by default where gRPC is answered.
     pub advertise: Option<String>,
-    /// Who may speak.
-    pub token: Token,
+    /// Who may speak, and to whom.
+    pub credentials: Credentials,
     /// The cells it serves.
     pub cells: Vec<CellConnection>,
     /// How often agents report where nothing changes.
@@ -104,13 +104,13 @@ impl Gateway {
         let grpc = grpc_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let http = http_listener.local_addr()?;
         let name = config.advertise.clone().or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
-        let (token, registry) = (config.token.clone(), Arc::clone(&config.registry));
+        let (credentials, registry) = (config.credentials.clone(), Arc::clone(&config.registry));
         let connections = Connections::new(config.connections.clone(), &mut registry.lock());
         let incoming = grpc_listener.map(|listener| connections_accept(listener, connections.clone()));
         let network = Network { name, incoming, connector: Connector::default() };
         let Started { mut tasks, cells, health } =
             Self::roles_start(config, network, (&clock, &rng), &cancelled);
-        let door = Arc::new(HttpDoor { cells, token, registry, health });
+        let door = Arc::new(HttpDoor { cells, credentials, registry, health });
         let incoming = connections_accept(http_listener, connections);
         tasks.push(tokio::spawn(http_answer(incoming, door, cancelled)));
         Ok(Self { grpc, http, tasks })
@@ -165,11 +165,11 @@ impl Gateway {
         let cells = Arc::new(Cells(cells));
         let health = Health::start(config.health, cancelled.clone());
         if let Some(incoming) = incoming {
-            let peers = Peers::new(name.clone(), config.token.clone(), connector);
+            let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
             let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report: config.report_interval };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));
-            let router = rooms.router(AuthLayer::new(config.token)).add_service(health_service);
+            let router = rooms.router(AuthLayer::new(config.credentials)).add_service(health_service);
             let router = match reflection_service() {
                 Ok(reflection) => router.add_service(reflection),
                 Err(error) => {

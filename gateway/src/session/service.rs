@@ -18,6 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::course::Course;
 use super::message::{facts_of, hello_names, life_of};
 use super::registry::{Answer, Session};
+use crate::auth::Principal;
 use crate::cell::{CellDoor, Cells};
 use crate::status::{status_from_field, status_from_store, status_unavailable};
 
@@ -52,8 +53,12 @@ impl AgentService for AgentRoom {
         &self,
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<SessionStream>, Status> {
+        // The layer in front has put it there; without it nobody is anybody.
+        let principal = request.extensions().get::<Principal>().cloned();
+        let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
         let mut inbound = request.into_inner();
         let hello = hello_of(&mut inbound).await?;
+        principal.session_check(&hello.cell, &hello.node)?;
         let door = Arc::clone(self.cells.get(&hello.cell)?);
         let (name, facts) = match (hello_names(&hello), facts_of(&hello)) {
             (Ok(name), Ok(facts)) => (name, facts),

@@ -19,6 +19,8 @@ const NAME_BYTES: usize = 16;
 pub const SECRET_CHARACTERS_MIN: usize = 32;
 /// Bytes of a secret's file at most; a longer file holds something else.
 const FILE_BYTES_MAX: u64 = 4_096;
+/// Bytes of a file of named secrets at most: 10,000 of them.
+const NAMED_BYTES_MAX: u64 = 2 << 20;
 
 /// A text that proves who sends it. `Debug` does not show it.
 #[derive(Clone)]
@@ -80,12 +82,28 @@ impl Secret {
     /// # Errors
     /// [`SecretError`]; a link, a FIFO or a device is refused and not followed or waited for.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
-        let (file, found) = file_open(path)?;
-        let mode = found.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(SecretError::Open { path: path.to_owned(), mode });
-        }
-        text_read(path, file)
+        text_read(path, private_open(path)?)
+    }
+
+    /// Reads a file of lines of a name, white space and a secret, that only the user of this process can read. Empty lines
+    /// and those that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// As [`Secret::read`]; one line that is none of these refuses the file.
+    pub fn read_named(path: &Path) -> Result<Vec<(String, Self)>, SecretError> {
+        let file = private_open(path)?;
+        let text = bounded_read(path, file, NAMED_BYTES_MAX)?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let named = |line: &str| {
+            let (name, secret) = line.split_once(char::is_whitespace)?;
+            Some((name.to_owned(), Self::checked(secret.trim())?))
+        };
+        lines.map(|line| named(line).ok_or_else(|| SecretError::Text { path: path.to_owned() })).collect()
+    }
+
+    fn checked(text: &str) -> Option<Self> {
+        let sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        (text.len() >= SECRET_CHARACTERS_MIN && sendable).then(|| Self(text.into()))
     }
 
     /// The secret in `path`, made where it is missing. A file without `label` is replaced: an older version made its
@@ -173,19 +191,30 @@ fn file_open(path: &Path) -> Result<(File, Metadata), SecretError> {
     Ok((file, found))
 }
 
+/// As [`file_open`], where nobody but the owner may use the file.
+fn private_open(path: &Path) -> Result<File, SecretError> {
+    let (file, found) = file_open(path)?;
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(SecretError::Open { path: path.to_owned(), mode });
+    }
+    Ok(file)
+}
+
 fn text_read(path: &Path, file: File) -> Result<Secret, SecretError> {
+    let text = bounded_read(path, file, FILE_BYTES_MAX)?;
+    Secret::checked(text.trim()).ok_or_else(|| SecretError::Text { path: path.to_owned() })
+}
+
+fn bounded_read(path: &Path, file: File, bytes_max: u64) -> Result<String, SecretError> {
     let mut text = String::new();
     let wrong = || SecretError::Text { path: path.to_owned() };
-    match file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text) {
+    match file.take(bytes_max.saturating_add(1)).read_to_string(&mut text) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(wrong()),
         other => other.map_err(|source| failed(path, source))?,
     };
-    let secret = text.trim();
-    let sendable = secret.bytes().all(|byte| byte.is_ascii_graphic());
-    if secret.len() < SECRET_CHARACTERS_MIN || text.len() as u64 > FILE_BYTES_MAX || !sendable {
-        return Err(wrong());
-    }
-    Ok(Secret(secret.into()))
+    let whole = u64::try_from(text.len()).is_ok_and(|length| length <= bytes_max);
+    if whole { Ok(text) } else { Err(wrong()) }
 }
 
 #[cfg(test)]

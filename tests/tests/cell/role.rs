@@ -42,6 +42,12 @@ impl Roles {
         let options = options!();
         let (program, seed) = (options.program.clone(), options.seed.to_string());
         let ports = PortSlot::take();
+        for node in ["node-1", "node-2"] {
+            let mut mint = Command::new(&program);
+            mint.args(["--cell", "alpha", "node", "token", node, "--to"])
+                .arg(root.join(format!("{node}.token")));
+            assert!(mint.arg("--accepted").arg(root.join("accepted")).status().unwrap().success());
+        }
         Self { children: BTreeMap::new(), seed, store, ports, program, _guard: guard, directory }
     }
 
@@ -49,10 +55,13 @@ impl Roles {
     fn start(&mut self, name: &str, arguments: &[&str]) {
         let root = self.directory.path();
         let log = fs::File::create(root.join(format!("{name}.log"))).unwrap();
+        // An agent has a token of its own, for its node alone.
+        let token = if arguments[0] == "agent" { format!("{name}.token") } else { "token".to_owned() };
         let child = Command::new(&self.program)
             .args(arguments)
             .arg("--token-file")
-            .arg(root.join("token"))
+            .arg(root.join(token))
+            .env("BOROUGH_NODE_TOKENS", root.join("accepted"))
             .env(RECORDS_VARIABLE, root.join("records"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use borough_tests::{TestCell, options};
+use borough_client::{Client, ClientConfig, ClientError, JobRef, Token};
+use borough_kv::env::SeededRng;
+use borough_tests::{TestCell, http_get, options};
 
 /// A task that has a secret in its environment and writes one to its log.
 const KEEPER: &str = r#"
@@ -68,5 +70,38 @@ async fn no_file_of_a_cell_is_for_others() {
     cell.control_start().await;
     cell.nodes_ready().await;
     assert_eq!(open_to_others(&root), [""; 0]);
+    cell.finish().await;
+}
+
+/// A client of the cell with the token that its agents have.
+fn client_of_a_node(cell: &TestCell) -> (Client, String) {
+    let token = fs::read_to_string(cell.root().join("node-token-alpha")).unwrap().trim().to_owned();
+    let mut config = ClientConfig::new(vec![cell.grpc()], "tester", "alpha");
+    config.token = Some(Token::Value(token.clone()));
+    (Client::new(config, SeededRng::from_kernel().0).unwrap(), token)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_nodes_token_opens_nothing_but_sessions() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let agent = cell.agent_found("alpha-1").await;
+    let line = fs::read(format!("/proc/{}/cmdline", agent.pid)).unwrap();
+    let (line, operator) = (String::from_utf8_lossy(&line).into_owned(), cell.token());
+    assert!(line.contains("node-token-alpha") && !line.contains(&operator), "{line}");
+    let (client, token) = client_of_a_node(&cell);
+    assert_ne!(token, operator);
+    let refused = |what: &str, error: ClientError| {
+        assert_eq!(error.code(), Some(tonic::Code::PermissionDenied), "{what}: {error}");
+        assert!(error.to_string().contains("borough.v1.AgentService/Session"), "{what}: {error}");
+    };
+    refused("cell", client.cell_get().await.unwrap_err());
+    refused("nodes", client.node_list().await.unwrap_err());
+    refused("stop", client.job_stop(&JobRef::new("tester", "any")).await.unwrap_err());
+    for path in ["/metrics", "/v1/cells/alpha/names"] {
+        let (status, body) = http_get(&cell.http(), path, Some(&token)).await.unwrap();
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(body.contains("borough.v1.AgentService/Session"), "{body}");
+        assert_eq!(http_get(&cell.http(), path, Some(&operator)).await.unwrap().0, 200, "{path}");
+    }
     cell.finish().await;
 }

@@ -9,6 +9,8 @@ use super::JobTarget;
 pub enum NodeVerb {
     /// Every node
     List,
+    /// Make the token of a node (or of every node of the cell), and enter it among those that gateways accept
+    Token(NodeTokenArguments),
     /// One node with its tasks
     Status {
         /// The node's name
@@ -60,6 +62,19 @@ pub struct DrainArguments {
     /// Stop all tasks that are left, also those with no room elsewhere: now, or after so long a wait
     #[arg(long, value_parser = super::job::duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
     pub force: Option<std::time::Duration>,
+}
+
+/// `node token`; the cell is that of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct NodeTokenArguments {
+    /// The node's name [default: any node of the cell]
+    pub node: Option<borough_model::Name>,
+    /// Write the token to this new file, for --token-file of the node's agent
+    #[arg(long, value_name = "FILE")]
+    pub to: std::path::PathBuf,
+    /// Add the token to this file, for --node-tokens of the gateways
+    #[arg(long, value_name = "FILE")]
+    pub accepted: std::path::PathBuf,
 }
 
 /// Verbs on cells.

@@ -8,7 +8,9 @@ mod taint;
 mod target;
 mod task;
 
-pub use cluster::{CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeVerb};
+pub use cluster::{
+    CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeTokenArguments, NodeVerb,
+};
 pub use job::{FileArguments, JobVerb, RunArguments, StopArguments};
 pub(crate) use job::{duration, pair};
 pub use store::{

@@ -12,7 +12,7 @@ mod why;
 
 use clap::CommandFactory as _;
 
-use crate::args::{Arguments, Verb};
+use crate::args::{Arguments, NodeVerb, Verb};
 use crate::exit::{Code, Failure};
 use crate::jobfile;
 use crate::output::Printer;
@@ -25,6 +25,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Job(verb) => block_on(job::run(&global, verb, printer)),
         Verb::Task(verb) => block_on(task::run(&global, verb, printer)),
         Verb::Why { target } => block_on(why::run(&global, &target, printer)),
+        Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(&global, &arguments, printer),
         Verb::Node(verb) => block_on(node::run(&global, verb, printer)),
         Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(&global, verb, printer)),

@@ -8,6 +8,7 @@ use crate::args::{Global, NodeVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{NodeStatusView, NodeView, Printer, TaskView};
+use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global)?;
@@ -16,6 +17,8 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             let views: Vec<NodeView> = client.node_list().await?.into_iter().map(NodeView::from).collect();
             printer.list(&views)?;
         }
+        // Made here, without a gateway.
+        NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,

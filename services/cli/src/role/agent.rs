@@ -14,7 +14,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use super::log::log_begin;
-use super::serve::secret_read;
+use super::token::node_secret_read;
 use super::{failed, files_private, terminated};
 use crate::args::{Global, pair};
 use crate::exit::{Code, Failure};
@@ -146,7 +146,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
         return Err(usage("give at least one gateway with --gateway"));
     }
     let token = match &global.token_file {
-        Some(path) => Some(secret_read(path)?),
+        Some(path) => Some(node_secret_read(path)?),
         None => None,
     };
     let rng = SystemRng::shared();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_controller::{Controller, ControllerConfig};
-use borough_gateway::auth::Token;
+use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
 use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
@@ -54,7 +54,7 @@ pub(crate) struct ControlConfig {
     /// How many connections the gateway, or the HTTP of another role, takes.
     pub connections: ConnectionLimits,
     /// Who may speak.
-    pub token: Token,
+    pub credentials: Credentials,
     /// What `/metrics` shows.
     pub registry: Registry,
     /// Time.
@@ -169,7 +169,7 @@ impl Control {
             grpc: played.grpc,
             http: played.http,
             advertise: played.advertise.clone(),
-            token: config.token,
+            credentials: config.credentials,
             cells: connections,
             report_interval: beat_interval.max(Duration::from_secs(1)),
             beat_interval,

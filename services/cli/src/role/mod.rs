@@ -8,6 +8,7 @@ pub(crate) mod dev;
 mod log;
 pub(crate) mod serve;
 pub(crate) mod store;
+pub(crate) mod token;
 
 use borough_kv::{Database, EngineState, KvError};
 use borough_store::error_chain;

@@ -2,17 +2,14 @@
 //! wanted, over one store.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use borough_gateway::ConnectionLimits;
-use borough_gateway::auth::Token;
 use borough_kv::Database;
 use borough_kv::env::{SystemClock, SystemRng};
-use borough_kv::secret::{Secret, SecretError};
 use borough_model::Name;
 use borough_store::cell::CellMeta;
-use borough_store::error_chain;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
@@ -20,6 +17,7 @@ use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::descriptors::{ConnectionArguments, OpenFiles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
+use super::token::{credentials_read, secret_read};
 use super::{RoleEnd, failed, files_private, role_end, start_failed, store_stopped, terminated};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
@@ -51,6 +49,10 @@ pub struct GatewayArguments {
     /// Where HTTP is answered: names, and metrics
     #[arg(long, default_value = "127.0.0.1:7401", value_name = "ADDR")]
     pub http_listen: SocketAddr,
+    /// File of the tokens of nodes that are accepted, a line each: CELL TOKEN, or CELL/NODE TOKEN. `borough node token`
+    /// adds to it; it is read again when it changes
+    #[arg(long, env = "BOROUGH_NODE_TOKENS", value_name = "FILE")]
+    pub node_tokens: Option<PathBuf>,
     /// Where other gateways reach this one [default: where gRPC is answered]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
@@ -112,13 +114,9 @@ pub(crate) fn gateway(
         lease_ms: LEASE_MS,
         controller: false,
     };
-    run(
-        "gateway",
-        global,
-        &arguments.store,
-        Played { roles, connections: Some(arguments.connections) },
-        printer,
-    )
+    let played =
+        Played { roles, connections: Some(arguments.connections), node_tokens: arguments.node_tokens };
+    run("gateway", global, &arguments.store, played, printer)
 }
 
 /// Plays scheduler workers until it is told to end.
@@ -147,7 +145,7 @@ pub(crate) fn scheduler(
         lease_ms: arguments.lease_ms,
         controller: false,
     };
-    run("scheduler", global, &arguments.store, Played { roles, connections: None }, printer)
+    run("scheduler", global, &arguments.store, Played::alone(roles), printer)
 }
 
 /// Plays a controller until it is told to end: the one that leads, or one that would.
@@ -167,7 +165,7 @@ pub(crate) fn controller(
         lease_ms: LEASE_MS,
         controller: true,
     };
-    run("controller", global, &arguments.store, Played { roles, connections: None }, printer)
+    run("controller", global, &arguments.store, Played::alone(roles), printer)
 }
 
 /// What a process plays.
@@ -175,13 +173,22 @@ struct Played {
     roles: Roles,
     /// How many connections it takes; by default as many as its descriptors carry.
     connections: Option<ConnectionArguments>,
+    /// The file of the tokens of nodes that it accepts.
+    node_tokens: Option<PathBuf>,
+}
+
+impl Played {
+    /// A role that answers HTTP only.
+    fn alone(roles: Roles) -> Self {
+        Self { roles, connections: None, node_tokens: None }
+    }
 }
 
 fn run(
     role: &str,
     global: &Global,
     arguments: &StoreArguments,
-    Played { roles, connections }: Played,
+    Played { roles, connections, node_tokens }: Played,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
@@ -190,9 +197,9 @@ fn run(
     let connections = connections.map(|given| given.limits(descriptors)).transpose()?;
     let connections = connections.unwrap_or_else(|| ConnectionLimits::of_descriptors(descriptors));
     let token = match &global.token_file {
-        Some(path) => Token::new(secret_read(path)?),
+        Some(path) => secret_read(path)?,
         None => {
-            return Err(Failure::new(Code::Usage, "give the file with the token with --token-file").with_hint(
+            return Err(Failure::new(Code::Usage, "give the file with the operator's token with --token-file").with_hint(
                 "a file only you can read: (umask 077; head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \\n' > token)",
             ));
         }
@@ -207,6 +214,7 @@ fn run(
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);
         log_metrics_register(&mut registry);
+        let credentials = credentials_read(token, node_tokens)?;
         let config = ControlConfig {
             db: db.clone(),
             exclusive: store.is_exclusive(),
@@ -215,7 +223,7 @@ fn run(
             meta_enforced: false,
             roles,
             connections,
-            token,
+            credentials,
             registry,
             clock: Arc::clone(&clock),
             rng,
@@ -245,19 +253,4 @@ fn greeting(role: &str, arguments: &StoreArguments, control: &Control) -> String
         arguments.store,
         control.http
     )
-}
-
-/// The secret of a file that nobody else may read.
-pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
-    Secret::read(path).map_err(|error| {
-        let code = match error {
-            SecretError::Io { .. } => Code::Failed,
-            _ => Code::Refused,
-        };
-        let failure = Failure::new(code, error_chain(&error));
-        match error {
-            SecretError::Open { path, .. } => failure.with_hint(format!("chmod 600 {}", path.display())),
-            _ => failure,
-        }
-    })
 }

@@ -6,8 +6,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use borough_gateway::auth::{NodeGrant, NodeToken, Token};
 use borough_kv::secret::{Secret, SecretError, unguessable_name};
+use borough_model::Name;
 use serde::{Deserialize, Serialize};
+
+use super::super::token::{NODE_LABEL, OPERATOR_LABEL};
 
 /// What is remembered, so that agents find their gateway again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +26,6 @@ pub(super) struct Remembered {
 
 /// The format this build writes.
 const FORMAT: u32 = 1;
-/// What the operator's token begins with.
-const OPERATOR_LABEL: &str = "borough-operator";
 
 /// The directory.
 #[derive(Clone, Debug)]
@@ -78,6 +80,11 @@ impl Layout {
         self.root.join("token")
     }
 
+    /// The file with the token of a cell's nodes.
+    pub(super) fn node_token(&self, cell: &Name) -> PathBuf {
+        self.root.join(format!("node-token-{cell}"))
+    }
+
     pub(super) fn node(&self, node: &str) -> PathBuf {
         self.root.join("nodes").join(node)
     }
@@ -91,9 +98,16 @@ impl Layout {
         self.root.join("records")
     }
 
-    /// The token, made where it is missing.
+    /// The operator's token, made where it is missing.
     pub(super) fn token_ensure(&self) -> Result<Secret, SecretError> {
         Secret::ensure(&self.token(), OPERATOR_LABEL)
+    }
+
+    /// The token of a cell's nodes, made where it is missing: it opens sessions of its agents and nothing else.
+    pub(super) fn node_token_ensure(&self, cell: &Name) -> Result<NodeToken, SecretError> {
+        let secret = Secret::ensure(&self.node_token(cell), NODE_LABEL)?;
+        let grant = NodeGrant { cell: cell.clone(), node: None };
+        Ok(NodeToken { token: Token::new(secret), grant })
     }
 
     /// What was remembered, where anything was.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_agent::TestGuard;
-use borough_gateway::auth::Token;
+use borough_gateway::auth::{Credentials, Token};
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
 use borough_model::Name;
@@ -157,7 +157,6 @@ async fn dev_in(
     let start = AgentStart {
         program,
         gateway: format!("http://{grpc}"),
-        token_file: layout.token(),
         layout: layout.clone(),
         cards: arguments.cards.clone(),
         open_files,
@@ -217,6 +216,8 @@ async fn control_start(
 ) -> Result<Control, Failure> {
     let connections = arguments.connections.limits(open_files.most)?;
     let token = layout.token_ensure().map_err(|error| failed("cannot use the token file", &error))?;
+    let nodes: Result<_, _> = arguments.cells.iter().map(|cell| layout.node_token_ensure(cell)).collect();
+    let nodes = nodes.map_err(|error| failed("cannot use a token file of nodes", &error))?;
     let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
     let mut registry = Registry::default();
     db.metrics_register(&mut registry);
@@ -253,7 +254,7 @@ async fn control_start(
             controller: true,
         },
         connections,
-        token: Token::new(token),
+        credentials: Credentials::new(Token::new(token), nodes),
         registry,
         clock: Arc::clone(clock),
         rng: Arc::clone(rng),

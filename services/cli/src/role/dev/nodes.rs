@@ -60,7 +60,6 @@ pub(super) const NODES_MAX: usize = 30;
 pub(super) struct AgentStart {
     pub program: PathBuf,
     pub gateway: String,
-    pub token_file: PathBuf,
     pub layout: Layout,
     /// Cards of each node.
     pub cards: Vec<String>,
@@ -81,7 +80,7 @@ impl AgentStart {
         command
             .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name, "--gateway", &self.gateway])
             .arg("--token-file")
-            .arg(&self.token_file)
+            .arg(self.layout.node_token(&node.cell))
             .arg("--state-dir")
             .arg(&state)
             .arg("--record-dir")

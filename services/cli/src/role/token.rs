@@ -1,0 +1,173 @@
+//! Tokens as files: an operator's, those of nodes, and the file of what a gateway accepts of nodes.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use borough_gateway::auth::{Credentials, NodeGrant, NodeToken, Token};
+use borough_kv::secret::{Secret, SecretError};
+use borough_model::Name;
+use borough_store::error_chain;
+
+use super::files_private;
+use crate::args::{Global, NodeTokenArguments};
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
+
+/// What an operator's token begins with.
+pub(super) const OPERATOR_LABEL: &str = "borough-operator";
+/// What a token of nodes begins with.
+pub(super) const NODE_LABEL: &str = "borough-node";
+/// Between two looks at the file of accepted tokens of nodes.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The secret of a file that nobody else may read.
+pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
+    Secret::read(path).map_err(secret_failure)
+}
+
+/// The token of an agent. An operator's has no place on a node.
+pub(super) fn node_secret_read(path: &Path) -> Result<Secret, Failure> {
+    let secret = secret_read(path)?;
+    match secret.is_labelled(OPERATOR_LABEL) {
+        true => Err(Failure::new(Code::Refused, format!("{} holds an operator's token", path.display()))
+            .with_hint("a node has a token of its own: borough node token NODE --to FILE --accepted FILE")),
+        false => Ok(secret),
+    }
+}
+
+fn secret_failure(error: SecretError) -> Failure {
+    let code = match error {
+        SecretError::Io { .. } => Code::Failed,
+        _ => Code::Refused,
+    };
+    let failure = Failure::new(code, error_chain(&error));
+    match error {
+        SecretError::Open { path, .. } => failure.with_hint(format!("chmod 600 {}", path.display())),
+        _ => failure,
+    }
+}
+
+/// What a gateway accepts of nodes: lines of `CELL` or `CELL/NODE`, a blank and the token.
+fn node_tokens_read(path: &Path) -> Result<Vec<NodeToken>, Failure> {
+    let named = Secret::read_named(path).map_err(secret_failure)?;
+    let token = |(name, secret): (String, Secret)| {
+        let wrong = |error: String| {
+            let text = format!("{}: {name:?} {error}", path.display());
+            Failure::new(Code::Refused, text)
+                .with_hint("accepted: CELL TOKEN, or CELL/NODE TOKEN, a line each")
+        };
+        let (cell, node) = match name.split_once('/') {
+            Some((cell, node)) => (cell, Some(node)),
+            None => (name.as_str(), None),
+        };
+        let named = |text: &str| Name::new(text).map_err(|error| wrong(error.to_string()));
+        let grant = NodeGrant { cell: named(cell)?, node: node.map(named).transpose()? };
+        Ok(NodeToken { token: Token::new(secret), grant })
+    };
+    named.into_iter().map(token).collect()
+}
+
+/// What a gateway accepts: the operator's token of `operator`, and those of nodes in `nodes`, which are read again when
+/// the file changes. Must run inside a runtime.
+pub(super) fn credentials_read(operator: Secret, nodes: Option<PathBuf>) -> Result<Credentials, Failure> {
+    let known = nodes.as_deref().map(node_tokens_read).transpose()?.unwrap_or_default();
+    let credentials = Credentials::new(Token::new(operator), known);
+    if let Some(path) = nodes {
+        tokio::spawn(nodes_follow(path, credentials.clone()));
+    }
+    Ok(credentials)
+}
+
+/// Reads the file again whenever it has changed. One that cannot be taken changes nothing.
+async fn nodes_follow(path: PathBuf, credentials: Credentials) {
+    let look = || std::fs::metadata(&path).and_then(|found| Ok((found.modified()?, found.len()))).ok();
+    let mut known = look();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = look();
+        if now == known {
+            continue;
+        }
+        known = now;
+        match node_tokens_read(&path) {
+            Ok(nodes) => {
+                tracing::info!(path = %path.display(), accepted = nodes.len(), "tokens of nodes read again");
+                credentials.nodes_replace(nodes);
+            }
+            Err(failure) => {
+                tracing::warn!(problem = failure.message(), "tokens of nodes stay as they were");
+            }
+        }
+    }
+}
+
+/// `node token`: makes a token of a node, and enters it among those that gateways accept.
+pub(crate) fn node_token(
+    global: &Global,
+    arguments: &NodeTokenArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    files_private();
+    let cell = global.cell.as_deref();
+    let cell = cell.ok_or_else(|| Failure::new(Code::Usage, "name the cell of the node with --cell"))?;
+    let cell = Name::new(cell).map_err(|error| Failure::new(Code::Usage, format!("--cell {error}")))?;
+    let name = match &arguments.node {
+        Some(node) => format!("{cell}/{node}"),
+        None => cell.to_string(),
+    };
+    let secret = Secret::create(&arguments.to, NODE_LABEL).map_err(secret_failure)?;
+    let accepted = &arguments.accepted;
+    accepted_append(accepted, &name, &secret).map_err(|error| {
+        // Nobody accepts it: left behind it would only be taken for one that works.
+        std::fs::remove_file(&arguments.to).ok();
+        Failure::new(Code::Failed, format!("cannot write {}: {error}", accepted.display()))
+    })?;
+    printer.remark(&format!(
+        "wrote {}, which gateways with --node-tokens {} accept for {name}",
+        arguments.to.display(),
+        accepted.display()
+    ));
+    Ok(Code::Done)
+}
+
+fn accepted_append(path: &Path, name: &str, secret: &Secret) -> std::io::Result<()> {
+    let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    let mut options = OpenOptions::new();
+    let mut file = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    // One write: a gateway that reads meanwhile sees the whole line or none of it.
+    file.write_all(format!("{name} {}\n", secret.expose()).as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_nodes_are_read_with_what_they_are_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let (accepted, own) = (directory.path().join("accepted"), directory.path().join("own"));
+        let secret = Secret::create(&own, NODE_LABEL).unwrap();
+        accepted_append(&accepted, "alpha/n1", &secret).unwrap();
+        accepted_append(&accepted, "beta", &secret).unwrap();
+        let read = node_tokens_read(&accepted).unwrap();
+        let names: Vec<String> = read.iter().map(|token| token.grant.to_string()).collect();
+        assert_eq!(names, ["node n1 of cell alpha", "nodes of cell beta"]);
+        accepted_append(&accepted, "Alpha", &secret).unwrap();
+        let refused = node_tokens_read(&accepted).unwrap_err();
+        assert!(refused.message().contains("\"Alpha\""), "{refused:?}");
+    }
+
+    #[test]
+    fn an_agent_takes_no_operators_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let (operator, node) = (directory.path().join("operator"), directory.path().join("node"));
+        Secret::create(&operator, OPERATOR_LABEL).unwrap();
+        Secret::create(&node, NODE_LABEL).unwrap();
+        assert_eq!(node_secret_read(&operator).unwrap_err().code(), Code::Refused);
+        assert!(node_secret_read(&node).is_ok());
+    }
+}
