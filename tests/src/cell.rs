@@ -1,6 +1,7 @@
 //! A cell under test: `borough dev` as a child process, and everything a test does to it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -37,6 +38,8 @@ pub struct TestCell {
     control_guard: Option<(TestGuard, tempfile::TempDir)>,
     store: TestStore,
     client: Client,
+    /// Where users of tasks can get to; the cell's own directory lets nobody through.
+    tasks: tempfile::TempDir,
     directory: tempfile::TempDir,
 }
 
@@ -82,8 +85,19 @@ impl TestCell {
         config.token = Some(Token::Value(token.expose().to_owned()));
         let client = Client::new(config, SeededRng::from_kernel().0).expect("a client");
         let store = TestStore::start(directory.path());
-        let mut cell =
-            Self { options, ports, dev: None, guard: Some(guard), control_guard, store, client, directory };
+        let tasks = tempfile::Builder::new().prefix("borough-tasks-").tempdir().expect("a directory");
+        fs::set_permissions(tasks.path(), fs::Permissions::from_mode(0o711)).expect("its mode");
+        let mut cell = Self {
+            tasks,
+            options,
+            ports,
+            dev: None,
+            guard: Some(guard),
+            control_guard,
+            store,
+            client,
+            directory,
+        };
         cell.control_spawn();
         cell.answers().await;
         cell
@@ -97,6 +111,11 @@ impl TestCell {
     /// Where agents, shims and tasks of the cell are recorded.
     pub fn records(&self) -> PathBuf {
         self.root().join("records")
+    }
+
+    /// Where the tasks have their own directories, where they run as other users than the agents.
+    pub fn tasks_directory(&self) -> &Path {
+        self.tasks.path()
     }
 
     /// Its store: an embedded one may be opened only while no control process runs.
@@ -167,6 +186,7 @@ impl TestCell {
             .args(["--lost-after-ms", &number(options.lost_after_ms)])
             .args(options.cards.iter().flat_map(|card| ["--card", card]))
             .args(options.agent_arguments.iter().flat_map(|argument| ["--agent-argument", argument]))
+            .args(["--agent-argument", &format!("--task-dir={}", self.tasks.path().display())])
             .args(&options.dev_arguments)
             .env(RECORDS_VARIABLE, self.control_records())
             .stdin(Stdio::null());

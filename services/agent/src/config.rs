@@ -14,6 +14,10 @@ use borough_proto::connect::Connector;
 use borough_proto::v1;
 
 use crate::decide::pressure::PressureLimits;
+use crate::disk::TaskUsers;
+
+/// Where tasks that run as other users have their own directories, unless a setting names another place.
+pub const TASK_DIR: &str = "/var/lib/borough-tasks";
 
 /// An agent's settings. [`AgentConfig::new`] gives the usual ones.
 #[derive(Clone)]
@@ -26,7 +30,7 @@ pub struct AgentConfig {
     pub gateways: Vec<String>,
     /// How gateways are reached: TCP, unless a simulation says otherwise.
     pub connector: Connector,
-    /// Sent as `authorization: Bearer …`.
+    /// Sent as `authorization: Bearer …`: a node's token, which opens sessions and nothing else.
     pub token: Option<Secret>,
     /// Its state, kept over restarts; one agent at a time.
     pub state_dir: PathBuf,
@@ -50,6 +54,11 @@ pub struct AgentConfig {
     pub host: String,
     /// Failure domains and whatever else is to be known; they win over what the agent finds.
     pub attributes: BTreeMap<String, String>,
+    /// As whom tasks run. Another user than the agent's own needs an agent that is root.
+    pub task_users: TaskUsers,
+    /// Where tasks that run as other users have their own directories, and where all agents of the machine note which user
+    /// an owner has. Other users must be able to pass through.
+    pub task_dir: PathBuf,
     /// The name of its cgroups below `borough/`; absent: the cell and a hash of the state directory.
     pub cgroup_name: Option<String>,
     /// Where every started process is recorded for a guard; tests set it.
@@ -102,6 +111,8 @@ impl AgentConfig {
             ports: 20_000..=29_999,
             host: "127.0.0.1".to_owned(),
             attributes: BTreeMap::new(),
+            task_users: TaskUsers::Agent,
+            task_dir: PathBuf::from(TASK_DIR),
             cgroup_name: None,
             record_dir: None,
             pace: Pace::default(),

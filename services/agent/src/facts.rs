@@ -12,13 +12,14 @@ use borough_shim::cgroup::Base;
 use crate::decide::cores::Cores;
 use crate::decide::load::{LoadReading, ProcessorTime};
 use crate::decide::pressure::Reading;
+use crate::disk::TaskUsers;
 use crate::error::AgentError;
 
 /// Of a machine's memory, so many hundredths are left to the system and the agent.
 const MEMORY_RESERVE_PERCENT: u64 = 5;
 
 /// The node's attributes. What the host lacks is among them, with the reason.
-pub fn attributes(base: &Base) -> BTreeMap<String, String> {
+pub fn attributes(base: &Base, users: &TaskUsers) -> BTreeMap<String, String> {
     let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let yes = |have: bool| if have { "yes" } else { "no" }.to_owned();
     let mut found: BTreeMap<String, String> = [
@@ -35,11 +36,19 @@ pub fn attributes(base: &Base) -> BTreeMap<String, String> {
         ("cgroup.pids", yes(base.controls("pids"))),
         ("cgroup.kill", yes(base.kill)),
         ("user.root", yes(rustix::process::geteuid().is_root())),
+        ("task.user", users.to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
     if !base.missing.is_empty() {
         found.insert("cgroup.missing".to_owned(), base.missing.join("; "));
+    }
+    if *users == TaskUsers::Agent {
+        let why = match rustix::process::geteuid().is_root() {
+            true => "the agent runs tasks as its own user, root",
+            false => "the agent is not root and runs tasks as its own user",
+        };
+        found.insert("task.user.missing".to_owned(), why.to_owned());
     }
     found
 }
@@ -200,7 +209,10 @@ mod tests {
         assert_eq!(memory_total("MemTotal:       24684396 kB\nMemFree: 1 kB"), Some(24_684_396 * 1024));
         assert_eq!(memory_total("x"), None);
         assert_eq!(cpu_model("processor : 0\nmodel name\t: Fast CPU\n"), "Fast CPU");
-        let found = attributes(&Base::default());
+        let found = attributes(&Base::default(), &TaskUsers::PerOwner(5..=9));
+        assert_eq!(found["task.user"], "per owner, 5-9");
+        assert!(!found.contains_key("task.user.missing"));
+        assert!(attributes(&Base::default(), &TaskUsers::Agent).contains_key("task.user.missing"));
         assert_eq!(found["cgroup.version"], "none");
         assert_eq!(found["cgroup.memory"], "no");
         assert!(!found["kernel.version"].is_empty());

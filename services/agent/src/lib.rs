@@ -15,7 +15,8 @@
 //! parked: kept running, and ended only when a stop names them.
 //!
 //! Of what a task asks for, the agent enforces memory (hard), processes (generously) and cpu (as a share where cores are
-//! scarce); the other dimensions are for the scheduler alone. Tasks run as the user that the agent runs as.
+//! scarce); the other dimensions are for the scheduler alone. An agent that is root runs tasks as users
+//! without privileges ([`TaskUsers`]); any other runs them as its own user.
 //!
 //! In commands and in values of the environment, `${NAME}` stands for a variable of the task's environment; in values
 //! only for those the agent gives. `$${` is a plain `${`. A name that is not there fails the start by name.
@@ -43,9 +44,11 @@ pub mod machine {
     pub use crate::serve::SignalSent;
 }
 
-pub use config::{AgentConfig, Pace, Retention};
+pub use borough_shim::tree::tree_remove;
+pub use borough_shim::user::TaskUser;
+pub use config::{AgentConfig, Pace, Retention, TASK_DIR};
 pub use decide::pressure::PressureLimits;
-pub use disk::{TestGuard, shim_install};
+pub use disk::{TaskUsers, TestGuard, shim_install};
 pub use error::AgentError;
 pub use life::{LifeError, LifeId};
-pub use runtime::{run, run_on};
+pub use runtime::{run, run_on, tasks_home};

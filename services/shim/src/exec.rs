@@ -1,4 +1,5 @@
-//! A command beside a task: joins the task's cgroup, takes the terminal where there is one, and becomes the command.
+//! A command beside a task: joins the task's cgroup, takes the terminal where there is one,
+//! becomes the task's user, and then the command.
 //!
 //! What it needs is in the life's spec, and the command in the arguments: nothing is written, so that probes go on
 //! working where the disk is full.
@@ -9,7 +10,7 @@ use std::path::Path;
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use crate::file::json_read;
-use crate::run::{inherited_reset, program_execute};
+use crate::run::{inherited_reset, program_execute, user_assume};
 use crate::spec::{SPEC_FILE, Spec};
 
 /// The argument for a command on a terminal: standard input becomes the controlling one.
@@ -25,7 +26,7 @@ const TERMINAL_KIND: &str = "xterm-256color";
 /// Why the command could not be executed.
 pub fn exec_become(life: &Path, kind: &str, command: &[String]) -> io::Result<()> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, "the task has no spec");
-    let Spec { mut environment, working_directory, cgroup, pinned, .. } =
+    let Spec { mut environment, working_directory, cgroup, pinned, user, .. } =
         json_read(life, SPEC_FILE)?.ok_or_else(missing)?;
     cgroup.join()?;
     pinned.apply()?;
@@ -35,5 +36,6 @@ pub fn exec_become(life: &Path, kind: &str, command: &[String]) -> io::Result<()
         environment.entry("TERM".to_owned()).or_insert_with(|| TERMINAL_KIND.to_owned());
     }
     inherited_reset();
+    user_assume(user)?;
     Err(io::Error::other(program_execute(command, &environment, &working_directory)))
 }

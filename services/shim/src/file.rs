@@ -2,12 +2,16 @@
 //!
 //! A record that must be writable on a full disk is padded to a fixed size from its first writing on: where the disk
 //! has no room for a new file, the old one is overwritten in place, which takes none.
+//!
+//! A task that runs as the agent's own user can put anything under these names. So no link is followed, no FIFO is waited
+//! for, and no more than [`FILE_BYTES_MAX`] is read.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +26,50 @@ pub enum Durability {
 
 /// Records are padded to a multiple of this: a block of every usual file system.
 const PADDED_BYTES: usize = 4096;
+
+/// Bytes that are read of such a file: a spec has at most 90,000, and its JSON a few times that.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Opens a regular file of a life's directory with `options`. Neither follows a link nor waits for a FIFO's other end.
+///
+/// # Errors
+/// Those of the file system; `InvalidData` where something else has the name.
+pub fn own_open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
+    let foreign =
+        |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()));
+    let file = match options.custom_flags(flags).open(path) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return Err(foreign("a symbolic link, which is not followed"));
+        }
+        // A FIFO without a reader, opened for writing.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+            return Err(foreign("no regular file"));
+        }
+        other => other?,
+    };
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(foreign("no regular file")),
+    }
+}
+
+/// Reads `dir/name` whole; at most [`FILE_BYTES_MAX`].
+///
+/// # Errors
+/// Those of [`own_open`]; `InvalidData` where it is longer.
+pub fn own_read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = own_open(path, OpenOptions::new().read(true))?;
+    file.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= FILE_BYTES_MAX) {
+        true => Ok(bytes),
+        false => {
+            let text = format!("{}: longer than {FILE_BYTES_MAX} bytes", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+    }
+}
 
 /// Replaces `dir/name` by `value`, atomically, readable by the owner only.
 ///
@@ -44,7 +92,7 @@ pub fn json_begin<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result
 /// # Errors
 /// Those of the file system.
 pub fn file_sync(dir: &Path, name: &str) -> io::Result<()> {
-    File::open(dir.join(name))?.sync_all()?;
+    own_open(&dir.join(name), OpenOptions::new().read(true))?.sync_all()?;
     File::open(dir)?.sync_all()
 }
 
@@ -62,7 +110,7 @@ pub fn json_rewrite<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Resu
     if error.kind() != io::ErrorKind::StorageFull && error.kind() != io::ErrorKind::QuotaExceeded {
         return Err(error);
     }
-    let mut file = OpenOptions::new().write(true).open(dir.join(name))?;
+    let mut file = own_open(&dir.join(name), OpenOptions::new().write(true))?;
     if file.metadata()?.len() != u64::try_from(padded.len()).unwrap_or(0) {
         return Err(error);
     }
@@ -84,14 +132,18 @@ fn whole_write(dir: &Path, name: &str, bytes: &[u8], durability: Durability) -> 
         if durability == Durability::Power { File::open(dir)?.sync_all() } else { Ok(()) }
     });
     if written.is_err() {
-        // Best effort: the name is ours alone, and the next write truncates it anyway.
+        // Best effort: the next write removes it anyway.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
 fn temporary_write(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     if durability == Durability::Power {
         file.sync_all()?;
@@ -104,7 +156,7 @@ fn temporary_write(path: &Path, bytes: &[u8], durability: Durability) -> io::Res
 /// # Errors
 /// Those of the file system; `InvalidData` where the file is damaged.
 pub fn json_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
-    match fs::read(dir.join(name)) {
+    match own_read(&dir.join(name)) {
         Ok(bytes) => {
             let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {error}"));
             serde_json::from_slice(&bytes).map(Some).map_err(damaged)
@@ -126,6 +178,41 @@ mod tests {
         assert_eq!(json_read::<Vec<u8>>(dir.path(), "x.json").unwrap(), Some(vec![3]));
         assert_eq!(json_read::<Vec<u8>>(dir.path(), "y.json").unwrap(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_task_planted_is_neither_read_nor_written() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("x.json"), dir.path().join("victim"));
+        fs::write(&victim, "[7]").unwrap();
+        type Plant = fn(&Path, &Path);
+        let plant: [(&str, Plant); 2] = [
+            ("link", |path, victim| symlink(victim, path).unwrap()),
+            ("FIFO", |path, _| {
+                let kind = rustix::fs::FileType::Fifo;
+                rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+            }),
+        ];
+        for (what, plant) in plant {
+            plant(&path, &victim);
+            let read = json_read::<Vec<u8>>(dir.path(), "x.json").unwrap_err();
+            assert_eq!(read.kind(), io::ErrorKind::InvalidData, "{what}");
+            // Written in place it would be the victim.
+            assert!(own_open(&path, OpenOptions::new().write(true)).is_err(), "{what}");
+            let temporary = dir.path().join(format!(".x.json.{}.new", std::process::id()));
+            plant(&temporary, &victim);
+            json_write(dir.path(), "x.json", &vec![1], Durability::Process).unwrap();
+            assert_eq!(json_read::<Vec<u8>>(dir.path(), "x.json").unwrap(), Some(vec![1]), "{what}");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "[7]", "{what}");
+            fs::remove_file(&path).unwrap();
+        }
+        // Sparse: no room, and no end.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(
+            json_read::<Vec<u8>>(dir.path(), "x.json").unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
     }
 
     #[test]

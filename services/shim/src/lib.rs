@@ -26,3 +26,5 @@ pub mod process;
 pub mod record;
 pub mod run;
 pub mod spec;
+pub mod tree;
+pub mod user;

@@ -10,6 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Leaf;
+use crate::user::TaskUser;
 
 /// The file that holds a [`Spec`].
 pub const SPEC_FILE: &str = "spec.json";
@@ -42,6 +43,8 @@ pub struct Spec {
     pub shim_cgroup: Leaf,
     /// Where it stays on the machine.
     pub pinned: Pinned,
+    /// As whom it runs; absent: as the shim itself.
+    pub user: Option<TaskUser>,
     /// Where processes are recorded for a guard that ends them all; tests set it.
     pub record_dir: Option<PathBuf>,
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use borough_client::{Client, ClientConfig, ClientError, JobRef, Token};
 use borough_kv::env::SeededRng;
-use borough_tests::{TestCell, http_get, options};
+use borough_shim::process::ProcessId;
+use borough_tests::{TestCell, http_get, options, until};
 
 /// A task that has a secret in its environment and writes one to its log.
 const KEEPER: &str = r#"
@@ -103,5 +104,104 @@ async fn a_nodes_token_opens_nothing_but_sessions() {
         assert!(body.contains("borough.v1.AgentService/Session"), "{body}");
         assert_eq!(http_get(&cell.http(), path, Some(&operator)).await.unwrap().0, 200, "{path}");
     }
+    cell.finish().await;
+}
+
+/// Tries to read each file of `FILES`, to plant a link, and says what it is.
+const SPY: &str = r#"
+name: spy
+task:
+  command:
+    - sh
+    - -c
+    - |
+      for file in $FILES; do
+        if cat "$file" > got 2> refused; then echo "READ $file"; else echo "kept $file: $(cat refused)"; fi
+      done
+      ln -s /etc/shadow "$LOGS/stdout.7.log" 2> refused && echo PLANTED
+      echo "uid $(id -u) gid $(id -g) groups $(id -G)"
+      grep -E '^(NoNewPrivs|CapEff|CapPrm|CapAmb|Groups):' /proc/self/status
+      echo "files $(ls /proc/self/fd | tr '\n' ' ')"
+      echo "home $HOME" && cd "$HOME" && touch mine && echo "writable $(pwd -P)"
+      echo "by name" > /dev/stdout
+      echo done
+      exec sleep 600
+  environment: {FILES: "FILES_HERE", LOGS: "LOGS_HERE"}
+  grace: 200ms
+"#;
+
+/// What the task of a job has written so far, once it is `done`.
+async fn said(cell: &TestCell, job: &str) -> String {
+    until("what the spy says", || async {
+        let logs = cell.borough(&["task", "logs", &format!("{job}/0")]).await.ended(0);
+        logs.stdout.contains("\ndone\n").then(|| logs.stdout.clone())
+    })
+    .await
+}
+
+/// The own directory of the task of the first job of a node.
+fn life_of(cell: &TestCell, job_id: &str) -> PathBuf {
+    let lives = fs::read_dir(cell.root().join("nodes/alpha-1/lives")).unwrap().flatten();
+    let mut paths = lives.map(|entry| entry.path());
+    paths.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(job_id)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_reads_no_token_no_state_and_nothing_of_another_owner() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("NOT EXERCISED: users of tasks; this test does not run as root");
+        return;
+    }
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = cell.file("keeper.yaml", KEEPER);
+    cell.borough(&["--user", "other", "job", "run", &file]).await.ended(0);
+    let job = JobRef::new("other", "keeper");
+    let keeper = cell.client().task_list_of_job(&job).await.unwrap().0.remove(0);
+    let (life, agent) = (life_of(&cell, &keeper.job_id), cell.agent_found("alpha-1").await);
+    let root = cell.root();
+    let own = fs::canonicalize(life.join("work")).unwrap();
+    fs::write(own.join("private"), "of another owner").unwrap();
+    let mut files: Vec<PathBuf> = ["token", "node-token-alpha", "client.json", "dev.json", "log/alpha-1.log"]
+        .map(|name| root.join(name))
+        .to_vec();
+    files.extend(["format", "lock"].map(|name| root.join("nodes/alpha-1").join(name)));
+    files.extend(["stdout.0.log", "spec.json", "state.json", "assignment.pb"].map(|name| life.join(name)));
+    files.extend([own.join("private"), cell.tasks_directory().join("users.json")]);
+    let pids = [agent.pid, cell.control().pid, keeper.pid.unwrap()];
+    files.extend(pids.map(|pid| PathBuf::from(format!("/proc/{pid}/environ"))));
+    assert!(files.iter().all(|file| file.exists()), "{files:?}");
+    let list = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
+    let spy = SPY.replace("FILES_HERE", &list).replace("LOGS_HERE", &life.display().to_string());
+    cell.run("spy.yaml", &spy).await;
+    let said = said(&cell, "spy").await;
+    for file in &files {
+        let kept = format!("kept {}: ", file.display());
+        let line = said.lines().find(|line| line.starts_with(&kept));
+        assert!(line.is_some_and(|line| line.contains("Permission denied")), "{}:\n{said}", file.display());
+    }
+    assert!(!said.contains("READ") && !said.contains("PLANTED"), "{said}");
+    for expected in
+        ["NoNewPrivs:\t1", "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "writable /", "by name"]
+    {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+    // The three streams, and the directory that `ls` itself reads.
+    assert!(said.contains("files 0 1 2 3 \n"), "{said}");
+    let users = said.lines().find_map(|line| line.strip_prefix("uid ")).unwrap().to_owned();
+    let uid = users.split(' ').next().unwrap().to_owned();
+    assert_eq!(users, format!("{uid} gid {uid} groups {uid}"));
+    assert_ne!(uid, "0");
+    // A command beside it is the same user; the other owner's task is another.
+    cell.borough(&["task", "exec", "spy/0", "--", "id", "-u"]).await.ended(0).says(&uid);
+    let token = root.join("token").display().to_string();
+    let read = cell.borough(&["task", "exec", "spy/0", "--", "cat", &token]).await;
+    assert!(!read.stdout.contains(&cell.token()), "a command beside a task reads the token");
+    let other = fs::read_to_string(format!("/proc/{}/status", keeper.pid.unwrap())).unwrap();
+    let other = other.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap().to_owned();
+    assert!(!other.starts_with("0\t") && !other.starts_with(&uid), "{other}");
+    // Nothing of a task is left when it is forgotten.
+    let process = ProcessId::find(keeper.pid.unwrap()).unwrap();
+    cell.borough(&["--user", "other", "job", "stop", "keeper"]).await.ended(0);
+    until("the end of the keeper", || async { (!process.alive() && !own.exists()).then_some(()) }).await;
     cell.finish().await;
 }

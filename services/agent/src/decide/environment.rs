@@ -9,7 +9,7 @@ use borough_proto::v1;
 pub struct Inherited {
     /// `PATH`.
     pub path: String,
-    /// `HOME`; absent: the task's own directory.
+    /// `HOME`; absent: the task's own directory. Never given to a task that runs as another user, who cannot use it.
     pub home: Option<String>,
 }
 

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Limits};
 use borough_shim::spec::{LogLimits, Pinned, Spec, StopOrder};
+use borough_shim::user::TaskUser;
 
 use super::cores::Cores;
 use super::environment::{self, Inherited, Place};
+use crate::disk::TaskUsers;
 use crate::life::LifeId;
 use crate::topology::list_text;
 
@@ -35,26 +37,45 @@ pub struct Ground {
     pub cores: Cores,
     /// Where processes are recorded for a guard.
     pub record_dir: Option<PathBuf>,
+    /// As whom tasks run.
+    pub users: TaskUsers,
+    /// Where all agents of the machine note which user an owner has.
+    pub task_dir: PathBuf,
 }
 
 /// The leaf that shims stand in.
 pub const SHIMS_LEAF: &str = "shims";
 
-/// The spec of a life whose own directory is `work` and that stays on the cores `cpus` (none: anywhere).
+/// Where a life runs on its node, and as whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// The cores that it stays on; none: anywhere.
+    pub cpus: &'a [u32],
+    /// Its own directory.
+    pub work: &'a Path,
+    /// Its user; absent: the agent's.
+    pub user: Option<TaskUser>,
+}
+
+/// The spec of a life.
 ///
 /// # Errors
 /// Why it cannot be started, for people.
 pub fn shim_spec(
     id: &LifeId,
     assignment: &v1::Assignment,
-    cpus: &[u32],
     ground: &Ground,
-    work: &Path,
+    placed: Placed<'_>,
 ) -> Result<Spec, String> {
+    let Placed { cpus, work, user } = placed;
     let spec = assignment.spec.as_ref().ok_or("the assignment has no spec")?;
     let directory = work.to_str().ok_or("the state directory is not UTF-8")?;
     let place = Place { node: &ground.node, host: &ground.host, directory };
-    let environment = environment::environment(assignment, place, &ground.inherited)?;
+    let mut inherited = ground.inherited.clone();
+    if user.is_some() {
+        inherited.home = None;
+    }
+    let environment = environment::environment(assignment, place, &inherited)?;
     let command = environment::command(&spec.command, &environment)?;
     if command.first().is_none_or(String::is_empty) {
         return Err("the command is empty".to_owned());
@@ -84,6 +105,7 @@ pub fn shim_spec(
         cgroup: ground.base.leaf(&id.to_string(), limits),
         shim_cgroup: ground.base.leaf(SHIMS_LEAF, Limits::default()),
         pinned: Pinned { cpus: cpus.to_vec() },
+        user,
         record_dir: ground.record_dir.clone(),
     })
 }

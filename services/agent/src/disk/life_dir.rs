@@ -2,14 +2,16 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
 use borough_proto::v1;
-use borough_shim::file::{Durability, json_read, json_write};
+use borough_shim::file::{Durability, json_read, json_write, own_read};
 use borough_shim::record::{ExitRecord, LifeRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder, WORK_DIR};
+use borough_shim::tree::tree_remove;
+use borough_shim::user::TaskUser;
 use prost::Message as _;
 
 use super::StateDir;
@@ -43,12 +45,9 @@ pub fn life_begin(
     spec: Option<&Spec>,
 ) -> io::Result<()> {
     let temporary = state.root.join("lives").join(format!(".new.{id}"));
-    match fs::remove_dir_all(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    tree_remove(&temporary)?;
     DirBuilder::new().mode(0o700).create(&temporary)?;
-    DirBuilder::new().mode(0o755).create(temporary.join(WORK_DIR))?;
+    work_make(state, id, &temporary.join(WORK_DIR), spec.and_then(|spec| spec.user))?;
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary.join(ASSIGNMENT_FILE))?;
     file.write_all(&assignment.encode_to_vec())?;
@@ -58,9 +57,20 @@ pub fn life_begin(
     fs::rename(&temporary, state.life(id))
 }
 
+/// Makes the task's own directory: `own`, or where its user can reach it, with `own` leading there.
+fn work_make(state: &StateDir, id: &LifeId, own: &Path, user: Option<TaskUser>) -> io::Result<()> {
+    let Some(user) = user else { return DirBuilder::new().mode(0o700).create(own) };
+    let work = state.work(id);
+    tree_remove(&work)?;
+    DirBuilder::new().mode(0o700).create(&work)?;
+    // What is above it belongs to root, so it is still the directory that was just made.
+    lchown(&work, Some(user.uid), Some(user.gid))?;
+    symlink(&work, own)
+}
+
 /// Reads a life's directory. What is damaged is as if it were not there, and said.
 pub fn life_load(directory: &Path) -> LifeFiles {
-    let assignment = match fs::read(directory.join(ASSIGNMENT_FILE)) {
+    let assignment = match own_read(&directory.join(ASSIGNMENT_FILE)) {
         Ok(bytes) => v1::Assignment::decode(bytes.as_slice())
             .inspect_err(|error| tracing::warn!(path = %directory.display(), %error, "unreadable assignment"))
             .ok(),

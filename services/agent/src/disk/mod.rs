@@ -12,11 +12,12 @@
 //! | `…/signals.json` | the newest requests whose signals were sent |
 //! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
 //! | `…/shim.log` | what went wrong in the shim itself |
-//! | `…/work` | the task's own directory; removed when the life is forgotten |
+//! | `…/work` | the task's own directory; removed when the life is forgotten. A link where tasks run as other users |
 //! | `ended/LIFE/` | what is kept of a forgotten life: its record and its logs, until retention takes them |
 
 mod guard;
 mod life_dir;
+mod owners;
 mod shim;
 mod state_dir;
 
@@ -24,5 +25,6 @@ pub use guard::TestGuard;
 pub use life_dir::{
     HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read,
 };
+pub use owners::{TaskUsers, tasks_directory};
 pub use shim::{shim_install, shim_path};
 pub use state_dir::{StateDir, StateLock};

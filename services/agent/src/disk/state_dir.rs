@@ -3,12 +3,13 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use borough_shim::file::json_read;
 use borough_shim::record::{LifeRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, WORK_DIR};
+use borough_shim::tree::tree_remove;
 use rustix::fs::{FlockOperation, flock};
 
 use super::life_dir::{ASSIGNMENT_FILE, SIGNALS_FILE};
@@ -38,6 +39,9 @@ impl Drop for StateLock {
 pub struct StateDir {
     /// The directory itself, absolute.
     pub root: PathBuf,
+    /// Where tasks that run as other users have their own directories: those users cannot pass through the state
+    /// directory. Absent: below the directories of their lives.
+    pub tasks: Option<PathBuf>,
 }
 
 impl StateDir {
@@ -66,12 +70,36 @@ impl StateDir {
             let path = root.join(name);
             private_create(&path).map_err(failed(&path))?;
         }
-        Ok((Self { root }, StateLock { file: lock }))
+        Ok((Self { root, tasks: None }, StateLock { file: lock }))
     }
 
     /// The directory of a life that is not forgotten.
     pub fn life(&self, id: &LifeId) -> PathBuf {
         self.root.join("lives").join(id.to_string())
+    }
+
+    /// The own directory of a life's task.
+    pub fn work(&self, id: &LifeId) -> PathBuf {
+        match &self.tasks {
+            Some(tasks) => tasks.join(id.to_string()),
+            None => self.life(id).join(WORK_DIR),
+        }
+    }
+
+    /// Removes the directories of tasks whose lives are not here: an earlier agent could not, or another state directory
+    /// was in this one's place.
+    ///
+    /// # Errors
+    /// Where the directories cannot be listed or removed.
+    pub fn work_strays_remove(&self, lives: &[LifeId]) -> io::Result<()> {
+        let Some(tasks) = &self.tasks else { return Ok(()) };
+        for entry in fs::read_dir(tasks)?.flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<LifeId>().ok());
+            if id.is_none_or(|id| !lives.contains(&id)) {
+                tree_remove(&entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// The directory of a life that is forgotten.
@@ -87,7 +115,7 @@ impl StateDir {
         let directory = self.root.join("lives");
         for entry in fs::read_dir(&directory)?.flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b".new.") {
-                fs::remove_dir_all(entry.path())?;
+                tree_remove(&entry.path())?;
             }
         }
         ids(&directory)
@@ -104,7 +132,12 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         }
-        let _ = fs::remove_dir_all(target.join(WORK_DIR));
+        let beside = self.tasks.as_ref().map(|tasks| tasks.join(id.to_string()));
+        for work in [target.join(WORK_DIR)].into_iter().chain(beside) {
+            if let Err(error) = tree_remove(&work) {
+                tracing::warn!(life = %id, path = %work.display(), %error, "not removed yet");
+            }
+        }
         for name in [SPEC_FILE, ASSIGNMENT_FILE, SIGNALS_FILE] {
             let _ = fs::remove_file(target.join(name));
         }
@@ -125,7 +158,9 @@ impl StateDir {
             let path = self.ended(&id);
             let record = json_read::<LifeRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
             let sizes = fs::read_dir(&path).into_iter().flatten().flatten();
-            let bytes = sizes.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum();
+            // What it takes of the disk: a sparse file is long and takes nothing.
+            let size = |data: fs::Metadata| data.len().min(data.blocks().saturating_mul(512));
+            let bytes = sizes.filter_map(|entry| entry.metadata().ok()).map(size).sum();
             Ended { id, at_ms: record.released_ms.unwrap_or(0), bytes }
         };
         Ok(ids(&self.root.join("ended"))?.into_iter().map(ended).collect())
@@ -136,7 +171,7 @@ impl StateDir {
     /// # Errors
     /// Those of the file system; what is left is tried again later.
     pub fn ended_remove(&self, id: &LifeId) -> io::Result<()> {
-        fs::remove_dir_all(self.ended(id))
+        tree_remove(&self.ended(id))
     }
 
     /// Where the newest, or the given, life of a task has its files: first among those not forgotten.

@@ -23,6 +23,7 @@ use crate::error::AgentError;
 use crate::session;
 pub(crate) use event::Event;
 pub use machine::{Machine, MachineEvents, MachineFacts};
+pub use open::tasks_home;
 pub use sample::Place as MeasurePlace;
 pub(crate) use start::Starter;
 

@@ -10,6 +10,7 @@ use borough_proto::v1;
 use borough_shim::cgroup::{Base, Host, Limits};
 use borough_shim::process::{ProcessId, boot_id};
 use borough_shim::record::{ExitRecord, Kind, process_record};
+use rustix::process::geteuid;
 use tokio::sync::mpsc;
 
 use super::Event;
@@ -22,7 +23,7 @@ use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
-use crate::disk::{LifeFiles, StateDir, shim_install, shim_path};
+use crate::disk::{LifeFiles, StateDir, TaskUsers, shim_install, shim_path, tasks_directory};
 use crate::error::AgentError;
 use crate::life::LifeId;
 use crate::{facts, topology};
@@ -36,7 +37,7 @@ pub(super) fn agent_open(
     events: mpsc::UnboundedSender<Event>,
 ) -> Result<Agent, AgentError> {
     settings_check(&config)?;
-    let (state_dir, lock) = StateDir::open(&config.state_dir)?;
+    let (mut state_dir, lock) = StateDir::open(&config.state_dir)?;
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| AgentError::State { path, source }
@@ -58,10 +59,12 @@ pub(super) fn agent_open(
     };
     let own = facts::capacity(config.capacity.as_ref(), &state_dir.root)?;
     let (own_millis, capacity) = (own.cpu_millis, facts::capacity_normalised(own, &cores));
-    let (host, relative) = (Host::find(), cgroup_path(&config, &state_dir));
+    let (host, relative) = (Host::find(), cgroup_path(&config, &state_dir.root));
     let recorded = own_record(&config, &host, &relative);
     let base = base_prepare(&host, &relative, own_millis);
-    let hello = hello(&config, (capacity, domains), facts::attributes(&base), &boot_id);
+    let attributes = facts::attributes(&base, &config.task_users);
+    let hello = hello(&config, (capacity, domains), attributes, &boot_id);
+    tasks_prepare(&config, &mut state_dir)?;
     let inherited = Inherited {
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
         home: std::env::var("HOME").ok(),
@@ -74,6 +77,8 @@ pub(super) fn agent_open(
         cores: cores.clone(),
         inherited,
         record_dir: config.record_dir.clone(),
+        users: config.task_users.clone(),
+        task_dir: config.task_dir.clone(),
     };
     let starter = Starter {
         state: Arc::new(state_dir),
@@ -114,9 +119,11 @@ pub(super) fn agent_simulated(
         cores: Cores::default(),
         inherited: Inherited { path: PATH_DEFAULT.to_owned(), home: None },
         record_dir: None,
+        users: TaskUsers::Agent,
+        task_dir: config.task_dir.clone(),
     };
     let starter = Starter {
-        state: Arc::new(StateDir { root: config.state_dir.clone() }),
+        state: Arc::new(StateDir { root: config.state_dir.clone(), tasks: None }),
         program: PathBuf::new(),
         ground: Arc::new(ground),
         watch: Watch::none(),
@@ -145,6 +152,9 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
     if config.ports.is_empty() || *config.ports.start() == 0 {
         return refuse("ports", "a range from 1 to 65535 is needed");
     }
+    if config.task_users != TaskUsers::Agent && !geteuid().is_root() {
+        return refuse("task_users", "an agent that is not root runs tasks as its own user only");
+    }
     let core_speed = config.attributes.get(CORE_SPEED);
     if !CORE_SPEEDS.contains(&config.core_speed) || core_speed.is_some() {
         return refuse("core_speed", "0.01 to 100 times the reference's, and not given as an attribute");
@@ -163,11 +173,41 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
 
 /// `borough/<cgroup name>/<node>`. Without a name of its own an agent takes the cell and a hash of its state directory:
 /// two cells of one name on one machine must not kill each other's tasks.
-fn cgroup_path(config: &AgentConfig, state_dir: &StateDir) -> PathBuf {
-    let hash = state_dir.root.as_os_str().as_encoded_bytes().iter();
-    let hash = hash.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    let name = config.cgroup_name.clone().unwrap_or_else(|| format!("{}-{hash:08x}", config.cell));
+fn cgroup_path(config: &AgentConfig, state_dir: &Path) -> PathBuf {
+    let name = config.cgroup_name.clone().unwrap_or_else(|| own_name(&config.cell, state_dir));
     Path::new("borough").join(name).join(&config.node)
+}
+
+/// The cell and a hash of the agent's state directory.
+fn own_name(cell: &str, state_dir: &Path) -> String {
+    let hash = state_dir.as_os_str().as_encoded_bytes().iter();
+    let hash = hash.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    format!("{cell}-{hash:08x}")
+}
+
+/// Where the tasks of an agent have their own directories below `task_dir`; `state_dir` is canonical.
+pub fn tasks_home(task_dir: &Path, cell: &str, node: &str, state_dir: &Path) -> PathBuf {
+    task_dir.join(own_name(cell, state_dir)).join(node)
+}
+
+/// Makes the directory that users of tasks can reach, where tasks run as others, and empties it of tasks that are not here.
+fn tasks_prepare(config: &AgentConfig, state_dir: &mut StateDir) -> Result<(), AgentError> {
+    if config.task_users == TaskUsers::Agent {
+        return Ok(());
+    }
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| AgentError::State { path, source }
+    };
+    let below = Path::new(&own_name(&config.cell, &state_dir.root)).join(&config.node);
+    let made = tasks_directory(&config.task_dir, &below).map_err(failed(&config.task_dir))?;
+    state_dir.tasks = Some(made);
+    let lives = state_dir.lives().map_err(failed(&state_dir.root))?;
+    // What cannot be removed now is removed with the next start.
+    if let Err(error) = state_dir.work_strays_remove(&lives) {
+        tracing::warn!(%error, "directories of earlier tasks are left");
+    }
+    Ok(())
 }
 
 fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Base {

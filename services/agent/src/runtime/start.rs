@@ -1,5 +1,6 @@
 //! Starting shims, and seeing them end.
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,8 +9,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use borough_proto::v1;
+use borough_shim::file::own_open;
 use borough_shim::process::ProcessId;
-use borough_shim::spec::{SPEC_FILE, Spec, WORK_DIR};
+use borough_shim::spec::{SPEC_FILE, Spec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -17,7 +19,7 @@ use tokio::sync::mpsc;
 use super::Event;
 use super::event::Done;
 use super::watch::Watch;
-use crate::decide::spec::{Ground, shim_spec};
+use crate::decide::spec::{Ground, Placed, shim_spec};
 use crate::disk::{StateDir, life_begin, shim_install};
 use crate::life::LifeId;
 use crate::probe::listener::{holder, in_the_way};
@@ -66,7 +68,11 @@ impl Starter {
 
     fn begin(&self, id: &LifeId, assignment: &v1::Assignment, cpus: &[u32]) -> Result<(Spec, Child), String> {
         let directory = self.state.life(id);
-        let spec = shim_spec(id, assignment, cpus, &self.ground, &directory.join(WORK_DIR));
+        let ground = &self.ground;
+        let user = ground.users.of(&ground.task_dir, &assignment.cell, &assignment.user);
+        let user = user.map_err(|error| format!("cannot give its owner a user: {error}"))?;
+        let work = self.state.work(id);
+        let spec = shim_spec(id, assignment, ground, Placed { cpus, work: &work, user });
         // A directory that is there already was made by an agent that died before its shim had written anything.
         let fresh = !directory.join(SPEC_FILE).exists();
         if fresh {
@@ -121,8 +127,7 @@ fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), String> {
 
 /// Starts the shim's program in a session of its own, its errors going to a file of the life.
 fn shim_spawn(program: &Path, mode: &str, life: &Path) -> io::Result<Child> {
-    let log =
-        std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(life.join("shim.log"))?;
+    let log = shim_log_open(life)?;
     let mut tries = 0;
     loop {
         let mut command = Command::new(program);
@@ -135,6 +140,19 @@ fn shim_spawn(program: &Path, mode: &str, life: &Path) -> io::Result<Child> {
             }
             other => return other,
         }
+    }
+}
+
+/// The file of the shim's own errors. What a task put there instead is replaced: it must not keep a life from its end.
+fn shim_log_open(life: &Path) -> io::Result<File> {
+    let path = life.join("shim.log");
+    let open = || own_open(&path, OpenOptions::new().append(true).create(true).mode(0o600));
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            std::fs::remove_file(&path)?;
+            open()
+        }
+        other => other,
     }
 }
 

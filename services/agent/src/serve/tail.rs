@@ -1,13 +1,30 @@
 //! Reading one stream of a life over its files, in order, also while they are rotated and the oldest removed.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use borough_shim::file::own_open;
 use borough_shim::log::{Stream, file_numbers, file_path};
 
 /// Bytes of one chunk.
 const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Bytes that are searched for the last lines. A file may be sparse: it costs its maker nothing, and its reader a search
+/// without end.
+const SEARCH_BYTES_MAX: u64 = 64 << 20;
+
+/// Opens a file that the shim wrote. A link, a FIFO or a file with another name is none, whoever put it there.
+fn log_open(life: &Path, stream: Stream, number: u64) -> io::Result<File> {
+    let path = file_path(life, stream, number);
+    let file = own_open(&path, OpenOptions::new().read(true))?;
+    if file.metadata()?.nlink() > 1 {
+        let text = format!("{}: a file that has another name too", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(file)
+}
 
 /// A place in a stream's files.
 #[derive(Debug)]
@@ -59,7 +76,7 @@ impl Tail {
 
     fn read_here(&mut self, life: &Path) -> io::Result<Option<Vec<u8>>> {
         if self.file.is_none() {
-            match File::open(file_path(life, self.stream, self.number)) {
+            match log_open(life, self.stream, self.number) {
                 Ok(mut file) => {
                     file.seek(SeekFrom::Start(self.offset))?;
                     self.file = Some(file);
@@ -77,11 +94,15 @@ impl Tail {
     }
 }
 
-/// Where the last `lines` lines begin; `None` where there are fewer.
+/// Where the last `lines` lines begin, at most [`SEARCH_BYTES_MAX`] before the end; `None` where there are fewer.
 fn tail_find(life: &Path, stream: Stream, lines: u64) -> io::Result<Option<Tail>> {
-    let mut count = Count { left: lines, last: true };
+    let mut count = Count { left: lines, last: true, bytes: SEARCH_BYTES_MAX };
     for number in file_numbers(life, stream).into_iter().rev() {
-        let mut file = File::open(file_path(life, stream, number))?;
+        let mut file = match log_open(life, stream, number) {
+            // Reading it is refused too, with the reason.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
+            other => other?,
+        };
         let length = file.metadata()?.len();
         let offset = if lines == 0 { Some(length) } else { lines_begin(&mut file, length, &mut count)? };
         if let Some(offset) = offset {
@@ -97,6 +118,8 @@ struct Count {
     left: u64,
     /// Nothing was seen yet: a line end here closes the last line and begins none.
     last: bool,
+    /// So many bytes may still be searched.
+    bytes: u64,
 }
 
 impl Count {
@@ -124,6 +147,10 @@ fn lines_begin(file: &mut File, length: u64, count: &mut Count) -> io::Result<Op
         file.read_exact(&mut block)?;
         if let Some(at) = count.block(&block) {
             return Ok(Some(from.saturating_add(u64::try_from(at).unwrap_or(0))));
+        }
+        count.bytes = count.bytes.saturating_sub(end.saturating_sub(from));
+        if count.bytes == 0 {
+            return Ok(Some(from));
         }
         end = from;
     }
@@ -172,6 +199,50 @@ mod tests {
         log.append(b"b\nc\nd\ne");
         // The file that was open stays readable; the one after it came and went unseen.
         assert_eq!(all(&mut tail, dir.path()), "b\nd\ne");
+    }
+
+    #[test]
+    fn what_a_task_planted_is_refused_and_named() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) =
+            (file_path(dir.path(), Stream::Stdout, 0), file_path(dir.path(), Stream::Stdout, 1));
+        for what in ["symbolic link", "no regular file", "another name"] {
+            std::fs::write(&first, "one\ntwo\n").unwrap();
+            match what {
+                "symbolic link" => symlink("/etc/hostname", &second).unwrap(),
+                "another name" => {
+                    std::fs::write(dir.path().join("other"), "secret\n").unwrap();
+                    std::fs::hard_link(dir.path().join("other"), &second).unwrap();
+                }
+                _ => {
+                    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+                    rustix::fs::mknodat(rustix::fs::CWD, &second, kind, mode, 0).unwrap();
+                }
+            }
+            for lines in [None, Some(1)] {
+                let mut tail = Tail::new(dir.path(), Stream::Stdout, lines);
+                let mut text = Vec::new();
+                let error = loop {
+                    match tail.read(dir.path()) {
+                        Ok(Some(data)) => text.extend(data),
+                        Ok(None) => panic!("{what} was read to its end"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(error.to_string().contains(what), "{what}: {error}");
+                assert_eq!(text.strip_prefix(b"one\n").unwrap_or(&text), b"two\n");
+            }
+            std::fs::remove_file(&second).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_search_for_lines_in_a_sparse_file_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        File::create(file_path(dir.path(), Stream::Stdout, 0)).unwrap().set_len(1 << 42).unwrap();
+        let tail = Tail::new(dir.path(), Stream::Stdout, Some(3));
+        assert_eq!(tail.offset, (1 << 42) - SEARCH_BYTES_MAX);
     }
 
     proptest! {

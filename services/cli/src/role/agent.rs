@@ -14,6 +14,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use super::log::log_begin;
+use super::task_user::TaskUserArguments;
 use super::token::node_secret_read;
 use super::{failed, files_private, terminated};
 use crate::args::{Global, pair};
@@ -28,6 +29,9 @@ pub struct AgentArguments {
     /// Where its state is kept over restarts
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
+    /// As whom tasks run.
+    #[command(flatten)]
+    pub users: TaskUserArguments,
     /// TCP ports the scheduler may hand out here, as FIRST-LAST
     #[arg(long, default_value = "20000-29999", value_name = "RANGE", value_parser = ports)]
     pub ports: RangeInclusive<u16>,
@@ -149,6 +153,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
         Some(path) => Some(node_secret_read(path)?),
         None => None,
     };
+    let task_users = arguments.users.task_users()?;
     let rng = SystemRng::shared();
     let mut config =
         AgentConfig::new(cell, arguments.node.as_str(), arguments.state_dir, SystemClock::shared(), rng);
@@ -162,6 +167,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     config.host = arguments.host;
     config.attributes = arguments.attributes.into_iter().collect();
     config.record_dir = arguments.record_dir;
+    (config.task_users, config.task_dir) = (task_users, arguments.users.task_dir);
     config.cards = arguments.cards;
     let per_mille = |percent: u8| u64::from(percent) * 10;
     config.pressure = PressureLimits {

@@ -12,6 +12,9 @@ use crate::spec::LogLimits;
 /// How far a file may grow beyond its limit before a line is broken in two.
 pub const LINE_SLACK_BYTES: u64 = 64 * 1024;
 
+/// Names in a row that are passed over because they are taken, before output is dropped instead.
+const TAKEN_MAX: u32 = 1024;
+
 /// Writes one stream of one life.
 #[derive(Debug)]
 pub struct Writer {
@@ -108,13 +111,26 @@ impl Writer {
 
     fn open(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
-            let path = file_path(&self.life, self.stream, self.number);
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-            self.size = file.metadata()?.len();
-            self.file = Some(file);
+            self.file = Some(self.create()?);
+            self.size = 0;
             self.link();
         }
         self.file.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// Makes the next file. A name that something has already is passed over, so that a link or a FIFO that the task put
+    /// there is neither followed nor waited for.
+    fn create(&mut self) -> io::Result<File> {
+        for _ in 0..TAKEN_MAX {
+            let path = file_path(&self.life, self.stream, self.number);
+            match OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.number = self.number.saturating_add(1);
+                }
+                other => return other,
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     fn rotate(&mut self) {
@@ -164,6 +180,24 @@ mod tests {
         log.append(b"partial");
         assert_eq!(contents(dir.path()), [b"12345\n789\n".to_vec(), b"partial".to_vec()]);
         assert_eq!(fs::read(dir.path().join("stdout.log")).unwrap(), b"partial");
+    }
+
+    #[test]
+    fn what_a_task_planted_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        let mut log = writer(dir.path(), 2, 10);
+        symlink(&victim, file_path(dir.path(), Stream::Stdout, 1)).unwrap();
+        let fifo = file_path(dir.path(), Stream::Stdout, 2);
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        fs::hard_link(&victim, file_path(dir.path(), Stream::Stdout, 3)).unwrap();
+        log.append(b"a\nb\nc\n");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        let written: Vec<_> =
+            [0, 4, 5].map(|n| fs::read(file_path(dir.path(), Stream::Stdout, n)).unwrap()).concat();
+        assert_eq!(written, b"a\nb\nc\n");
     }
 
     #[test]

@@ -13,6 +13,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid, umask};
 
 use crate::file::json_read;
 use crate::spec::{SPEC_FILE, Spec};
+use crate::user::TaskUser;
+
+/// The first descriptor behind the standard streams.
+const FIRST_OWN_FILE: i32 = 3;
 
 /// Becomes the task whose life's directory is the current one. Returns only where that failed.
 ///
@@ -44,6 +48,9 @@ fn become_task() -> String {
         return format!("cannot stay on processors {:?}: {error}", spec.pinned.cpus);
     }
     inherited_reset();
+    if let Err(error) = user_assume(spec.user) {
+        return error.to_string();
+    }
     program_execute(&spec.command, &spec.environment, &spec.working_directory)
 }
 
@@ -56,13 +63,28 @@ pub(crate) fn inherited_reset() {
     umask(rustix::fs::Mode::from_raw_mode(0o022));
 }
 
-/// Executes the program in place of this process; the answer is why it could not.
+/// Becomes the task's user, if it has one of its own: the last step with the shim's rights.
+///
+/// # Errors
+/// Where the kernel refuses; nothing of the task may then be executed.
+pub(crate) fn user_assume(user: Option<TaskUser>) -> io::Result<()> {
+    let Some(user) = user else { return Ok(()) };
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot become user {}:{}: {error}", user.uid, user.gid))
+    };
+    user.assume().map_err(named)
+}
+
+/// Executes the program in place of this process, with the three standard streams and no other open file; the answer is
+/// why it could not.
 pub(crate) fn program_execute(
     command: &[String],
     environment: &BTreeMap<String, String>,
     directory: &Path,
 ) -> String {
     let Some((program, arguments)) = command.split_first() else { return "the command is empty".to_owned() };
+    // Whoever started the agent may have left files open that are not closed by executing a program.
+    close_fds::set_fds_cloexec(FIRST_OWN_FILE, &[]);
     if let Err(error) = std::env::set_current_dir(directory) {
         return format!("cannot use the working directory {}: {error}", directory.display());
     }

@@ -7,6 +7,6 @@ mod life;
 mod output;
 
 pub use child::child_become;
-pub(crate) use child::{inherited_reset, program_execute};
+pub(crate) use child::{inherited_reset, program_execute, user_assume};
 pub use leftover::life_clean;
 pub use life::life_run;

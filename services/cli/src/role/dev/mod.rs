@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
 use self::layout::{Layout, ephemeral_create};
-use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan};
+use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan, tasks_remove};
 use self::stop::Shutdown;
 use super::agent::{card, ports};
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
@@ -125,9 +125,10 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    let outcome = dev_in(&layout, arguments, plan, &store, (&clock, &rng), printer).await;
+    let outcome = dev_in(&layout, arguments, plan.clone(), &store, (&clock, &rng), printer).await;
     store.close().await;
     if arguments.ephemeral {
+        tasks_remove(&layout, &plan);
         std::fs::remove_dir_all(layout.root()).ok();
     }
     outcome

@@ -1,7 +1,7 @@
 //! The node agents of a dev cell: real processes, started where none runs, started again when they end, and left
 //! alone where they outlived an earlier `dev`.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use borough_agent::{TASK_DIR, tasks_home, tree_remove};
 use borough_model::Name;
 use rustix::fs::{FlockOperation, flock};
 use tokio_util::sync::CancellationToken;
@@ -152,6 +153,18 @@ pub(super) fn is_locked(state: &Path) -> bool {
     let Ok(file) = OpenOptions::new().read(true).open(state.join("lock")) else { return false };
     // A shared lock of a moment: where it is given, nobody holds the exclusive one.
     flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+}
+
+/// Removes the own directories of the tasks of an ephemeral cell, which its agents did not have time to.
+pub(super) fn tasks_remove(layout: &Layout, plan: &[NodePlan]) {
+    for node in plan {
+        let Ok(state) = layout.node(&node.name).canonicalize() else { continue };
+        let home = tasks_home(Path::new(TASK_DIR), node.cell.as_str(), &node.name, &state);
+        if tree_remove(&home).is_ok() {
+            // Of this cell alone; there is none where tasks run as the user of the agents.
+            home.parent().map(fs::remove_dir);
+        }
+    }
 }
 
 #[cfg(test)]
