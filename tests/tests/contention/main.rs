@@ -10,7 +10,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod agent;
-mod audit;
 mod audit_test;
 mod cell;
 mod disturb;

@@ -47,6 +47,8 @@ struct Cooling {
 #[derive(Debug, Default)]
 pub struct Auditor {
     shards: u32,
+    /// Milliseconds by which an entry's time may be later than the time that its writer decided by.
+    pub late_ms: i64,
     /// Queues that take back what they are guaranteed.
     queues: Vec<QueueSpec>,
     nodes: BTreeMap<NodeId, NodeRow>,
@@ -306,12 +308,16 @@ impl Auditor {
         for port in &row.ports {
             let Some(cooling) = self.cooling.remove(&(node, port.number)) else { continue };
             let own = returned && cooling.task == task && cooling.life == life;
-            self.require(own || cooling.until_ms <= at_ms, "port_cooling", || {
-                let (number, until_ms, whose) = (port.number, cooling.until_ms, cooling.task);
-                format!(
-                    "port {number} of {node} goes to {task} at {at_ms}; {whose} rests it until {until_ms}"
-                )
-            });
+            self.require(
+                own || cooling.until_ms <= at_ms.saturating_add(self.late_ms),
+                "port_cooling",
+                || {
+                    let (number, until_ms, whose) = (port.number, cooling.until_ms, cooling.task);
+                    format!(
+                        "port {number} of {node} goes to {task} at {at_ms}; {whose} rests it until {until_ms}"
+                    )
+                },
+            );
         }
     }
 

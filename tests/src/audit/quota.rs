@@ -34,8 +34,8 @@ impl Auditor {
         let rows = self.tasks_of(job.id).filter(|row| row.id.index < job.count).count();
         let unplaced = match job.state {
             JobState::Ended { .. } => 0,
-            _ => usize::try_from(job.count).unwrap().saturating_sub(rows),
+            _ => usize::try_from(job.count).unwrap_or(usize::MAX).saturating_sub(rows),
         };
-        u64::try_from(charged + unplaced).unwrap()
+        u64::try_from(charged + unplaced).unwrap_or(u64::MAX)
     }
 }

@@ -1,0 +1,93 @@
+//! What is true of a cell when nothing happens any more: every job has what was desired of it, or the scheduler says why
+//! not.
+
+use borough_model::job::JobState;
+use borough_model::node::NodeState;
+use borough_model::task::{Health, TaskRow};
+use borough_model::{Delta, JobRow, TaskId, TaskState};
+use borough_scheduler_core::{CellSettings, Explanation, Snapshot, Wait, explain, explain_job};
+use borough_store::check::CellRows;
+
+/// What is still to come of the cell at `now_ms`, for people; empty where it is at rest.
+pub fn unsettled(rows: &CellRows, now_ms: i64) -> Vec<String> {
+    let mut open: Vec<String> = Vec::new();
+    let away = rows.nodes.values().filter(|row| row.state != NodeState::Ready);
+    open.extend(away.map(|row| format!("{} is {:?}", row.name, row.state)));
+    for (node, alloc) in &rows.allocs {
+        if alloc.ports_cooling.values().any(|until_ms| *until_ms > now_ms) {
+            open.push(format!("ports of {node} cool down"));
+        }
+    }
+    let snapshot = snapshot_of(rows);
+    for job in rows.jobs.values() {
+        job_unsettled(rows, &snapshot, job, now_ms, &mut open);
+    }
+    open
+}
+
+fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64, open: &mut Vec<String>) {
+    let name = format!("{}/{}", job.user, job.name);
+    match job.state {
+        JobState::Ended { .. } => {}
+        JobState::Stopping => open.push(format!("{name} is stopping")),
+        JobState::Waiting => {
+            let explained = explain(snapshot, job.id, 0, now_ms);
+            let waits = explained.waits.iter().any(|wait| matches!(wait, Wait::After { never: false, .. }));
+            if !waits {
+                open.push(format!("{name} waits for nothing: {explained:?}"));
+            }
+        }
+        JobState::Running => {
+            for index in 0..job.count {
+                let row = rows.tasks.get(&TaskId { job: job.id, index });
+                open.extend(row.and_then(task_unsettled));
+            }
+            for (indexes, explained) in explain_job(snapshot, job.id, now_ms) {
+                if !is_stuck(&explained) {
+                    open.push(format!("{name} {indexes:?} could have nodes: {explained:?}"));
+                }
+            }
+        }
+    }
+    let unwanted =
+        rows.tasks.range(TaskId { job: job.id, index: job.count }..=TaskId { job: job.id, index: u32::MAX });
+    let alive = unwanted.filter(|(_, row)| row.state != TaskState::Dead);
+    open.extend(alive.map(|(task, row)| format!("{task} of {name} is unwanted and {:?}", row.state)));
+}
+
+/// A wanted task that is neither at work nor over nor waiting for a node is on its way.
+fn task_unsettled(row: &TaskRow) -> Option<String> {
+    match row.state {
+        TaskState::Dead | TaskState::Pending => None,
+        TaskState::Running if row.health == Health::Healthy => None,
+        state => Some(format!("{} is {state:?} on {:?}, {:?}", row.id, row.node, row.health)),
+    }
+}
+
+/// No node fits, or not enough for the gang.
+fn is_stuck(explained: &Explanation) -> bool {
+    let gang =
+        explained.waits.iter().any(|wait| matches!(wait, Wait::Gang { needed, fitted } if fitted < needed));
+    let waits = explained.waits.iter().any(|wait| !matches!(wait, Wait::Gang { .. }));
+    !waits && (gang || explained.nodes_fit == 0)
+}
+
+/// The rows as a worker knows them.
+fn snapshot_of(rows: &CellRows) -> Snapshot {
+    let settings = CellSettings { failure_domains: vec!["rack".to_owned()], ..CellSettings::default() };
+    let mut snapshot = Snapshot::new(settings);
+    for row in rows.nodes.values() {
+        snapshot.apply(&Delta::Node { row: row.clone() });
+    }
+    for (&node, alloc) in &rows.allocs {
+        snapshot.apply(&Delta::NodeAlloc { node, alloc: alloc.clone() });
+    }
+    for row in rows.jobs.values() {
+        let spec = rows.specs.get(&(row.id, row.spec_version)).cloned().map(Box::new);
+        snapshot.apply(&Delta::Job { row: row.clone(), spec });
+    }
+    for row in rows.tasks.values() {
+        snapshot.apply(&Delta::Task { row: row.clone() });
+    }
+    snapshot
+}

@@ -1,0 +1,278 @@
+//! What must never be, looked for after every step: in the journal, in the rows, and on the machines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_agent::LifeId;
+use borough_kv::{Idempotency, Version};
+use borough_model::node::{NodeRow, NodeState};
+use borough_model::task::{Endpoint, TaskRow, TaskState};
+use borough_model::{Delta, JobId, JournalEntry, NodeId, RequestId, TaskId};
+use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
+use borough_store::journal::{Cursor, journal_tail};
+use borough_tests::audit::Auditor;
+use borough_tests::rest::unsettled;
+
+use crate::clock::WALL_BEGIN_MS;
+use crate::operator::Ledger;
+use crate::world::{WORKERS, World};
+
+/// Entries of the journal per page.
+const PAGE_ENTRIES: usize = 1_024;
+/// The longest message that is ever sent: what gRPC takes unless it is told otherwise.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// Milliseconds an endpoint may outlive its process while its node is there: the report, with a gateway that stands
+/// still and one after it.
+const ENDPOINT_DEAD_MS: u64 = 20_000;
+/// Milliseconds by which commits come later than they were decided.
+const COMMIT_MS: i64 = 4_000;
+
+/// A rule that was broken, and when that was first seen.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    pub rule: String,
+    pub at_ms: u64,
+    pub what: String,
+}
+
+/// The audit of one run.
+pub struct Audit {
+    auditor: Auditor,
+    known: usize,
+    cursor: Cursor,
+    nodes: BTreeMap<NodeId, NodeRow>,
+    tasks: BTreeMap<TaskId, TaskRow>,
+    jobs: BTreeSet<JobId>,
+    endpoints: BTreeMap<TaskId, Endpoint>,
+    /// Since when the process of a published endpoint is not there.
+    dead: BTreeMap<(TaskId, u64), u64>,
+    requests: BTreeMap<RequestId, u64>,
+    first_version: Option<Version>,
+    /// What was found, the first of each rule.
+    pub broken: BTreeMap<String, Broken>,
+}
+
+impl Audit {
+    /// An audit before the first entry.
+    pub fn new() -> Self {
+        let mut auditor = Auditor::new(WORKERS, Vec::new());
+        auditor.late_ms = COMMIT_MS;
+        Self {
+            auditor,
+            known: 0,
+            cursor: Cursor::start(1),
+            nodes: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            endpoints: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            first_version: None,
+            broken: BTreeMap::new(),
+        }
+    }
+
+    /// Notes what breaks a rule.
+    pub fn note(&mut self, now_ms: u64, rule: &str, what: String) {
+        let broken = Broken { rule: rule.to_owned(), at_ms: now_ms, what };
+        self.broken.entry(rule.to_owned()).or_insert(broken);
+    }
+
+    /// How often each action was seen.
+    pub fn seen(&self) -> &BTreeMap<String, u64> {
+        &self.auditor.seen
+    }
+
+    /// Looks at everything.
+    pub fn step(&mut self, world: &World) {
+        self.journal(world);
+        for twice in world.processes.twice_take() {
+            self.note(world.now_ms, "attempt_twice", twice);
+        }
+        self.processes(world);
+        self.published(world);
+        let ((length, who), _) = world.network.most();
+        if length > MESSAGE_BYTES_MAX {
+            self.note(world.now_ms, "message_bound", format!("{who} sends {length} bytes in one message"));
+        }
+    }
+
+    /// The rows as they are, each against all others.
+    pub fn rows(&mut self, world: &World) -> CellRows {
+        let space = &world.space;
+        let rows = world
+            .quiet
+            .run("rows", Idempotency::ReadOnly, |tx, _| async move { cell_rows_read(&tx, space).await });
+        let rows = world.alone(rows).unwrap();
+        for violation in cell_violations(&rows, CheckMode::Always) {
+            self.note(world.now_ms, violation.rule, violation.to_string());
+        }
+        rows
+    }
+
+    /// What of the cell is not at rest yet.
+    pub fn open(&mut self, world: &World) -> Vec<String> {
+        let rows = self.rows(world);
+        unsettled(&rows, WALL_BEGIN_MS.saturating_add_unsigned(world.now_ms))
+    }
+
+    fn journal(&mut self, world: &World) {
+        loop {
+            let (space, after) = (&world.space, self.cursor);
+            let page = world.quiet.run("audit", Idempotency::ReadOnly, |tx, _| async move {
+                journal_tail(&tx, space, after, PAGE_ENTRIES).await
+            });
+            let page = world.alone(page).unwrap();
+            for (cursor, entry) in &page.entries {
+                let version = cursor.stamp.version();
+                let first = *self.first_version.get_or_insert(version);
+                self.entry(world, (version, (version - first) / 1_000), entry);
+            }
+            self.cursor = page.next;
+            if !page.more {
+                return;
+            }
+        }
+    }
+
+    fn entry(&mut self, world: &World, (version, at_ms): (Version, i64), entry: &JournalEntry) {
+        let deltas: Vec<String> = entry.deltas.iter().map(delta_text).collect();
+        world.trace.note(format_args!("entry {} {}: {}", entry.actor, entry.action, deltas.join("; ")));
+        let closed = |(from, until): &(Version, Version)| *from < version && version < *until;
+        if entry.action == "placement_commit" && world.gate_closed.iter().any(closed) {
+            self.note(
+                world.now_ms,
+                "gate",
+                format!("{} places while the cell's gate is not open", entry.actor),
+            );
+        }
+        if entry.actor.starts_with("user/") {
+            let times = self.requests.entry(entry.request).or_default();
+            *times += 1;
+            if *times > 1 {
+                let what = format!("{} of {} has taken effect {times} times", entry.action, entry.actor);
+                self.note(world.now_ms, "keyed_once", what);
+            }
+        }
+        for delta in &entry.deltas {
+            self.delta(world, delta);
+        }
+        // Durations are those of the store: the writers' wall clocks may be off.
+        self.auditor.entry(&JournalEntry { at_ms, ..entry.clone() });
+        let fresh: Vec<_> = self.auditor.broken[self.known..].to_vec();
+        self.known = self.auditor.broken.len();
+        for broken in fresh {
+            self.note(
+                world.now_ms,
+                broken.rule,
+                format!("{} of {}: {}", entry.action, entry.actor, broken.what),
+            );
+        }
+    }
+
+    fn delta(&mut self, world: &World, delta: &Delta) {
+        match delta {
+            Delta::Node { row } => {
+                let was = self.nodes.insert(row.id, row.clone()).map(|row| row.state);
+                let ready = row.state == NodeState::Ready && was.is_some_and(|was| was != NodeState::Ready);
+                let lost = |task: &&TaskRow| task.node == Some(row.id) && task.state == TaskState::Lost;
+                if ready && let Some(task) = self.tasks.values().find(lost) {
+                    let what = format!("{} is ready, and {} is lost on it", row.name, task.id);
+                    self.note(world.now_ms, "ready_with_lost", what);
+                }
+            }
+            Delta::NodeRemoved { node } => drop(self.nodes.remove(node)),
+            Delta::Job { row, .. } => drop(self.jobs.insert(row.id)),
+            Delta::Task { row } => drop(self.tasks.insert(row.id, row.clone())),
+            Delta::TaskRemoved { task, .. } => drop(self.tasks.remove(task)),
+            Delta::JobRemoved { job } => self.tasks.retain(|task, _| task.job != *job),
+            Delta::Endpoint { endpoint, .. } => drop(self.endpoints.insert(endpoint.task, endpoint.clone())),
+            Delta::EndpointWithdrawn { task, .. } => drop(self.endpoints.remove(task)),
+            _ => {}
+        }
+    }
+
+    fn node_by_name(&self, name: &str) -> Option<&NodeRow> {
+        self.nodes.values().find(|row| row.name.as_str() == name)
+    }
+
+    /// A process that begins is alone of its task, but for those on nodes that are lost.
+    fn processes(&mut self, world: &World) {
+        for (id, machine) in world.processes.begun_take() {
+            for (incarnation, other) in world.processes.of_task(&id.job_id, id.index) {
+                let lost = self.node_by_name(&other).is_none_or(|row| row.state != NodeState::Ready);
+                if other != machine && !lost {
+                    let what =
+                        format!("{id} begins on {machine} while attempt {incarnation} runs on {other}");
+                    self.note(world.now_ms, "task_twice", what);
+                }
+            }
+        }
+    }
+
+    /// An endpoint has a process, or its node is lost, or it has only just ended.
+    fn published(&mut self, world: &World) {
+        let mut dead = BTreeMap::new();
+        self.addresses(world);
+        for endpoint in self.endpoints.values() {
+            let Some(node) = self.node_by_name(endpoint.node.as_str()) else { continue };
+            let Some(machine) = world.machines.get(node.name.as_str()) else { continue };
+            let (task, number) = (endpoint.task, endpoint.incarnation.0);
+            let Ok(id) = LifeId::new(&task.job.to_string(), task.index, number) else { continue };
+            if node.state == NodeState::Ready && !machine.runs(&id) {
+                let since = self.dead.get(&(task, number)).copied().unwrap_or(world.now_ms);
+                dead.insert((task, number), since);
+            }
+        }
+        self.dead = dead;
+        let old = self.dead.iter().find(|(_, since)| world.now_ms - **since > ENDPOINT_DEAD_MS);
+        if let Some(((task, number), since)) = old {
+            let what = format!("attempt {number} of {task} is published and has no process since {since} ms");
+            self.note(world.now_ms, "endpoint_dead", what);
+        }
+    }
+
+    /// No two tasks are published at one address.
+    fn addresses(&mut self, world: &World) {
+        let mut taken: BTreeMap<(String, u16), TaskId> = BTreeMap::new();
+        let mut twice = None;
+        for endpoint in self.endpoints.values() {
+            for port in &endpoint.ports {
+                let address = (endpoint.host.clone(), port.number);
+                if let Some(other) = taken.insert(address, endpoint.task) {
+                    twice = Some(format!(
+                        "{other} and {} are both at {}:{}",
+                        endpoint.task, endpoint.host, port.number
+                    ));
+                }
+            }
+        }
+        if let Some(what) = twice {
+            self.note(world.now_ms, "endpoint_address", what);
+        }
+    }
+
+    /// What was acknowledged is there.
+    pub fn acknowledged(&mut self, world: &World, ledger: &Ledger) {
+        for id in &ledger.jobs {
+            if !self.jobs.iter().any(|job| job.to_string() == *id) {
+                self.note(world.now_ms, "acknowledged", format!("job {id} was acknowledged and never was"));
+            }
+        }
+    }
+}
+
+/// A delta on one line.
+fn delta_text(delta: &Delta) -> String {
+    match delta {
+        Delta::Task { row } => {
+            format!("{} {:?} attempt {} on {:?}", row.id, row.state, row.incarnation, row.node)
+        }
+        Delta::Node { row } => {
+            format!("{} {:?} takes {} drains {}", row.name, row.state, row.schedulable, row.draining)
+        }
+        Delta::Job { row, .. } => {
+            format!("{} {}/{} {:?} of {}", row.id, row.user, row.name, row.state, row.count)
+        }
+        other => format!("{:?}", other.key()),
+    }
+}

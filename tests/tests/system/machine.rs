@@ -1,0 +1,463 @@
+//! A machine without hardware: a disk that outlives the agent, and processes that outlive it too but no reboot. It takes
+//! the place of shims and of the file system; the agent above it is the production one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use borough_agent::LifeId;
+use borough_agent::Retention;
+use borough_agent::machine::{Life, LifeFiles, Machine, MachineEvents, MeasurePlace, Shim, Target};
+use borough_kv::env::Rng;
+use borough_proto::v1;
+use borough_shim::cgroup::Leaf;
+use borough_shim::process::ProcessId;
+use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::spec::StopOrder;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rustix::process::Signal;
+
+use crate::random::below;
+use crate::trace::Trace;
+
+/// SIGTERM.
+const SIGTERM: i32 = 15;
+/// Milliseconds after which a stopped process has ended at the latest, and is killed.
+const STOP_MAX_MS: u64 = 800;
+/// Milliseconds after which an agent is told that files could not be set aside.
+const FORGET_AGAIN_MS: u64 = 1_000;
+
+/// Every process of every machine, by attempt: so that one that runs twice is seen when it begins.
+#[derive(Clone, Default)]
+pub struct Processes(Arc<Mutex<Running>>);
+
+#[derive(Default)]
+struct Running {
+    running: BTreeMap<LifeId, BTreeSet<String>>,
+    /// Attempts that began on a second machine while they ran on the first.
+    twice: Vec<String>,
+    begun: Vec<(LifeId, String)>,
+}
+
+impl Processes {
+    fn begun(&self, id: &LifeId, machine: &str) {
+        let mut state = self.0.lock();
+        let on = state.running.entry(id.clone()).or_default();
+        let others: Vec<String> = on.iter().filter(|other| *other != machine).cloned().collect();
+        on.insert(machine.to_owned());
+        if !others.is_empty() {
+            state.twice.push(format!("{id} begins on {machine} and runs on {}", others.join(", ")));
+        }
+        state.begun.push((id.clone(), machine.to_owned()));
+    }
+
+    fn ended(&self, id: &LifeId, machine: &str) {
+        let mut state = self.0.lock();
+        if let Some(on) = state.running.get_mut(id) {
+            on.remove(machine);
+            if on.is_empty() {
+                state.running.remove(id);
+            }
+        }
+    }
+
+    /// What ran twice since the last call.
+    pub fn twice_take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().twice)
+    }
+
+    /// What has begun since the last call, with its machine.
+    pub fn begun_take(&self) -> Vec<(LifeId, String)> {
+        std::mem::take(&mut self.0.lock().begun)
+    }
+
+    /// The machines on which an attempt of this task runs, with its number.
+    pub fn of_task(&self, job_id: &str, index: u32) -> Vec<(u64, String)> {
+        let state = self.0.lock();
+        let of_task = state.running.iter().filter(|(id, _)| id.job_id == job_id && id.index == index);
+        of_task.flat_map(|(id, on)| on.iter().map(|machine| (id.incarnation, machine.clone()))).collect()
+    }
+}
+
+/// What is on a disk.
+#[derive(Clone, Default)]
+struct Disk {
+    lives: BTreeMap<LifeId, File>,
+    ended: BTreeMap<LifeId, LifeRecord>,
+    /// Nothing can be written.
+    full: bool,
+}
+
+#[derive(Clone, Default)]
+struct File {
+    assignment: Option<Arc<v1::Assignment>>,
+    record: LifeRecord,
+    stop: Option<StopOrder>,
+    health: v1::Health,
+    boot_id: String,
+}
+
+/// What becomes of a process, and when.
+#[derive(Clone, Debug)]
+enum Due {
+    Started,
+    Exit(i32),
+    Stopped,
+    Cleaned,
+    /// Its files could not be set aside.
+    Kept,
+}
+
+struct State {
+    disk: Disk,
+    boot: u64,
+    due: BTreeMap<(u64, u64), (LifeId, Due)>,
+    sequence: u64,
+    events: Option<MachineEvents>,
+    now_ms: u64,
+    /// From now on no process ends by itself but batches.
+    calm: bool,
+}
+
+/// One machine. Clones are the same one.
+#[derive(Clone)]
+pub struct SimMachine {
+    name: Arc<str>,
+    state: Arc<Mutex<State>>,
+    processes: Processes,
+    rng: Arc<dyn Rng>,
+    trace: Trace,
+}
+
+impl SimMachine {
+    /// A new machine with an empty disk.
+    pub fn new(name: &str, processes: &Processes, rng: Arc<dyn Rng>, trace: &Trace) -> Self {
+        let state = State {
+            disk: Disk::default(),
+            boot: 1,
+            due: BTreeMap::new(),
+            sequence: 0,
+            events: None,
+            now_ms: 0,
+            calm: false,
+        };
+        Self {
+            name: name.into(),
+            state: Arc::new(Mutex::new(state)),
+            processes: processes.clone(),
+            rng,
+            trace: trace.clone(),
+        }
+    }
+
+    /// Another machine with a copy of this one's disk and nothing running, as an image of it makes.
+    pub fn cloned(&self, name: &str, rng: Arc<dyn Rng>) -> Self {
+        let other = Self::new(name, &self.processes, rng, &self.trace);
+        {
+            let (state, mut copy) = (self.state.lock(), other.state.lock());
+            copy.disk = state.disk.clone();
+            copy.boot = state.boot + 1_000;
+            copy.now_ms = state.now_ms;
+        }
+        other
+    }
+
+    /// This boot.
+    pub fn boot_id(&self) -> String {
+        format!("boot-{:08x}", self.state.lock().boot)
+    }
+
+    /// Its agent: what happens from now on is reported to `events`.
+    pub fn agent(&self, events: MachineEvents) -> Arc<dyn Machine> {
+        self.state.lock().events = Some(events);
+        Arc::new(self.clone())
+    }
+
+    /// The agent has died; processes go on.
+    pub fn agent_gone(&self) {
+        self.state.lock().events = None;
+    }
+
+    /// Its disk takes nothing more, or something again.
+    pub fn disk_full(&self, full: bool) {
+        self.state.lock().disk.full = full;
+    }
+
+    /// From now on services run for good.
+    pub fn calm(&self) {
+        self.state.lock().calm = true;
+    }
+
+    /// Loses its processes and begins again; the disk stays. The agent is gone too.
+    pub fn reboot(&self) {
+        let mut state = self.state.lock();
+        state.boot += 1;
+        state.due.clear();
+        state.events = None;
+        let lives: Vec<LifeId> = state.disk.lives.keys().cloned().collect();
+        drop(state);
+        lives.iter().for_each(|id| self.processes.ended(id, &self.name));
+    }
+
+    /// Whether a process of this attempt runs here.
+    pub fn runs(&self, id: &LifeId) -> bool {
+        let boot = self.boot_id();
+        let state = self.state.lock();
+        state.disk.lives.get(id).is_some_and(|file| {
+            let record = &file.record;
+            record.boot_id == boot && record.started_ms.is_some() && record.exit.is_none()
+        })
+    }
+
+    /// What is due up to `now_ms` happens.
+    pub fn step(&self, now_ms: u64, wall_ms: i64) {
+        loop {
+            let (id, due) = {
+                let mut state = self.state.lock();
+                state.now_ms = now_ms;
+                match state.due.first_entry() {
+                    Some(entry) if entry.key().0 <= now_ms => entry.remove(),
+                    _ => return,
+                }
+            };
+            self.happen(&id, due, wall_ms);
+        }
+    }
+
+    fn later(&self, state: &mut State, wait_ms: u64, id: &LifeId, due: Due) {
+        state.sequence += 1;
+        let key = (state.now_ms + wait_ms, state.sequence);
+        state.due.insert(key, (id.clone(), due));
+    }
+
+    fn happen(&self, id: &LifeId, due: Due, wall_ms: i64) {
+        let name = &self.name;
+        self.trace.note(format_args!("{name} process {id} {due:?}"));
+        let boot_id = self.boot_id();
+        let mut state = self.state.lock();
+        let calm = state.calm;
+        if matches!(due, Due::Kept) {
+            let events = state.events.clone();
+            drop(state);
+            return events
+                .into_iter()
+                .for_each(|events| events.forgotten(id.clone(), Err(io::ErrorKind::StorageFull.into())));
+        }
+        let Some(file) = state.disk.lives.get_mut(id) else { return };
+        let over = file.record.exit.is_some();
+        match due {
+            Due::Started if over => return,
+            Due::Started => {
+                let pid = u32::try_from(2 + below(&*self.rng, 1_000_000)).unwrap();
+                file.record.task = Some(ProcessId { pid, start_ticks: 1 });
+                file.record.started_ms = Some(wall_ms);
+                let service = file.assignment.as_ref().and_then(|of| of.spec.as_ref());
+                let batch = service.is_some_and(|spec| spec.command.iter().any(|part| part == "batch"));
+                let chance = below(&*self.rng, 10);
+                self.processes.begun(id, name);
+                if batch || (chance < 4 && !calm) {
+                    let code = i32::from(!calm && chance < 2);
+                    let wait_ms = 300 + below(&*self.rng, 6_000);
+                    self.later(&mut state, wait_ms, id, Due::Exit(code));
+                }
+            }
+            Due::Exit(_) | Due::Stopped if over => return,
+            Due::Exit(_) if calm && file.stop.is_none() && !is_batch(file) => return,
+            Due::Exit(code) => {
+                file.end(ExitRecord { code: Some(code), at_ms: wall_ms, ..ExitRecord::default() })
+            }
+            Due::Stopped => {
+                let signal = Some(SIGTERM);
+                file.end(ExitRecord { signal, stopped: true, at_ms: wall_ms, ..ExitRecord::default() });
+            }
+            Due::Kept => return,
+            Due::Cleaned => {
+                let message = "its shim was gone".to_owned();
+                let exit = ExitRecord { message, at_ms: wall_ms, ..ExitRecord::default() };
+                file.record.exit.get_or_insert(exit);
+                file.record.released_ms.get_or_insert(wall_ms);
+                file.record.boot_id = boot_id;
+            }
+        }
+        let (ended, cleaned) = (
+            state.disk.lives.get(id).is_some_and(|file| file.record.exit.is_some()),
+            matches!(due, Due::Cleaned),
+        );
+        let events = state.events.clone();
+        drop(state);
+        if ended {
+            self.processes.ended(id, name);
+        }
+        let Some(events) = events else { return };
+        events.changed(id.clone());
+        if cleaned {
+            events.cleaned(id.clone());
+        } else if ended {
+            events.shim_ended(id.clone());
+        }
+    }
+
+    fn full(&self) -> io::Result<()> {
+        match self.state.lock().disk.full {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn is_batch(file: &File) -> bool {
+    let spec = file.assignment.as_ref().and_then(|of| of.spec.as_ref());
+    spec.is_some_and(|spec| spec.command.iter().any(|part| part == "batch"))
+}
+
+impl File {
+    fn end(&mut self, exit: ExitRecord) {
+        self.record.released_ms = Some(exit.at_ms);
+        self.record.exit = Some(exit);
+    }
+}
+
+impl Machine for SimMachine {
+    fn lives(&self) -> io::Result<Vec<LifeId>> {
+        Ok(self.state.lock().disk.lives.keys().cloned().collect())
+    }
+
+    fn load(&self, id: &LifeId) -> LifeFiles {
+        let file = self.state.lock().disk.lives.get(id).cloned().unwrap_or_default();
+        let shim = if file.record.boot_id.is_empty() { Shim::None } else { Shim::Gone };
+        let life = Life {
+            assignment: file.assignment,
+            record: file.record,
+            shim,
+            stop: file.stop,
+            health: file.health,
+            ..Life::default()
+        };
+        LifeFiles { life, boot_id: Some(file.boot_id).filter(|id| !id.is_empty()) }
+    }
+
+    fn leaf(&self, _: &LifeId) -> Leaf {
+        Leaf::default()
+    }
+
+    fn record(&self, id: &LifeId) -> Option<LifeRecord> {
+        let state = self.state.lock();
+        let record = state.disk.lives.get(id).map(|file| file.record.clone());
+        record.filter(|record| !record.boot_id.is_empty())
+    }
+
+    fn recall(&self, id: &LifeId) -> bool {
+        let mut state = self.state.lock();
+        let Some(record) = state.disk.ended.remove(id) else { return false };
+        let file = File { record, ..File::default() };
+        state.disk.lives.insert(id.clone(), file);
+        true
+    }
+
+    fn decline(&self, id: &LifeId) -> io::Result<()> {
+        self.full()?;
+        self.state.lock().disk.lives.insert(id.clone(), File::default());
+        Ok(())
+    }
+
+    fn end_write(&self, id: &LifeId, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()> {
+        let at_ms = exit.at_ms;
+        record.exit.get_or_insert(exit);
+        record.released_ms = Some(at_ms);
+        self.full()?;
+        if let Some(file) = self.state.lock().disk.lives.get_mut(id) {
+            file.record = record.clone();
+        }
+        Ok(())
+    }
+
+    fn health_write(&self, id: &LifeId, health: v1::Health) {
+        if self.full().is_ok()
+            && let Some(file) = self.state.lock().disk.lives.get_mut(id)
+        {
+            file.health = health;
+        }
+    }
+
+    fn adopt(&self, _: ProcessId, id: &LifeId) -> bool {
+        let boot = self.boot_id();
+        let state = self.state.lock();
+        let record = state.disk.lives.get(id).map(|file| &file.record);
+        record.is_some_and(|record| record.boot_id == boot && record.released_ms.is_none())
+    }
+
+    fn start(&self, id: LifeId, assignment: Arc<v1::Assignment>, _: Vec<u32>) {
+        let boot_id = self.boot_id();
+        let full = self.full();
+        let wait_ms = 5 + below(&*self.rng, 250);
+        let mut state = self.state.lock();
+        let Some(events) = state.events.clone() else { return };
+        if let Err(error) = full {
+            drop(state);
+            return events.not_started(id, format!("cannot write its directory: {error}"));
+        }
+        let pid = u32::try_from(2 + below(&*self.rng, 1_000_000)).unwrap();
+        let shim = Some(ProcessId { pid, start_ticks: 1 });
+        let record = LifeRecord { boot_id: boot_id.clone(), shim, ..LifeRecord::default() };
+        let file = File { assignment: Some(assignment), record, boot_id, ..File::default() };
+        state.disk.lives.insert(id.clone(), file);
+        self.later(&mut state, wait_ms, &id, Due::Started);
+        drop(state);
+        events.started(id, Leaf::default());
+    }
+
+    fn stop(&self, id: LifeId, _: Option<ProcessId>, order: StopOrder) {
+        let wait_ms = order.drain_delay_ms + 5 + below(&*self.rng, STOP_MAX_MS.min(order.grace_ms.max(10)));
+        let mut state = self.state.lock();
+        let full = state.disk.full;
+        if let Some(file) = state.disk.lives.get_mut(&id)
+            && !full
+        {
+            file.stop = Some(order);
+        }
+        self.later(&mut state, wait_ms, &id, Due::Stopped);
+        let events = state.events.clone();
+        drop(state);
+        if let Some(events) = events {
+            events.stop_written(id, order);
+        }
+    }
+
+    fn clean(&self, id: LifeId) {
+        let mut state = self.state.lock();
+        self.later(&mut state, 5, &id, Due::Cleaned);
+    }
+
+    fn forget(&self, id: LifeId) {
+        let mut state = self.state.lock();
+        if state.disk.full {
+            return self.later(&mut state, FORGET_AGAIN_MS, &id, Due::Kept);
+        }
+        if let Some(file) = state.disk.lives.remove(&id) {
+            state.disk.ended.insert(id.clone(), file.record);
+        }
+        let events = state.events.clone();
+        drop(state);
+        if let Some(events) = events {
+            events.forgotten(id, Ok(()));
+        }
+    }
+
+    fn ask<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<(), String>> {
+        let answers = self.runs(&target.id) && below(&*self.rng, 50) > 0;
+        Box::pin(std::future::ready(if answers { Ok(()) } else { Err("it does not answer".to_owned()) }))
+    }
+
+    fn signal(&self, _: ProcessId, _: Signal) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn measure(&self, _: Vec<MeasurePlace>) {}
+
+    fn retention(&self, _: Retention, _: i64) {}
+
+    fn close(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,208 @@
+//! People at work: they submit, scale, stop, restart, cordon and drain through the client library, repeat requests whose
+//! answer they had, and remember what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, DrainMode, EndpointItem, JobRef, TaskRef};
+use borough_kv::env::Rng;
+use borough_model::RequestId;
+use borough_model::job::JobSpec;
+use borough_proto::convert::job_spec_to_message;
+use borough_proto::v1;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+use tonic::Code;
+
+use crate::jobs::{NAMES, USERS, large, spec};
+use crate::plan::Plan;
+use crate::random::{below, index};
+use crate::world::{NODES, Wrong, node_host};
+
+/// What was acknowledged, and what was seen.
+#[derive(Default)]
+pub struct Ledger {
+    /// Job ids that an acknowledged submit named.
+    pub jobs: Vec<String>,
+    /// Calls by method and outcome.
+    pub calls: BTreeMap<String, u64>,
+}
+
+/// What an operator needs.
+#[derive(Clone)]
+pub struct Desk {
+    pub plan: Plan,
+    pub ledger: Arc<Mutex<Ledger>>,
+    pub wrong: Wrong,
+    /// Nothing more is asked for.
+    pub calm: Arc<AtomicBool>,
+}
+
+/// One operator.
+pub struct Operator {
+    client: Client,
+    desk: Desk,
+    rng: Arc<dyn Rng>,
+}
+
+impl Operator {
+    /// An operator whose decisions follow from `rng`.
+    pub fn new(client: Client, desk: Desk, rng: Arc<dyn Rng>) -> Self {
+        Self { client, desk, rng }
+    }
+
+    /// Works until all is to be calm. The first job is a large one in some runs.
+    pub async fn run(self, with_large: bool) {
+        if with_large {
+            tokio::time::sleep(Duration::from_millis(3_000 + below(&*self.rng, 5_000))).await;
+            *self.desk.ledger.lock().calls.entry("large_specs".to_owned()).or_default() += 1;
+            self.submit(large(&*self.rng)).await;
+        }
+        while !self.desk.calm.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(20 + below(&*self.rng, 500))).await;
+            self.step().await;
+        }
+    }
+
+    async fn step(&self) {
+        match below(&*self.rng, 20) {
+            0..=6 => self.submit(spec(&*self.rng)).await,
+            7..=11 => self.scale().await,
+            12..=14 => self.stop().await,
+            15 => self.restart().await,
+            _ => self.node().await,
+        }
+    }
+
+    fn request(&self) -> RequestId {
+        RequestId((u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64()))
+    }
+
+    fn job(&self) -> JobRef {
+        JobRef::new(USERS[index(&*self.rng, USERS.len())], format!("job-{}", below(&*self.rng, NAMES)))
+    }
+
+    fn drain_mode(&self) -> DrainMode {
+        if below(&*self.rng, 2) == 0 { DrainMode::Wait } else { DrainMode::Force }
+    }
+
+    fn repeats(&self) -> bool {
+        self.desk.plan.is_on("request_repeated") && below(&*self.rng, 3) == 0
+    }
+
+    async fn submit(&self, spec: JobSpec) {
+        let message = job_spec_to_message(&spec);
+        let client = self.client.with_user(spec.user.as_str()).with_request_id(self.request());
+        let first = client.job_submit(message.clone(), 0).await;
+        self.noted("submit", &first);
+        let Ok(answer) = first else { return };
+        let id = answer.job.map(|job| job.id).unwrap_or_default();
+        self.desk.ledger.lock().jobs.push(id.clone());
+        if self.repeats() {
+            tokio::time::sleep(Duration::from_millis(below(&*self.rng, 2_000))).await;
+            let again = client.job_submit(message, 0).await;
+            self.same("submit", &id, again.map(|answer| answer.job.map(|job| job.id).unwrap_or_default()));
+        }
+    }
+
+    /// A request that was answered is answered alike when it comes again.
+    fn same(&self, what: &str, first: &str, again: Result<String, ClientError>) {
+        match again {
+            Ok(again) if again == first => {}
+            Ok(again) => {
+                self.wrong("keyed_once", format!("{what} answered {first}, and {again} when repeated"))
+            }
+            Err(ClientError::Refused(refusal)) => {
+                self.wrong(
+                    "keyed_once",
+                    format!("{what} answered {first}, and was refused when repeated: {refusal}"),
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    async fn scale(&self) {
+        let (job, count) = (self.job(), u32::try_from(below(&*self.rng, 9)).unwrap());
+        let client = self.client.with_user(&job.user).with_request_id(self.request());
+        let first = client.job_scale(&job, count).await;
+        self.noted("scale", &first);
+        let Ok(answer) = first else { return };
+        if self.repeats() {
+            tokio::time::sleep(Duration::from_millis(below(&*self.rng, 2_000))).await;
+            let id = |answer: v1::ScaleJobResponse| answer.job.map(|job| job.id).unwrap_or_default();
+            let again = client.job_scale(&job, count).await;
+            self.same("scale", &id(answer), again.map(id));
+        }
+    }
+
+    async fn stop(&self) {
+        let job = self.job();
+        let client = self.client.with_user(&job.user);
+        self.noted("stop", &client.job_stop(&job).await);
+    }
+
+    async fn restart(&self) {
+        let task = TaskRef { job: self.job(), index: u32::try_from(below(&*self.rng, 3)).unwrap() };
+        let client = self.client.with_user(&task.job.user);
+        self.noted("restart", &client.task_restart(&task).await);
+    }
+
+    async fn node(&self) {
+        let node = node_host(index(&*self.rng, NODES));
+        match below(&*self.rng, 5) {
+            0 => self.noted("cordon", &self.client.node_cordon(&node).await),
+            1 => self.noted("drain", &self.client.node_drain(&node, self.drain_mode()).await),
+            _ => self.noted("uncordon", &self.client.node_uncordon(&node).await),
+        }
+    }
+
+    fn wrong(&self, rule: &str, what: String) {
+        self.desk.wrong.lock().push(format!("{rule}: {what}"));
+    }
+
+    /// A refusal is as good as success: requests come at any time. What a gateway calls its own fault is not.
+    fn noted<T>(&self, method: &str, result: &Result<T, ClientError>) {
+        let outcome = match result {
+            Ok(_) => "ok",
+            Err(ClientError::Refused(refusal)) => {
+                if matches!(refusal.code, Code::Internal | Code::DataLoss | Code::Unknown) {
+                    self.wrong("call", format!("{method}: {refusal}"));
+                }
+                "refused"
+            }
+            Err(_) => "unanswered",
+        };
+        *self.desk.ledger.lock().calls.entry(format!("{method} {outcome}")).or_default() += 1;
+    }
+}
+
+/// A load balancer: follows every endpoint of a user, through all that happens to gateways.
+pub async fn watch(client: Client, user: &'static str, desk: Desk) {
+    let mut items = client.with_user(user).watch_endpoints(user, "", None);
+    while let Some(item) = items.next().await {
+        let what = match item {
+            Ok(EndpointItem::Published(_)) => "watch published",
+            Ok(EndpointItem::Withdrawn(_)) => "watch withdrawn",
+            Ok(EndpointItem::Resync(_)) => "watch resync",
+            Ok(_) => "watch other",
+            Err(error) => {
+                desk.wrong.lock().push(format!("watch: it ended: {error}"));
+                return;
+            }
+        };
+        *desk.ledger.lock().calls.entry(what.to_owned()).or_default() += 1;
+    }
+}
+
+/// Every node takes tasks again.
+pub async fn uncordon_all(client: Client, done: Arc<AtomicBool>) {
+    for node in 0..NODES {
+        while !matches!(client.node_uncordon(&node_host(node)).await, Ok(_) | Err(ClientError::Refused(_))) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+}

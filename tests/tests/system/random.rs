@@ -1,0 +1,20 @@
+//! Random numbers of a seed, one stream for each purpose.
+
+use std::sync::Arc;
+
+use borough_kv::env::{Rng, SeededRng};
+
+/// Random numbers for one purpose of one seed.
+pub fn rng_of(seed: u64, purpose: u64) -> Arc<dyn Rng> {
+    SeededRng::shared(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose)
+}
+
+/// A number below `bound`.
+pub fn below(rng: &dyn Rng, bound: u64) -> u64 {
+    rng.next_u64() % bound.max(1)
+}
+
+/// A place in something of this length.
+pub fn index(rng: &dyn Rng, length: usize) -> usize {
+    usize::try_from(below(rng, u64::try_from(length).unwrap())).unwrap()
+}

@@ -1,0 +1,120 @@
+//! One run: an hour of trouble in a minute, then calm, in which all must come to rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::Audit;
+use crate::inject::Disturber;
+use crate::operator::{Desk, Operator, uncordon_all, watch};
+use crate::plan::Plan;
+use crate::random::rng_of;
+use crate::trace::Trace;
+use crate::world::{TICK_MS, World};
+
+/// Milliseconds of trouble.
+const TROUBLE_MS: u64 = 25_000;
+/// Milliseconds after which a calm cell is at rest: back-offs, leases, tolerances and cool-downs are all below.
+const PATIENCE_MS: u64 = 90_000;
+/// Between two looks at everything.
+const LOOK_MS: u64 = 250;
+
+/// Each run of so many has a large job: its messages take longer than everything else.
+const LARGE_EVERY: u64 = 8;
+/// Between two looks at all rows.
+const ROWS_MS: u64 = 1_000;
+
+/// What a run came to.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    pub seed: u64,
+    /// What it met, by name.
+    pub met: BTreeMap<String, u64>,
+    /// What is wrong, with the rule first.
+    pub wrong: Vec<(String, String)>,
+    pub digest: u64,
+    pub lines: u64,
+    pub simulated_ms: u64,
+}
+
+/// Makes one run.
+pub fn run(seed: u64) -> Outcome {
+    let trace = Trace::new(std::env::var_os("BOROUGH_TRACE").is_some());
+    let plan = Plan::usual();
+    let mut world = World::new(seed, &trace);
+    let mut disturber = Disturber::new(&plan);
+    disturber.begin(&mut world);
+    let desk = Desk { plan, ledger: Arc::default(), wrong: Arc::default(), calm: Arc::default() };
+    for number in 0..2 {
+        let (desk, rng) = (desk.clone(), rng_of(seed, 50 + number));
+        world.operator_begin(&format!("operator-{number}").into(), move |client, _| {
+            let with_large =
+                number == 1 && seed.is_multiple_of(LARGE_EVERY) && desk.plan.is_on("large_specs");
+            Operator::new(client, desk, rng).run(with_large)
+        });
+    }
+    let watcher = desk.clone();
+    world.operator_begin(&"balancer".into(), move |client, _| watch(client, "ada", watcher));
+    let mut audit = Audit::new();
+    while world.now_ms < TROUBLE_MS && audit.broken.is_empty() {
+        world.tick();
+        disturber.step(&mut world);
+        look(&mut world, &mut audit);
+    }
+    desk.calm.store(true, Ordering::Relaxed);
+    disturber.calm(&mut world);
+    rest(&mut world, &mut audit);
+    audit.acknowledged(&world, &desk.ledger.lock());
+    for wrong in desk.wrong.lock().drain(..) {
+        let (rule, what) = wrong.split_once(": ").unwrap_or(("", &wrong));
+        audit.note(world.now_ms, rule, what.to_owned());
+    }
+    outcome(&world, &audit, &disturber, &desk)
+}
+
+fn look(world: &mut World, audit: &mut Audit) {
+    if world.now_ms.is_multiple_of(LOOK_MS) {
+        audit.step(world);
+    }
+    if world.now_ms.is_multiple_of(ROWS_MS) {
+        audit.rows(world);
+    }
+}
+
+/// Runs on until the cell is at rest.
+fn rest(world: &mut World, audit: &mut Audit) {
+    let (began_ms, done) = (world.now_ms, Arc::new(AtomicBool::new(false)));
+    let uncordoned = done.clone();
+    world.operator_begin(&"operator-0".into(), move |client, _| uncordon_all(client, uncordoned));
+    let mut open = vec!["nobody has looked".to_owned()];
+    while audit.broken.is_empty() && !open.is_empty() {
+        if world.now_ms - began_ms > PATIENCE_MS {
+            let first = open.iter().take(5).cloned().collect::<Vec<_>>().join("; ");
+            return audit.note(world.now_ms, "progress", format!("{} things are open: {first}", open.len()));
+        }
+        world.tick();
+        look(world, audit);
+        if world.now_ms.is_multiple_of(LOOK_MS * 4) && done.load(Ordering::Relaxed) {
+            open = audit.open(world);
+        }
+    }
+    world.trace.note(format_args!("at rest after {} ms", world.now_ms / TICK_MS * TICK_MS - began_ms));
+}
+
+fn outcome(world: &World, audit: &Audit, disturber: &Disturber, desk: &Desk) -> Outcome {
+    let mut met: BTreeMap<String, u64> = audit.seen().clone();
+    met.extend(disturber.met.iter().map(|(what, times)| ((*what).to_owned(), *times)));
+    met.extend(world.network.met_all().into_iter().map(|(what, times)| (what.to_owned(), times)));
+    met.extend(desk.ledger.lock().calls.clone());
+    let ((longest, _), flight) = world.network.most();
+    met.insert("message_bytes_max".to_owned(), u64::try_from(longest).unwrap());
+    met.insert("flight_bytes_max".to_owned(), u64::try_from(flight).unwrap());
+    let (digest, lines) = world.trace.digest();
+    let wrong = audit
+        .broken
+        .values()
+        .map(|broken| (broken.rule.clone(), format!("at {} ms: {}", broken.at_ms, broken.what)));
+    Outcome { seed: world.seed, met, wrong: wrong.collect(), digest, lines, simulated_ms: world.now_ms }
+}

@@ -1,0 +1,385 @@
+//! The world of one run: its store, its network, its machines, its roles, and the time that all of them share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use borough_agent::machine::MachineFacts;
+use borough_agent::{AgentConfig, run_on};
+use borough_controller::{Controller, ControllerConfig};
+use borough_gateway::auth::Token;
+use borough_gateway::cell::CellConnection;
+use borough_gateway::health::HealthSource;
+use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
+use borough_kv::env::{Clock, Rng};
+use borough_kv::secret::Secret;
+use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Version};
+use borough_model::{Name, Resources};
+use borough_proto::v1;
+use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
+use borough_store::federation::{federation_cell_enter, store_generation_begin};
+use borough_store::journal::JournalShare;
+use borough_store::mirror::MirrorFollower;
+use borough_store::quota::quota_set;
+use borough_store::{CellSpace, StoreError};
+use borough_tests::audit::QUOTAS;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{RoleClock, RoleTime, Skew, WALL_BEGIN_MS, WorldClock};
+use crate::machine::{Processes, SimMachine};
+use crate::network::{Host, Network};
+use crate::random::{below, rng_of};
+use crate::role::Role;
+use crate::trace::Trace;
+
+/// Milliseconds in which every role runs once.
+pub const TICK_MS: u64 = 10;
+/// Workers of the cell, and shards of its jobs.
+pub const WORKERS: u32 = 2;
+/// Gateways of the cell.
+pub const GATEWAYS: usize = 2;
+/// Nodes of the cell.
+pub const NODES: usize = 4;
+/// Milliseconds of silence after which a node is lost.
+pub const LOST_AFTER_MS: u64 = 4_000;
+/// Milliseconds without a beat after which a worker or controller is succeeded.
+const LEASE_MS: u64 = 2_000;
+/// Milliseconds a job is kept after its end: longer than any node is away.
+const JOB_RETENTION_MS: u64 = 60_000;
+
+/// The world.
+pub struct World {
+    /// What everything follows from.
+    pub seed: u64,
+    /// Milliseconds since the beginning.
+    pub now_ms: u64,
+    clock: Arc<WorldClock>,
+    /// What has happened.
+    pub trace: Trace,
+    /// The network.
+    pub network: Network,
+    /// The cell's keys.
+    pub space: CellSpace,
+    engine: Arc<EmbeddedEngine>,
+    /// The store without faults, for the audit.
+    pub quiet: Database,
+    /// Versions between which the cell's gate was not open.
+    pub gate_closed: Vec<(Version, Version)>,
+    /// Whether two nodes have one address.
+    pub shared_address: bool,
+    /// What everybody shows. It is the kernel's, and stands in no trace.
+    token: Secret,
+    generation: u64,
+    started: AtomicU64,
+    /// Every process of every machine.
+    pub processes: Processes,
+    /// Machines by their name.
+    pub machines: BTreeMap<Host, SimMachine>,
+    /// Roles by their host.
+    pub roles: BTreeMap<Host, Role>,
+    /// Clocks of hosts, which outlive roles.
+    pub skews: BTreeMap<Host, Skew>,
+    rng: Arc<dyn Rng>,
+}
+
+/// The name of gateway `number`'s host.
+pub fn gateway_host(number: usize) -> Host {
+    format!("gateway-{number}").into()
+}
+
+/// The name of node `number`, and of its host.
+pub fn node_host(number: usize) -> Host {
+    format!("node-{number}").into()
+}
+
+/// The name of worker `place`'s host.
+pub fn worker_host(place: u32) -> Host {
+    format!("worker-{place}").into()
+}
+
+/// The name of controller `number`'s host.
+pub fn controller_host(number: usize) -> Host {
+    format!("controller-{number}").into()
+}
+
+fn plan_of(seed: u64) -> FaultPlan {
+    let plan = if seed % 7 == 6 { FaultPlan::heavy() } else { FaultPlan::standard() };
+    FaultPlan { commit_slow: 0.3, commit_delay_max: Duration::from_millis(25), ..plan }
+}
+
+/// Addresses of all gateways.
+pub fn gateways() -> Vec<String> {
+    (0..GATEWAYS).map(|number| format!("http://{}:7400", gateway_host(number))).collect()
+}
+
+impl World {
+    /// A new world with an empty cell and nobody in it.
+    pub fn new(seed: u64, trace: &Trace) -> Self {
+        let clock = Arc::new(WorldClock::default());
+        let shared: Arc<dyn Clock> = Arc::<WorldClock>::clone(&clock);
+        let engine = Arc::new(EmbeddedEngine::ephemeral(shared, rng_of(seed, 1)));
+        let quiet = Database::new(Arc::<EmbeddedEngine>::clone(&engine));
+        let cell = Name::new("alpha").unwrap();
+        let space = CellSpace::new(cell.clone());
+        let network = Network::new(rng_of(seed, 2), trace.clone(), 1 + seed % 40);
+        let mut world = Self {
+            seed,
+            now_ms: 0,
+            clock,
+            trace: trace.clone(),
+            network,
+            space,
+            engine,
+            quiet,
+            gate_closed: Vec::new(),
+            shared_address: false,
+            token: Secret::generate("borough-operator").unwrap(),
+            generation: 0,
+            started: AtomicU64::new(0),
+            processes: Processes::default(),
+            machines: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            skews: BTreeMap::new(),
+            rng: rng_of(seed, 3),
+        };
+        world.generation = world.cell_prepare(&cell);
+        world
+    }
+
+    fn cell_prepare(&self, cell: &Name) -> u64 {
+        let meta = CellMeta {
+            lost_after_ms: LOST_AFTER_MS,
+            job_retention_ms: JOB_RETENTION_MS,
+            failure_domains: vec!["rack".to_owned()],
+            ..CellMeta::default()
+        };
+        let (space, meta) = (&self.space, &meta);
+        let prepared = self.quiet.run("cell_create", Idempotency::Natural, |tx, _| async move {
+            cell_create(&tx, space, meta, WALL_BEGIN_MS).await?;
+            federation_cell_enter(&tx, cell, WALL_BEGIN_MS).await?;
+            for (user, band, tasks_max) in QUOTAS {
+                let limit = Some((Resources::default(), Some(tasks_max)));
+                quota_set(&tx, space, (&Name::new(user).unwrap(), band), limit).await?;
+            }
+            Ok::<_, StoreError>(store_generation_begin(&tx, WALL_BEGIN_MS).await?.generation)
+        });
+        self.alone(prepared).unwrap()
+    }
+
+    /// Runs something on the store while everybody else stands still. It takes no time.
+    pub fn alone<T>(&self, future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(future)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&self, bound: u64) -> u64 {
+        below(&*self.rng, bound)
+    }
+
+    /// A store of one role, with the faults of the seed, and its other random numbers.
+    fn of_role(&self) -> (Database, Arc<dyn Rng>) {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let faults = FaultEngine::new(
+            Arc::<EmbeddedEngine>::clone(&self.engine),
+            plan_of(self.seed),
+            rng_of(self.seed, 1_000 + 2 * number),
+        );
+        (Database::new(Arc::new(faults)), rng_of(self.seed, 1_001 + 2 * number))
+    }
+
+    fn begin<F>(&mut self, host: &Host, main: impl FnOnce(RoleTime, Arc<dyn Clock>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let skew = self.skews.entry(host.clone()).or_default().clone();
+        self.trace.note(format_args!("{host} begins"));
+        let role = Role::begin(self.now_ms, |time| {
+            let clock: Arc<dyn Clock> = Arc::new(RoleClock { time: time.clone(), skew: skew.clone() });
+            main(time, clock)
+        });
+        if let Some(before) = self.roles.insert(host.clone(), role) {
+            before.kill();
+        }
+    }
+
+    /// Ends a role as a crash does.
+    pub fn kill(&mut self, host: &Host) {
+        self.trace.note(format_args!("{host} dies"));
+        if let Some(role) = self.roles.remove(host) {
+            role.kill();
+        }
+        if let Some(machine) = self.machines.get(host) {
+            machine.agent_gone();
+        }
+    }
+
+    /// Starts gateway `number`.
+    pub fn gateway_begin(&mut self, number: usize) {
+        let host = gateway_host(number);
+        let (db, rng) = self.of_role();
+        let (network, space) = (self.network.clone(), self.space.clone());
+        let (of, token) = (host.clone(), self.token.clone());
+        self.begin(&host, move |time, clock| async move {
+            let name = format!("{of}:7400");
+            let mirror =
+                MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+            let beat_interval = Duration::from_millis(LOST_AFTER_MS) / 8;
+            let health = HealthSource { db: db.clone(), mirrors: vec![mirror.clone()] };
+            let config = GatewayConfig {
+                grpc: None,
+                http: ([127, 0, 0, 1], 0).into(),
+                advertise: None,
+                token: Token::new(token),
+                cells: vec![CellConnection { space, name: Name::new("alpha").unwrap(), db, mirror }],
+                report_interval: beat_interval.max(Duration::from_secs(1)),
+                beat_interval,
+                registry: Arc::default(),
+                connections: ConnectionLimits::of_descriptors(1_024),
+                health,
+            };
+            let incoming = Some(network.listen(&of, &name, time.clone()));
+            let connector = network.connector(&of, &time);
+            let network = borough_gateway::Network { name, incoming, connector };
+            Gateway::start_on(config, network, clock, rng, CancellationToken::new()).ended().await;
+        });
+    }
+
+    /// Starts the worker at `place`.
+    pub fn worker_begin(&mut self, place: u32) {
+        let (db, rng) = self.of_role();
+        let config = WorkerConfig {
+            space: self.space.clone(),
+            shards: WORKERS,
+            place,
+            schedulers: vec![Name::new("default").unwrap()],
+            holder: format!("scheduler-{place}-{:016x}", rng.next_u64()),
+            lease_ms: LEASE_MS,
+            generation: self.generation,
+            batch_tasks_max: 16,
+            gang_commit_max: if self.seed.is_multiple_of(2) { 16 } else { 1 },
+            share: JournalShare::default(),
+        };
+        self.begin(&worker_host(place), move |_, clock| async move {
+            loop {
+                let (clock, rng, metrics) = (Arc::clone(&clock), Arc::clone(&rng), WorkerMetrics::default());
+                match Worker::start(config.clone(), db.clone(), clock, rng, metrics).await {
+                    Ok(worker) => return worker.run(CancellationToken::new()).await,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+                }
+            }
+        });
+    }
+
+    /// Starts controller `number`.
+    pub fn controller_begin(&mut self, number: usize) {
+        let (db, rng) = self.of_role();
+        let config = ControllerConfig {
+            space: self.space.clone(),
+            holder: format!("controller-{:016x}", rng.next_u64()),
+            lease_ms: LEASE_MS,
+            generation: self.generation,
+            tick: Duration::from_millis(LOST_AFTER_MS) / 8,
+        };
+        self.begin(&controller_host(number), move |_, clock| async move {
+            let (space, mirror_clock, mirror_rng) =
+                (config.space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+            let mirror = MirrorFollower::spawn(db.clone(), space, mirror_clock, mirror_rng);
+            Controller::new(config, db, mirror, clock, rng).run(CancellationToken::new()).await;
+        });
+    }
+
+    /// Starts the agent of a machine, which gives itself out for `node`.
+    pub fn agent_begin(&mut self, host: &Host, node: &Host, number: usize) {
+        let (_, rng) = self.of_role();
+        let fresh =
+            || SimMachine::new(host, &self.processes, rng_of(self.seed, 500 + rng.next_u64()), &self.trace);
+        let machine = self.machines.get(host).cloned().unwrap_or_else(fresh);
+        self.machines.insert(host.clone(), machine.clone());
+        let (network, of, node, token) =
+            (self.network.clone(), host.clone(), node.clone(), self.token.clone());
+        let address = if self.shared_address && number == NODES - 1 { 0 } else { number };
+        self.begin(host, move |time, clock| async move {
+            let connector = network.connector(&of, &time);
+            let mut config =
+                AgentConfig::new("alpha", &*node, PathBuf::from("/nonexistent/simulated"), clock, rng);
+            config.gateways = gateways();
+            config.connector = connector;
+            config.token = Some(token);
+            config.ports = 20_000..=20_019;
+            config.host = format!("10.0.0.{address}");
+            let facts = MachineFacts {
+                boot_id: machine.boot_id(),
+                capacity: v1::Resources {
+                    cpu_millis: 3_000,
+                    memory_bytes: 2 << 30,
+                    disk_bytes: 10 << 30,
+                    ..v1::Resources::default()
+                },
+                attributes: BTreeMap::from([("rack".to_owned(), ["a", "b", "c"][number % 3].to_owned())]),
+            };
+            let agent = machine.clone();
+            // It ends only where it cannot start, which the audit sees as a node that never comes.
+            let _ = run_on(config, facts, move |events| agent.agent(events), CancellationToken::new()).await;
+        });
+    }
+
+    /// Starts a role that is a caller of the cell's gateways.
+    pub fn operator_begin<F>(
+        &mut self,
+        host: &Host,
+        main: impl FnOnce(borough_client::Client, Arc<dyn Clock>) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (_, rng) = self.of_role();
+        let (network, of, token) = (self.network.clone(), host.clone(), self.token.clone());
+        self.begin(host, move |time, clock| {
+            let mut config = borough_client::ClientConfig::new(gateways(), "ada", "alpha");
+            config.token = Some(borough_client::Token::Value(token.expose().to_owned()));
+            config.connector = network.connector(&of, &time);
+            main(borough_client::Client::new(config, rng).unwrap(), clock)
+        });
+    }
+
+    /// The cell takes nothing new, or everything again: what an export that closes the cell begins with.
+    pub fn gate_set(&mut self, open: bool) {
+        let (space, state) = (&self.space, if open { CellState::Open } else { CellState::Draining });
+        let at_ms = WALL_BEGIN_MS.saturating_add_unsigned(self.now_ms);
+        let set = self.quiet.run_committed("cell_gate", Idempotency::Natural, |tx, _| async move {
+            cell_gate_set(&tx, space, state, at_ms).await
+        });
+        let (_, committed) = self.alone(set).unwrap();
+        let Some(version) = committed.version else { return };
+        match self.gate_closed.last_mut().filter(|(_, until)| *until == Version::MAX) {
+            Some((_, until)) if open => *until = version,
+            None if !open => self.gate_closed.push((version, Version::MAX)),
+            _ => {}
+        }
+    }
+
+    /// Time goes on by one tick: machines first, then every role, beginning with another one each time.
+    pub fn tick(&mut self) {
+        self.now_ms += TICK_MS;
+        self.clock.0.store(self.now_ms, Ordering::Relaxed);
+        self.trace.at(self.now_ms);
+        for (host, machine) in &self.machines {
+            let skew = self.skews.get(host).map_or(0, |skew| skew.load(Ordering::Relaxed));
+            machine.step(self.now_ms, WALL_BEGIN_MS.saturating_add_unsigned(self.now_ms) + skew);
+        }
+        let first = usize::try_from(self.below(u64::try_from(self.roles.len().max(1)).unwrap())).unwrap();
+        let hosts: Vec<Host> = self.roles.keys().cloned().collect();
+        for host in hosts[first..].iter().chain(&hosts[..first]) {
+            if let Some(role) = self.roles.get_mut(host) {
+                role.run(self.now_ms, TICK_MS);
+            }
+        }
+    }
+}
+
+/// The shared list of what is wrong.
+pub type Wrong = Arc<Mutex<Vec<String>>>;
