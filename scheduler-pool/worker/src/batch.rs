@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use borough_model::job::{JobRow, JobState};
 use borough_model::task::{TaskEvent, TransitionRefused, UnitRow, UnitState, task_transition};
 use borough_model::{JobId, RequestId, TaskId, TaskRow, UnitId};
 use borough_scheduler_core::{Placement as Planned, Plan, Snapshot, TermToken, Victim};
@@ -125,7 +126,9 @@ fn evictions_of(
     let eviction = |victim: &Victim| {
         let row = if victim.holds { snapshot.task_row(victim.task) } else { running.get(&victim.task) };
         let row = row.filter(|row| row.revision == victim.revision)?;
-        let job = snapshot.job(victim.task.job)?;
+        // What is left of a job that has ended goes by itself, and its name may be another job's by now.
+        let ended = |job: &JobRow| matches!(job.state, JobState::Ended { .. });
+        let job = snapshot.job(victim.task.job).filter(|job| !ended(job))?;
         let priorities = (job.priority, snapshot.job(victim.evicted.by.job)?.priority);
         let stopped = task_transition(row, &TaskEvent::Evict(victim.evicted), at_ms).ok()?;
         Some(Eviction {

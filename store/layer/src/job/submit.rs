@@ -18,6 +18,7 @@ use crate::cell::cell_scheduler_rules;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
+use crate::name::endpoints_left_withdraw;
 use crate::quota::{job_charge, overflow, quota_charge};
 use crate::task::ConstraintToken;
 
@@ -126,6 +127,7 @@ async fn create(
     let spec = spec_with_scheduler(spec, None, &rules);
     let spec = spec.as_ref();
     let row = job_new(candidate, spec, changes.request(), changes.at_ms());
+    endpoints_left_withdraw(tx, changes, &spec.user, &spec.name).await?;
     let charge = job_charge(spec, 0..spec.count).map_err(|error| overflow(&error))?;
     quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;
     let (user, name) = (spec.user.clone(), spec.name.clone());

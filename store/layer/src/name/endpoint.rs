@@ -7,9 +7,12 @@ use borough_model::task::{Endpoint, EndpointEffect, Health, TaskRow};
 use borough_model::{Delta, Name};
 
 use super::EndpointRow;
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, EndpointKey, NameRevisionKey};
+use crate::keys::{self, CellSpace, EndpointKey, JobNameKey, NameRevisionKey, Prefix, RangeOptions};
+
+/// Endpoints of an ended job that one submission withdraws.
+const LEFT_MAX: usize = 1_000;
 
 /// What an endpoint is made from.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +30,8 @@ pub struct EndpointChange<'a> {
 /// Carries out what a transition asks of its task's endpoint. Answers whether the key has changed: then the job's
 /// revision is due ([`name_revision_stamp`]), once per transaction.
 ///
-/// The key is read without a conflict: it changes only together with the task's row, which the transaction has read.
+/// An endpoint is changed by its own job only, and only the job that has the name publishes: an ended job of the name may
+/// still have tasks on their way out. So the key is read with a conflict.
 pub async fn endpoint_apply(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -35,13 +39,15 @@ pub async fn endpoint_apply(
 ) -> StoreResult<bool> {
     let (row, spec) = (change.row, change.spec);
     let key = EndpointKey { user: spec.user.clone(), job: spec.name.clone(), index: row.id.index };
-    let before = keys::read_snapshot(tx, changes.space(), &key).await?;
+    let before = keys::read(tx, changes.space(), &key).await?;
     let before = before.filter(|before| before.endpoint.task == row.id);
     match (change.effect, before) {
         (EndpointEffect::Keep, _) | (EndpointEffect::Demote | EndpointEffect::Withdraw, None) => Ok(false),
         (EndpointEffect::Publish, before) => {
             let Some(endpoint) = endpoint_of(row, spec, change.node) else { return Ok(false) };
-            if before.is_some_and(|before| before.endpoint == endpoint) {
+            if before.is_some_and(|before| before.endpoint == endpoint)
+                || !has_name(tx, changes, row, spec).await?
+            {
                 return Ok(false);
             }
             endpoint_write(tx, changes, &key, EndpointRow { endpoint, revision: row.revision })?;
@@ -69,13 +75,48 @@ pub async fn endpoint_refresh(
     node: Option<&NodeRow>,
 ) -> StoreResult<bool> {
     let key = EndpointKey { user: spec.user.clone(), job: spec.name.clone(), index: row.id.index };
-    let before = keys::read_snapshot(tx, changes.space(), &key).await?;
+    let before = keys::read(tx, changes.space(), &key).await?;
+    let own = |known: &Endpoint| known.task == row.id && known.incarnation == row.incarnation;
+    let before = before.filter(|before| own(&before.endpoint));
     let (Some(before), Some(endpoint)) = (before, endpoint_of(row, spec, node)) else { return Ok(false) };
-    if before.endpoint == endpoint || before.endpoint.incarnation != row.incarnation {
+    if before.endpoint == endpoint {
         return Ok(false);
     }
     endpoint_write(tx, changes, &key, EndpointRow { endpoint, revision: row.revision })?;
     Ok(true)
+}
+
+/// Whether the row's job has the name of its spec, with a read conflict.
+async fn has_name(tx: &Transaction, changes: &ChangeSet, row: &TaskRow, spec: &JobSpec) -> StoreResult<bool> {
+    let key = JobNameKey { user: spec.user.clone(), name: spec.name.clone() };
+    Ok(keys::read(tx, changes.space(), &key).await? == Some(row.id.job))
+}
+
+/// Withdraws what tasks of an ended job have left published under a name that another job takes: from then on the name's
+/// endpoints are those of the new job alone. They are read with a conflict.
+///
+/// # Errors
+/// There are more than one transaction withdraws: the ended job's sweep takes them away in a moment.
+pub async fn endpoints_left_withdraw(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    user: &Name,
+    job: &Name,
+) -> StoreResult<()> {
+    let options = RangeOptions { limit: LEFT_MAX + 1, ..RangeOptions::default() };
+    let left = keys::range::<EndpointKey>(tx, changes.space(), &Prefix::of_two(user, job), options).await?;
+    if left.len() > LEFT_MAX {
+        let reason = format!(
+            "tasks of the ended job {user}/{job} are still on their way out: submit it again in a moment"
+        );
+        return Err(StoreError::refused(reason));
+    }
+    for (key, EndpointRow { endpoint, revision }) in &left {
+        keys::clear(tx, changes.space(), key)?;
+        let (user, job) = (user.clone(), job.clone());
+        changes.push(Delta::EndpointWithdrawn { user, job, task: endpoint.task, revision: *revision });
+    }
+    if left.is_empty() { Ok(()) } else { name_revision_stamp(tx, changes.space(), user, job) }
 }
 
 /// The endpoint of a row; `None` where it has no node to be reached on.
@@ -106,7 +147,8 @@ fn endpoint_write(
 }
 
 /// Clears the endpoint of a task of job `(user, name)`, whatever is there; reads nothing. `row` is the row as this
-/// transaction leaves it.
+/// transaction leaves it. The caller has read the endpoint as the task's own, or has seen that the job has the name and
+/// guards on [`JobNameKey`]: then nobody else is published there.
 pub fn endpoint_withdraw_blind(
     tx: &Transaction,
     changes: &mut ChangeSet,

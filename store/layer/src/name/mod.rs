@@ -5,6 +5,8 @@
 //! - An endpoint is written, demoted and cleared only in the transaction that changes the task's row accordingly, from
 //!   that row: its node, incarnation, ports and health. So a publication can never be of a life that is over, and
 //!   whoever has seen a withdrawal never sees that incarnation published again.
+//! - The endpoints of a name are those of the job that has it. A submission withdraws what tasks of the ended job before
+//!   have left; only the job that has the name publishes; and each endpoint is changed by its own task alone.
 //! - An endpoint carries the revision of the row that it follows from: an older one never overwrites a newer one in a
 //!   view.
 //! - `name_rev` gets the commit's stamp with every change of any endpoint of the job: one key to watch, and a revision
@@ -15,7 +17,8 @@ mod list;
 mod row;
 
 pub use endpoint::{
-    EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, name_revision_stamp,
+    EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, endpoints_left_withdraw,
+    name_revision_stamp,
 };
 pub use list::{EndpointPage, endpoint_get, endpoint_list, endpoint_list_user, name_revision};
 pub use row::EndpointRow;

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::node::{NodeAlloc, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_promise};
-use borough_model::task::{Effects, TaskRow, UnitRow};
+use borough_model::task::{Effects, EndpointEffect, TaskRow, UnitRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
 
-use crate::keys::{ConstraintKey, LeaseKey};
+use crate::keys::{ConstraintKey, JobNameKey, LeaseKey};
 
 /// What one worker decided at one read version. Everything in it is as of that version.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Placement {
     pub ruled: bool,
 }
 
-/// A task that has to give way.
+/// A task that has to give way, of a job that has not ended: it has its name still.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
     /// Whose it is.
@@ -74,6 +74,16 @@ pub struct Eviction {
 }
 
 impl Eviction {
+    /// Whether the endpoint of the task is withdrawn with it.
+    pub(super) fn withdraws(&self) -> bool {
+        self.effects.endpoint == EndpointEffect::Withdraw
+    }
+
+    /// Which job has the name: a guard, since only that job's tasks are published under it.
+    pub(super) fn name_key(&self) -> JobNameKey {
+        JobNameKey { user: self.user.clone(), name: self.job.clone() }
+    }
+
     /// The node it gives way on.
     pub fn node(&self) -> Option<NodeId> {
         self.effects.capacity.share().map(|share| share.node).or(self.row.node)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
-use borough_model::task::{EndpointEffect, TaskRow};
+use borough_model::task::TaskRow;
 use borough_model::{Delta, Name};
 
 use super::PlacementBatch;
@@ -61,6 +61,10 @@ fn guards_add(tx: &Transaction, space: &CellSpace, batch: &PlacementBatch) -> St
     for &node in batch.nodes.keys() {
         keys::guard(tx, space, &NodeAllocKey { node })?;
     }
+    // What is cleared blindly below is the endpoint of the job that has the name, and of no later one.
+    for eviction in batch.evictions.iter().filter(|eviction| eviction.withdraws()) {
+        keys::guard(tx, space, &eviction.name_key())?;
+    }
     for task in batch.tasks().into_iter().chain(batch.witnesses()) {
         keys::guard(tx, space, &TaskKey::of(task))?;
     }
@@ -96,7 +100,7 @@ fn evictions_write(
         if let Some(share) = capacity.share().filter(|_| capacity.is_leaving()) {
             keys::clear(tx, space, &NodeTaskKey::of(share.node, row.id))?;
         }
-        if eviction.effects.endpoint == EndpointEffect::Withdraw {
+        if eviction.withdraws() {
             endpoint_withdraw_blind(tx, changes, (&eviction.user, &eviction.job), row)?;
             jobs.insert((&eviction.user, &eviction.job));
         }

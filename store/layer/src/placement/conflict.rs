@@ -17,7 +17,7 @@ pub struct PlacementConflicts {
     pub cell: bool,
     /// The lease has passed to another: drop the batch and stop.
     pub lease: bool,
-    /// Jobs stopped, shrunk or changed, or of another priority.
+    /// Jobs stopped, shrunk or changed, of another priority, or whose name another job has taken.
     pub jobs: BTreeSet<JobId>,
     /// Nodes on which something was committed or released, or that changed themselves.
     pub nodes: BTreeSet<NodeId>,
@@ -40,10 +40,14 @@ pub fn placement_conflicts(
             .iter()
             .any(|range| range.start.as_ref() <= key.as_slice() && key.as_slice() < range.end.as_ref())
     };
+    let renamed = (batch.evictions.iter())
+        .filter(|eviction| eviction.withdraws() && hit(eviction.name_key().encode(space)));
     PlacementConflicts {
         cell: hit(CellGateKey {}.encode(space)) || hit(ConstraintKey::of_all().encode(space)),
         lease: hit(batch.lease.encode(space)),
-        jobs: batch.jobs().into_iter().filter(|&job| hit(JobGateKey { job }.encode(space))).collect(),
+        jobs: (batch.jobs().into_iter().filter(|&job| hit(JobGateKey { job }.encode(space))))
+            .chain(renamed.map(|eviction| eviction.row.id.job))
+            .collect(),
         nodes: batch.nodes.keys().copied().filter(|&node| hit(NodeAllocKey { node }.encode(space))).collect(),
         tasks: (batch.tasks().into_iter().chain(batch.witnesses()))
             .filter(|&task| hit(TaskKey::of(task).encode(space)))

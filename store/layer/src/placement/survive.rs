@@ -67,6 +67,10 @@ fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl PlacementVi
     if (priority(eviction.row.id), priority(eviction.preemptor)) != (Some(own), Some(preemptor)) {
         return true;
     }
+    let ended = |job: &JobRow| matches!(job.state, JobState::Ended { .. });
+    if view.job(eviction.row.id.job).is_some_and(ended) {
+        return true;
+    }
     let node_same = eviction.node().is_none_or(|node| is_node_same(batch, node, view));
     !node_same || revision_of(view.task(eviction.row.id)) != eviction.revision_before
 }

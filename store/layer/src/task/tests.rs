@@ -1,5 +1,6 @@
 //! What agents report and what they are answered, against a store.
 
+mod overlap;
 mod promise;
 
 use std::collections::BTreeMap;

@@ -30,7 +30,10 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
             rows.endpoints.insert(key, EndpointRow { endpoint, revision });
         }
         Delta::EndpointWithdrawn { user, job, task, .. } => {
-            rows.endpoints.remove(&(user.clone(), job.clone(), task.index));
+            let key = (user.clone(), job.clone(), task.index);
+            if rows.endpoints.get(&key).is_some_and(|known| known.endpoint.task == task) {
+                rows.endpoints.remove(&key);
+            }
             rows.name_revisions.insert((user, job), at.stamp);
         }
         Delta::Unit { row } => drop(rows.units.insert(row.id, row)),

@@ -147,7 +147,8 @@ impl World {
             row.node == Some(node) && row.state == TaskState::Running && row.id != preemptor && !evicted(row)
         };
         let victim = rows.tasks.values().find(victim).filter(|_| self.below(2) == 0)?;
-        let job = rows.jobs.get(&victim.id.job)?;
+        let ended = |job: &JobRow| matches!(job.state, JobState::Ended { .. });
+        let job = rows.jobs.get(&victim.id.job).filter(|job| !ended(job))?;
         let stop = TaskEvent::StopRequested { reason: StopReason::Preempted };
         let stopped = task_transition(victim, &stop, self.now_ms).unwrap();
         let priorities = (job.priority, rows.jobs.get(&preemptor.job)?.priority);
