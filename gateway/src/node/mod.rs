@@ -1,19 +1,22 @@
 //! `NodeService`: nodes, as operators see and steer them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_kv::{Idempotency, Transaction};
-use borough_model::node::{NodeAlloc, NodeRow, Taint, TaintMatch};
+use borough_model::node::{AgentIdentity, NodeAlloc, NodeLive, NodeRow, Taint, TaintMatch};
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
-    name_from_text, node_to_message, taint_matches_from_message, taints_from_message,
+    FieldRefused, name_from_text, node_to_message, taint_matches_from_message, taints_from_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::node_service_server::NodeService;
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::mirror::MirrorState;
-use borough_store::node::{node_by_name, node_cordon, node_drain, node_taints_set, node_uncordon};
+use borough_store::node::{
+    node_agent_admit, node_by_name, node_cordon, node_drain, node_taints_set, node_uncordon,
+};
 use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
@@ -22,7 +25,8 @@ use crate::cell::{
     Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_run,
 };
 use crate::page::{page_of, page_request};
-use crate::status::{status_from_field, status_not_found};
+use crate::session::register::{Watched, lease_watch};
+use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
 /// Tasks that one transaction stops.
 const STOPPED_MAX: usize = 256;
@@ -31,12 +35,40 @@ const STOPPED_MAX: usize = 256;
 #[derive(Clone)]
 pub struct NodeRoom {
     cells: Arc<Cells>,
+    silence: Duration,
 }
 
 impl NodeRoom {
-    /// A room over `cells`.
-    pub fn new(cells: Arc<Cells>) -> Self {
-        Self { cells }
+    /// A room over `cells`. A node is given to another agent when its lease was unchanged for `silence`.
+    pub fn new(cells: Arc<Cells>, silence: Duration) -> Self {
+        Self { cells, silence }
+    }
+
+    /// The lease of a node whose recorded agent is to lose it, watched for its silence. A node that has the identity
+    /// already needs no watch.
+    async fn silent(
+        &self,
+        door: &CellDoor,
+        name: &Name,
+        identity: &AgentIdentity,
+    ) -> Result<Option<NodeLive>, Status> {
+        let row = door.state(|state| state.node_by_name(name).cloned())?;
+        let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", door.name)))?;
+        let known = row.identity.as_ref() == Some(identity);
+        let silence = if known { Duration::ZERO } else { self.silence };
+        match lease_watch(door, row.id, silence).await.map_err(|error| status_from_store(&error))? {
+            Watched::Silent(seen) => Ok(seen),
+            Watched::Beats => {
+                let recorded =
+                    row.identity.as_ref().map_or_else(|| "of before".to_owned(), ToString::to_string);
+                let text = format!(
+                    "agent {recorded} of node {name} still reports from host {} (boot {}): end it first, then \
+                     admit the other one",
+                    row.host, row.boot_id
+                );
+                Err(status_refused("NODE_STILL_BEATS", text))
+            }
+        }
     }
 
     async fn steer(
@@ -71,6 +103,7 @@ enum Verb {
     Drain,
     Taint(Vec<Taint>),
     Untaint(Vec<TaintMatch>),
+    Admit(AgentIdentity, Option<NodeLive>),
 }
 
 impl Verb {
@@ -81,6 +114,7 @@ impl Verb {
             Self::Drain => "node_drain",
             Self::Taint(_) => "node_taint",
             Self::Untaint(_) => "node_untaint",
+            Self::Admit(..) => "node_admit",
         }
     }
 
@@ -91,6 +125,7 @@ impl Verb {
             Self::Drain => node_drain(tx, changes, node).await,
             Self::Taint(taints) => node_taints_set(tx, changes, node, taints, &[]).await,
             Self::Untaint(gone) => node_taints_set(tx, changes, node, &[], gone).await,
+            Self::Admit(identity, seen) => node_agent_admit(tx, changes, node, identity, seen.as_ref()).await,
         }
     }
 }
@@ -226,6 +261,24 @@ impl NodeService for NodeRoom {
         let (node, cursor) =
             self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
+    }
+
+    async fn admit_node(
+        &self,
+        request: Request<v1::AdmitNodeRequest>,
+    ) -> Result<Response<v1::AdmitNodeResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_mutation(request.context.as_ref())?;
+        let identity: AgentIdentity = request.identity.parse().map_err(|_| {
+            let accepted = "the identity that the refused agent logs: DURABLE@MACHINE";
+            status_from_field(&FieldRefused::new("identity", request.identity.clone(), accepted))
+        })?;
+        let door = self.cells.get(&request.cell)?;
+        let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
+        let seen = self.silent(door, &name, &identity).await?;
+        let verb = Verb::Admit(identity, seen);
+        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, verb).await?;
+        Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
     }
 }
 

@@ -166,7 +166,10 @@ impl Gateway {
         let health = Health::start(config.health, cancelled.clone());
         if let Some(incoming) = incoming {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
-            let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report: config.report_interval };
+            // An agent that is alive may miss reports, and then a beat may be late.
+            let report = config.report_interval;
+            let silence = report * REPORTS_MISSED + config.beat_interval * 2;
+            let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report, silence };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));
             let router = rooms.router(AuthLayer::new(config.credentials)).add_service(health_service);
@@ -213,12 +216,15 @@ struct Rooms {
     name: String,
     peers: Peers,
     report: Duration,
+    /// For how long a lease is unchanged before its agent counts as silent.
+    silence: Duration,
 }
 
 impl Rooms {
     fn router(self, auth: AuthLayer) -> Router<Stack<AuthLayer, Identity>> {
         let cells = || Arc::clone(&self.cells);
-        let agents = AgentServiceServer::new(AgentRoom::new(cells(), self.name.clone(), self.report));
+        let agents =
+            AgentServiceServer::new(AgentRoom::new(cells(), self.name.clone(), self.report, self.silence));
         let jobs = JobServiceServer::new(JobRoom::new(cells()));
         Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))
@@ -227,7 +233,7 @@ impl Rooms {
             .add_service(agents.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX))
             .add_service(TaskServiceServer::new(TaskRoom::new(cells(), self.peers.clone())))
-            .add_service(NodeServiceServer::new(NodeRoom::new(cells())))
+            .add_service(NodeServiceServer::new(NodeRoom::new(cells(), self.silence)))
             .add_service(CellServiceServer::new(CellRoom::new(cells())))
             .add_service(NameServiceServer::new(NameRoom::new(cells())))
             .add_service(WatchServiceServer::new(WatchRoom::new(cells())))

@@ -1,6 +1,8 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
-use borough_model::node::{NodeFacts, NodeRow, Pressure, confinement, node_packages_kept};
+use borough_model::node::{
+    AgentIdentity, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement, node_packages_kept,
+};
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
@@ -48,6 +50,26 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
         cards: hello.cards.iter().map(card_from_message).collect(),
         domains: hello.domains.iter().map(domain_from_message).collect(),
     })
+}
+
+/// The agent's process, where the hello says who the agent is.
+pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused> {
+    if hello.durable_id.is_empty() {
+        return Ok(None);
+    }
+    let durable: Result<[u8; 16], _> = hello.durable_id.as_ref().try_into();
+    let durable = durable.map_err(|_| {
+        FieldRefused::new("durable_id", format!("{} bytes", hello.durable_id.len()), "16 bytes, or none")
+    })?;
+    let identity = AgentIdentity::new(DurableId(u128::from_be_bytes(durable)), &hello.machine_id);
+    let identity = identity.map_err(|_| {
+        let accepted = "at most 64 of a-z, 0-9 and -";
+        FieldRefused::new("machine_id", hello.machine_id.chars().take(80).collect::<String>(), accepted)
+    })?;
+    match hello.instance {
+        0 => Err(FieldRefused::new("instance", "0", "a random number that is not 0")),
+        instance => Ok(Some(AgentProcess { identity, instance })),
+    }
 }
 
 /// What a report says of the machine. What this gateway does not know is left out.

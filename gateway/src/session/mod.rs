@@ -13,6 +13,7 @@ pub mod live;
 pub mod load;
 pub(crate) mod message;
 pub mod notice;
+pub mod register;
 pub mod registry;
 pub mod report;
 mod service;

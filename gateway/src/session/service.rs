@@ -16,11 +16,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::course::Course;
-use super::message::{facts_of, hello_names, life_of};
+use super::message::{agent_of, facts_of, hello_names, life_of};
+use super::register::register;
 use super::registry::{Answer, Session};
 use crate::auth::Principal;
 use crate::cell::{CellDoor, Cells};
-use crate::status::{status_from_field, status_from_store, status_unavailable};
+use crate::status::{status_from_field, status_unavailable};
 
 /// How long an agent has for its first message.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
@@ -33,13 +34,14 @@ pub struct AgentRoom {
     cells: Arc<Cells>,
     gateway: String,
     report_interval: Duration,
+    silence: Duration,
 }
 
 impl AgentRoom {
     /// A room over `cells`, on the gateway that others reach as `gateway`. Agents report at least every
-    /// `report_interval`.
-    pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration) -> Self {
-        Self { cells, gateway, report_interval }
+    /// `report_interval`. The same agent in another boot is admitted when its node's lease was unchanged for `silence`.
+    pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration, silence: Duration) -> Self {
+        Self { cells, gateway, report_interval, silence }
     }
 }
 
@@ -67,10 +69,9 @@ impl AgentService for AgentRoom {
         door.state(|_| ())?;
         let id = door.id();
         let (candidate, gateway) = (NodeId(door.id()), self.gateway.clone());
-        let arrival = NodeArrival { name: name.clone(), facts, candidate, session: id, gateway };
-        let arrived = door.arrivals.register(arrival).await;
-        let arrived = arrived.ok_or_else(|| status_unavailable("GATEWAY_ENDING", "the gateway is ending"))?;
-        let (registered, cursor) = arrived.map_err(|error| status_from_store(&error))?;
+        let agent = agent_of(&hello).map_err(|refused| status_from_field(&refused))?;
+        let arrival = NodeArrival { agent, gateway, ..NodeArrival::new(name.clone(), facts, candidate, id) };
+        let (registered, cursor) = register(&door, arrival, self.silence).await?;
         let node = registered.row.id;
         tracing::info!(cell = %door.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
         let (session, outbound) = door.sessions.open(node, id);

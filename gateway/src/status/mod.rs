@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use borough_kv::ErrorCode;
 use borough_model::job::{FieldChange, FieldError};
+use borough_model::node::{NodeRefusal, RefusalCause};
 use borough_proto::convert::FieldRefused;
 use borough_scheduler_core::ProfileError;
 use borough_store::{StoreError, error_chain};
@@ -132,8 +133,23 @@ pub fn status_from_store(error: &StoreError) -> Status {
         }
         StoreError::Unencodable { .. } => status_with(Code::Internal, "UNENCODABLE", message, HashMap::new()),
         StoreError::InvalidSpec { errors } => status_from_validation(errors),
+        StoreError::NodeRefused(refusal) => status_node_refused(refusal),
         StoreError::NeedsUpdate { job, changes } => status_needs_update(*job, changes),
         _ => status_refused("REFUSED", message),
+    }
+}
+
+/// An agent may not register: both agents and what to do. Only a lease that is still renewed may be tried again.
+fn status_node_refused(refusal: &NodeRefusal) -> Status {
+    let message = refusal.to_string();
+    match refusal.cause {
+        RefusalCause::OtherAgent => {
+            status_with(Code::PermissionDenied, "NODE_OTHER_AGENT", message, HashMap::new())
+        }
+        RefusalCause::Superseded => {
+            status_with(Code::PermissionDenied, "NODE_SUPERSEDED", message, HashMap::new())
+        }
+        RefusalCause::StillBeats => status_unavailable("NODE_STILL_BEATS", message),
     }
 }
 

@@ -88,6 +88,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
         cards: Vec::new(),
         domains: Vec::new(),
         packages: Default::default(),
+        identity: None,
     }
 }
 

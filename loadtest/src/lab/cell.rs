@@ -70,6 +70,7 @@ fn node_row(number: u64, node: &OpenbNode) -> anyhow::Result<NodeRow> {
         cards,
         domains: Vec::new(),
         packages: Default::default(),
+        identity: None,
     })
 }
 

@@ -71,6 +71,7 @@ pub fn node_to_message(
         revision: row.revision,
         changed_ms: row.changed_ms,
         connected,
+        identity: row.identity.as_ref().map(ToString::to_string).unwrap_or_default(),
         packages: row.packages.iter().cloned().collect(),
         domains: row.domains.iter().map(domain_to_message).collect(),
         cards: row.cards.iter().map(card_to_message).collect(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::secret::Secret;
-use borough_model::node::CORE_SPEED_REFERENCE;
+use borough_model::node::{AgentIdentity, CORE_SPEED_REFERENCE};
 use borough_proto::connect::Connector;
 use borough_proto::v1;
 
@@ -67,6 +67,10 @@ pub struct AgentConfig {
     pub pace: Pace,
     /// How much of ended lives it keeps.
     pub retention: Retention,
+    /// Where the machine's id is read.
+    pub machine_id: PathBuf,
+    /// Who the agent is, instead of what its state directory and its machine say; for simulations.
+    pub identity: Option<AgentIdentity>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for the pauses between attempts to connect.
@@ -117,6 +121,8 @@ impl AgentConfig {
             record_dir: None,
             pace: Pace::default(),
             retention: Retention::default(),
+            machine_id: PathBuf::from("/etc/machine-id"),
+            identity: None,
             clock,
             rng,
         }
@@ -134,6 +140,8 @@ pub struct Pace {
     pub reconnect_first: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
+    /// Pause after a gateway has refused the agent for who it is: somebody has to do something first.
+    pub refused: Duration,
     /// A report that a gateway has not applied after this long is sent again.
     pub repeat: Duration,
 }
@@ -145,6 +153,7 @@ impl Default for Pace {
             look: Duration::from_secs(5),
             reconnect_first: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(1),
+            refused: Duration::from_secs(15),
             repeat: Duration::from_secs(10),
         }
     }

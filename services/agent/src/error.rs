@@ -12,6 +12,16 @@ pub enum AgentError {
         /// The state directory.
         path: PathBuf,
     },
+    /// Another agent of the same identity runs on this host: the state directory was copied. End that agent, or remove
+    /// the copied identity file to make this agent another one.
+    #[error("another agent of identity {identity} is running on this host: {} was copied; remove it to make this agent \
+             another one, under another node name", path.display())]
+    IdentityTaken {
+        /// The durable id of both.
+        identity: borough_model::node::DurableId,
+        /// The file that was copied.
+        path: PathBuf,
+    },
     /// The state directory was written by a newer version, or is not one. Use the version that wrote it.
     #[error("{} holds format {found:?}; this version knows {known:?} and leaves it alone", path.display())]
     Format {

@@ -1,6 +1,7 @@
 //! The handle, and the one way every call goes: metadata, deadline, repetition, decoded refusal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_kv::env::Rng;
 use borough_model::RequestId;
@@ -128,8 +129,23 @@ impl Client {
         F: Fn(Channel, Request<M>) -> S,
         S: Future<Output = Result<Response<R>, Status>>,
     {
+        self.call_within(self.shared.config.deadline, method, message, send).await
+    }
+
+    /// The same with a deadline of its own, for what takes the gateway longer.
+    pub(crate) async fn call_within<M, R, F, S>(
+        &self,
+        deadline: Duration,
+        method: &'static str,
+        message: M,
+        send: F,
+    ) -> Result<R, ClientError>
+    where
+        M: Clone,
+        F: Fn(Channel, Request<M>) -> S,
+        S: Future<Output = Result<Response<R>, Status>>,
+    {
         let last: Mutex<Attempts> = Mutex::default();
-        let deadline = self.shared.config.deadline;
         match tokio::time::timeout(deadline, self.attempts(&message, &send, &last)).await {
             Ok(result) => result,
             // What was found out before the time ran out says more than that it ran out.

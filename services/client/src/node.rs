@@ -1,13 +1,18 @@
 //! Nodes, as operators see and steer them.
 
+use std::time::Duration;
+
 use borough_proto::v1::node_service_client::NodeServiceClient;
 use borough_proto::v1::{
-    CordonNodeRequest, DrainNodeRequest, GetNodeRequest, ListNodesRequest, Node, PageRequest, Taint,
-    TaintMatch, TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
+    AdmitNodeRequest, CordonNodeRequest, DrainNodeRequest, GetNodeRequest, ListNodesRequest, Node,
+    PageRequest, Taint, TaintMatch, TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
 };
 
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
+
+/// The gateway watches for the silence of the recorded agent before it answers.
+const ADMIT_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a drain does with tasks that have no room elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +117,25 @@ impl Client {
         };
         let answer = self.call("TaintNode", message, rpc!(NodeServiceClient.taint_node)).await?;
         present("TaintNode", "node", answer.node)
+    }
+
+    /// Gives the node to the agent `identity` (`DURABLE@MACHINE`), since the machine of the recorded one is gone for good.
+    /// Answers when that is committed; the gateway watches before for the silence of the recorded agent.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` where the recorded agent still reports.
+    pub async fn node_admit(&self, name: &str, identity: &str) -> Result<Node, ClientError> {
+        let message = AdmitNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+        };
+        let answer = {
+            let send = rpc!(NodeServiceClient.admit_node);
+            self.call_within(ADMIT_DEADLINE, "AdmitNode", message, send).await?
+        };
+        present("AdmitNode", "node", answer.node)
     }
 
     /// Takes taints of the node away; those that are not there are gone already.

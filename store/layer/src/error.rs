@@ -145,6 +145,9 @@ pub enum StoreError {
     /// The unit does not allow it: each cause says what to do.
     #[error("the unit refuses")]
     Unit(#[from] borough_model::task::machine::UnitRefused),
+    /// The node belongs to another agent, or to another process of it. Show both and what to do; nothing was changed.
+    #[error(transparent)]
+    NodeRefused(Box<borough_model::node::NodeRefusal>),
     /// What is given back was never taken: the store's books are wrong. Nothing is committed; have the store looked at.
     #[error("the books of node {node} are wrong")]
     NodeBooks {

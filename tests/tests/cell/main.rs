@@ -12,6 +12,7 @@ mod failure;
 mod file;
 mod gang;
 mod guard;
+mod identity;
 mod job;
 mod load;
 mod log;

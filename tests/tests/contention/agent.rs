@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use borough_kv::env::Rng;
 use borough_kv::{Idempotency, Transaction};
-use borough_model::node::{NodeFacts, NodeState};
+use borough_model::node::{AgentIdentity, AgentProcess, DurableId, NodeFacts, NodeState};
 use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 use borough_model::{Incarnation, Name, NodeId, Resources, TaskId};
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    NodeArrival, NodeWriter, SessionFence, node_live_renew, node_register, node_reported, node_writer,
+    NodeArrival, NodeWriter, SessionFence, node_live_read, node_live_renew, node_register, node_reported,
+    node_writer,
 };
 use borough_store::task::{ReportAnswer, ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
@@ -114,11 +115,18 @@ impl Agent {
     async fn session(&mut self) -> StoreResult<()> {
         self.session = self.cell.id();
         let name = Name::new(format!("n{}", self.number)).unwrap();
+        let durable = DurableId(u128::try_from(self.number).unwrap());
+        let identity = AgentIdentity::new(durable, "machine").unwrap();
+        // Each boot has a process of its own, and whoever disturbs it has seen the one before end.
+        let agent = Some(AgentProcess { identity, instance: self.boot });
         let arrival = NodeArrival::new(name, self.facts(), NodeId(self.cell.id()), self.session);
+        let (arrival, before) = (NodeArrival { agent, ..arrival }, self.node);
         let beat = self.cell.id();
         let registered = self
             .cell
             .change("node", "node_register", async |tx, changes| {
+                let silent = node_live_read(tx, changes.space(), before).await?;
+                let arrival = NodeArrival { silent, ..arrival.clone() };
                 let (registered, writer) = node_register(tx, changes, &arrival).await?;
                 node_live_renew(&writer, changes.space(), beat, 0)?;
                 Ok(registered)

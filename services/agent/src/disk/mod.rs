@@ -3,6 +3,7 @@
 //! | path | what |
 //! |---|---|
 //! | `format`, `lock` | which version's directory it is; held by the one agent that runs on it |
+//! | `identity` | the durable id of the agent, made once; mode 0600 |
 //! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
 //! | `lives/LIFE/` | a life that is not forgotten, `LIFE` being `JOB.INDEX.INCARNATION` |
 //! | `…/assignment.pb`, `spec.json` | what was wanted, and what its shim was told; the latter holds the environment |
@@ -16,12 +17,14 @@
 //! | `ended/LIFE/` | what is kept of a forgotten life: its record and its logs, until retention takes them |
 
 mod guard;
+mod identity;
 mod life_dir;
 mod owners;
 mod shim;
 mod state_dir;
 
 pub use guard::TestGuard;
+pub use identity::{HostGuard, durable_id, machine_id};
 pub use life_dir::{
     HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read,
 };

@@ -12,6 +12,7 @@ use borough_shim::spec::{SPEC_FILE, WORK_DIR};
 use borough_shim::tree::tree_remove;
 use rustix::fs::{FlockOperation, flock};
 
+use super::identity::HostGuard;
 use super::life_dir::{ASSIGNMENT_FILE, SIGNALS_FILE};
 use crate::decide::retention::Ended;
 use crate::error::AgentError;
@@ -24,6 +25,17 @@ const FORMAT: &str = "borough agent state 1\n";
 #[derive(Debug)]
 pub struct StateLock {
     file: File,
+    host: Option<HostGuard>,
+}
+
+impl StateLock {
+    /// The same, which holds the guard of the host too.
+    #[must_use]
+    pub fn with(self, host: HostGuard) -> Self {
+        let mut lock = self;
+        lock.host = Some(host);
+        lock
+    }
 }
 
 impl Drop for StateLock {
@@ -70,7 +82,7 @@ impl StateDir {
             let path = root.join(name);
             private_create(&path).map_err(failed(&path))?;
         }
-        Ok((Self { root, tasks: None }, StateLock { file: lock }))
+        Ok((Self { root, tasks: None }, StateLock { file: lock, host: None }))
     }
 
     /// The directory of a life that is not forgotten.

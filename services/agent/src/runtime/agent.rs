@@ -41,6 +41,8 @@ pub(super) struct Agent {
     pub(super) confining: bool,
     /// Not with the state directory, which starts that are under way outlive us with.
     _lock: Option<StateLock>,
+    /// Whether the node belongs to another agent, as far as is known: what runs goes on, and nothing is started.
+    refused: bool,
     sent: Sent,
     session: Option<Session>,
     serving: Serving,
@@ -83,6 +85,7 @@ impl Agent {
             placed: BTreeMap::new(),
             confining: false,
             _lock: lock,
+            refused: false,
             sent: Sent::default(),
             session: None,
             serving,
@@ -112,6 +115,7 @@ impl Agent {
                 self.serving.end();
                 self.session = None;
             }
+            Event::Refused => self.refused = true,
             Event::Message(message) => self.message(*message),
             Event::Changed(id) => self.record_look(&id),
             Event::ShimEnded(id) => self.shim_ended(&id),
@@ -132,6 +136,7 @@ impl Agent {
         let Some(message) = message.message else { return };
         match message {
             Message::Welcome(welcome) => {
+                self.refused = false;
                 if let Some(session) = &mut self.session
                     && welcome.report_interval_ms > 0
                 {
@@ -264,7 +269,9 @@ impl Agent {
         }
         let now_ms = self.config.clock.wall_ms();
         for effect in decide::reconcile(&self.state, &self.desired, now_ms, self.config.retention.age_ms) {
-            order::perform(self, effect);
+            if !(self.refused && matches!(effect, decide::Effect::Start(..))) {
+                order::perform(self, effect);
+            }
         }
         confine::confine_begin(self);
         self.report();

@@ -24,6 +24,8 @@ pub enum Event {
     Message(Box<v1::GatewayMessage>),
     /// The session is over.
     Closed,
+    /// A gateway has refused the agent for who it is: the node belongs to another one.
+    Refused,
     /// A life's record may have changed.
     Changed(LifeId),
     /// A life's shim has ended.

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use borough_model::node::{CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
+use borough_kv::env::SeededRng;
+use borough_model::node::{AgentIdentity, CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Host, Limits};
 use borough_shim::process::{ProcessId, boot_id};
@@ -23,7 +24,10 @@ use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
-use crate::disk::{LifeFiles, StateDir, TaskUsers, shim_install, shim_path, tasks_directory};
+use crate::disk::{
+    HostGuard, LifeFiles, StateDir, TaskUsers, durable_id, machine_id, shim_install, shim_path,
+    tasks_directory,
+};
 use crate::error::AgentError;
 use crate::life::LifeId;
 use crate::{facts, topology};
@@ -42,6 +46,8 @@ pub(super) fn agent_open(
         let path = path.to_owned();
         move |source| AgentError::State { path, source }
     };
+    let identity = identity_read(&config, &state_dir)?;
+    let lock = lock.with(HostGuard::take(identity.durable, &state_dir.root)?);
     let bin = state_dir.root.join("bin");
     let program = match shim_install(&bin) {
         // What runs is taken up all the same; every start tries to write the program again.
@@ -63,8 +69,9 @@ pub(super) fn agent_open(
     let recorded = own_record(&config, &host, &relative);
     let base = base_prepare(&host, &relative, own_millis);
     let attributes = facts::attributes(&base, &config.task_users);
-    let hello = hello(&config, (capacity, domains), attributes, &boot_id);
+    let mut hello = hello(&config, (capacity, domains), attributes, &boot_id);
     tasks_prepare(&config, &mut state_dir)?;
+    identify(&mut hello, &identity, &config);
     let inherited = Inherited {
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
         home: std::env::var("HOME").ok(),
@@ -110,7 +117,10 @@ pub(super) fn agent_simulated(
 ) -> Result<Agent, AgentError> {
     settings_check(&config)?;
     let MachineFacts { boot_id, capacity, attributes } = facts;
-    let hello = hello(&config, (capacity, Vec::new()), attributes, &boot_id);
+    let mut hello = hello(&config, (capacity, Vec::new()), attributes, &boot_id);
+    if let Some(identity) = &config.identity {
+        identify(&mut hello, identity, &config);
+    }
     let ground = Ground {
         node: config.node.clone(),
         host: config.host.clone(),
@@ -133,6 +143,27 @@ pub(super) fn agent_simulated(
     let mut agent = Agent::new(config, (starter, machine), hello, state, None);
     lives_adopt(&mut agent)?;
     Ok(agent)
+}
+
+/// Who the agent is: by its state directory, and by its machine.
+fn identity_read(config: &AgentConfig, state_dir: &StateDir) -> Result<AgentIdentity, AgentError> {
+    if let Some(given) = &config.identity {
+        return Ok(given.clone());
+    }
+    // Of the kernel, not of the agent's generator: two agents must never have one id.
+    let half = || u128::from(SeededRng::from_kernel().1);
+    let random = || (half() << 64) | half();
+    let durable = durable_id(&state_dir.root, random)?;
+    let machine = machine_id(&config.machine_id);
+    AgentIdentity::new(durable, &machine)
+        .map_err(|error| AgentError::Setting { setting: "machine_id", problem: error.to_string() })
+}
+
+/// Has the agent say who it is, and which process of it this one is.
+fn identify(hello: &mut v1::Hello, identity: &AgentIdentity, config: &AgentConfig) {
+    hello.durable_id = identity.durable.0.to_be_bytes().to_vec().into();
+    hello.machine_id = identity.machine.clone().unwrap_or_default();
+    hello.instance = config.rng.next_u64().max(1);
 }
 
 /// Takes up what is on disk.
@@ -244,6 +275,7 @@ fn hello(
         host: config.host.clone(),
         cards,
         domains,
+        ..v1::Hello::default()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 use crate::config::Pace;
 use crate::runtime::Event;
@@ -60,6 +60,13 @@ enum SessionError {
     Closed,
 }
 
+impl SessionError {
+    /// Whether the gateway refuses this agent for who it is: trying again at once is of no use.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Status(status) if status.code() == Code::PermissionDenied)
+    }
+}
+
 /// Keeps a session open until `shutdown`.
 pub(crate) async fn run(
     settings: Settings,
@@ -79,7 +86,14 @@ pub(crate) async fn run(
         };
         let _ = events.send(Event::Closed);
         failures = if welcomed { 0 } else { failures.saturating_add(1) };
-        let wait = pause(failures, settings.pace, settings.rng.next_u64());
+        let refused = ended.as_ref().is_err_and(SessionError::is_refusal);
+        let wait = match refused {
+            true => settings.pace.refused,
+            false => pause(failures, settings.pace, settings.rng.next_u64()),
+        };
+        if refused {
+            let _ = events.send(Event::Refused);
+        }
         if let Err(error) = &ended {
             let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             tracing::warn!(gateway, %error, cause, wait_ms = wait.as_millis(), "no session");

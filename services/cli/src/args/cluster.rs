@@ -42,6 +42,15 @@ pub enum NodeVerb {
         #[arg(required = true, value_parser = super::taint::taint_match, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
+    /// Give a node to another agent, whose refusal names this command. Only if the machine of the recorded agent is gone
+    /// for good: its tasks are replaced elsewhere, and would run twice if it still ran them
+    Admit {
+        /// The node's name
+        node: String,
+        /// The agent, as its refusal names it: DURABLE@MACHINE
+        #[arg(long, value_name = "ID", value_parser = identity)]
+        identity: String,
+    },
     /// Cordon, and move the tasks elsewhere; waits until all of them run there
     ///
     /// A task that has no room elsewhere stays and runs on; the wait shows why.
@@ -75,6 +84,12 @@ pub struct NodeTokenArguments {
     /// Add the token to this file, for --node-tokens of the gateways
     #[arg(long, value_name = "FILE")]
     pub accepted: std::path::PathBuf,
+}
+
+/// The identity of an agent, as refusals name it.
+fn identity(text: &str) -> Result<String, String> {
+    let identity: Result<borough_model::node::AgentIdentity, _> = text.parse();
+    identity.map(|identity| identity.to_string()).map_err(|error| error.to_string())
 }
 
 /// Verbs on cells.

@@ -22,6 +22,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
+        NodeVerb::Admit { node, identity } => changed(client.node_admit(&node, &identity).await?, printer)?,
         NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
         NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
         NodeVerb::Drain(arguments) => {

@@ -85,6 +85,8 @@ pub(crate) struct NodeView {
     pub(crate) packages: Vec<Foreign>,
     pub(crate) host: Foreign,
     pub(crate) boot_id: Foreign,
+    /// The agent to which the node belongs; empty: not known yet.
+    pub(crate) identity: Foreign,
     pub(crate) agent_version: Foreign,
     pub(crate) revision: u64,
     pub(crate) changed_ms: i64,
@@ -113,6 +115,7 @@ impl From<v1::Node> for NodeView {
             packages: node.packages.into_iter().map(Foreign::from).collect(),
             host: node.host.into(),
             boot_id: node.boot_id.into(),
+            identity: node.identity.into(),
             agent_version: node.agent_version.into(),
             revision: node.revision,
             changed_ms: node.changed_ms,
@@ -205,6 +208,7 @@ impl NodeStatusView {
             ("load", node.load_text().unwrap_or_else(|| "not known".to_owned())),
             ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
             ("agent", node.agent_version.to_string()),
+            ("identity", node.identity.to_string()),
             ("changed", time(node.changed_ms)),
         ]);
         for (head, map) in [("attributes", &node.attributes), ("labels", &node.labels)] {

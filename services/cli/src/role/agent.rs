@@ -84,6 +84,9 @@ pub struct AgentArguments {
     /// For tests of the system: milliseconds between two looks at the machine
     #[arg(long, value_name = "MS", hide = true, value_parser = clap::value_parser!(u64).range(10..))]
     pub sample_ms: Option<u64>,
+    /// For tests of the system: read the machine's id here instead of in /etc/machine-id
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub machine_id: Option<PathBuf>,
     /// Record every started process here, for whoever has to end them all
     #[arg(long, value_name = "DIR", hide = true)]
     pub record_dir: Option<PathBuf>,
@@ -180,6 +183,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     config.packages = arguments.package_dir;
     config.proc = arguments.proc.unwrap_or(config.proc);
     config.sysfs = arguments.sysfs.unwrap_or(config.sysfs);
+    config.machine_id = arguments.machine_id.unwrap_or(config.machine_id);
     config.pace.sample = arguments.sample_ms.map_or(config.pace.sample, Duration::from_millis);
     config.capacity = Some(v1::Resources {
         cpu_millis: arguments.cpu.unwrap_or_default(),

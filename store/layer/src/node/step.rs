@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    NodeAlloc, NodeEvent, NodeFacts, NodeRow, NodeSession, NodeState, NodeTransition, Pressure, Taint,
-    TaintMatch, node_alloc_touch, node_facts_check, node_labels_check, node_new, node_taints_check,
-    node_transition, taints_changed,
+    NodeAlloc, NodeEvent, NodeRow, NodeState, NodeTransition, Pressure, Taint, TaintMatch, node_alloc_touch,
+    node_labels_check, node_taints_check, node_transition, taints_changed,
 };
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{Delta, Incarnation, Name, NodeId, TaskId};
@@ -19,88 +18,6 @@ use crate::keys::{
     self, CellSpace, NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeReservedKey,
     NodeSessionKey, NodeTaskKey, Prefix, RangeOptions, TaskKey,
 };
-
-/// What a registration came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registered {
-    /// The row in force. While it is `Recovering` the node takes no tasks: apply the agent's full report first.
-    pub row: NodeRow,
-    /// Whether the node is new to the store.
-    pub created: bool,
-    /// Whether it was declared lost: its old tasks may be placed elsewhere and it must be told which to stop.
-    pub returning: bool,
-    /// Whether it runs in another boot than when it last registered: no process of before lives.
-    pub rebooted: bool,
-    /// Whether anything was written.
-    pub changed: bool,
-}
-
-/// An agent that opens a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeArrival {
-    /// The node's name.
-    pub name: Name,
-    /// What the agent says of the node.
-    pub facts: NodeFacts,
-    /// The node's id where the name is new: a new one. An id that is in use is refused.
-    pub candidate: NodeId,
-    /// The session that the agent opens: new, and not 0.
-    pub session: u64,
-    /// The gateway that holds the session, as other gateways reach it.
-    pub gateway: String,
-}
-
-impl NodeArrival {
-    /// The arrival of an agent in `session` of a gateway without an address.
-    pub fn new(name: Name, facts: NodeFacts, candidate: NodeId, session: u64) -> Self {
-        Self { name, facts, candidate, session, gateway: String::new() }
-    }
-}
-
-/// Registers a node: by its name it keeps its id, what operators set, and what is committed on it. Repeating a
-/// registration changes nothing of the row.
-///
-/// From this commit on the session of `arrival` is the one in force: what gateways write for the session before it does
-/// not commit any more. Answers the row, and the right to write for the node.
-pub async fn node_register<'t>(
-    tx: &'t Transaction,
-    changes: &mut ChangeSet,
-    arrival: &NodeArrival,
-) -> StoreResult<(Registered, NodeWriter<'t>)> {
-    let facts = &arrival.facts;
-    node_facts_check(facts).map_err(|errors| StoreError::InvalidSpec { errors })?;
-    let space = changes.space().clone();
-    let name_key = NodeNameKey { name: arrival.name.clone() };
-    let registered = match keys::read(tx, &space, &name_key).await? {
-        Some(known) => node_known_register(tx, changes, known, facts).await?,
-        None => {
-            let id = arrival.candidate;
-            if keys::read(tx, &space, &NodeKey { node: id }).await?.is_some() {
-                return Err(StoreError::AlreadyExists { what: format!("node {id}") });
-            }
-            let row = node_new(id, arrival.name.clone(), facts.clone(), changes.at_ms());
-            keys::write(tx, &space, &name_key, &id)?;
-            node_write(tx, changes, &row).await?;
-            Registered { row, created: true, returning: false, rebooted: false, changed: true }
-        }
-    };
-    let node = registered.row.id;
-    let session = NodeSession { session: arrival.session, gateway: arrival.gateway.clone() };
-    keys::write(tx, &space, &NodeSessionKey { node }, &session)?;
-    Ok((registered, NodeWriter::of(tx, node, session)))
-}
-
-async fn node_known_register(
-    tx: &Transaction,
-    changes: &mut ChangeSet,
-    node: NodeId,
-    facts: &NodeFacts,
-) -> StoreResult<Registered> {
-    let before = node_read(tx, changes.space(), node).await?;
-    let event = NodeEvent::Registered(Box::new(facts.clone()));
-    let NodeTransition { row, changed, rebooted } = node_event(tx, changes, node, &event).await?;
-    Ok(Registered { row, created: false, returning: before.state == NodeState::Lost, rebooted, changed })
-}
 
 /// The row of `node`, with a read conflict.
 pub async fn node_read(tx: &Transaction, space: &CellSpace, node: NodeId) -> StoreResult<NodeRow> {
@@ -285,7 +202,7 @@ pub fn node_alloc_write(
 }
 
 /// Writes a row and bumps the node's token.
-async fn node_write(tx: &Transaction, changes: &mut ChangeSet, row: &NodeRow) -> StoreResult<()> {
+pub(super) async fn node_write(tx: &Transaction, changes: &mut ChangeSet, row: &NodeRow) -> StoreResult<()> {
     let alloc = node_alloc_touch(&node_alloc_read(tx, changes.space(), row.id).await?);
     keys::write(tx, changes.space(), &NodeKey { node: row.id }, row)?;
     changes.push(Delta::Node { row: row.clone() });

@@ -1,6 +1,7 @@
 //! Nodes against a store: identity, tokens, loss and beats, removal.
 
 mod fence;
+mod identity;
 
 use std::collections::BTreeMap;
 

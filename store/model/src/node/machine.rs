@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::package::package_value;
 use super::pressure::pressure_applied;
 use super::{
-    Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, core_speed, domains_counted,
+    AgentIdentity, Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, core_speed,
+    domains_counted,
 };
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
@@ -70,6 +71,10 @@ pub enum NodeEvent {
     PressureSet(BTreeSet<Pressure>),
     /// Its agent says which packages are installed: all of them.
     PackagesSet(BTreeSet<String>),
+    /// Its agent, which was admitted, says who it is.
+    Identified(AgentIdentity),
+    /// An operator gives the node to another agent, since the machine of the recorded one is gone: its attempts are lost.
+    AgentAdmitted(AgentIdentity),
 }
 
 /// What an event does to a node.
@@ -105,6 +110,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
         cards: facts.cards,
         domains: facts.domains,
         packages: BTreeSet::new(),
+        identity: None,
     }
 }
 
@@ -129,6 +135,11 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
         NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
         NodeEvent::TaintsSet(taints) => next.taints.clone_from(taints),
         NodeEvent::PackagesSet(packages) => next.packages.clone_from(packages),
+        NodeEvent::Identified(identity) => next.identity = Some(identity.clone()),
+        NodeEvent::AgentAdmitted(identity) => {
+            next.identity = Some(identity.clone());
+            next.state = NodeState::Lost;
+        }
         NodeEvent::PressureSet(short_of) => {
             next.taints = pressure_applied(&row.taints, short_of, now_ms);
         }

@@ -11,6 +11,7 @@ use crate::resource::Resources;
 mod alloc;
 mod card;
 mod facts;
+mod identity;
 mod load;
 mod machine;
 mod package;
@@ -29,6 +30,10 @@ pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };
 pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
+pub use identity::{
+    AgentFace, AgentIdentity, AgentProcess, DurableId, IdentityError, NodeRefusal, RefusalCause, node_admit,
+    session_next,
+};
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{
     NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
@@ -117,6 +122,11 @@ pub struct NodeRow {
     #[cbor(default)]
     #[serde(default)]
     pub packages: BTreeSet<String>,
+    /// To which agent it belongs. Absent: the first agent that says who it is takes it.
+    #[n(19)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub identity: Option<AgentIdentity>,
 }
 
 /// Whether a node is there, and fit to be used.

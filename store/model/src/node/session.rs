@@ -13,4 +13,15 @@ pub struct NodeSession {
     /// The gateway that holds it, as other gateways reach it.
     #[n(1)]
     pub gateway: String,
+    /// The process of the agent that opened it; 0: it did not say.
+    #[n(2)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub instance: u64,
+    /// The last processes of the agent that later ones took over from, the newest last. Such a process does not come
+    /// back by itself: one that does is a copy.
+    #[n(3)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub superseded: Vec<u64>,
 }

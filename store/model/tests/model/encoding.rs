@@ -12,8 +12,8 @@ use borough_model::job::{
 };
 use borough_model::journal::{Delta, JournalEntry};
 use borough_model::node::{
-    Card, CardSelector, LoadMeasured, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeState, NumaDomain, Taint,
-    TaintEffect, Within,
+    AgentIdentity, Card, CardSelector, DurableId, LoadMeasured, NodeAlloc, NodeLive, NodeLoad, NodeRow,
+    NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Within,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::unit_gathering;
@@ -202,6 +202,7 @@ fn node_row() -> NodeRow {
         }],
         domains: vec![NumaDomain { place: 1, socket: 0, cpus: vec![2, 3], memory_bytes: 1 << 30 }],
         packages: BTreeSet::from(["web/1.4.2".to_owned()]),
+        identity: Some(AgentIdentity { durable: DurableId(0x12), machine: Some("ab12".to_owned()) }),
     }
 }
 
@@ -298,6 +299,8 @@ fn samples() -> Vec<Sample> {
     let tcp = Probe::Tcp { port: name("http") };
     let probes = vec![tcp, Probe::Command { command: vec!["x".to_owned()] }];
     let unit = unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000);
+    let session =
+        NodeSession { session: 8, gateway: "10.0.0.1:1".to_owned(), instance: 3, superseded: vec![1, 2] };
     let live = NodeLive { beat: 3, gateway: "10.0.0.1:1".to_owned(), session: 8, report_revision: 9 };
     vec![
         sample("task_row.full", &task_full()),
@@ -311,6 +314,7 @@ fn samples() -> Vec<Sample> {
         sample("node_row", &node_row()),
         sample("node_alloc", &node_alloc()),
         sample("node_live", &live),
+        sample("node_session", &session),
         sample("node_load", &node_load()),
         sample("endpoint", &endpoint()),
         sample("unit_row", &unit),

@@ -60,6 +60,7 @@ fn node_row(node: u64) -> NodeRow {
         cards: Vec::new(),
         domains: Vec::new(),
         packages: Default::default(),
+        identity: None,
     }
 }
 

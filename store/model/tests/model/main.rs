@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod encoding;
 #[cfg(test)]
+mod identity;
+#[cfg(test)]
 mod job_life;
 #[cfg(test)]
 mod job_spec;

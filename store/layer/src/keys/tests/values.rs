@@ -47,7 +47,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         domains: Vec::new(),
     };
     let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
-    let session = NodeSession { session: 2, gateway: "g1".to_owned() };
+    let session = NodeSession { session: 2, gateway: "g1".to_owned(), instance: 4, superseded: vec![3] };
     let measured = LoadMeasured {
         cpu_millis: 700,
         memory_bytes: 1 << 20,

@@ -99,6 +99,7 @@ async fn node_put(tx: &Transaction, changes: &mut ChangeSet, id: NodeId, value: 
         cards: Vec::new(),
         domains: Vec::new(),
         packages: Default::default(),
+        identity: None,
     };
     keys::write(tx, changes.space(), &key, &row)?;
     changes.push(Delta::Node { row });

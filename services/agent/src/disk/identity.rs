@@ -1,0 +1,141 @@
+//! Who the agent is: a durable id in its state directory, the machine's id, and a guard by which one host has one agent
+//! of an identity.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::time::Duration;
+
+use borough_model::node::{AgentIdentity, DurableId};
+
+use crate::error::AgentError;
+
+/// The file of the durable id, in the state directory.
+const FILE: &str = "identity";
+/// So often, and with this pause, is the host's guard asked for: a child that an agent of before was just starting holds
+/// it until it executes its program.
+const GUARD_TRIES: u32 = 40;
+const GUARD_PAUSE: Duration = Duration::from_millis(50);
+
+/// The durable id in the state directory `root`; made there from `random` where there is none yet, for good.
+///
+/// # Errors
+/// The file cannot be read or written, or is damaged. A damaged one is left alone: another id would make the node another
+/// one.
+pub fn durable_id(root: &Path, random: impl FnOnce() -> u128) -> Result<DurableId, AgentError> {
+    let path = root.join(FILE);
+    let failed = |source| AgentError::State { path: path.clone(), source };
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let digits = text.trim_end();
+            let id = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32);
+            let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not 32 hexadecimal digits");
+            id.map(DurableId).ok_or_else(|| failed(damaged()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let id = DurableId(random());
+            durable_write(root, &path, id).map_err(failed)?;
+            Ok(id)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whole or not at all, over a crash of the machine too: whoever was told of it finds it again.
+fn durable_write(root: &Path, path: &Path, id: DurableId) -> io::Result<()> {
+    let temporary = root.join(".identity.new");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+    writeln!(file, "{id}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    File::open(root)?.sync_all()
+}
+
+/// The machine's id, as the file says; empty where there is none that can be one.
+pub fn machine_id(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    match AgentIdentity::new(DurableId(0), &text) {
+        Ok(_) => text,
+        Err(_) => {
+            tracing::warn!(path = %path.display(), "is no machine id: the machine counts as one without");
+            String::new()
+        }
+    }
+}
+
+/// Held by the one agent of an identity on this host, as long as it runs.
+#[derive(Debug)]
+pub struct HostGuard {
+    /// An abstract socket: the kernel lets it go with the process.
+    _socket: UnixDatagram,
+}
+
+impl HostGuard {
+    /// Takes the guard of `identity`.
+    ///
+    /// # Errors
+    /// Another agent of this identity runs on this host, or the kernel refuses.
+    pub fn take(identity: DurableId, root: &Path) -> Result<Self, AgentError> {
+        let failed = |source| AgentError::Machine { what: "the guard of the host", source };
+        let address = SocketAddr::from_abstract_name(format!("borough-agent-{identity}")).map_err(failed)?;
+        for _ in 0..GUARD_TRIES {
+            match UnixDatagram::bind_addr(&address) {
+                Ok(socket) => return Ok(Self { _socket: socket }),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(GUARD_PAUSE),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(AgentError::IdentityTaken { identity, path: root.join(FILE) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_id_is_made_once_and_for_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = durable_id(dir.path(), || 7).unwrap();
+        assert_eq!(made, DurableId(7));
+        assert_eq!(durable_id(dir.path(), || 8).unwrap(), made);
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_id_is_no_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        for damaged in ["", "7", "000000000000000000000000000000000", "zz"] {
+            fs::write(dir.path().join(FILE), damaged).unwrap();
+            assert!(matches!(durable_id(dir.path(), || 8), Err(AgentError::State { .. })), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_without_an_id_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("machine-id");
+        assert_eq!(machine_id(&path), "");
+        fs::write(&path, "0123abcd\n").unwrap();
+        assert_eq!(machine_id(&path), "0123abcd");
+        fs::write(&path, "uninitialized!").unwrap();
+        assert_eq!(machine_id(&path), "");
+    }
+
+    /// A copied state directory has another path, and the same id.
+    #[test]
+    fn one_host_has_one_agent_of_an_identity() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = DurableId(u128::from(std::process::id()) << 64 | 0x0bad_cafe);
+        let first = HostGuard::take(id, dir.path()).unwrap();
+        assert!(matches!(HostGuard::take(id, dir.path()), Err(AgentError::IdentityTaken { .. })));
+        drop(first);
+        HostGuard::take(id, dir.path()).unwrap();
+    }
+}

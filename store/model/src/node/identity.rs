@@ -1,0 +1,235 @@
+//! Who a node's agent is. A node's name is what people call it; two machines can claim one name, and a copied disk claims
+//! everything that is on it. So a registration is admitted by identity, never by name alone.
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::{NodeRow, NodeSession, NodeState};
+
+/// Most bytes of a machine id.
+const MACHINE_BYTES_MAX: usize = 64;
+/// What stands in a text for a machine without an id.
+const NO_MACHINE: &str = "-";
+/// Superseded processes that a session's row remembers.
+const SUPERSEDED_MAX: usize = 8;
+
+/// 128 bits from the operating system's generator, made once per state directory of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DurableId(pub u128);
+
+impl std::fmt::Display for DurableId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl std::fmt::Debug for DurableId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl<C> Encode<C> for DurableId {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        encoder.bytes(&self.0.to_be_bytes())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for DurableId {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let wrong = |_| minicbor::decode::Error::message("a durable id has 16 bytes");
+        let bytes: [u8; 16] = decoder.bytes()?.try_into().map_err(wrong)?;
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+}
+
+/// Who an agent is over its restarts and reboots. As a text `DURABLE@MACHINE`, `DURABLE@-` where the machine has no id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+pub struct AgentIdentity {
+    /// Of the agent's state directory.
+    #[n(0)]
+    pub durable: DurableId,
+    /// Of the machine (`/etc/machine-id`), where it has one: 1 to 64 of `a-z`, `0-9` and `-`.
+    #[n(1)]
+    pub machine: Option<String>,
+}
+
+/// What is wrong with the text of an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is no identity of an agent; accepted: 32 hexadecimal digits, @, and a machine id or -")]
+pub struct IdentityError;
+
+impl AgentIdentity {
+    /// An identity of parts; an empty machine id is none.
+    ///
+    /// # Errors
+    /// The machine id has other characters than `a-z`, `0-9` and `-`, or more than 64.
+    pub fn new(durable: DurableId, machine: &str) -> Result<Self, IdentityError> {
+        let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if machine.len() > MACHINE_BYTES_MAX || !machine.bytes().all(fine) {
+            return Err(IdentityError);
+        }
+        let machine = Some(machine).filter(|machine| !machine.is_empty() && *machine != NO_MACHINE);
+        Ok(Self { durable, machine: machine.map(str::to_owned) })
+    }
+
+    /// Whether both are one agent: the same durable id, and no two different machines.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let machines = self.machine.as_ref().zip(other.machine.as_ref());
+        self.durable == other.durable && machines.is_none_or(|(one, other)| one == other)
+    }
+}
+
+impl std::fmt::Display for AgentIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.durable, self.machine.as_deref().unwrap_or(NO_MACHINE))
+    }
+}
+
+impl std::str::FromStr for AgentIdentity {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let (durable, machine) = text.split_once('@').ok_or(IdentityError)?;
+        let digits = durable.len() == 32 && durable.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let durable = u128::from_str_radix(durable, 16).ok().filter(|_| digits && !machine.is_empty());
+        Self::new(DurableId(durable.ok_or(IdentityError)?), machine)
+    }
+}
+
+/// One process of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentProcess {
+    /// Who it is.
+    pub identity: AgentIdentity,
+    /// The process: a random number, made at its start; not 0.
+    pub instance: u64,
+}
+
+/// An agent as a refusal names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentFace {
+    /// Who it is; `None`: it did not say.
+    pub identity: Option<AgentIdentity>,
+    /// The boot it runs in.
+    pub boot_id: String,
+    /// Where its tasks are reached.
+    pub host: String,
+}
+
+impl std::fmt::Display for AgentFace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.identity {
+            Some(identity) => write!(f, "{identity}")?,
+            None => f.write_str("without an identity")?,
+        }
+        write!(f, " (boot {}, host {})", self.boot_id, self.host)
+    }
+}
+
+/// Why an agent may not register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusalCause {
+    /// The node belongs to another agent or another machine.
+    OtherAgent,
+    /// Another process of this agent has taken over from this very process: one of the two is a copy.
+    Superseded,
+    /// The same agent on the same machine, in another boot, still renews the node's lease. May be tried again.
+    StillBeats,
+}
+
+/// An agent may not register under a node's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRefusal {
+    /// Why.
+    pub cause: RefusalCause,
+    /// The node's name.
+    pub node: String,
+    /// To whom the node belongs.
+    pub recorded: AgentFace,
+    /// Who asks.
+    pub presented: AgentFace,
+}
+
+impl std::error::Error for NodeRefusal {}
+
+impl std::fmt::Display for NodeRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { cause, node, recorded, presented } = self;
+        match (cause, &presented.identity) {
+            (RefusalCause::OtherAgent, Some(identity)) => write!(
+                f,
+                "node {node} belongs to agent {recorded}, not to agent {presented}. Start this agent under another \
+                 --node name. If the recorded machine is gone for good, run: \
+                 borough node admit {node} --identity {identity}"
+            ),
+            (RefusalCause::OtherAgent, None) => write!(
+                f,
+                "node {node} belongs to agent {recorded}; this agent is {presented}. Start an agent of this version"
+            ),
+            (RefusalCause::Superseded, _) => write!(
+                f,
+                "node {node} belongs to agent {recorded}, and a later process of the same identity has taken over \
+                 from this one, {presented}. The state directory was copied: end one of the two agents"
+            ),
+            (RefusalCause::StillBeats, _) => write!(
+                f,
+                "node {node} belongs to agent {recorded}, which still reports; this is agent {presented}. A copied \
+                 machine needs an agent identity and a --node name of its own; after a reboot, try again"
+            ),
+        }
+    }
+}
+
+/// Decides whether the agent of a process may register as the node of `row`, whose last session is `session`.
+/// `silent`: the gateway has seen the node's lease unchanged for its whole waiting time, by its monotonic clock.
+///
+/// # Errors
+/// Who the node belongs to, who asks, and why not.
+pub fn node_admit(
+    row: &NodeRow,
+    session: &NodeSession,
+    agent: Option<&AgentProcess>,
+    (boot_id, host): (&str, &str),
+    silent: bool,
+) -> Result<(), Box<NodeRefusal>> {
+    let Some(recorded) = &row.identity else { return Ok(()) };
+    let refuse = |cause| {
+        let face = |identity, boot_id: &str, host: &str| AgentFace {
+            identity,
+            boot_id: boot_id.to_owned(),
+            host: host.to_owned(),
+        };
+        Err(Box::new(NodeRefusal {
+            cause,
+            node: row.name.to_string(),
+            recorded: face(row.identity.clone(), &row.boot_id, &row.host),
+            presented: face(agent.map(|agent| agent.identity.clone()), boot_id, host),
+        }))
+    };
+    let Some(agent) = agent.filter(|agent| recorded.is_same(&agent.identity)) else {
+        return refuse(RefusalCause::OtherAgent);
+    };
+    if session.superseded.contains(&agent.instance) {
+        return refuse(RefusalCause::Superseded);
+    }
+    let over = silent || session.session == 0 || row.state == NodeState::Lost;
+    if row.boot_id == boot_id || over { Ok(()) } else { refuse(RefusalCause::StillBeats) }
+}
+
+/// The session that a registration of `instance` writes after `before`: the process before it, where it is another one,
+/// never comes back.
+pub fn session_next(before: &NodeSession, session: u64, gateway: &str, instance: u64) -> NodeSession {
+    let mut superseded = before.superseded.clone();
+    if before.instance != 0 && before.instance != instance && !superseded.contains(&before.instance) {
+        superseded.push(before.instance);
+        let beyond = superseded.len().saturating_sub(SUPERSEDED_MAX);
+        superseded.drain(..beyond);
+    }
+    NodeSession { session, gateway: gateway.to_owned(), instance, superseded }
+}
