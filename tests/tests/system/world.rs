@@ -9,7 +9,7 @@ use std::time::Duration;
 use borough_agent::machine::MachineFacts;
 use borough_agent::{AgentConfig, run_on};
 use borough_controller::{Controller, ControllerConfig};
-use borough_gateway::auth::Token;
+use borough_gateway::auth::{Credentials, Token};
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
 use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
@@ -234,7 +234,7 @@ impl World {
                 grpc: None,
                 http: ([127, 0, 0, 1], 0).into(),
                 advertise: None,
-                token: Token::new(token),
+                credentials: Credentials::new(Token::new(token), Vec::new()),
                 cells: vec![CellConnection { space, name: Name::new("alpha").unwrap(), db, mirror }],
                 report_interval: beat_interval.max(Duration::from_secs(1)),
                 beat_interval,

@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(inodes(&all, "::1"), [3]);
         assert_eq!(inodes(&all[2..], "127.0.0.1"), [3]);
         assert_eq!(inodes(&all[3..], "192.0.2.1"), [4], "an address that leads here");
-        assert_eq!(inodes(&[], "127.0.0.1"), []);
+        assert!(inodes(&[], "127.0.0.1").is_empty());
     }
 
     #[test]
