@@ -47,8 +47,10 @@ pub struct CellDoor {
     pub arrivals: Arrivals,
     /// Counts what was not written for nodes.
     pub session_metrics: SessionMetrics,
-    /// Time.
+    /// The cell's time, for what is stored and compared.
     pub clock: Arc<dyn Clock>,
+    /// The clock of this process, for what it alone measures.
+    pub machine: Arc<dyn Clock>,
     /// Ids.
     pub rng: Arc<dyn Rng>,
     snapshot: Mutex<Snapshot>,
@@ -76,14 +78,16 @@ pub struct Caller {
 }
 
 impl CellDoor {
-    /// A door to a cell; what follows the mirror ends with `cancelled`.
+    /// A door to a cell; what follows the mirror ends with `cancelled`. `machine` is the clock of this process; whatever is
+    /// stored is stamped by the mirror's clock, which shows the cell's time.
     pub fn open(
         connection: CellConnection,
-        clock: Arc<dyn Clock>,
+        machine: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
         cancelled: &CancellationToken,
     ) -> Arc<Self> {
         let CellConnection { space, name, db, mirror } = connection;
+        let clock = mirror.clock();
         let session_metrics = SessionMetrics::default();
         let context = WriterContext {
             db: db.clone(),
@@ -106,6 +110,7 @@ impl CellDoor {
             arrivals,
             session_metrics,
             clock,
+            machine,
             rng,
             snapshot,
         });

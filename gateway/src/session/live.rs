@@ -29,7 +29,7 @@ pub async fn live_renew(
             () = tokio::time::sleep(beat) => {}
             () = cancelled.cancelled() => return,
         }
-        let now = door.clock.monotonic();
+        let now = door.machine.monotonic();
         let mut sessions = door.sessions.all();
         sessions
             .retain(|session| session.is_current() && now.saturating_sub(session.heard_at()) <= silence_max);

@@ -75,7 +75,7 @@ impl AgentService for AgentRoom {
         let node = registered.row.id;
         tracing::info!(cell = %door.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
         let (session, outbound) = door.sessions.open(node, id);
-        session.heard(door.clock.monotonic());
+        session.heard(door.machine.monotonic());
         let welcome = v1::Welcome {
             node_id: node.to_string(),
             session: id,
@@ -123,7 +123,7 @@ async fn route(
         if !session.is_current() {
             break "a newer session has taken over".to_owned();
         }
-        session.heard(door.clock.monotonic());
+        session.heard(door.machine.monotonic());
         match message.message {
             Some(FromAgent::Report(report)) => {
                 usage_note(&session, &report);

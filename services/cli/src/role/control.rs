@@ -15,7 +15,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::{Name, RequestId};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
-use borough_store::cell::{CellMeta, cell_create, cell_meta_change, cell_meta_read};
+use borough_store::cell::{CellClock, CellMeta, StoreOpened, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::journal::{Change, ChangeSet, JournalShare};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
@@ -124,26 +124,26 @@ impl Control {
         let mut registry = config.registry;
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
-        let mut tasks = Vec::new();
         let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
-        let (mut connections, mut mirrors) = (Vec::new(), Vec::new());
+        let (mut connections, mut mirrors, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         let mut tolerance_ms = u64::MAX;
         let played = &config.roles;
         for cell in &config.cells {
             let space = CellSpace::new(cell.clone());
-            let at_ms = config.clock.wall_ms();
             let enforced = config.meta_enforced;
-            let request = request_id_random(&*config.rng);
-            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, (request, at_ms));
+            let request = (request_id_random(&*config.rng), config.clock.wall_ms());
+            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, request);
             let meta = patiently(&*config.clock, prepare).await?;
             tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
+            let store = (&config.db, &space, config.exclusive);
+            let cell_clock = cell_time(&config.clock, store, &cancelled, &mut tasks).await?;
             let roles = CellRoles {
                 db: &config.db,
                 space: &space,
                 generation,
                 played,
                 share: JournalShare::default(),
-                clock: &config.clock,
+                clock: &cell_clock,
                 rng: &config.rng,
                 cancelled: &cancelled,
                 workers_cancelled: &workers.cancelled,
@@ -154,7 +154,7 @@ impl Control {
             if !played.controller && played.grpc.is_none() {
                 continue;
             }
-            let (clock, rng) = (Arc::clone(&config.clock), Arc::clone(&config.rng));
+            let (clock, rng) = (Arc::clone(&cell_clock), Arc::clone(&config.rng));
             let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
             mirrors.push(mirror.clone());
             if played.controller {
@@ -220,6 +220,27 @@ async fn generation_of(config: &ControlConfig) -> StoreResult<u64> {
         }
     });
     Ok(generation.await?.generation)
+}
+
+/// The clock of a cell's roles. A task more follows the cell's time for as long as they run.
+async fn cell_time(
+    machine: &Arc<dyn Clock>,
+    (db, space, exclusive): (&Database, &CellSpace, bool),
+    cancelled: &CancellationToken,
+    tasks: &mut Vec<JoinHandle<()>>,
+) -> StoreResult<Arc<dyn Clock>> {
+    let opened = if exclusive { StoreOpened::Alone } else { StoreOpened::Shared };
+    let time = CellClock::new(Arc::clone(machine));
+    patiently(&**machine, || time.begin(db, space, opened)).await?;
+    let clock = Arc::<CellClock>::clone(&time);
+    let (db, space, cancelled) = (db.clone(), space.clone(), cancelled.clone());
+    tasks.push(tokio::spawn(async move {
+        tokio::select! {
+            () = time.follow(db, space) => {}
+            () = cancelled.cancelled() => {}
+        }
+    }));
+    Ok(clock)
 }
 
 fn beat_of(lost_after_ms: u64) -> Duration {

@@ -9,6 +9,7 @@ mod row;
 mod step;
 #[cfg(test)]
 mod tests;
+mod time;
 
 pub(crate) use gate::gate_check_open;
 pub use gate::{GateOpen, GateRead};
@@ -18,3 +19,4 @@ pub use step::{
     Created, cell_create, cell_epoch_begin, cell_gate_at, cell_gate_read, cell_gate_set, cell_list,
     cell_meta_change, cell_meta_read,
 };
+pub use time::{CellClock, CellTime, OBSERVE_EVERY, StoreOpened};

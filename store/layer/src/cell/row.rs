@@ -7,6 +7,8 @@ use borough_model::queue::QueueSpec;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use super::time::CellTime;
+
 /// Settings of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellMeta {
@@ -63,6 +65,10 @@ pub struct CellMeta {
     #[n(26)]
     #[serde(default)]
     pub reclaim: Option<bool>,
+    /// The anchor of the cell's time; absent before the first process has begun it. No setting, and no revision counts it.
+    #[n(27)]
+    #[serde(default)]
+    pub clock: Option<CellTime>,
 }
 
 impl Default for CellMeta {
@@ -83,6 +89,7 @@ impl Default for CellMeta {
             schedulers: None,
             fresh_start_ms: None,
             reclaim: None,
+            clock: None,
         }
     }
 }

@@ -171,6 +171,11 @@ pub struct MirrorHandle {
 }
 
 impl MirrorHandle {
+    /// The clock that it was made with: who serves the cell by this mirror stamps by it.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.shared.clock)
+    }
+
     /// The cell that is mirrored.
     pub fn space(&self) -> &CellSpace {
         &self.shared.space
