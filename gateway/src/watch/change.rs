@@ -89,6 +89,23 @@ pub fn change_of(door: &CellDoor, state: &MirrorState, filter: &Filter, delta: &
     }
 }
 
+/// What a delta speaks of that the cell has forgotten since, so that nobody can say what it means, or whether it is wanted.
+/// Only who reads far behind meets such a delta; it has to list again.
+pub fn forgotten(state: &MirrorState, filter: &Filter, delta: &Delta) -> Option<String> {
+    let [jobs, tasks, _, _] = filter.kinds;
+    match delta {
+        Delta::Job { row, .. } if jobs && filter.job_wanted(&row.user, &row.name) => {
+            state.spec_of(row).is_none().then(|| format!("job {}/{}", row.user, row.name))
+        }
+        Delta::Task { row } if tasks => {
+            let node = row.node.filter(|node| !filter.node.is_empty() && !state.nodes().contains_key(node));
+            let job = Some(row.id.job).filter(|job| !state.jobs().contains_key(job));
+            job.map(|job| format!("job {job}")).or_else(|| node.map(|node| format!("node {node}")))
+        }
+        _ => None,
+    }
+}
+
 fn job_of<'a>(state: &'a MirrorState, filter: &Filter, job: JobId) -> Option<&'a borough_model::JobRow> {
     let row = state.jobs().get(&job)?;
     filter.job_wanted(&row.user, &row.name).then_some(row)

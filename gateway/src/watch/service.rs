@@ -10,13 +10,13 @@ use borough_proto::v1::watch_service_server::WatchService;
 use borough_store::StoreResult;
 use borough_store::journal::{Cursor, journal_floor, journal_tail};
 use futures::{Stream, StreamExt as _};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
-use super::change::{Filter, change_of};
+use super::change::{Filter, change_of, forgotten};
 use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
 use crate::cell::{CellDoor, Cells, caller_of_read, cursor_from_message, cursor_to_message};
-use crate::status::status_from_store;
+use crate::status::{status_from_store, status_with};
 
 /// Events of an answer where the request does not say.
 const EVENTS_DEFAULT: usize = 100;
@@ -53,7 +53,11 @@ impl WatchService for WatchRoom {
         let filter = Filter::of(request.filter.as_ref());
         let items = feed(Arc::clone(&door), after).flat_map(move |item| {
             let responses: Vec<Result<v1::WatchResponse, Status>> = match item {
-                Ok(item) => responses_of(&door, &filter, item).into_iter().map(Ok).collect(),
+                Ok(item) => match responses_of(&door, &filter, item) {
+                    Ok(responses) => responses.into_iter().map(Ok).collect(),
+                    // The call ends with it.
+                    Err(status) => vec![Err(status)],
+                },
                 Err(status) => vec![Err(status)],
             };
             futures::stream::iter(responses)
@@ -78,15 +82,22 @@ impl WatchService for WatchRoom {
     }
 }
 
-/// The changes of one item. Those of one entry share its cursor, and all but the last say that more follow.
-fn responses_of(door: &CellDoor, filter: &Filter, item: FeedItem) -> Vec<v1::WatchResponse> {
+/// The changes of one item. Those of one entry share its cursor, and all but the last say that more follow. An entry that
+/// speaks of what is forgotten by now is `OUT_OF_RANGE`: it cannot be shown, and is not left out in silence.
+fn responses_of(door: &CellDoor, filter: &Filter, item: FeedItem) -> Result<Vec<v1::WatchResponse>, Status> {
     let (cursor, entry) = match item {
         FeedItem::Entry(cursor, entry) => (cursor, entry),
-        FeedItem::Bookmark(cursor) => return vec![bookmark(cursor)],
+        FeedItem::Bookmark(cursor) => return Ok(vec![bookmark(cursor)]),
     };
-    let changes: Vec<v1::watch_response::Change> = door.mirror.read(|state| {
-        entry.deltas.iter().filter_map(|delta| change_of(door, state, filter, delta)).collect()
+    let changes: Result<Vec<v1::watch_response::Change>, String> = door.mirror.read(|state| {
+        let gone = entry.deltas.iter().find_map(|delta| forgotten(state, filter, delta));
+        let changes = entry.deltas.iter().filter_map(|delta| change_of(door, state, filter, delta));
+        gone.map_or_else(|| Ok(changes.collect()), Err)
     });
+    let changes = changes.map_err(|gone| {
+        let message = format!("the entry at {cursor} is of {gone}, which is forgotten since; list again");
+        status_with(Code::OutOfRange, "CURSOR_FORGOTTEN", message, Default::default())
+    })?;
     let last = changes.len().saturating_sub(1);
     let response = |(place, change)| v1::WatchResponse {
         cursor: Some(cursor_to_message(cursor)),
@@ -96,7 +107,7 @@ fn responses_of(door: &CellDoor, filter: &Filter, item: FeedItem) -> Vec<v1::Wat
         action: entry.action.clone(),
         at_ms: entry.at_ms,
     };
-    changes.into_iter().enumerate().map(response).collect()
+    Ok(changes.into_iter().enumerate().map(response).collect())
 }
 
 fn bookmark(cursor: Cursor) -> v1::WatchResponse {
@@ -154,4 +165,65 @@ fn events_of(
         text: sentence.text,
     };
     wanted.filter_map(|delta| sentence(state, delta)).map(event).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::Incarnation;
+    use borough_model::task::{EndReason, Exit, Life, StopReason, TaskEvent};
+    use borough_store::job::{job_remove, job_stop, job_tasks_gone};
+
+    use super::*;
+    use crate::cell::tests::{TASK, TestGateway, context};
+
+    /// Reads a watch from the beginning of the journal: how many changes of tasks it brings, and how it ends.
+    async fn tasks_seen(gateway: &TestGateway) -> (usize, Option<Code>) {
+        let request = v1::WatchRequest {
+            context: context(0),
+            cell: "alpha".to_owned(),
+            resume: Some(cursor_to_message(Cursor::start(1))),
+            ..v1::WatchRequest::default()
+        };
+        let room = WatchRoom::new(Arc::clone(&gateway.cells));
+        let mut items = room.watch(Request::new(request)).await.unwrap().into_inner();
+        let mut tasks = 0;
+        while let Some(item) = items.next().await {
+            match item.map(|response| response.change) {
+                Ok(Some(v1::watch_response::Change::Task(_))) => tasks += 1,
+                Ok(Some(v1::watch_response::Change::Bookmark(_))) => return (tasks, None),
+                Ok(_) => {}
+                Err(status) => return (tasks, Some(status.code())),
+            }
+        }
+        (tasks, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_behind_a_forgotten_job_says_so_and_leaves_nothing_out() {
+        let gateway = TestGateway::new().await;
+        assert_eq!(tasks_seen(&gateway).await, (1, None));
+        let job = TASK.job;
+        gateway.change(async |tx, changes| job_stop(tx, changes, job).await.map(drop)).await;
+        let door = gateway.cells.get("alpha").unwrap();
+        let (node, rules) = door.mirror.read(|state| {
+            let spec = state.spec_of(state.jobs().get(&job).unwrap()).unwrap();
+            (state.tasks().get(&TASK).unwrap().node.unwrap(), spec.as_ref().into())
+        });
+        let life = Life { node, incarnation: Incarnation(1) };
+        let exit = Exit {
+            reason: EndReason::Stopped,
+            code: None,
+            signal: Some(15),
+            message: String::new(),
+            at_ms: 1_000,
+            incarnation: life.incarnation,
+            node: Some(node),
+        };
+        let stop = TaskEvent::StopRequested { reason: StopReason::JobStopped };
+        gateway.task_events(&[stop, TaskEvent::ProcessExited { life, exit, released: true, rules }]).await;
+        gateway.change(async |tx, changes| job_tasks_gone(tx, changes, job).await.map(drop)).await;
+        assert_eq!(tasks_seen(&gateway).await, (2, None));
+        gateway.change(async |tx, changes| job_remove(tx, changes, job).await).await;
+        assert_eq!(tasks_seen(&gateway).await, (0, Some(Code::OutOfRange)));
+    }
 }
