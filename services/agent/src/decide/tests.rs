@@ -41,14 +41,15 @@ fn running() -> Life {
         started_ms: Some(5),
         ..LifeRecord::default()
     };
-    Life { assignment: Some(Arc::new(assignment(0))), record, shim: Shim::Alive, ..Life::default() }
+    let assignment = Some(Arc::new(assignment(0)));
+    Life { assignment, record, shim: Shim::Alive, probed: true, ..Life::default() }
 }
 
 fn released() -> Life {
     let mut life = running();
     life.record.exit = Some(ExitRecord { code: Some(0), ..ExitRecord::default() });
     life.record.released_ms = Some(9);
-    life.shim = Shim::Gone;
+    (life.shim, life.probed) = (Shim::Gone, false);
     life
 }
 
@@ -102,7 +103,7 @@ fn a_stop_is_told_once_and_again_where_it_says_something_else() {
     let wanted = desired(v1::Desired { stops: vec![stop(0, 50)], ..v1::Desired::default() });
     let order = StopOrder { drain_delay_ms: 0, grace_ms: 50 };
     assert_eq!(effects(&state([(0, running())]), &wanted), [Effect::Stop(id(0), order)]);
-    let told = Life { stop: Some(order), ..running() };
+    let told = Life { stop: Some(order), probed: false, ..running() };
     assert_eq!(effects(&state([(0, told.clone())]), &wanted), []);
     let harder = desired(v1::Desired { stops: vec![stop(0, 1)], ..v1::Desired::default() });
     assert_eq!(effects(&state([(0, told)]), &harder).len(), 1);
@@ -150,7 +151,7 @@ fn probes_run_exactly_while_the_task_does() {
         ..v1::TaskSpec::default()
     };
     let checked = Arc::new(v1::Assignment { spec: Some(spec), ..assignment(0) });
-    let life = Life { assignment: Some(checked.clone()), ..running() };
+    let life = Life { assignment: Some(checked.clone()), probed: false, ..running() };
     assert_eq!(effects(&state([(0, life.clone())]), &Desired::default()), [Effect::Probe(id(0))]);
     let probed = Life { probed: true, ..life };
     assert_eq!(effects(&state([(0, probed)]), &Desired::default()), []);
