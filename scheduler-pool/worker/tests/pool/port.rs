@@ -2,8 +2,21 @@
 
 use std::time::Duration;
 
+use borough_kv::FaultPlan;
+
 use crate::cell::{Cell, in_simulated_time};
 use crate::seeds;
+
+/// Commits that take a while: workers plan while others commit.
+fn slow() -> FaultPlan {
+    FaultPlan {
+        commit_slow: 1.0,
+        commit_delay_max: Duration::from_millis(400),
+        read_version_slow: 1.0,
+        read_version_delay_max: Duration::from_millis(300),
+        ..FaultPlan::none()
+    }
+}
 
 #[test]
 fn workers_give_a_port_of_an_address_once() {
@@ -11,7 +24,7 @@ fn workers_give_a_port_of_an_address_once() {
     for seed in seeds(20) {
         let found = std::cell::Cell::new(0);
         in_simulated_time(async {
-            let cell = Cell::new(seed).await;
+            let cell = Cell::with_faults(seed, slow()).await;
             for _ in 0..4 {
                 cell.node_add().await;
             }
