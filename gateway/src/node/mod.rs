@@ -277,7 +277,8 @@ impl NodeService for NodeRoom {
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
         let seen = self.silent(door, &name, &identity).await?;
         let verb = Verb::Admit(identity, seen);
-        let (node, cursor) = self.steer(request.context, &request.cell, &request.name, verb).await?;
+        let (node, cursor) =
+            self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
     }
 }
