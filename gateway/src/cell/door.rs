@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::journal::{JournalSize, journal_follow};
 use super::settings::settings_read;
 use crate::session::arrive::{Arrivals, WriterContext};
 use crate::session::notice::notices_follow;
@@ -47,6 +48,8 @@ pub struct CellDoor {
     pub arrivals: Arrivals,
     /// Counts what was not written for nodes.
     pub session_metrics: SessionMetrics,
+    /// How large its journal is.
+    pub journal: JournalSize,
     /// The cell's time, for what is stored and compared.
     pub clock: Arc<dyn Clock>,
     /// The clock of this process, for what it alone measures.
@@ -99,7 +102,7 @@ impl CellDoor {
         let reports = ReportWriter::spawn(context.clone());
         let arrivals = Arrivals::spawn(context);
         let snapshot = Mutex::new(Snapshot::new(CellSettings::default()));
-        let sessions = Sessions::default();
+        let (sessions, journal) = (Sessions::default(), JournalSize::default());
         let door = Arc::new(Self {
             name,
             space,
@@ -109,6 +112,7 @@ impl CellDoor {
             reports,
             arrivals,
             session_metrics,
+            journal,
             clock,
             machine,
             rng,
@@ -116,11 +120,12 @@ impl CellDoor {
         });
         let follower = Arc::clone(&door);
         let cancelled = cancelled.clone();
-        let herald = Arc::clone(&door);
+        let (herald, measurer) = (Arc::clone(&door), Arc::clone(&door));
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.snapshot_follow() => {}
                 () = notices_follow(herald) => {}
+                () = journal_follow(measurer) => {}
                 () = cancelled.cancelled() => {}
             }
         });

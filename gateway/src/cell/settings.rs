@@ -24,6 +24,8 @@ const DOMAINS_MAX: usize = 8;
 const DOMAIN_BYTES_MAX: usize = 128;
 /// The shortest and the longest time that anything is kept.
 const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
+/// The smallest and the largest bound of the journal: a few of the largest entries, and what a machine may keep.
+const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 40;
 /// For how long a task that has started is left alone at most.
 const FRESH_START_MS_MAX: u64 = 86_400_000;
 
@@ -35,6 +37,7 @@ pub(super) struct SettingsChange {
     lost_per_minute_max: Option<u32>,
     job_retention_ms: Option<u64>,
     journal_retention_ms: Option<u64>,
+    journal_bytes_max: Option<u64>,
     queueing: Option<String>,
     queues: Option<Vec<QueueSpec>>,
     schedulers: Option<BTreeMap<String, Name>>,
@@ -83,6 +86,7 @@ impl SettingsChange {
             lost_per_minute_max: settings.lost_per_minute_max,
             job_retention_ms: settings.job_retention_ms,
             journal_retention_ms: settings.journal_retention_ms,
+            journal_bytes_max: settings.journal_bytes_max,
             queueing,
             queues,
             schedulers,
@@ -117,6 +121,10 @@ impl SettingsChange {
             let accepted = format!("0 to {FRESH_START_MS_MAX} milliseconds");
             return Err(FieldRefused::new("fresh_start_ms", value.to_string(), &accepted));
         }
+        if let Some(value) = self.journal_bytes_max.filter(|value| !JOURNAL_BYTES.contains(value)) {
+            let accepted = format!("{} to {} bytes", JOURNAL_BYTES.start(), JOURNAL_BYTES.end());
+            return Err(FieldRefused::new("journal_bytes_max", value.to_string(), &accepted));
+        }
         let kept = [
             ("job_retention_ms", self.job_retention_ms),
             ("journal_retention_ms", self.journal_retention_ms),
@@ -140,6 +148,7 @@ impl SettingsChange {
         set(&mut meta.lost_per_minute_max, self.lost_per_minute_max.as_ref());
         set(&mut meta.job_retention_ms, self.job_retention_ms.as_ref());
         set(&mut meta.journal_retention_ms, self.journal_retention_ms.as_ref());
+        meta.journal_bytes_max = self.journal_bytes_max.or(meta.journal_bytes_max);
         set(&mut meta.queueing, self.queueing.as_ref());
         set(&mut meta.queues, self.queues.as_ref());
         if let Some(rules) = &self.schedulers {
@@ -202,8 +211,10 @@ pub(super) fn reclaim_idle(meta: &CellMeta) -> Option<String> {
 
 /// The settings as a message.
 pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
+    let journal_bytes_max = Some(meta.journal_bytes_max());
     let rules = meta.schedulers.unwrap_or_default().into_iter();
     v1::CellSettings {
+        journal_bytes_max,
         profile: Some(meta.profile),
         failure_domains: Some(v1::FailureDomains { keys: meta.failure_domains }),
         lost_per_minute_max: Some(meta.lost_per_minute_max),

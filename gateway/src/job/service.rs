@@ -99,12 +99,14 @@ impl JobService for JobRoom {
         let queue = queue_check(door, spec.queue.as_deref()).await;
         keyed_found(door, &caller, "job_submit", &request, queue).await?;
         let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
+        let journal = &door.journal;
         let submitted = keyed_run(
             door,
             &caller,
             ("job_submit", Admission::New),
             &request,
             |tx, mut changes| async move {
+                journal.admit()?;
                 revision_check(&tx, &changes, spec, expected).await?;
                 let submitted = job_submit(&tx, &mut changes, spec, candidate).await?;
                 Ok((submitted, changes))
@@ -149,10 +151,14 @@ impl JobService for JobRoom {
         let door = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, count, space) = (&user, &name, request.count, &door.space);
+        let journal = &door.journal;
         let (job, cursor) = job_change(door, &caller, "job_scale", &request, |tx, mut changes| async move {
-            let job = job_by_name(&tx, space, user, name).await?.id;
-            job_scale(&tx, &mut changes, job, count).await?;
-            Ok((job, changes))
+            let row = job_by_name(&tx, space, user, name).await?;
+            if count > row.count {
+                journal.admit()?;
+            }
+            job_scale(&tx, &mut changes, row.id, count).await?;
+            Ok((row.id, changes))
         })
         .await?;
         Ok(Response::new(v1::ScaleJobResponse { job: Some(job), cursor: Some(cursor) }))

@@ -160,6 +160,7 @@ impl Gateway {
                 cancelled.clone(),
             )));
             tasks.push(tokio::spawn(loads_write(Arc::clone(&door), cancelled.clone())));
+            door.journal.register(door.name.as_str(), &mut config.registry.lock());
             cells.insert(door.name.clone(), door);
         }
         let cells = Arc::new(Cells(cells));

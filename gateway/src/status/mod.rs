@@ -24,8 +24,8 @@ pub const DOMAIN: &str = "borough";
 /// How long a caller should wait before it repeats a request that the store could not take.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// The same for a caller whose connection is one too many.
-const CONNECTION_RETRY_AFTER: Duration = Duration::from_secs(2);
+/// The same for a caller who is one too many, or asks for more than there is room for.
+const EXHAUSTED_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// A status with its reason.
 pub fn status_with(
@@ -96,7 +96,7 @@ pub fn status_unavailable(reason: &str, message: impl Into<String>) -> Status {
 pub fn status_connections_exhausted() -> Status {
     let reason = "CONNECTIONS_EXHAUSTED";
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
-    details.set_retry_info(Some(CONNECTION_RETRY_AFTER));
+    details.set_retry_info(Some(EXHAUSTED_RETRY_AFTER));
     let message = "this gateway has as many connections as it may; close some, ask another gateway, or start it with \
                    a larger --connections-max";
     Status::with_error_details(Code::ResourceExhausted, message, details)
@@ -125,6 +125,12 @@ pub fn status_from_store(error: &StoreError) -> Status {
         }
         StoreError::TooLarge { .. } => {
             status_with(Code::InvalidArgument, "TOO_LARGE", message, HashMap::new())
+        }
+        StoreError::JournalFull { .. } => {
+            let mut details =
+                ErrorDetails::with_error_info("JOURNAL_FULL", DOMAIN, HashMap::<String, String>::new());
+            details.set_retry_info(Some(EXHAUSTED_RETRY_AFTER));
+            Status::with_error_details(Code::ResourceExhausted, message, details)
         }
         StoreError::LeaseLost { .. } => status_with(Code::Aborted, "LEASE_LOST", message, HashMap::new()),
         StoreError::DamagedValue { .. } | StoreError::DamagedKey { .. } => {

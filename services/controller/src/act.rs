@@ -25,6 +25,7 @@ use crate::unit::unit_end;
 const TASKS_MAX: usize = 256;
 
 /// The hands of a controller that leads.
+#[derive(Clone)]
 pub struct Hands {
     /// The store.
     pub db: Database,

@@ -1,10 +1,13 @@
 //! Forgetting: journal entries, answers of requests and jobs that are older than they are kept.
 
+use std::convert::Infallible;
+use std::time::Duration;
+
 use borough_kv::{Idempotency, Transaction};
 use borough_model::JobId;
 use borough_model::job::JobState;
-use borough_store::cell::CellMeta;
-use borough_store::journal::{journal_cutoff, journal_trim};
+use borough_store::cell::{CellMeta, cell_meta_read};
+use borough_store::journal::{journal_bytes, journal_cutoff, journal_cutoff_bytes, journal_trim};
 use borough_store::lease::lease_check;
 use borough_store::mirror::MirrorState;
 use borough_store::request::request_expire;
@@ -14,8 +17,9 @@ use crate::act::Hands;
 
 /// Requests forgotten in one transaction.
 const REQUESTS_MAX: usize = 500;
-/// Pages of the journal trimmed in one pass.
-const TRIM_PASSES_MAX: usize = 64;
+/// Between two looks at a journal that is well within its bound, and at one that nears it.
+const TRIM_LOOK: Duration = Duration::from_secs(2);
+const TRIM_LOOK_NEAR: Duration = Duration::from_millis(250);
 /// Jobs forgotten in one pass.
 const JOBS_MAX: usize = 100;
 
@@ -27,23 +31,63 @@ pub fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId>
     old.map(|row| row.id).take(JOBS_MAX).collect()
 }
 
-/// One pass.
-pub async fn tidy(hands: &Hands, meta: &CellMeta, jobs: Vec<JobId>) -> StoreResult<()> {
-    let now_ms = hands.clock.wall_ms();
-    let retention_ms = meta.journal_retention_ms;
-    let (space, lease) = (&hands.space, &hands.lease);
-    for _ in 0..TRIM_PASSES_MAX {
-        let trimmed = hands.db.run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
-            lease_check(&tx, space, lease).await?;
-            match journal_cutoff(&tx, space, retention_ms, now_ms).await? {
-                Some(cutoff) => journal_trim(&tx, space, cutoff, now_ms).await,
-                None => Ok(None),
-            }
-        });
-        if trimmed.await?.is_none() {
-            break;
-        }
+/// Bytes of the journal that are too many: trimming begins at three quarters of the bound, and goes down to five
+/// eighths, so that the bound itself is never reached while a controller leads.
+pub fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
+    match kept > bytes_max / 4 * 3 {
+        true => kept.saturating_sub(bytes_max / 8 * 5),
+        false => 0,
     }
+}
+
+/// Keeps the journal within its time and its bytes, batch by batch and as fast as it takes. Ends with an error only:
+/// that of the store, or the loss of the lease.
+pub async fn journal_keep(hands: &Hands) -> StoreResult<Infallible> {
+    loop {
+        let (kept, bytes_max) = journal_measure(hands).await?;
+        let mut excess = journal_excess(kept, bytes_max);
+        while journal_pass(hands, excess).await? {
+            if excess > 0 {
+                let (kept, bytes_max) = journal_measure(hands).await?;
+                excess = kept.saturating_sub(bytes_max / 8 * 5);
+            }
+        }
+        let near = kept > bytes_max / 2;
+        tokio::time::sleep(if near { TRIM_LOOK_NEAR } else { TRIM_LOOK }).await;
+    }
+}
+
+/// Bytes of the journal, and how many there may be.
+async fn journal_measure(hands: &Hands) -> StoreResult<(u64, u64)> {
+    let space = &hands.space;
+    let measured = hands.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
+        let bytes_max = cell_meta_read(&tx, space).await?.journal_bytes_max();
+        Ok::<_, StoreError>((journal_bytes(&tx, space).await?, bytes_max))
+    });
+    measured.await
+}
+
+/// Removes one batch of what is too old or, by `excess` bytes, too much. False where there is nothing of it.
+async fn journal_pass(hands: &Hands, excess: u64) -> StoreResult<bool> {
+    let now_ms = hands.clock.wall_ms();
+    let (space, lease) = (&hands.space, &hands.lease);
+    let trimmed = hands.db.run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
+        lease_check(&tx, space, lease).await?;
+        let retention_ms = cell_meta_read(&tx, space).await?.journal_retention_ms;
+        let by_age = journal_cutoff(&tx, space, retention_ms, now_ms).await?;
+        let by_bytes = journal_cutoff_bytes(&tx, space, excess).await?;
+        match by_age.max(by_bytes) {
+            Some(cutoff) => journal_trim(&tx, space, cutoff, now_ms).await,
+            None => Ok(None),
+        }
+    });
+    Ok(trimmed.await?.is_some())
+}
+
+/// One pass over everything but the journal.
+pub async fn tidy(hands: &Hands, jobs: Vec<JobId>) -> StoreResult<()> {
+    let now_ms = hands.clock.wall_ms();
+    let (space, lease) = (&hands.space, &hands.lease);
     loop {
         let expired = hands.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
             lease_check(&tx, space, lease).await?;
@@ -61,4 +105,22 @@ pub async fn tidy(hands: &Hands, meta: &CellMeta, jobs: Vec<JobId>) -> StoreResu
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::journal_excess;
+
+    #[test]
+    fn a_journal_is_trimmed_before_it_reaches_its_bound_and_not_for_a_little() {
+        const MAX: u64 = 512 << 20;
+        assert_eq!(journal_excess(0, MAX), 0);
+        assert_eq!(journal_excess(MAX / 4 * 3, MAX), 0);
+        assert_eq!(journal_excess(MAX / 4 * 3 + 1, MAX), MAX / 8 + 1);
+        assert_eq!(journal_excess(MAX, MAX), MAX / 8 * 3);
+        for kept in (0..2 * MAX).step_by(1 << 20) {
+            let left = kept - journal_excess(kept, MAX);
+            assert!(left <= MAX / 4 * 3 && (left >= MAX / 8 * 5 || left == kept), "{kept}");
+        }
+    }
 }

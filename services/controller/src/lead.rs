@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::act::Hands;
 use crate::config::ControllerConfig;
 use crate::decide::{Action, Dirty, departures_now, drives_away, job_actions, node_actions};
-use crate::housekeeping::{jobs_old, tidy};
+use crate::housekeeping::{jobs_old, journal_keep, tidy};
 use crate::liveness::Liveness;
 use crate::room::relocation_of;
 use crate::unit::units_overdue;
@@ -161,10 +161,18 @@ impl Controller {
             drain_at: now,
         };
         term.meta = self.meta().await?;
-        loop {
-            let (dirty, mut subscription) = self.mirror.subscribe_with(Dirty::all);
-            term.dirty = dirty;
-            while self.step(&mut term, &mut subscription).await? {}
+        let trimmer = term.hands.clone();
+        let lead = async {
+            loop {
+                let (dirty, mut subscription) = self.mirror.subscribe_with(Dirty::all);
+                term.dirty = dirty;
+                while self.step(&mut term, &mut subscription).await? {}
+            }
+        };
+        // Beside everything else, so that neither waits for the other.
+        tokio::select! {
+            ended = lead => ended,
+            ended = journal_keep(&trimmer) => ended.map(|never| match never {}),
         }
     }
 
@@ -317,7 +325,7 @@ impl Controller {
             let overdue = self.mirror.read(|state| units_overdue(state, now_ms));
             self.act(term, overdue.into_iter().map(Action::UnitEnd).collect()).await?;
             let jobs = self.mirror.read(|state| jobs_old(state, &term.meta, now_ms));
-            tidy(&term.hands, &term.meta, jobs).await?;
+            tidy(&term.hands, jobs).await?;
         }
         Ok(())
     }

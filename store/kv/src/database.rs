@@ -184,6 +184,12 @@ impl Transaction {
         self.inner.approximate_size().await
     }
 
+    /// Bytes of the keys and values in a range, without a conflict: exact on the embedded engine, which reads them all,
+    /// and a sample on FoundationDB.
+    pub async fn estimated_range_size(&self, range: Range<&[u8]>) -> KvResult<u64> {
+        self.inner.estimated_range_size(range).await
+    }
+
     /// Keys that cut a range into chunks of about `chunk_bytes`, both ends included.
     pub async fn range_split_points(&self, range: Range<&[u8]>, chunk_bytes: u64) -> KvResult<Vec<Bytes>> {
         self.inner.range_split_points(range, chunk_bytes).await

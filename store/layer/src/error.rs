@@ -49,6 +49,14 @@ pub enum StoreError {
         /// What the encoder says.
         detail: String,
     },
+    /// The journal is over its bound, and nobody trims it: no new work is admitted. Repeat it later.
+    #[error("the cell's journal has {bytes} bytes; new work is admitted below {bytes_max}")]
+    JournalFull {
+        /// Bytes that are kept.
+        bytes: u64,
+        /// Bytes that may be kept.
+        bytes_max: u64,
+    },
     /// A value is larger than the store keeps. Make it smaller.
     #[error("a value of kind {kind} has {bytes} bytes; accepted: at most {bytes_max}")]
     TooLarge {

@@ -158,6 +158,13 @@ pub struct CellSet {
     /// How long entries of the journal are kept at least
     #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
     pub journal_retention: Option<std::time::Duration>,
+    /// Bytes of the journal that are kept at most, however young they are, such as 1GiB
+    #[arg(long, value_parser = bytes, value_name = "BYTES")]
+    pub journal_bytes: Option<u64>,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    borough_model::resource::bytes_parse(text).map_err(|error| error.to_string())
 }
 
 /// Verbs on names.

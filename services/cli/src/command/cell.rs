@@ -54,6 +54,7 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         lost_per_minute_max: set.lost_per_minute,
         job_retention_ms: set.job_retention.map(ms),
         journal_retention_ms: set.journal_retention.map(ms),
+        journal_bytes_max: set.journal_bytes,
         revision: 0,
     }
 }

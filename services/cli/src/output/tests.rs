@@ -483,6 +483,7 @@ fn yaml_is_yaml() {
               lost_per_minute_max: 0
               job_retention_ms: 0
               journal_retention_ms: 0
+              journal_bytes_max: 0
               queueing: ""
               queues: []
               schedulers: {}

@@ -13,7 +13,7 @@ mod time;
 
 pub(crate) use gate::gate_check_open;
 pub use gate::{GateOpen, GateRead};
-pub use row::{CellGate, CellMeta, CellState};
+pub use row::{CellGate, CellMeta, CellState, JOURNAL_BYTES_MAX};
 pub(crate) use step::cell_scheduler_rules;
 pub use step::{
     Created, cell_create, cell_epoch_begin, cell_gate_at, cell_gate_read, cell_gate_set, cell_list,

@@ -69,6 +69,21 @@ pub struct CellMeta {
     #[n(27)]
     #[serde(default)]
     pub clock: Option<CellTime>,
+    /// Bytes of the journal that are kept at most, however young they are; absent: [`JOURNAL_BYTES_MAX`].
+    #[n(28)]
+    #[serde(default)]
+    pub journal_bytes_max: Option<u64>,
+}
+
+/// Bytes of a cell's journal that are kept at most unless its settings say otherwise: an embedded store has all of them
+/// in memory.
+pub const JOURNAL_BYTES_MAX: u64 = 512 << 20;
+
+impl CellMeta {
+    /// Bytes of the journal that are kept at most.
+    pub fn journal_bytes_max(&self) -> u64 {
+        self.journal_bytes_max.unwrap_or(JOURNAL_BYTES_MAX)
+    }
 }
 
 impl Default for CellMeta {
@@ -90,6 +105,7 @@ impl Default for CellMeta {
             fresh_start_ms: None,
             reclaim: None,
             clock: None,
+            journal_bytes_max: None,
         }
     }
 }

@@ -21,4 +21,6 @@ pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};
 pub use shared::JournalShare;
 pub use tail::{Page, journal_head, journal_tail, journal_tail_shared, journal_watch};
-pub use trim::{journal_cutoff, journal_floor, journal_trim, trim_cutoff};
+pub use trim::{
+    journal_bytes, journal_cutoff, journal_cutoff_bytes, journal_floor, journal_trim, trim_cutoff,
+};

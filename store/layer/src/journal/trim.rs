@@ -64,6 +64,51 @@ pub async fn journal_cutoff(
     Ok(first_kept.filter(|_| old > 0).map(|(cursor, _)| cursor.stamp))
 }
 
+/// Bytes of the entries that are kept, of this life of the store. Exact on the embedded engine, which looks at all of
+/// them, and a sample on FoundationDB.
+pub async fn journal_bytes(tx: &Transaction, space: &CellSpace) -> StoreResult<u64> {
+    let store_epoch = super::gate_read(tx, space).await?.store_epoch;
+    let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
+    Ok(tx.estimated_range_size(&range.start..&range.end).await?)
+}
+
+/// The first stamp that is kept once the oldest entries, `excess` bytes of them or a few more, are gone; fewer where one
+/// transaction does not read as many. The last entry stays. `None` where nothing can go.
+pub async fn journal_cutoff_bytes(
+    tx: &Transaction,
+    space: &CellSpace,
+    excess: u64,
+) -> StoreResult<Option<Versionstamp>> {
+    if excess == 0 {
+        return Ok(None);
+    }
+    let store_epoch = super::gate_read(tx, space).await?.store_epoch;
+    let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
+    let mut request = borough_kv::RangeRequest::between(range.start, range.end).snapshot();
+    let (mut passed, mut first, mut kept) = (0_u64, None, None);
+    while passed < CUTOFF_BYTES {
+        // A batch may be short for any reason, shorter than one entry.
+        let batch = tx.get_range(&request).await?;
+        for (key, value) in &batch.rows {
+            let stamp = JournalKey::decode(space, key)?.stamp;
+            if passed >= excess && kept != Some(stamp) {
+                return Ok(Some(stamp));
+            }
+            first = first.or(Some(stamp));
+            kept = Some(stamp);
+            let bytes = key.len().saturating_add(value.len());
+            passed = passed.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
+        let Some((last, _)) = batch.rows.last().filter(|_| batch.more) else { break };
+        request.begin = borough_kv::KeySelector::first_greater_than(last.clone());
+    }
+    // The last one may be there in part, or be the last of all: it stays for the next pass.
+    Ok(kept.filter(|kept| first != Some(*kept)))
+}
+
+/// Bytes of entries looked at for a cutoff: more than one entry has, which is what one transaction writes at most.
+const CUTOFF_BYTES: u64 = 12 << 20;
+
 /// Entries looked at for a cutoff.
 const CUTOFF_ENTRIES: usize = 1_000;
 
@@ -148,6 +193,68 @@ mod tests {
             Ok((floor, page.entries.into_iter().map(|(at, _)| at).collect()))
         });
         read.await.unwrap()
+    }
+
+    /// Writers that go on, and a trimmer that keeps to a bound: nothing but the last entries is kept, the bound holds at
+    /// every pass, and the floor tells readers of all that is gone.
+    #[tokio::test]
+    async fn a_journal_under_sustained_writes_stays_within_its_bound() {
+        const BOUND: u64 = 200_000;
+        const ENTRY: usize = 20_000;
+        let cell = TestCell::new().await;
+        let mut most = 0;
+        for round in 0..60_u32 {
+            for writer in 0..4 {
+                let actor = "a".repeat(ENTRY);
+                let request = RequestId(u128::from(round * 4 + writer));
+                let change = Change { request, actor, action: "test", at_ms: 0 };
+                let push = async |_: &Transaction, changes: &mut crate::journal::ChangeSet| {
+                    changes.push(Delta::NodeRemoved { node: NodeId(1) });
+                    Ok(())
+                };
+                cell.change(change, push).await.unwrap();
+            }
+            cell.clock.advance(Duration::from_millis(100));
+            most = most.max(cell.run(async |tx| journal_bytes(&tx, &cell.space).await).await.unwrap());
+            loop {
+                let kept = cell.run(async |tx| journal_bytes(&tx, &cell.space).await).await.unwrap();
+                let excess = kept.saturating_sub(BOUND / 2);
+                let cutoff = cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, excess).await).await;
+                let Some(cutoff) = cutoff.unwrap() else { break };
+                cell.run(async |tx| journal_trim(&tx, &cell.space, cutoff, 1).await).await.unwrap().unwrap();
+            }
+        }
+        assert!(most > BOUND / 2 && most < BOUND, "{most} bytes were kept");
+        let (floor, left) = floor_and_left(&cell).await;
+        assert!(left.len() >= 2 && left.iter().all(|at| *at > floor), "{} entries are left", left.len());
+        // A reader from before is told, and does not go on with a gap.
+        let behind = Cursor::start(floor.store_epoch);
+        let read = cell.run(async |tx| super::super::journal_tail(&tx, &cell.space, behind, 9).await).await;
+        assert!(matches!(read, Err(crate::StoreError::JournalTrimmed { .. })), "{read:?}");
+    }
+
+    /// An entry larger than the excess goes as a whole, and the last one stays.
+    #[tokio::test]
+    async fn a_cutoff_by_bytes_never_cuts_an_entry_in_two() {
+        let cell = TestCell::new().await;
+        for request in 1..4 {
+            let actor = "a".repeat(3 * crate::journal::PART_BYTES_MAX);
+            let change = Change { request: RequestId(request), actor, action: "test", at_ms: 0 };
+            let push = async |_: &Transaction, changes: &mut crate::journal::ChangeSet| {
+                changes.push(Delta::NodeRemoved { node: NodeId(1) });
+                Ok(())
+            };
+            cell.change(change, push).await.unwrap();
+        }
+        for left in [2, 1] {
+            let cutoff = cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 1).await).await;
+            let cutoff = cutoff.unwrap().unwrap_or(Versionstamp::ZERO);
+            cell.run(async |tx| journal_trim(&tx, &cell.space, cutoff, 1).await).await.unwrap();
+            assert_eq!(floor_and_left(&cell).await.1.len(), left);
+        }
+        let none = cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 1).await).await.unwrap();
+        assert_eq!(none, None, "the last entry is kept until another follows");
+        assert_eq!(cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 0).await).await.unwrap(), None);
     }
 
     /// Found by a mirror that was behind, and was not told that what it had not read was gone.

@@ -1,0 +1,110 @@
+//! How large a cell's journal is: measured now and then, shown as metrics, and a reason to admit nothing while it is over
+//! its bound. The controller trims it long before; where none does, an embedded store would run out of memory.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use borough_kv::Idempotency;
+use borough_store::cell::cell_meta_read;
+use borough_store::journal::journal_bytes;
+use borough_store::{StoreError, StoreResult, error_chain};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::CellDoor;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The journal of a cell, as of the last look.
+#[derive(Debug)]
+pub struct JournalSize {
+    kept: Gauge<u64, AtomicU64>,
+    most: Gauge<u64, AtomicU64>,
+    refused: Counter,
+}
+
+impl Default for JournalSize {
+    fn default() -> Self {
+        let most = Gauge::<u64, AtomicU64>::default();
+        most.set(u64::MAX);
+        Self { kept: Gauge::default(), most, refused: Counter::default() }
+    }
+}
+
+impl JournalSize {
+    /// Whether new work may be admitted: an error names how much is kept, and how much may be.
+    pub fn admit(&self) -> StoreResult<()> {
+        let (kept, most) = (self.kept.get(), self.most.get());
+        if kept < most {
+            return Ok(());
+        }
+        self.refused.inc();
+        Err(StoreError::JournalFull { bytes: kept, bytes_max: most })
+    }
+
+    fn note(&self, kept: u64, most: u64) {
+        self.kept.set(kept);
+        self.most.set(most);
+    }
+
+    /// Shows the metrics of `cell` in `registry`.
+    pub fn register(&self, cell: &str, registry: &mut Registry) {
+        let label = ("cell".into(), cell.to_owned().into());
+        let registry = registry.sub_registry_with_prefix("borough_journal").sub_registry_with_label(label);
+        registry.register("bytes", "Bytes of the journal that are kept", self.kept.clone());
+        registry.register("bytes_max", "Bytes of the journal that may be kept", self.most.clone());
+        let help = "Requests for new work refused because the journal was over its bound";
+        registry.register("refusals", help, self.refused.clone());
+    }
+}
+
+/// Measures the journal of `door` for as long as it is polled.
+pub(super) async fn journal_follow(door: Arc<CellDoor>) {
+    loop {
+        let space = &door.space;
+        let look = door.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
+            let most = cell_meta_read(&tx, space).await?.journal_bytes_max();
+            Ok::<_, StoreError>((journal_bytes(&tx, space).await?, most))
+        });
+        match look.await {
+            Ok((kept, most)) => {
+                door.journal.note(kept, most);
+                if kept >= most {
+                    tracing::warn!(cell = %door.name, kept, most, "no work is admitted: nobody trims the journal");
+                }
+            }
+            Err(error) => {
+                tracing::debug!(cell = %door.name, error = %error_chain(&error), "journal not measured")
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_admitted_below_the_bound_only() {
+        let journal = JournalSize::default();
+        assert!(journal.admit().is_ok(), "nothing is known yet");
+        for (kept, admitted) in [(0, true), (99, true), (100, false), (101, false), (99, true)] {
+            journal.note(kept, 100);
+            assert_eq!(journal.admit().is_ok(), admitted, "{kept} of 100");
+        }
+        assert_eq!(journal.refused.get(), 2);
+        let status = crate::status::status_from_store(&journal_full());
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+        assert!(tonic_types::StatusExt::get_details_retry_info(&status).is_some());
+    }
+
+    fn journal_full() -> StoreError {
+        let journal = JournalSize::default();
+        journal.note(7, 7);
+        journal.admit().unwrap_err()
+    }
+}
