@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Transaction};
-use borough_model::{Incarnation, JobId, NodeId, TaskId};
+use borough_model::{Incarnation, JobId, TaskId};
 use borough_store::job::{job_dependencies_check, job_remove, job_tasks_gone};
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::lease::{HeldLease, lease_check};
