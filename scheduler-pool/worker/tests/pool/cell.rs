@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction, Versionstamp};
-use borough_model::job::{JobKind, JobSpec, PortSpec};
+use borough_model::job::{Constraint, ConstraintOperator, JobKind, JobSpec, PortSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
@@ -17,7 +17,7 @@ use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
 use borough_store::lease::{WorkerStatus, scheduler_shards};
-use borough_store::node::{NodeArrival, SessionFence, node_register, node_reported, node_writer};
+use borough_store::node::{NodeArrival, SessionFence, node_list, node_register, node_reported, node_writer};
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use prometheus_client::registry::Registry;
@@ -426,11 +426,25 @@ impl Cell {
         self.spec_submit(&spec).await;
     }
 
-    /// Admits a job of one small task with a fixed port.
-    pub async fn port_submit(&self, job: &str, port: u16) {
+    /// The nodes' names.
+    pub async fn node_names(&self) -> Vec<String> {
+        let space = &self.space;
+        let nodes =
+            self.db.run("nodes", Idempotency::ReadOnly, |tx, _| async move { node_list(&tx, space).await });
+        nodes.await.unwrap().into_iter().map(|row| row.name.to_string()).collect()
+    }
+
+    /// Admits a job of one small task with a fixed port, for one node.
+    pub async fn port_submit(&self, job: &str, port: u16, node: &str) {
         let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
         let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
         spec.task.ports = vec![PortSpec { name: Name::new("http").unwrap(), number: Some(port) }];
+        spec.constraints = vec![Constraint {
+            attribute: "node.name".to_owned(),
+            operator: ConstraintOperator::In,
+            values: vec![node.to_owned()],
+            preference: None,
+        }];
         self.spec_submit(&spec).await;
     }
 

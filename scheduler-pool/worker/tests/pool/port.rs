@@ -28,8 +28,9 @@ fn workers_give_a_port_of_an_address_once() {
             for _ in 0..4 {
                 cell.node_add().await;
             }
-            for number in 0..12 {
-                cell.port_submit(&format!("job-{number}"), 8_080).await;
+            // Each for another node: no worker sees of the others' by the commitment of its own.
+            for (number, node) in (0..12).zip(cell.node_names().await.iter().cycle()) {
+                cell.port_submit(&format!("job-{number}"), 8_080, node).await;
             }
             let workers = [0, 1, 2].map(|place| cell.worker(place, 3, &["default"]));
             cell.until("one has the port", async || cell.placed().await > 0).await;
