@@ -134,7 +134,11 @@ impl System {
         Ok((gateways, cell.to_owned()))
     }
 
-    fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
+    /// A client of the cell whose settings `set` changes.
+    ///
+    /// # Errors
+    /// The cell has not written its client file.
+    pub fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
         let (gateways, cell) = self.client_file()?;
         let mut config = ClientConfig::new(gateways, "loadtest", cell);
         config.token = Some(Token::File(self.directory.join("token")));

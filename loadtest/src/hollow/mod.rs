@@ -195,13 +195,15 @@ pub async fn run(
     let (gateways, token) = system.door()?;
     let options = fleet_options(gateways, Some(token), hellos("bench"), &arguments.simulated)?;
     let pid = i32::try_from(system.control_pid())?;
-    measured(options, Some(system.client()?), Some(pid), arguments, results).await
+    let client = system.client_with(|config| config.deadline = arguments.storms.wait())?;
+    measured(options, Some(client), Some(pid), arguments, results).await
 }
 
 /// A client of the cell behind `--gateway`.
 fn gateway_client(arguments: &HollowArguments) -> anyhow::Result<Client> {
     let mut config = ClientConfig::new(arguments.gateway.clone(), "loadtest", &arguments.cell);
     config.token = arguments.token_file.clone().map(Token::File);
+    config.deadline = arguments.storms.wait();
     let (rng, _) = SeededRng::from_kernel();
     Ok(Client::new(config, rng)?)
 }

@@ -44,7 +44,9 @@ pub struct StormArguments {
 }
 
 impl StormArguments {
-    fn wait(&self) -> Duration {
+    /// How long the tasks may take to run, the sessions to be current, and a call of the client to be answered: a
+    /// slow machine must not end the run.
+    pub fn wait(&self) -> Duration {
         Duration::from_secs(self.wait_s)
     }
 
