@@ -1,7 +1,9 @@
-//! Pages of lists: at most a thousand rows at a time, continued by the last row's key, so that a page stays right
+//! Pages of lists: at most a thousand rows and a bound of bytes at a time, continued by the last row's key, so that a page stays right
 //! while rows come and go.
 
+use borough_proto::bounds::PAGE_BYTES_MAX;
 use borough_proto::v1;
+use prost::Message;
 
 /// Most rows of a page.
 pub const PAGE_ROWS_MAX: usize = 1_000;
@@ -38,9 +40,42 @@ pub fn page_of<T>(rows: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec
     (taken, next)
 }
 
+/// The same page within [`PAGE_BYTES_MAX`], at least one row, and what names the next one: `next` where nothing was cut.
+pub fn page_cut<T: Message>(mut rows: Vec<T>, next: String, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
+    let mut bytes = 0_usize;
+    let fits = |row: &&T| {
+        bytes = bytes.saturating_add(row.encoded_len());
+        bytes <= PAGE_BYTES_MAX
+    };
+    let fit = rows.iter().take_while(fits).count().max(1);
+    if fit >= rows.len() {
+        return (rows, next);
+    }
+    rows.truncate(fit);
+    let next = rows.last().map(key).unwrap_or_default();
+    (rows, next)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_cut_at_its_bytes_and_goes_on_behind_them() {
+        let node = |number: usize, bytes| v1::Node {
+            name: format!("n{number}"),
+            host: "x".repeat(bytes),
+            ..v1::Node::default()
+        };
+        let of = |bytes| (0..5).map(|number| node(number, bytes)).collect::<Vec<_>>();
+        let key = |node: &v1::Node| node.name.clone();
+        let (rows, next) = page_cut(of(PAGE_BYTES_MAX / 3), "n4".to_owned(), key);
+        assert_eq!((rows.len(), next.as_str()), (2, "n1"));
+        let (rows, next) = page_cut(of(2 * PAGE_BYTES_MAX), String::new(), key);
+        assert_eq!((rows.len(), next.as_str()), (1, "n0"), "one longer row is a page of its own");
+        let (rows, next) = page_cut(of(10), "n4".to_owned(), key);
+        assert_eq!((rows.len(), next.as_str()), (5, "n4"));
+    }
 
     #[test]
     fn pages_together_are_the_list() {

@@ -16,5 +16,6 @@ pub mod v1 {
 /// The encoded `FileDescriptorSet` of every `.proto` file, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borough.bin"));
 
+pub mod bounds;
 pub mod connect;
 pub mod convert;

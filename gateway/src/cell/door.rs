@@ -21,6 +21,7 @@ use tonic::Status;
 use super::journal::{JournalSize, journal_follow};
 use super::settings::settings_read;
 use crate::session::arrive::{Arrivals, WriterContext};
+use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;
 use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
@@ -81,12 +82,13 @@ pub struct Caller {
 }
 
 impl CellDoor {
-    /// A door to a cell; what follows the mirror ends with `cancelled`. `machine` is the clock of this process; whatever is
-    /// stored is stamped by the mirror's clock, which shows the cell's time.
+    /// A door to a cell, whose sessions are counted in `metrics`; what follows the mirror ends with `cancelled`. `machine` is
+    /// the clock of this process; whatever is stored is stamped by the mirror's clock, which shows the cell's time.
     pub fn open(
         connection: CellConnection,
         machine: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
+        metrics: DeliveryMetrics,
         cancelled: &CancellationToken,
     ) -> Arc<Self> {
         let CellConnection { space, name, db, mirror } = connection;
@@ -102,7 +104,7 @@ impl CellDoor {
         let reports = ReportWriter::spawn(context.clone());
         let arrivals = Arrivals::spawn(context);
         let snapshot = Mutex::new(Snapshot::new(CellSettings::default()));
-        let (sessions, journal) = (Sessions::default(), JournalSize::default());
+        let (sessions, journal) = (Sessions::counted(metrics), JournalSize::default());
         let door = Arc::new(Self {
             name,
             space,

@@ -27,6 +27,7 @@ use tonic::{Code, Request};
 use super::*;
 use crate::job::JobRoom;
 use crate::node::NodeRoom;
+use crate::session::metrics::DeliveryMetrics;
 
 const NODE: NodeId = NodeId(1);
 /// A task that runs.
@@ -67,7 +68,13 @@ impl TestGateway {
         let mirror =
             MirrorFollower::spawn(quiet.clone(), space.clone(), Arc::clone(&shared), SeededRng::shared(3));
         let connection = CellConnection { space: space.clone(), name: name("alpha"), db, mirror };
-        let door = CellDoor::open(connection, shared, SeededRng::shared(4), &CancellationToken::new());
+        let door = CellDoor::open(
+            connection,
+            shared,
+            SeededRng::shared(4),
+            DeliveryMetrics::default(),
+            &CancellationToken::new(),
+        );
         let cells = Arc::new(Cells(BTreeMap::from([(name("alpha"), door)])));
         let gateway = Self { cells, quiet, space, clock };
         gateway.furnish().await;

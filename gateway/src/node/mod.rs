@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status};
 use crate::cell::{
     Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_run,
 };
-use crate::page::{page_of, page_request};
+use crate::page::{page_cut, page_of, page_request};
 use crate::session::register::{Watched, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
@@ -175,6 +175,7 @@ impl NodeService for NodeRoom {
             rows.sort_by(|left, right| left.name.cmp(&right.name));
             let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
             let nodes = rows.into_iter().map(|row| node_message(door, state, row)).collect();
+            let (nodes, next) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
             (nodes, next, state.cursor())
         })?;
         Ok(Response::new(v1::ListNodesResponse { nodes, next_page, cursor: Some(cursor_to_message(cursor)) }))
@@ -288,5 +289,6 @@ pub fn node_message(door: &CellDoor, state: &MirrorState, row: &NodeRow) -> v1::
     let empty = NodeAlloc::default();
     let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);
     let load = state.loads().get(&row.id).map(|load| &**load);
-    node_to_message(&door.name, row, (alloc, load), door.sessions.get(row.id).is_some())
+    let message = node_to_message(&door.name, row, (alloc, load), door.sessions.get(row.id).is_some());
+    v1::Node { session_failure: door.sessions.failures.of(row.id), ..message }
 }

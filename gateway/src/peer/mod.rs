@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
 use borough_proto::connect::Connector;
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use moka::sync::Cache;
@@ -27,6 +28,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A connection that nothing was handed on over for so long is closed: gateways come and go, under ever new addresses.
 const IDLE_MOST: Duration = Duration::from_secs(600);
+/// What one reader that takes nothing holds of a connection.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// What all readers together may hold of it: as many as a gateway serves, so that slow ones never stop the others.
+const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 /// Connections to other gateways at once; beyond it the one used longest ago is closed.
 const CHANNELS_MOST: u64 = 1_024;
 
@@ -87,13 +92,18 @@ impl Peers {
                     endpoint.map_err(|error| wrong(format!("has the address {gateway:?}: {error}")))?;
                 let endpoint = endpoint.connect_timeout(CONNECT_WAIT).tcp_nodelay(true);
                 let endpoint = endpoint.http2_keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(KEEP_ALIVE);
+                let endpoint = endpoint
+                    .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                    .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
                 // Of two callers who both find none, the second one's connection stays.
                 let channel = self.connector.connect_lazy(&endpoint);
                 self.channels.insert(gateway.to_owned(), channel.clone());
                 channel
             }
         };
-        Ok(TaskServiceClient::with_interceptor(channel, Credentials(bearer)))
+        Ok(TaskServiceClient::with_interceptor(channel, Credentials(bearer))
+            .max_decoding_message_size(RESPONSE_BYTES_MAX)
+            .max_encoding_message_size(REQUEST_BYTES_MAX))
     }
 }
 

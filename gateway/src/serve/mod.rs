@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_proto::FILE_DESCRIPTOR_SET;
+use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX};
 use borough_proto::connect::{Connection, Connector};
 use borough_proto::v1::agent_service_server::AgentServiceServer;
 use borough_proto::v1::cell_service_server::CellServiceServer;
@@ -43,17 +44,23 @@ use crate::peer::Peers;
 use crate::session::AgentRoom;
 use crate::session::live::live_renew;
 use crate::session::load::loads_write;
+use crate::session::metrics::DeliveryMetrics;
 use crate::task::TaskRoom;
 use crate::watch::WatchRoom;
 
-/// Largest message taken: a spec and what stands around it, with room.
-const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How often an idle connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long the next request of an HTTP connection is waited for.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
 /// Reports an agent may miss before its node's lease is no longer renewed.
 const REPORTS_MISSED: u32 = 3;
+
+/// A service with the bounds of its messages.
+macro_rules! bounded {
+    ($service:expr) => {
+        $service.max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(RESPONSE_BYTES_MAX)
+    };
+}
 
 /// What a gateway is made with.
 pub struct GatewayConfig {
@@ -147,8 +154,11 @@ impl Gateway {
         let Network { name, incoming, connector } = network;
         let mut tasks = Vec::new();
         let mut cells = BTreeMap::new();
+        let metrics = DeliveryMetrics::default();
+        metrics.register(&mut config.registry.lock());
         for connection in config.cells {
-            let door = CellDoor::open(connection, Arc::clone(clock), Arc::clone(rng), cancelled);
+            let (clock, rng) = (Arc::clone(clock), Arc::clone(rng));
+            let door = CellDoor::open(connection, clock, rng, metrics.clone(), cancelled);
             let labels = [("cell".into(), door.name.to_string().into())];
             door.session_metrics
                 .register(config.registry.lock().sub_registry_with_labels(labels.into_iter()));
@@ -224,20 +234,21 @@ struct Rooms {
 impl Rooms {
     fn router(self, auth: AuthLayer) -> Router<Stack<AuthLayer, Identity>> {
         let cells = || Arc::clone(&self.cells);
-        let agents =
-            AgentServiceServer::new(AgentRoom::new(cells(), self.name.clone(), self.report, self.silence));
-        let jobs = JobServiceServer::new(JobRoom::new(cells()));
+        let agents = AgentRoom::new(cells(), self.name.clone(), self.report, self.silence);
+        let agents = AgentServiceServer::new(agents)
+            .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
         Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .layer(auth)
-            .add_service(agents.max_decoding_message_size(MESSAGE_BYTES_MAX))
-            .add_service(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX))
-            .add_service(TaskServiceServer::new(TaskRoom::new(cells(), self.peers.clone())))
-            .add_service(NodeServiceServer::new(NodeRoom::new(cells(), self.silence)))
-            .add_service(CellServiceServer::new(CellRoom::new(cells())))
-            .add_service(NameServiceServer::new(NameRoom::new(cells())))
-            .add_service(WatchServiceServer::new(WatchRoom::new(cells())))
+            .add_service(agents)
+            .add_service(bounded!(JobServiceServer::new(JobRoom::new(cells()))))
+            .add_service(bounded!(TaskServiceServer::new(TaskRoom::new(cells(), self.peers.clone()))))
+            .add_service(bounded!(NodeServiceServer::new(NodeRoom::new(cells(), self.silence))))
+            .add_service(bounded!(CellServiceServer::new(CellRoom::new(cells()))))
+            .add_service(bounded!(NameServiceServer::new(NameRoom::new(cells()))))
+            .add_service(bounded!(WatchServiceServer::new(WatchRoom::new(cells()))))
     }
 }
 

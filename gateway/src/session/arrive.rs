@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Transaction};
-use borough_model::node::Pressure;
+use borough_model::node::{Pressure, REGISTERED};
 use borough_model::{Incarnation, TaskId};
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::node::{
@@ -31,8 +31,6 @@ const NODES_MAX: usize = 64;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Nodes that wait for a commit; more wait before that.
 const QUEUE_MAX: usize = 1_024;
-/// The first beat of a session.
-const FIRST_BEAT: u64 = 1;
 
 /// A registration, and a position at or after everything that was committed before it.
 pub type Arrived = Result<(Registered, Cursor), Arc<StoreError>>;
@@ -208,7 +206,7 @@ impl Writer {
                 for (pending, outcome) in batch.iter().zip(&mut outcomes) {
                     if let Pending::Arrival(arrival, _) = pending {
                         let (registered, writer) = node_register(&tx, &mut changes, arrival).await?;
-                        node_live_renew(&writer, space, FIRST_BEAT, 0)?;
+                        node_live_renew(&writer, space, REGISTERED, 0)?;
                         *outcome = Outcome::Registered(Box::new(registered));
                     }
                 }

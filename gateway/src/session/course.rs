@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_model::node::{NodeState, pressure_of};
 use borough_model::task::Health;
 use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
+use borough_proto::bounds::REPORT_TASKS_MAX;
 use borough_proto::convert::measured_from_message;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
@@ -16,13 +18,19 @@ use borough_store::journal::Cursor;
 use borough_store::mirror::MirrorState;
 use borough_store::task::{ReportAnswer, ReportPhase, TaskReport};
 use tokio::sync::mpsc;
+use tonic::Status;
 
 use super::arrive::NodeNotes;
+use super::delivery::{ACKNOWLEDGE_MAX, Delivery};
 use super::desired::{Command, Life, commands_full, life_command, lives_missing};
-use super::message::{assignment, life_to_message, notes_of, report_missing, report_of, stop};
+use super::message::{MirrorRows, notes_of, report_missing, report_of};
+use super::metrics::EndKind;
 use super::registry::Session;
 use super::write::NotWritten;
 use crate::cell::CellDoor;
+
+/// Between two looks at whether the agent still acknowledges what it is sent.
+const STALL_LOOK: Duration = Duration::from_secs(5);
 
 /// What is known of one session's agent.
 pub struct Course {
@@ -35,8 +43,8 @@ pub struct Course {
     reported: BTreeMap<Life, Phase>,
     /// What the store has taken of them.
     applied: BTreeMap<Life, Said>,
-    /// What the agent was last told of each life.
-    told: BTreeMap<Life, Command>,
+    /// What is on its way to the agent.
+    delivery: Delivery,
     /// What the agent last said of its machine.
     notes: NodeNotes,
 }
@@ -78,36 +86,71 @@ impl Course {
             begin,
             reported: BTreeMap::new(),
             applied: BTreeMap::new(),
-            told: BTreeMap::new(),
+            delivery: Delivery::default(),
             notes: NodeNotes::default(),
         }
     }
 
-    /// Follows reports and notices until the session ends. Nothing is said before the full report is durable.
+    /// Follows reports, acknowledgements and notices until the session ends. Nothing is said before the full report is
+    /// durable.
     pub async fn run(mut self, mut reports: mpsc::Receiver<v1::Report>) {
-        let Some(first) = reports.recv().await else { return };
-        if let Err(error) = self.door.mirror.wait_for(self.begin).await {
-            tracing::warn!(node = %self.name, error = %error_chain(&error), "session could not begin");
-            return;
-        }
-        if self.report(first).await.is_none() {
+        if self.begin_wait(&mut reports).await.is_none() {
             return;
         }
         // What changes after this is noticed again.
         self.session.notices.take();
-        let mut alive = self.full_tell().await.is_some();
-        let session = Arc::clone(&self.session);
-        while alive {
-            alive = tokio::select! {
+        self.full_tell();
+        let mut acknowledged = self.session.acknowledged();
+        while self.deliver().await.is_some() {
+            let session = Arc::clone(&self.session);
+            let going = tokio::select! {
                 report = reports.recv() => match report {
-                    Some(report) => self.report(report).await.is_some(),
-                    None => false,
+                    Some(report) => self.report(report).await,
+                    None => None,
                 },
-                noticed = session.notices.next() => match noticed.all {
-                    true => self.full_tell().await.is_some(),
-                    false => self.changed(noticed.tasks).await.is_some(),
+                changed = acknowledged.changed() => match changed {
+                    Ok(()) => {
+                        let sequence = *acknowledged.borrow_and_update();
+                        self.acknowledged(sequence).await
+                    }
+                    Err(_) => None,
                 },
+                noticed = session.notices.next() => {
+                    match noticed.all {
+                        true => self.full_tell(),
+                        false => self.changed(noticed.tasks),
+                    }
+                    Some(())
+                }
+                () = tokio::time::sleep(STALL_LOOK), if self.delivery.waiting(Duration::ZERO).is_some() => {
+                    self.stall_look()
+                }
             };
+            if going.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Takes the full report in, to its end.
+    async fn begin_wait(&mut self, reports: &mut mpsc::Receiver<v1::Report>) -> Option<()> {
+        let mut first = reports.recv().await?;
+        if let Err(error) = self.door.mirror.wait_for(self.begin).await {
+            tracing::warn!(node = %self.name, error = %error_chain(&error), "session could not begin");
+            return None;
+        }
+        if !first.full_begin {
+            let why = "the agent's first report does not begin its full report";
+            self.session.end(EndKind::Protocol, Status::aborted(why));
+            return None;
+        }
+        loop {
+            let ended = first.full_end;
+            self.report(first).await?;
+            if ended {
+                return Some(());
+            }
+            first = reports.recv().await?;
         }
     }
 
@@ -121,7 +164,7 @@ impl Course {
                 Err(refused) => tracing::warn!(node = %self.name, %refused, "a status was left out"),
             }
         }
-        if report.full {
+        if report.full_begin {
             self.reported_clear();
         }
         self.reported.extend(items.iter().map(|(life, phase, _)| (*life, *phase)));
@@ -130,33 +173,101 @@ impl Course {
         items.retain(|(life, _, report)| {
             self.applied.get(life).is_none_or(|applied| Said::of(report).as_ref() != Some(applied))
         });
-        let missing = if report.full { self.missing() } else { Vec::new() };
-        let lives: Vec<Life> = items.iter().map(|(life, ..)| *life).chain(missing.iter().copied()).collect();
-        let reports: Vec<TaskReport> = items
-            .into_iter()
-            .map(|(.., report)| report)
-            .chain(missing.into_iter().map(report_missing))
-            .collect();
-        let said: Vec<Option<Said>> = reports.iter().map(Said::of).collect();
-        let applied = match reports.is_empty() {
-            true => None,
-            false => Some(self.written(self.door.reports.apply(self.session.fence(), reports).await?)?),
-        };
-        if let Some(applied) = applied {
-            self.door.mirror.wait_for(applied.cursor).await.ok()?;
-            for ((life, said), answer) in lives.iter().zip(said).zip(&applied.answers) {
-                match said.filter(|_| *answer == ReportAnswer::Applied) {
-                    Some(said) => drop(self.applied.insert(*life, said)),
-                    None => drop(self.applied.remove(life)),
-                }
+        self.store(items.into_iter().map(|(life, _, report)| (life, report)).collect()).await?;
+        if report.full_end {
+            let missing: Vec<_> =
+                self.missing().into_iter().map(|life| (life, report_missing(life))).collect();
+            for chunk in missing.chunks(REPORT_TASKS_MAX) {
+                self.store(chunk.to_vec()).await?;
             }
-            self.answer(&lives, &applied.answers).await?;
         }
         self.load_noted(&report);
         self.noted(&report).await?;
         self.session.report_applied(report.revision);
+        self.worked();
         self.say(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
-        self.recovered().await
+        // A node takes tasks again once its agent has taken in all that it is to run, and not before.
+        if self.delivery.is_complete() { self.recovered().await } else { Some(()) }
+    }
+
+    /// Has reports of single lives written, and takes in what the store makes of them.
+    async fn store(&mut self, items: Vec<(Life, TaskReport)>) -> Option<()> {
+        if items.is_empty() {
+            return Some(());
+        }
+        let (lives, reports): (Vec<Life>, Vec<TaskReport>) = items.into_iter().unzip();
+        let said: Vec<Option<Said>> = reports.iter().map(Said::of).collect();
+        let applied = self.written(self.door.reports.apply(self.session.fence(), reports).await?)?;
+        self.door.mirror.wait_for(applied.cursor).await.ok()?;
+        for ((life, said), answer) in lives.iter().zip(said).zip(&applied.answers) {
+            match said.filter(|_| *answer == ReportAnswer::Applied) {
+                Some(said) => drop(self.applied.insert(*life, said)),
+                None => drop(self.applied.remove(life)),
+            }
+        }
+        self.answer(&lives, &applied.answers);
+        Some(())
+    }
+
+    /// The agent has applied chunks. `None` where it says so of what was not sent.
+    async fn acknowledged(&mut self, sequence: u64) -> Option<()> {
+        let before = self.delivery.is_complete();
+        if let Err(error) = self.delivery.acknowledged(sequence) {
+            self.session.end(EndKind::Protocol, Status::aborted(error.to_string()));
+            return None;
+        }
+        self.worked();
+        if !before && self.delivery.is_complete() { self.recovered().await } else { Some(()) }
+    }
+
+    /// Notes that the session does its work, which is what keeps the node's lease alive: see
+    /// [`lease_counts`](super::failure::lease_counts).
+    fn worked(&self) {
+        let now = self.door.machine.monotonic();
+        if self.session.worked(now, self.delivery.is_complete()) {
+            self.door.sessions.failures.progress(self.session.node);
+        }
+    }
+
+    /// Ends a session whose agent takes nothing in.
+    fn stall_look(&self) -> Option<()> {
+        let waiting = self.delivery.waiting(self.door.machine.monotonic())?;
+        if waiting < ACKNOWLEDGE_MAX {
+            return Some(());
+        }
+        let seconds = waiting.as_secs();
+        let why = format!("the agent has not acknowledged what it is to run for {seconds} s");
+        self.session.end(EndKind::Stalled, Status::aborted(why));
+        None
+    }
+
+    /// Sends what waits, as far as the agent's credit goes.
+    async fn deliver(&mut self) -> Option<()> {
+        loop {
+            let now = self.door.machine.monotonic();
+            let (delivery, cell) = (&mut self.delivery, self.door.name.as_str());
+            let chunk = self.door.mirror.read(|state| delivery.next(&MirrorRows { state, cell }, now));
+            let Some(chunk) = chunk else { return Some(()) };
+            for (life, bytes) in &chunk.set_aside {
+                self.door.sessions.metrics.set_aside(&self.door.name);
+                tracing::error!(node = %self.name, ?life, bytes, "too long for any message: set aside");
+            }
+            self.forgotten(&chunk.forgotten);
+            if chunk.message.sequence > 0 {
+                self.say(ToAgent::Desired(chunk.message)).await?;
+            }
+        }
+    }
+
+    /// Forgets lives that the agent is told to forget.
+    fn forgotten(&mut self, lives: &[Life]) {
+        for life in lives {
+            self.reported.remove(life);
+            self.applied.remove(life);
+            if self.reported.range(all_lives(life.task)).next().is_none() {
+                self.door.sessions.holders.release(&self.session, [life.task]);
+            }
+        }
     }
 
     /// Writes what the agent says of its machine where the node's row does not say so. What could not be written is
@@ -186,7 +297,7 @@ impl Course {
             Err(not_written) => not_written,
         };
         tracing::warn!(node = %self.name, session = self.session.id, reason = %not_written, "session ended");
-        self.session.end(not_written.status());
+        self.session.end(not_written.kind(), not_written.status());
         None
     }
 
@@ -206,7 +317,7 @@ impl Course {
     fn load_noted(&self, report: &v1::Report) {
         let told = match &report.load {
             Some(told) => told.load.as_ref().map(measured_from_message),
-            None if report.full => None,
+            None if report.full_begin => None,
             None => return,
         };
         let node = self.session.node;
@@ -217,15 +328,15 @@ impl Course {
     }
 
     /// What the store's answers mean for the agent.
-    async fn answer(&mut self, lives: &[Life], answers: &[ReportAnswer]) -> Option<()> {
-        let mut commands = Vec::new();
+    fn answer(&mut self, lives: &[Life], answers: &[ReportAnswer]) {
         for (life, answer) in lives.iter().zip(answers) {
             match answer {
                 ReportAnswer::Stop => {
                     let reason = borough_model::task::StopReason::Restart;
-                    commands.push((*life, Command::Stop { reason, drain: false, notice_max_ms: None }));
+                    let stop = Command::Stop { reason, drain: false, notice_max_ms: None };
+                    self.delivery.command(*life, stop);
                 }
-                ReportAnswer::Forget => commands.push((*life, Command::Forget)),
+                ReportAnswer::Forget => self.delivery.command(*life, Command::Forget),
                 ReportAnswer::Refused(refused) => {
                     tracing::warn!(node = %self.name, ?life, %refused, "a report contradicts the store");
                 }
@@ -235,11 +346,10 @@ impl Course {
                 ReportAnswer::Applied => {}
             }
         }
-        self.tell(commands, false).await
     }
 
     fn missing(&self) -> Vec<Life> {
-        let sent: BTreeSet<Life> = self.told.keys().copied().collect();
+        let sent: BTreeSet<Life> = self.delivery.told().collect();
         self.door.mirror.read(|state| {
             let rows = state.node_tasks(self.session.node).map(|row| &**row);
             lives_missing(rows, &self.reported, &sent)
@@ -254,19 +364,18 @@ impl Course {
         self.applied.clear();
     }
 
-    /// Tells everything.
-    async fn full_tell(&mut self) -> Option<()> {
+    /// Has everything sent.
+    fn full_tell(&mut self) {
         let (node, reported) = (self.session.node, &self.reported);
         let commands = self.door.mirror.read(|state| {
             let rows = state.node_tasks(node).map(|row| &**row);
             commands_full(node, rows, reported, |task| state.tasks().get(&task).map(|row| &**row))
         });
-        self.told.clear();
-        self.tell(commands.into_iter().collect(), true).await
+        self.delivery.full(commands);
     }
 
-    /// Tells what follows from the rows of tasks that have changed.
-    async fn changed(&mut self, tasks: BTreeSet<TaskId>) -> Option<()> {
+    /// Has what follows from the rows of tasks that have changed sent.
+    fn changed(&mut self, tasks: BTreeSet<TaskId>) {
         let rows: Vec<Arc<TaskRow>> = self
             .door
             .mirror
@@ -275,7 +384,9 @@ impl Course {
         for row in &rows {
             self.row_commands(row, &mut commands);
         }
-        self.tell(commands, false).await
+        for (life, command) in commands {
+            self.delivery.command(life, command);
+        }
     }
 
     fn row_commands(&self, row: &TaskRow, commands: &mut Vec<(Life, Command)>) {
@@ -286,40 +397,6 @@ impl Course {
         for (life, phase) in known.chain(own) {
             commands.extend(life_command(row, node, life, phase).map(|command| (life, command)));
         }
-    }
-
-    /// Says what was not said before. What cannot be said yet (the mirror lacks its spec) is not taken as said.
-    async fn tell(&mut self, commands: Vec<(Life, Command)>, full: bool) -> Option<()> {
-        if commands.is_empty() && !full {
-            return Some(());
-        }
-        let mut desired = v1::Desired { full, ..v1::Desired::default() };
-        let (told, cell) = (&mut self.told, self.door.name.as_str());
-        let mut forgotten = Vec::new();
-        self.door.mirror.read(|state| {
-            for (life, command) in commands {
-                if told.get(&life) == Some(&command) || !desired_add(&mut desired, state, cell, life, command)
-                {
-                    continue;
-                }
-                told.insert(life, command);
-                forgotten.extend((command == Command::Forget).then_some(life));
-            }
-        });
-        for life in forgotten {
-            self.reported.remove(&life);
-            self.applied.remove(&life);
-            self.told.remove(&life);
-            let others = all_lives(life.task);
-            if self.reported.range(others).next().is_none() {
-                self.door.sessions.holders.release(&self.session, [life.task]);
-            }
-        }
-        let silent = desired.assignments.is_empty() && desired.stops.is_empty() && desired.forget.is_empty();
-        if silent && !full {
-            return Some(());
-        }
-        self.say(ToAgent::Desired(desired)).await
     }
 
     async fn say(&self, message: ToAgent) -> Option<()> {
@@ -339,7 +416,8 @@ impl Course {
             None | Some(Some(true)) => return Some(()),
             Some(Some(false)) => {}
             Some(None) => {
-                tracing::warn!(node = %self.name, "heard of again after it was declared lost");
+                let why = "the node was declared lost under this session";
+                self.session.end(EndKind::Gateway, Status::aborted(why));
                 return None;
             }
         }
@@ -359,26 +437,4 @@ impl Course {
         };
         state.node_tasks(node).any(|row| row.state == TaskState::Lost) || self.reported.iter().any(stale)
     }
-}
-
-/// Adds a command; `false` where the mirror lacks what it takes to say it.
-fn desired_add(
-    desired: &mut v1::Desired,
-    state: &MirrorState,
-    cell: &str,
-    life: Life,
-    command: Command,
-) -> bool {
-    let row = state.tasks().get(&life.task);
-    let spec = row.and_then(|row| state.spec(life.task.job, row.spec_version));
-    let node = row.and_then(|row| state.nodes().get(&row.node?));
-    match command {
-        Command::Run => match row.zip(spec).zip(node) {
-            Some(((row, spec), node)) => desired.assignments.push(assignment(cell, row, spec, node)),
-            None => return false,
-        },
-        Command::Stop { .. } => desired.stops.extend(stop(life, command, spec.map(|spec| &**spec))),
-        Command::Forget => desired.forget.push(life_to_message(life)),
-    }
-    true
 }

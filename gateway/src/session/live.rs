@@ -9,6 +9,7 @@ use borough_store::node::{SessionFence, node_live_renew, node_writers};
 use borough_store::{StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::EndKind;
 use super::registry::Session;
 use super::write::NotWritten;
 use crate::cell::CellDoor;
@@ -16,8 +17,8 @@ use crate::cell::CellDoor;
 /// Leases in one transaction.
 const BEATS_MAX: usize = 500;
 
-/// Renews until cancelled. A session that has not been heard of for two and a half intervals of its reports is not
-/// renewed: an open connection alone is no life.
+/// Renews until cancelled, for sessions that have done their work within `silence_max`: a report was applied, or a chunk
+/// of the desired state acknowledged. An open connection alone is no life, and neither is a registration.
 pub async fn live_renew(
     door: Arc<CellDoor>,
     beat: Duration,
@@ -31,8 +32,10 @@ pub async fn live_renew(
         }
         let now = door.machine.monotonic();
         let mut sessions = door.sessions.all();
-        sessions
-            .retain(|session| session.is_current() && now.saturating_sub(session.heard_at()) <= silence_max);
+        sessions.retain(|session| {
+            let works = session.worked_at().is_some_and(|at| now.saturating_sub(at) <= silence_max);
+            session.is_current() && works
+        });
         for chunk in sessions.chunks(BEATS_MAX) {
             match beats_write(&door, chunk).await {
                 Ok(renewed) => superseded_end(&door, chunk, &renewed),
@@ -48,7 +51,7 @@ fn superseded_end(door: &CellDoor, sessions: &[Arc<Session>], renewed: &[bool]) 
     for (session, _) in sessions.iter().zip(renewed).filter(|(_, renewed)| !**renewed) {
         door.session_metrics.superseded("lease");
         tracing::info!(cell = %door.name, node = %session.node, session = session.id, "another session is in force");
-        session.end(NotWritten::Superseded.status());
+        session.end(EndKind::Superseded, NotWritten::Superseded.status());
     }
 }
 

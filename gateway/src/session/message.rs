@@ -4,25 +4,24 @@ use borough_model::node::{
     AgentIdentity, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement, node_packages_kept,
 };
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
+use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
 use borough_proto::convert::{
     FieldRefused, capacity_from_message, card_from_message, cards_assigned, domain_from_message,
-    exit_from_message, health_from_message, job_id_from_text, name_from_text, ports_to_message,
-    stop_reason_to_message, task_spec_to_message,
+    exit_from_message, health_from_message, job_id_from_text, job_spec_to_message, name_from_text,
+    ports_to_message, stop_reason_to_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
+use borough_store::mirror::MirrorState;
 use borough_store::task::{ReportPhase, TaskReport};
 
 use super::arrive::NodeNotes;
+use super::delivery::{Item, Rows, SpecKey};
 use super::desired::{Command, Life};
 
 /// Milliseconds that a task must run before it is healthy: the first time, and at most, doubled with each failure.
 const HEALTHY_AFTER_MS: u64 = 1_000;
 const HEALTHY_AFTER_MAX_MS: u64 = 10_000;
-/// More cores than a life has of its own.
-const CORES_MAX: usize = 1_024;
-/// Longest text an agent may say of an exit, in bytes.
-const MESSAGE_BYTES_MAX: usize = 4_096;
 
 /// The facts of a hello.
 pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
@@ -110,7 +109,7 @@ pub fn report_of(status: &v1::TaskStatus, node: NodeId) -> Result<(Life, Phase, 
     let mut exit = status.exit.as_ref().map(|exit| exit_from_message(exit, node)).transpose()?;
     if let Some(exit) = &mut exit {
         exit.incarnation = life.incarnation;
-        text_bound(&mut exit.message);
+        text_cut(&mut exit.message, TEXT_BYTES_MAX);
     }
     let process = status.pid.zip(status.started_ms);
     let report = TaskReport {
@@ -118,7 +117,7 @@ pub fn report_of(status: &v1::TaskStatus, node: NodeId) -> Result<(Life, Phase, 
         incarnation: life.incarnation,
         phase: report_phase,
         process,
-        cores: status.cores.iter().copied().take(CORES_MAX).collect(),
+        cores: status.cores.iter().copied().take(STATUS_CORES_MAX).collect(),
         health: health_from_message(status.health),
         exit,
     };
@@ -138,13 +137,6 @@ pub fn report_missing(life: Life) -> TaskReport {
     }
 }
 
-fn text_bound(text: &mut String) {
-    if text.len() > MESSAGE_BYTES_MAX {
-        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-        text.truncate(end);
-    }
-}
-
 /// A life as a message.
 pub fn life_to_message(life: Life) -> v1::TaskLife {
     v1::TaskLife {
@@ -154,7 +146,39 @@ pub fn life_to_message(life: Life) -> v1::TaskLife {
     }
 }
 
-/// The assignment of a row's life.
+/// The cell as a session sends it to an agent.
+pub struct MirrorRows<'a> {
+    /// Its rows.
+    pub state: &'a MirrorState,
+    /// Its name.
+    pub cell: &'a str,
+}
+
+impl Rows for MirrorRows<'_> {
+    fn item(&self, life: Life, command: Command) -> Option<Item> {
+        let state = self.state;
+        let row = state.tasks().get(&life.task);
+        let spec = row.and_then(|row| state.spec(life.task.job, row.spec_version));
+        match command {
+            Command::Run => {
+                let row = row?;
+                let node = state.nodes().get(&row.node?)?;
+                let key = (life.task.job, row.spec_version);
+                Some(Item::Run(key, assignment(self.cell, row, spec?, node)))
+            }
+            Command::Stop { .. } => stop(life, command, spec.map(|spec| &**spec)).map(Item::Stop),
+            Command::Forget => Some(Item::Forget(life_to_message(life))),
+        }
+    }
+
+    fn spec(&self, (job, version): SpecKey) -> Option<v1::SpecDelivery> {
+        let spec = self.state.spec(job, version)?;
+        let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
+        Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(spec)) })
+    }
+}
+
+/// The assignment of a row's life. It refers to its spec.
 pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
     let (cpus, memory_domains) = confinement(&row.charge.resources, &node.domains);
     v1::Assignment {
@@ -162,7 +186,8 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> 
         cell: cell.to_owned(),
         user: spec.user.to_string(),
         job: spec.name.to_string(),
-        spec: Some(task_spec_to_message(&spec.for_task(row.id.index))),
+        spec: None,
+        spec_version: row.spec_version,
         ports: ports_to_message(&row.ports),
         drain_delay_ms: spec.drain_delay_ms,
         cards: cards_assigned(row, node),

@@ -2,16 +2,22 @@
 //!
 //! Per session two tasks: one routes what the agent sends (so that answers to logs and exec never wait for the store),
 //! one follows reports and the notices of changed tasks ([`notice`]) and decides, by the pure rules of [`desired`],
-//! what the agent is told. What sessions write is gathered: reports ([`report`]), arrivals and returns ([`arrive`]) and
+//! what the agent is told. [`delivery`] cuts that into chunks within the agent's credit. [`failure`] knows which sessions
+//! come to nothing. What sessions write is gathered: reports ([`report`]), arrivals and returns ([`arrive`]) and
 //! leases ([`live`]) and loads ([`load`]) of all nodes share their commits, and go through the fence of their session
 //! ([`borough_store::node::NodeWriter`]). [`write`] says what becomes of what is not written.
 
 pub mod arrive;
 mod course;
+pub mod delivery;
+#[cfg(test)]
+mod delivery_test;
 pub mod desired;
+pub mod failure;
 pub mod live;
 pub mod load;
 pub(crate) mod message;
+pub mod metrics;
 pub mod notice;
 pub mod register;
 pub mod registry;

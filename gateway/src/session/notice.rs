@@ -130,10 +130,10 @@ fn entry_notice(door: &CellDoor, entry: &JournalEntry) {
 
 #[cfg(test)]
 mod tests {
-    use borough_model::{JobId, NodeId};
+    use borough_model::JobId;
 
     use super::*;
-    use crate::session::registry::Sessions;
+    use crate::session::registry::{Sessions, opening};
 
     fn task(index: u32) -> TaskId {
         TaskId { job: JobId(1), index }
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn holders_are_those_that_hold() {
         let sessions = Sessions::default();
-        let (first, _first) = sessions.open(NodeId(1), 7);
-        let (second, _second) = sessions.open(NodeId(2), 8);
+        let (first, _first) = sessions.open(opening(1, 7));
+        let (second, _second) = sessions.open(opening(2, 8));
         let ids = |index| sessions.holders.of(task(index)).iter().map(|holder| holder.id).collect::<Vec<_>>();
         sessions.holders.hold(&first, [task(1), task(1), task(2)]);
         sessions.holders.hold(&second, [task(1)]);

@@ -7,20 +7,24 @@ use std::time::Duration;
 
 use borough_model::NodeId;
 use borough_model::node::LoadMeasured;
+use borough_proto::bounds::{STREAM_WINDOW_BYTES, stream_cost};
 use borough_proto::v1;
+use borough_proto::v1::exec_output::Output;
 use borough_proto::v1::gateway_message::Message;
 use borough_store::node::SessionFence;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::Status;
 
 use super::desired::Life;
+use super::failure::{Failures, lease_counts};
+use super::metrics::{DeliveryMetrics, EndKind};
 use super::notice::{Holders, Notices};
 
-/// Bytes that wait for one reader of logs or exec output before it is given up: twice what a task keeps by default.
-pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Messages that wait for one agent.
-const OUTBOUND_MAX: usize = 4_096;
+/// Messages that wait for one agent: chunks within the agent's credit, and input of commands within theirs.
+const OUTBOUND_MAX: usize = 256;
+/// Intervals of its reports that a session lasts before its progress counts as lasting, as its agent counts.
+const LASTING_INTERVALS: u32 = 3;
 
 /// An answer from an agent to one request.
 #[derive(Debug)]
@@ -31,30 +35,48 @@ pub enum Answer {
     Exec(v1::ExecOutput),
     /// How a command went; empty is well.
     Result(String),
-    /// The session ended, or the reader was too slow.
+    /// The session ended, or the agent has not kept to its credit.
     Broken(&'static str),
 }
 
 struct Waiter {
     sender: mpsc::UnboundedSender<Answer>,
-    queued_bytes: Arc<AtomicUsize>,
+    /// Credit that is used up by what waits to be read: [`STREAM_WINDOW_BYTES`] at most.
+    queued: Arc<AtomicUsize>,
+    /// Credit for the input of a command.
+    input: Arc<Semaphore>,
 }
 
-/// Answers to one request, in order.
+/// Answers to one request, in order. The agent sends only what its reader has taken and one window more.
 pub struct Answers {
     /// The request's id, as the agent knows it.
     pub id: u64,
     receiver: mpsc::UnboundedReceiver<Answer>,
-    queued_bytes: Arc<AtomicUsize>,
+    queued: Arc<AtomicUsize>,
+    /// Read and not given back to the agent as credit.
+    owed: usize,
+    input: Arc<Semaphore>,
     session: Arc<Session>,
 }
 
 impl Answers {
-    /// The next answer; `None` after the last.
+    /// The next answer; `None` after the last. What is read of it lets the agent send more.
     pub async fn next(&mut self) -> Option<Answer> {
         let answer = self.receiver.recv().await?;
-        self.queued_bytes.fetch_sub(answer_bytes(&answer), Ordering::Relaxed);
+        let cost = answer_cost(&answer);
+        self.queued.fetch_sub(cost, Ordering::Relaxed);
+        self.owed = self.owed.saturating_add(cost);
+        if self.owed >= STREAM_WINDOW_BYTES / 4 {
+            let bytes = u64::try_from(std::mem::take(&mut self.owed)).unwrap_or(u64::MAX);
+            // Where the session is over the next answer says so.
+            self.session.send(Message::Credit(v1::StreamCredit { id: self.id, bytes })).await;
+        }
         Some(answer)
+    }
+
+    /// Credit for the input of the command, renewed as the command reads it.
+    pub fn input(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.input)
     }
 }
 
@@ -62,6 +84,30 @@ impl Drop for Answers {
     fn drop(&mut self) {
         self.session.waiters.lock().remove(&self.id);
     }
+}
+
+/// What a session is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// The node.
+    pub node: NodeId,
+    /// New with each connection.
+    pub id: u64,
+    /// Now (monotonic).
+    pub now: Duration,
+    /// How often its agent reports where nothing changes.
+    pub report_interval: Duration,
+    /// Sessions of the node, in a row, that made no lasting progress.
+    pub failed: u32,
+}
+
+/// Why a session has ended.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// Which kind of reason.
+    pub kind: EndKind,
+    /// For people.
+    pub why: String,
 }
 
 /// One agent's session.
@@ -74,7 +120,15 @@ pub struct Session {
     waiters: Mutex<BTreeMap<u64, Waiter>>,
     next_request: AtomicU64,
     usage: Mutex<BTreeMap<Life, v1::Usage>>,
-    heard_at_us: AtomicU64,
+    opening: Opening,
+    /// When it last did its work (monotonic).
+    worked: Mutex<Option<Duration>>,
+    /// Whether it has made lasting progress.
+    lasting: AtomicBool,
+    /// The last chunk that its agent has applied.
+    acknowledged: watch::Sender<u64>,
+    /// Why this gateway ends it, where it does.
+    end: Mutex<Option<End>>,
     report_revision: AtomicU64,
     beats: AtomicU64,
     over: AtomicBool,
@@ -107,14 +161,44 @@ impl Session {
         self.load.lock().get_or_insert(told);
     }
 
-    /// Notes that the agent was heard of at `now` (monotonic).
-    pub fn heard(&self, now: Duration) {
-        self.heard_at_us.store(u64::try_from(now.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// Notes that a report was applied or a chunk acknowledged at `now` (monotonic), `complete` once the full desired
+    /// state is. Returns whether that is the beginning of lasting progress.
+    pub fn worked(&self, now: Duration, complete: bool) -> bool {
+        if lease_counts(complete, self.opening.failed) {
+            *self.worked.lock() = Some(now);
+        }
+        let least = self.opening.report_interval.saturating_mul(LASTING_INTERVALS);
+        let lasting = complete && now.saturating_sub(self.opening.now) >= least;
+        lasting && !self.lasting.swap(true, Ordering::AcqRel)
     }
 
-    /// When the agent was last heard of (monotonic).
-    pub fn heard_at(&self) -> Duration {
-        Duration::from_micros(self.heard_at_us.load(Ordering::Relaxed))
+    /// When it last did its work (monotonic): what its node's lease is renewed for. `None`: not yet.
+    pub fn worked_at(&self) -> Option<Duration> {
+        *self.worked.lock()
+    }
+
+    /// Whether it has made lasting progress.
+    pub fn is_lasting(&self) -> bool {
+        self.lasting.load(Ordering::Acquire)
+    }
+
+    /// The agent has applied every chunk up to `sequence`.
+    pub fn desired_applied(&self, sequence: u64) {
+        self.acknowledged.send_if_modified(|last| {
+            let newer = sequence > *last;
+            *last = sequence.max(*last);
+            newer
+        });
+    }
+
+    /// Follows what the agent acknowledges.
+    pub fn acknowledged(&self) -> watch::Receiver<u64> {
+        self.acknowledged.subscribe()
+    }
+
+    /// Why this gateway ends it, where it does.
+    pub fn end_reason(&self) -> Option<End> {
+        self.end.lock().clone()
     }
 
     /// Notes the last report that is durable.
@@ -141,22 +225,35 @@ impl Session {
     pub fn request(self: &Arc<Self>) -> Answers {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::unbounded_channel();
-        let queued_bytes = Arc::new(AtomicUsize::new(0));
-        self.waiters.lock().insert(id, Waiter { sender, queued_bytes: Arc::clone(&queued_bytes) });
-        Answers { id, receiver, queued_bytes, session: Arc::clone(self) }
+        let queued = Arc::new(AtomicUsize::new(0));
+        let input = Arc::new(Semaphore::new(STREAM_WINDOW_BYTES));
+        let waiter = Waiter { sender, queued: Arc::clone(&queued), input: Arc::clone(&input) };
+        self.waiters.lock().insert(id, waiter);
+        Answers { id, receiver, queued, owed: 0, input, session: Arc::clone(self) }
     }
 
-    /// Hands an answer to whoever waits for it; one that nobody waits for is dropped.
+    /// Hands an answer to whoever waits for it; one that nobody waits for is dropped. An agent that sends more than its
+    /// reader has asked for is no longer listened to.
     pub fn answer(&self, id: u64, answer: Answer) {
         let mut waiters = self.waiters.lock();
         let Some(waiter) = waiters.get(&id) else { return };
-        let bytes = answer_bytes(&answer);
-        let queued = waiter.queued_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        let slow = queued > ANSWER_BYTES_MAX;
-        let last = if slow { Answer::Broken("the reader is slower than the task writes") } else { answer };
-        if waiter.sender.send(last).is_err() || slow {
+        let cost = answer_cost(&answer);
+        let queued = waiter.queued.fetch_add(cost, Ordering::Relaxed).saturating_add(cost);
+        let excess = queued > STREAM_WINDOW_BYTES;
+        let answer =
+            if excess { Answer::Broken("the agent sends more than it was asked for") } else { answer };
+        let last = excess || is_last(&answer);
+        if waiter.sender.send(answer).is_err() || last {
             waiters.remove(&id);
         }
+    }
+
+    /// The command of request `id` has read so much of its input.
+    pub fn input_taken(&self, credit: v1::StreamCredit) {
+        let waiters = self.waiters.lock();
+        let Some(waiter) = waiters.get(&credit.id) else { return };
+        let room = STREAM_WINDOW_BYTES.saturating_sub(waiter.input.available_permits());
+        waiter.input.add_permits(usize::try_from(credit.bytes).unwrap_or(usize::MAX).min(room));
     }
 
     /// What the agent last measured of a life.
@@ -181,8 +278,17 @@ impl Session {
         SessionFence { node: self.node, session: self.id }
     }
 
-    /// Ends the session and gives the agent the reason. An agent that takes no messages only sees it closed.
-    pub fn end(&self, reason: Status) {
+    /// Ends the session and gives the agent the reason, unless it was ended before. An agent that takes no messages only
+    /// sees it closed.
+    pub fn end(&self, kind: EndKind, reason: Status) {
+        let why = reason.message().to_owned();
+        {
+            let mut end = self.end.lock();
+            if end.is_some() {
+                return;
+            }
+            *end = Some(End { kind, why });
+        }
         self.over.store(true, Ordering::Release);
         self.outbound.try_send(Err(reason)).ok();
         self.ended.notify_one();
@@ -213,11 +319,21 @@ pub struct Sessions {
     by_node: Mutex<BTreeMap<NodeId, Arc<Session>>>,
     /// Which agents have lives of which tasks.
     pub holders: Holders,
+    /// Nodes whose last sessions came to nothing.
+    pub failures: Failures,
+    /// What goes wrong with sessions.
+    pub metrics: DeliveryMetrics,
 }
 
 impl Sessions {
+    /// No sessions yet; what goes wrong with them is counted in `metrics`.
+    pub fn counted(metrics: DeliveryMetrics) -> Self {
+        Self { metrics, ..Self::default() }
+    }
+
     /// Opens the session of `node`, with the receiver of what is to be sent to the agent.
-    pub fn open(&self, node: NodeId, id: u64) -> (Arc<Session>, mpsc::Receiver<Outbound>) {
+    pub fn open(&self, opening: Opening) -> (Arc<Session>, mpsc::Receiver<Outbound>) {
+        let Opening { node, id, .. } = opening;
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
         let session = Arc::new(Session {
             node,
@@ -226,7 +342,11 @@ impl Sessions {
             waiters: Mutex::default(),
             next_request: AtomicU64::new(1),
             usage: Mutex::default(),
-            heard_at_us: AtomicU64::new(0),
+            opening,
+            worked: Mutex::default(),
+            lasting: AtomicBool::new(false),
+            acknowledged: watch::Sender::new(0),
+            end: Mutex::default(),
             report_revision: AtomicU64::new(0),
             beats: AtomicU64::new(0),
             over: AtomicBool::new(false),
@@ -235,6 +355,7 @@ impl Sessions {
             notices: Notices::default(),
         });
         if let Some(old) = self.by_node.lock().insert(node, Arc::clone(&session)) {
+            old.end(EndKind::Superseded, Status::aborted("a newer session has taken over"));
             old.close();
         }
         (session, receiver)
@@ -260,19 +381,38 @@ impl Sessions {
     }
 }
 
-fn answer_bytes(answer: &Answer) -> usize {
+/// The credit that an answer has cost its agent.
+fn answer_cost(answer: &Answer) -> usize {
     match answer {
-        Answer::Log(chunk) => chunk.data.len(),
+        Answer::Log(chunk) if chunk.end && chunk.data.is_empty() => 0,
+        Answer::Log(chunk) => stream_cost(chunk.data.len()),
         Answer::Exec(output) => match &output.output {
-            Some(v1::exec_output::Output::Stdout(data) | v1::exec_output::Output::Stderr(data)) => data.len(),
+            Some(Output::Stdout(data) | Output::Stderr(data)) => stream_cost(data.len()),
             _ => 0,
         },
         Answer::Result(_) | Answer::Broken(_) => 0,
     }
 }
 
+/// Whether nothing comes after an answer.
+fn is_last(answer: &Answer) -> bool {
+    match answer {
+        Answer::Log(chunk) => chunk.end,
+        Answer::Exec(output) => !matches!(output.output, Some(Output::Stdout(_) | Output::Stderr(_))),
+        Answer::Result(_) | Answer::Broken(_) => true,
+    }
+}
+
+#[cfg(test)]
+pub(super) fn opening(node: u64, id: u64) -> Opening {
+    let report_interval = Duration::from_secs(1);
+    Opening { node: NodeId(node), id, now: Duration::ZERO, report_interval, failed: 0 }
+}
+
 #[cfg(test)]
 mod tests {
+    use borough_proto::bounds::STREAM_DATA_BYTES_MAX;
+
     use super::*;
 
     fn log(id: u64, bytes: usize) -> Answer {
@@ -282,7 +422,7 @@ mod tests {
     #[tokio::test]
     async fn answers_reach_only_who_asked() {
         let sessions = Sessions::default();
-        let (session, _outbound) = sessions.open(NodeId(1), 7);
+        let (session, _outbound) = sessions.open(opening(1, 7));
         let mut first = session.request();
         let mut second = session.request();
         session.answer(second.id, log(second.id, 2));
@@ -292,27 +432,81 @@ mod tests {
         assert!(matches!(second.next().await, Some(Answer::Log(chunk)) if chunk.data.len() == 2));
     }
 
+    /// A slow reader holds one window; the agent may send more only as it is read.
     #[tokio::test]
-    async fn a_slow_reader_is_told_and_given_up() {
+    async fn what_is_read_is_given_back_as_credit_and_more_is_never_held() {
         let sessions = Sessions::default();
-        let (session, _outbound) = sessions.open(NodeId(1), 7);
+        let (session, mut outbound) = sessions.open(opening(1, 7));
         let mut answers = session.request();
-        session.answer(answers.id, log(answers.id, ANSWER_BYTES_MAX));
-        session.answer(answers.id, log(answers.id, 1));
-        assert!(matches!(answers.next().await, Some(Answer::Log(_))));
+        let size = STREAM_DATA_BYTES_MAX;
+        let fit = STREAM_WINDOW_BYTES / stream_cost(size);
+        for _ in 0..fit {
+            session.answer(answers.id, log(answers.id, size));
+        }
+        let mut credit = 0;
+        for _ in 0..fit {
+            assert!(matches!(answers.next().await, Some(Answer::Log(_))));
+            while let Ok(Ok(v1::GatewayMessage { message: Some(Message::Credit(more)) })) =
+                outbound.try_recv()
+            {
+                assert_eq!(more.id, answers.id);
+                credit += more.bytes;
+            }
+        }
+        let read = u64::try_from(fit * stream_cost(size)).unwrap();
+        assert!(credit <= read && read - credit < u64::try_from(STREAM_WINDOW_BYTES / 4).unwrap());
+        // Read, all of it fits again; one more is an agent that does not keep to it.
+        for _ in 0..=fit {
+            session.answer(answers.id, log(answers.id, size));
+        }
+        for _ in 0..fit {
+            assert!(matches!(answers.next().await, Some(Answer::Log(_))));
+        }
         assert!(matches!(answers.next().await, Some(Answer::Broken(_))));
         assert!(answers.next().await.is_none());
     }
 
     #[tokio::test]
+    async fn input_waits_for_the_command_to_read() {
+        let sessions = Sessions::default();
+        let (session, _outbound) = sessions.open(opening(1, 7));
+        let answers = session.request();
+        let input = answers.input();
+        input.try_acquire_many(u32::try_from(STREAM_WINDOW_BYTES).unwrap()).unwrap().forget();
+        assert!(input.try_acquire().is_err());
+        session.input_taken(v1::StreamCredit { id: answers.id, bytes: 5 });
+        assert_eq!(input.available_permits(), 5);
+        session.input_taken(v1::StreamCredit { id: answers.id, bytes: u64::MAX });
+        assert_eq!(input.available_permits(), STREAM_WINDOW_BYTES, "never more than the window");
+    }
+
+    #[tokio::test]
     async fn a_new_session_ends_the_old_one_but_not_the_other_way_round() {
         let sessions = Sessions::default();
-        let (old, _a) = sessions.open(NodeId(1), 1);
+        let (old, mut outbound) = sessions.open(opening(1, 1));
         let mut waiting = old.request();
-        let (new, _b) = sessions.open(NodeId(1), 2);
+        let (new, _b) = sessions.open(opening(1, 2));
         assert!(matches!(waiting.next().await, Some(Answer::Broken(_))));
+        assert!(outbound.try_recv().unwrap().unwrap_err().message().contains("newer session"));
         sessions.close(&old);
         assert!(new.is_current() && sessions.get(NodeId(1)).is_some());
         assert!(!old.is_current());
+    }
+
+    #[test]
+    fn work_counts_for_the_lease_and_time_makes_it_lasting() {
+        let sessions = Sessions::default();
+        let at = Duration::from_secs;
+        let (session, _outbound) = sessions.open(Opening { failed: 3, ..opening(1, 7) });
+        assert!(session.worked_at().is_none(), "a registration is no work");
+        assert!(
+            !session.worked(at(9), false) && session.worked_at().is_none(),
+            "after failures: not before it is complete"
+        );
+        assert!(session.worked(at(9), true) && session.worked_at() == Some(at(9)));
+        assert!(!session.worked(at(10), true) && session.is_lasting(), "once");
+        let (fresh, _outbound) = sessions.open(opening(2, 8));
+        assert!(!fresh.worked(at(1), false) && fresh.worked_at() == Some(at(1)));
+        assert!(!fresh.worked(at(2), true) && !fresh.is_lasting(), "too short");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::{Name, NodeId};
+use borough_proto::bounds::{REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, SESSION_ERROR_BYTES_MAX};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_server::AgentService;
@@ -12,21 +13,21 @@ use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_store::node::NodeArrival;
 use futures::Stream;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::course::Course;
 use super::message::{agent_of, facts_of, hello_names, life_of};
+use super::metrics::EndKind;
 use super::register::register;
-use super::registry::{Answer, Session};
+use super::registry::{Answer, End, Opening, Session};
 use crate::auth::Principal;
 use crate::cell::{CellDoor, Cells};
 use crate::status::{status_from_field, status_unavailable};
 
 /// How long an agent has for its first message.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
-/// Reports that wait for the store; more are taken only when these are durable.
-const REPORTS_MAX: usize = 64;
 
 /// The room of agents.
 #[derive(Clone)]
@@ -74,8 +75,13 @@ impl AgentService for AgentRoom {
         let (registered, cursor) = register(&door, arrival, self.silence).await?;
         let node = registered.row.id;
         tracing::info!(cell = %door.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
-        let (session, outbound) = door.sessions.open(node, id);
-        session.heard(door.machine.monotonic());
+        if hello.sessions_failed > 0 {
+            let (failed, error) = (hello.sessions_failed, &hello.session_error);
+            tracing::warn!(cell = %door.name, node = %name, failed, error, "the agent's sessions before came to nothing");
+        }
+        let failed = door.sessions.failures.opened(node, &hello, door.clock.wall_ms());
+        let (now, report_interval) = (door.machine.monotonic(), self.report_interval);
+        let (session, outbound) = door.sessions.open(Opening { node, id, now, report_interval, failed });
         let welcome = v1::Welcome {
             node_id: node.to_string(),
             session: id,
@@ -83,7 +89,7 @@ impl AgentService for AgentRoom {
             store_epoch: cursor.store_epoch,
         };
         session.send(ToAgent::Welcome(welcome)).await;
-        let (reports, received) = mpsc::channel(REPORTS_MAX);
+        let (reports, received) = mpsc::channel(REPORTS_UNAPPLIED_MAX);
         tokio::spawn(
             Course::new(Arc::clone(&door), Arc::clone(&session), name.clone(), cursor).run(received),
         );
@@ -109,36 +115,82 @@ async fn route(
     mut inbound: Streaming<v1::AgentMessage>,
     reports: mpsc::Sender<v1::Report>,
 ) {
-    let why = loop {
+    let End { kind, why } = loop {
         let message = tokio::select! {
             message = inbound.message() => message,
-            () = reports.closed() => break "its course has ended".to_owned(),
-            () = session.ended() => break "the gateway has ended it".to_owned(),
+            () = reports.closed() => break end_of(&session),
+            () = session.ended() => break end_of(&session),
         };
         let message = match message {
             Ok(Some(message)) => message,
-            Ok(None) => break "the agent has closed it".to_owned(),
-            Err(status) => break status.message().to_owned(),
+            Ok(None) => break End { kind: EndKind::Closed, why: "the agent has closed it".to_owned() },
+            // A message beyond its bound is refused as such; everything else is the connection.
+            Err(status) if status.code() == Code::OutOfRange => {
+                break End { kind: EndKind::Protocol, why: status.message().to_owned() };
+            }
+            Err(status) => break End { kind: EndKind::Closed, why: status.message().to_owned() },
         };
         if !session.is_current() {
-            break "a newer session has taken over".to_owned();
+            break End { kind: EndKind::Superseded, why: "a newer session has taken over".to_owned() };
         }
-        session.heard(door.machine.monotonic());
-        match message.message {
-            Some(FromAgent::Report(report)) => {
-                usage_note(&session, &report);
-                if reports.send(report).await.is_err() {
-                    break "its course has ended".to_owned();
-                }
-            }
-            Some(FromAgent::LogChunk(chunk)) => session.answer(chunk.id, Answer::Log(chunk)),
-            Some(FromAgent::ExecOutput(output)) => session.answer(output.id, Answer::Exec(output)),
-            Some(FromAgent::Result(result)) => session.answer(result.id, Answer::Result(result.error)),
-            Some(FromAgent::Hello(_)) | None => break "the agent said something out of order".to_owned(),
+        if let Err(why) = message_route(&door, &session, &name, message, &reports) {
+            break End { kind: EndKind::Protocol, why: why.to_owned() };
         }
     };
-    tracing::info!(cell = %door.name, node = %name, session = session.id, why, "agent disconnected");
+    let lasting = session.is_lasting();
+    door.sessions.metrics.ended(&door.name, kind, lasting);
+    if !lasting && kind != EndKind::Superseded {
+        door.sessions.failures.failed(session.node, &why, door.clock.wall_ms());
+    }
+    tracing::info!(cell = %door.name, node = %name, session = session.id, ?kind, lasting, why, "agent disconnected");
+    if kind != EndKind::Closed {
+        session.end(kind, Status::aborted(why));
+    }
     door.sessions.close(&session);
+}
+
+/// Why this gateway ends a session.
+fn end_of(session: &Session) -> End {
+    let ended = || End { kind: EndKind::Gateway, why: "its course has ended".to_owned() };
+    session.end_reason().unwrap_or_else(ended)
+}
+
+/// Hands one message on. The error is why the session cannot go on.
+fn message_route(
+    door: &CellDoor,
+    session: &Session,
+    name: &Name,
+    message: v1::AgentMessage,
+    reports: &mpsc::Sender<v1::Report>,
+) -> Result<(), &'static str> {
+    match message.message {
+        Some(FromAgent::Report(report)) if report.tasks.len() > REPORT_TASKS_MAX => {
+            return Err("the agent reports more tasks at once than its bound");
+        }
+        Some(FromAgent::Report(report)) => {
+            usage_note(session, &report);
+            // Never waited for: what follows in the stream must not wait for the store.
+            if let Err(TrySendError::Full(_)) = reports.try_send(report) {
+                return Err("the agent has more reports on their way than its bound");
+            }
+        }
+        Some(FromAgent::DesiredApplied(applied)) => {
+            if !applied.refused.is_empty() {
+                door.sessions.metrics.refused(&door.name, applied.refused.len());
+            }
+            for refused in &applied.refused {
+                let refused = refused.chars().take(SESSION_ERROR_BYTES_MAX).collect::<String>();
+                tracing::error!(cell = %door.name, node = %name, refused, "the agent has set an item aside");
+            }
+            session.desired_applied(applied.sequence);
+        }
+        Some(FromAgent::LogChunk(chunk)) => session.answer(chunk.id, Answer::Log(chunk)),
+        Some(FromAgent::ExecOutput(output)) => session.answer(output.id, Answer::Exec(output)),
+        Some(FromAgent::Credit(credit)) => session.input_taken(credit),
+        Some(FromAgent::Result(result)) => session.answer(result.id, Answer::Result(result.error)),
+        Some(FromAgent::Hello(_)) | None => return Err("the agent said something out of order"),
+    }
+    Ok(())
 }
 
 fn usage_note(session: &Session, report: &v1::Report) {

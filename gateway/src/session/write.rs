@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tonic::{Code, Status};
 
+use super::metrics::EndKind;
 use crate::status::{status_from_store, status_unavailable, status_with};
 
 /// Why something was not written for a node.
@@ -32,6 +33,15 @@ impl NotWritten {
         match fault_of(error) {
             Fault::Item => Self::Refused(Arc::clone(error)),
             Fault::Store => Self::Later(Arc::clone(error)),
+        }
+    }
+
+    /// What ends the session of the agent.
+    pub fn kind(&self) -> EndKind {
+        match self {
+            Self::Superseded => EndKind::Superseded,
+            Self::Refused(_) => EndKind::Refused,
+            Self::Later(_) => EndKind::Gateway,
         }
     }
 

@@ -3,27 +3,48 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use borough_proto::bounds::{EXEC_ARGUMENTS_MAX, EXEC_COMMAND_BYTES_MAX, STREAM_DATA_BYTES_MAX, stream_cost};
+use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_proto::v1::exec_input::Input;
 use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::exec_response::Message as ToCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use futures::Stream;
+use tokio::sync::Semaphore;
 use tonic::{Status, Streaming};
 
 use super::session::Found;
+use super::slot::{STREAM_WINDOW, StreamSlot};
 use crate::session::message::life_to_message;
 use crate::session::registry::{Answer, Session};
-use crate::status::{status_refused, status_unavailable};
+use crate::status::{status_from_field, status_refused, status_unavailable};
 
 /// A stream of output.
 pub type ExecStream = Pin<Box<dyn Stream<Item = Result<v1::ExecResponse, Status>> + Send>>;
 
-/// Starts the command and connects both sides. The command ends with the caller.
+/// Refuses a command that no message takes.
+pub fn command_check(open: &v1::ExecOpen) -> Result<(), Status> {
+    let bytes: usize = open.command.iter().map(String::len).sum();
+    let (count, most) = (open.command.len(), format!("at most {EXEC_ARGUMENTS_MAX} arguments"));
+    if count > EXEC_ARGUMENTS_MAX {
+        let refused = FieldRefused::new("command", format!("{count} arguments"), most);
+        return Err(status_from_field(&refused));
+    }
+    if bytes > EXEC_COMMAND_BYTES_MAX {
+        let most = format!("at most {EXEC_COMMAND_BYTES_MAX} bytes; give more as its input");
+        return Err(status_from_field(&FieldRefused::new("command", format!("{bytes} bytes"), most)));
+    }
+    Ok(())
+}
+
+/// Starts the command and connects both sides, each as fast as the other reads. The command ends with the caller. The
+/// stream holds its `slot` to its end.
 pub async fn exec_start(
     found: Found,
     open: v1::ExecOpen,
     inbound: Streaming<v1::ExecRequest>,
+    slot: StreamSlot,
 ) -> Result<ExecStream, Status> {
     let mut answers = found.session.request();
     let id = answers.id;
@@ -32,14 +53,15 @@ pub async fn exec_start(
         life: Some(life_to_message(found.life)),
         command: open.command,
         terminal: open.terminal,
+        window_bytes: STREAM_WINDOW,
     };
     if !found.session.send(ToAgent::ExecStart(start)).await {
         return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
     }
-    let input = tokio::spawn(input_forward(Arc::clone(&found.session), id, inbound));
+    let input = tokio::spawn(input_forward(Arc::clone(&found.session), answers.input(), id, inbound));
     let guard = Cancel { session: found.session, id, input };
     Ok(Box::pin(async_stream::stream! {
-        let _guard = guard;
+        let _held = (guard, slot);
         while let Some(answer) = answers.next().await {
             let output = match answer {
                 Answer::Exec(output) => output.output,
@@ -81,7 +103,14 @@ pub fn exec_again(
     }
 }
 
-async fn input_forward(session: Arc<Session>, id: u64, mut inbound: Streaming<v1::ExecRequest>) {
+/// Brings the caller's input to the agent, in pieces, as fast as the command reads it: nothing more is read of the
+/// caller before that.
+async fn input_forward(
+    session: Arc<Session>,
+    credit: Arc<Semaphore>,
+    id: u64,
+    mut inbound: Streaming<v1::ExecRequest>,
+) {
     loop {
         let input = match inbound.message().await {
             Ok(Some(message)) => match message.message {
@@ -94,11 +123,35 @@ async fn input_forward(session: Arc<Session>, id: u64, mut inbound: Streaming<v1
             Err(_) => Input::Cancelled(true),
         };
         let over = matches!(input, Input::StdinClosed(_) | Input::Cancelled(_));
-        let sent = session.send(ToAgent::ExecInput(v1::ExecInput { id, input: Some(input) })).await;
+        let sent = match input {
+            Input::Stdin(data) => stdin_send(&session, &credit, id, data).await,
+            Input::Window(_) => input_send(&session, &credit, id, input, stream_cost(0)).await,
+            Input::StdinClosed(_) | Input::Cancelled(_) => input_send(&session, &credit, id, input, 0).await,
+        };
         if over || !sent {
             return;
         }
     }
+}
+
+async fn stdin_send(session: &Session, credit: &Semaphore, id: u64, mut data: bytes::Bytes) -> bool {
+    while !data.is_empty() {
+        let piece = data.split_to(data.len().min(STREAM_DATA_BYTES_MAX));
+        let cost = stream_cost(piece.len());
+        if !input_send(session, credit, id, Input::Stdin(piece), cost).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// Sends one piece of input once there is credit for it; `false` where the session or the command is over.
+async fn input_send(session: &Session, credit: &Semaphore, id: u64, input: Input, cost: usize) -> bool {
+    let Ok(permits) = credit.acquire_many(u32::try_from(cost).unwrap_or(u32::MAX)).await else {
+        return false;
+    };
+    permits.forget();
+    session.send(ToAgent::ExecInput(v1::ExecInput { id, input: Some(input) })).await
 }
 
 /// Ends the command when the caller no longer listens.

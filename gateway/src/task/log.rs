@@ -8,14 +8,19 @@ use futures::Stream;
 use tonic::Status;
 
 use super::session::Found;
+use super::slot::{STREAM_WINDOW, StreamSlot};
 use crate::session::registry::Answer;
 use crate::status::{status_refused, status_unavailable};
 
 /// A stream of output.
 pub type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Status>> + Send>>;
 
-/// Asks the agent, and brings what it sends.
-pub async fn log_read(found: Found, request: &v1::ReadLogsRequest) -> Result<LogStream, Status> {
+/// Asks the agent, and brings what it sends as fast as it is read. The stream holds its `slot` to its end.
+pub async fn log_read(
+    found: Found,
+    request: &v1::ReadLogsRequest,
+    slot: StreamSlot,
+) -> Result<LogStream, Status> {
     let mut answers = found.session.request();
     let id = answers.id;
     let ask = v1::LogRequest {
@@ -26,13 +31,14 @@ pub async fn log_read(found: Found, request: &v1::ReadLogsRequest) -> Result<Log
         stream: request.stream,
         tail_lines: request.tail_lines,
         follow: request.follow,
+        window_bytes: STREAM_WINDOW,
     };
     if !found.session.send(ToAgent::LogRequest(ask)).await {
         return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
     }
     let guard = Cancel { session: found.session, id };
     Ok(Box::pin(async_stream::stream! {
-        let _guard = guard;
+        let _held = (guard, slot);
         while let Some(answer) = answers.next().await {
             let chunk = match answer {
                 Answer::Log(chunk) => chunk,

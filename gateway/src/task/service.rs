@@ -16,16 +16,17 @@ use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::exec::{ExecStream, exec_again, exec_start};
+use super::exec::{ExecStream, command_check, exec_again, exec_start};
 use super::log::{LogStream, log_read};
 use super::message::{job_found, job_task_messages, task_found, task_message};
 use super::session::{Found, Reached, Wanted, life_found};
+use super::slot::StreamSlots;
 use crate::cell::{
     Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
     keyed_run, scheduler_shards_read, scheduler_unserved,
 };
 use crate::job::explanation_message;
-use crate::page::{page_of, page_request};
+use crate::page::{page_cut, page_of, page_request};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::life_to_message;
 use crate::session::registry::Answer;
@@ -41,12 +42,13 @@ const COMMAND_WAIT: Duration = Duration::from_secs(10);
 pub struct TaskRoom {
     cells: Arc<Cells>,
     peers: Peers,
+    streams: StreamSlots,
 }
 
 impl TaskRoom {
     /// A room over `cells`, which asks `peers` for agents that are theirs.
     pub fn new(cells: Arc<Cells>, peers: Peers) -> Self {
-        Self { cells, peers }
+        Self { cells, peers, streams: StreamSlots::default() }
     }
 }
 
@@ -75,6 +77,7 @@ impl TaskService for TaskRoom {
         })??;
         let key = |task: &v1::Task| format!("{}/{:010}", task.job_id, task.index);
         let (tasks, next_page) = page_of(tasks, &page, key);
+        let (tasks, next_page) = page_cut(tasks, next_page, key);
         Ok(Response::new(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) }))
     }
 
@@ -120,14 +123,15 @@ impl TaskService for TaskRoom {
         let handed_on = is_handed_on(request.metadata());
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
+        let slot = self.streams.take()?;
         let door = self.cells.get(&request.cell)?;
         let (index, incarnation) = (request.index, request.incarnation);
         let wanted = Wanted { user: &request.user, job: &request.job, index, incarnation, handed_on };
         match life_found(door, &self.peers, &wanted).await? {
-            Reached::Here(found) => Ok(Response::new(log_read(found, &request).await?)),
+            Reached::Here(found) => Ok(Response::new(log_read(found, &request, slot).await?)),
             Reached::Elsewhere(gateway) => {
                 let stream = self.peers.tasks(&gateway)?.read_logs(request).await?.into_inner();
-                Ok(Response::new(Box::pin(stream)))
+                Ok(Response::new(Box::pin(slot.held(stream))))
             }
         }
     }
@@ -143,17 +147,19 @@ impl TaskService for TaskRoom {
             _ => return Err(Status::invalid_argument("the first message of an exec opens it")),
         };
         caller_of_read(open.context.as_ref())?;
+        command_check(&open)?;
+        let slot = self.streams.take()?;
         let door = self.cells.get(&open.cell)?;
         let wanted =
             Wanted { user: &open.user, job: &open.job, index: open.index, incarnation: None, handed_on };
         match life_found(door, &self.peers, &wanted).await? {
             Reached::Here(found) => {
                 running(&found.row, &open.user, &open.job)?;
-                Ok(Response::new(exec_start(found, open, inbound).await?))
+                Ok(Response::new(exec_start(found, open, inbound, slot).await?))
             }
             Reached::Elsewhere(gateway) => {
                 let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await?;
-                Ok(Response::new(Box::pin(stream.into_inner())))
+                Ok(Response::new(Box::pin(slot.held(stream.into_inner()))))
             }
         }
     }

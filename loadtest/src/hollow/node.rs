@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use borough_agent::Pace;
 use borough_agent::hollow::{Hollow, HollowEvent, HollowStep};
+use borough_proto::bounds::SESSION_MESSAGE_BYTES_MAX;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message;
 use borough_proto::v1::agent_service_client::AgentServiceClient;
@@ -112,7 +113,10 @@ impl Node {
         // Before the answer, as an agent.
         self.step(&outbox);
         Counters::add(&self.shared.counters.opened);
-        let mut received = AgentServiceClient::new(channel).session(request).await?.into_inner();
+        let mut client = AgentServiceClient::new(channel)
+            .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
+        let mut received = client.session(request).await?.into_inner();
         self.ledger.connected(self.shared.options.clock.monotonic());
         loop {
             let wait = self.hollow.wait(self.shared.options.clock.monotonic());
@@ -143,7 +147,7 @@ impl Node {
         self.shared.received.note(&message);
         match &message.message {
             Some(FromGateway::ReportApplied(applied)) => self.applied(applied.revision),
-            Some(FromGateway::Desired(desired)) => self.desired |= desired.full,
+            Some(FromGateway::Desired(desired)) => self.desired |= desired.full_end,
             _ => {}
         }
         self.stage_set();
@@ -172,22 +176,24 @@ impl Node {
 
     /// What is due, and what is to be told.
     fn step(&mut self, outbox: &mpsc::Sender<v1::AgentMessage>) {
-        let permit = outbox.try_reserve();
         let clock = &self.shared.options.clock;
         let (now, wall_ms) = (clock.monotonic(), clock.wall_ms());
-        let mut step = self.hollow.step(now, wall_ms, permit.is_ok());
+        let mut step = self.hollow.step(now, wall_ms, outbox.capacity());
         self.note(&step);
-        if let (Some(report), Ok(permit)) = (step.report.take(), permit) {
-            if !report.tasks.is_empty() {
-                self.waiting.get_or_insert((report.revision, now));
+        for message in step.messages.drain(..) {
+            if let Message::Report(report) = &message {
+                if !report.tasks.is_empty() {
+                    self.waiting.get_or_insert((report.revision, now));
+                }
+                if report.full_end {
+                    self.full = Some(report.revision);
+                }
+                Counters::add(&self.shared.counters.reports);
             }
-            Counters::add(&self.shared.counters.reports);
-            if report.full {
-                self.full = Some(report.revision);
-            }
-            let message = v1::AgentMessage { message: Some(Message::Report(report)) };
+            let message = v1::AgentMessage { message: Some(message) };
             self.shared.sent.note(&message);
-            permit.send(message);
+            // There is room: nobody else sends, and the end of a session is seen where messages are received.
+            outbox.try_send(message).ok();
         }
     }
 

@@ -43,7 +43,7 @@ pub fn node_state_to_message(state: NodeState) -> v1::NodeState {
     }
 }
 
-/// A node with what is committed on it, and what is known of its load.
+/// A node with what is committed on it, and what is known of its load. A gateway adds what it knows of its sessions.
 pub fn node_to_message(
     cell: &Name,
     row: &NodeRow,
@@ -77,6 +77,7 @@ pub fn node_to_message(
         cards: row.cards.iter().map(card_to_message).collect(),
         taints: row.taints.iter().map(taint_to_message).collect(),
         load: load.and_then(load_to_message),
+        session_failure: None,
     }
 }
 

@@ -142,6 +142,8 @@ pub struct Pace {
     pub reconnect_max: Duration,
     /// Pause after a gateway has refused the agent for who it is: somebody has to do something first.
     pub refused: Duration,
+    /// Longest pause after sessions that a gateway has welcomed and that made no lasting progress.
+    pub fruitless_max: Duration,
     /// A report that a gateway has not applied after this long is sent again.
     pub repeat: Duration,
 }
@@ -154,6 +156,7 @@ impl Default for Pace {
             reconnect_first: Duration::from_millis(50),
             reconnect_max: Duration::from_secs(1),
             refused: Duration::from_secs(15),
+            fruitless_max: Duration::from_secs(30),
             repeat: Duration::from_secs(10),
         }
     }

@@ -19,9 +19,6 @@ use crate::retry::worth_repeating;
 /// A stream of answers; an error may come between them, and mostly ends it.
 pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientError>>;
 
-/// Answers may hold a whole page of specs.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
 /// A caller's handle on a set of gateways. Cheap to clone; clones share their connections.
 ///
 /// No method connects before it has to. A call needs a tokio runtime with IO and time.
@@ -246,8 +243,9 @@ fn authorization(token: &str) -> Result<MetadataValue<Ascii>, ClientError> {
 macro_rules! rpc {
     ($service:ident . $method:ident) => {
         |channel, request| async move {
-            let mut service =
-                $service::new(channel).max_decoding_message_size($crate::call::MESSAGE_BYTES_MAX);
+            let mut service = $service::new(channel)
+                .max_decoding_message_size(::borough_proto::bounds::RESPONSE_BYTES_MAX)
+                .max_encoding_message_size(::borough_proto::bounds::REQUEST_BYTES_MAX);
             service.$method(request).await
         }
     };

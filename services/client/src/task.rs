@@ -1,5 +1,6 @@
 //! Tasks: their state, their output, and what people do to a single one.
 
+use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{
     Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, ListTasksRequest,
@@ -220,7 +221,11 @@ impl Client {
                 let requests =
                     requests.ok_or_else(|| tonic::Status::internal("a command is not run twice"))?;
                 let request = tonic::Request::from_parts(metadata, extensions, requests);
-                TaskServiceClient::new(channel).exec(request).await
+                TaskServiceClient::new(channel)
+                    .max_decoding_message_size(RESPONSE_BYTES_MAX)
+                    .max_encoding_message_size(REQUEST_BYTES_MAX)
+                    .exec(request)
+                    .await
             }
         };
         let opened = tokio::time::timeout(deadline, self.attempt((), &send)).await;

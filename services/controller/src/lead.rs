@@ -295,7 +295,8 @@ impl Controller {
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let gap_max =
             self.config.tick.saturating_mul(10).min(tolerance / 2).max(self.config.tick.saturating_mul(2));
-        let nodes: Vec<_> = self.mirror.read(|state| state.nodes().keys().copied().collect());
+        let nodes: Vec<_> =
+            self.mirror.read(|state| state.nodes().values().map(|row| (row.id, row.state)).collect());
         let clock = Arc::clone(&self.clock);
         let space = &self.config.space;
         term.liveness.observe(&self.db, space, nodes.into_iter(), || clock.monotonic(), gap_max).await?;

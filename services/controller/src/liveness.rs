@@ -1,11 +1,11 @@
 //! Silence of nodes, by the controller's own clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use borough_kv::{Database, Idempotency};
 use borough_model::NodeId;
-use borough_model::node::{NodeLive, NodeState};
+use borough_model::node::{NodeLive, NodeState, REGISTERED};
 use borough_store::lease::Silence;
 use borough_store::mirror::MirrorState;
 use borough_store::node::node_live_list;
@@ -17,6 +17,8 @@ use crate::decide::losses_left;
 #[derive(Debug, Default)]
 pub struct Liveness {
     silences: BTreeMap<NodeId, Silence<Option<NodeLive>>>,
+    /// Nodes that were lost when they were last observed.
+    lost: BTreeSet<NodeId>,
     declared: Vec<Duration>,
 }
 
@@ -35,7 +37,7 @@ impl Liveness {
         &mut self,
         db: &Database,
         space: &CellSpace,
-        nodes: impl Iterator<Item = NodeId>,
+        nodes: impl Iterator<Item = (NodeId, NodeState)>,
         now: impl Fn() -> Duration,
         gap_max: Duration,
     ) -> StoreResult<()> {
@@ -45,16 +47,23 @@ impl Liveness {
         let leases = leases.await?;
         let now = now();
         let mut silences = BTreeMap::new();
-        for node in nodes {
-            let mut silence = self.silences.remove(&node).unwrap_or_default();
-            silence.observe(now, leases.get(&node).cloned(), gap_max);
+        let mut lost = BTreeSet::new();
+        for (node, state) in nodes {
+            // A node that comes back has its whole tolerance to do its work.
+            let returned = self.lost.contains(&node) && state != NodeState::Lost;
+            let silence = self.silences.remove(&node).filter(|_| !returned);
+            let mut silence = silence.unwrap_or_default();
+            if state == NodeState::Lost {
+                lost.insert(node);
+            }
+            silence.observe(now, seen(silence.last(), leases.get(&node)), gap_max);
             silences.insert(node, silence);
         }
-        self.silences = silences;
+        (self.silences, self.lost) = (silences, lost);
         Ok(())
     }
 
-    /// For how long a node has been silent.
+    /// For how long a node has been silent: no session of its agent has done its work.
     pub fn silent(&self, node: NodeId) -> Duration {
         self.silences.get(&node).map_or(Duration::ZERO, Silence::silent)
     }
@@ -81,5 +90,37 @@ impl Liveness {
     /// Notes a declaration.
     pub fn declared(&mut self, now: Duration) {
         self.declared.push(now);
+    }
+}
+
+/// What of a lease counts. A registration alone does not: an agent that comes back again and again and never works is
+/// as silent as before.
+fn seen(before: Option<&Option<NodeLive>>, lease: Option<&NodeLive>) -> Option<NodeLive> {
+    match lease {
+        Some(lease) if lease.beat == REGISTERED => before.cloned().flatten(),
+        lease => lease.cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registration_ends_no_silence_and_work_does() {
+        let lease = |session, beat| NodeLive { session, beat, ..NodeLive::default() };
+        let mut silence = Silence::default();
+        let mut silent = |at_s: u64, lease: NodeLive| {
+            let seen = seen(silence.last(), Some(&lease));
+            silence.observe(Duration::from_secs(at_s), seen, Duration::from_secs(10)).as_secs()
+        };
+        assert_eq!((silent(0, lease(1, 7)), silent(5, lease(1, 7))), (0, 5));
+        // It reconnects again and again.
+        assert_eq!((silent(8, lease(2, REGISTERED)), silent(10, lease(3, REGISTERED))), (8, 10));
+        assert_eq!((silent(12, lease(4, 2)), silent(13, lease(4, 2))), (0, 1));
+        // A new node is waited for from when it is first seen.
+        let mut fresh = Silence::default();
+        let found = seen(fresh.last(), Some(&lease(1, REGISTERED)));
+        assert_eq!(fresh.observe(Duration::from_secs(1), found, Duration::from_secs(10)), Duration::ZERO);
     }
 }

@@ -14,6 +14,7 @@ mod gang;
 mod guard;
 mod identity;
 mod job;
+mod large;
 mod load;
 mod log;
 mod machine;

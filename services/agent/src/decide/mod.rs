@@ -9,6 +9,8 @@ pub mod load;
 pub mod pressure;
 mod reconcile;
 mod report;
+#[cfg(test)]
+mod report_test;
 pub mod retention;
 pub mod spec;
 mod state;
@@ -18,5 +20,5 @@ mod tests;
 pub use desired::Desired;
 pub(crate) use exit::REBOOTED;
 pub use reconcile::{Effect, parked, reconcile};
-pub use report::{Sent, report_changes, report_full};
+pub use report::{Sent, report_next};
 pub use state::{Life, Shim, State};

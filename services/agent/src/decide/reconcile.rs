@@ -33,7 +33,7 @@ pub enum Effect {
 /// had forgotten for `kept_ms`, are forgotten.
 pub fn reconcile(state: &State, desired: &Desired, now_ms: i64, kept_ms: i64) -> Vec<Effect> {
     let mut effects = Vec::new();
-    for (id, assignment) in &desired.assignments {
+    for id in desired.assignments.keys() {
         // A life that is over or to end is not begun, even where its start arrives late.
         let waits = |life: &Life| life.shim == Shim::None && !life.busy && life.record.exit.is_none();
         let begun = state.lives.get(id).is_some_and(|life| !waits(life));
@@ -41,8 +41,9 @@ pub fn reconcile(state: &State, desired: &Desired, now_ms: i64, kept_ms: i64) ->
             && !succeeds(state, desired, id)
             && !desired.forget.contains(id)
             && !desired.stops.contains_key(id)
+            && let Some(assignment) = desired.assignment(id)
         {
-            effects.push(Effect::Start(id.clone(), assignment.clone()));
+            effects.push(Effect::Start(id.clone(), assignment));
         }
     }
     for id in desired.stops.keys() {

@@ -1,17 +1,22 @@
 //! What the control plane is told: everything at first, then what has changed, and again what it has not applied.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 
+use borough_proto::bounds::{
+    CHUNK_BYTES_MAX, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut,
+};
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
+use prost::Message as _;
 
 use super::load::LoadTold;
-use super::state::{State, status};
+use super::state::{Life, State, status};
 use crate::life::LifeId;
 
-/// What was told in this session.
-#[derive(Clone, Debug, Default)]
+/// What was told in this session; the default is a session that was just opened.
+#[derive(Clone, Debug)]
 pub struct Sent {
     /// The last report.
     pub revision: u64,
@@ -28,6 +33,30 @@ pub struct Sent {
     packages: Option<v1::PackageReport>,
     /// New lives that are just being started, and since when they are known.
     starting: BTreeMap<LifeId, Duration>,
+    /// The full report is on its way, up to this life.
+    full: Option<Option<LifeId>>,
+    /// A chunk was full with this life: the next one begins behind it.
+    after: Option<LifeId>,
+    /// Usage is being told of every life that was not told since then.
+    usage_since: Option<Duration>,
+}
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self {
+            revision: 0,
+            applied: 0,
+            at: Duration::ZERO,
+            lives: BTreeMap::new(),
+            pressure: None,
+            load: None,
+            packages: None,
+            starting: BTreeMap::new(),
+            full: Some(None),
+            after: None,
+            usage_since: None,
+        }
+    }
 }
 
 /// A start is told only where it takes longer than this: mostly the task runs by then, and one report, which is one
@@ -36,6 +65,9 @@ const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
 /// The load of the machine is told at most so often.
 const LOAD_PAUSE: Duration = Duration::from_secs(15);
+
+/// Bytes that stand around a status in a report, at most.
+const STATUS_FRAME_BYTES: usize = 8;
 
 #[derive(Clone, Debug)]
 struct Told {
@@ -48,6 +80,17 @@ impl Sent {
     /// The control plane has applied everything up to `revision`.
     pub fn applied(&mut self, revision: u64) {
         self.applied = self.applied.max(revision);
+    }
+
+    /// Whether as many reports as may be are on their way.
+    pub fn is_full(&self) -> bool {
+        let most = u64::try_from(REPORTS_UNAPPLIED_MAX).unwrap_or(u64::MAX);
+        self.revision.saturating_sub(self.applied) >= most
+    }
+
+    /// Whether more is to be told as soon as there is room for it.
+    pub fn goes_on(&self) -> bool {
+        self.full.is_some() || self.after.is_some()
     }
 
     fn told(&mut self, report: &v1::Report, now: Duration) {
@@ -67,24 +110,55 @@ impl Sent {
     }
 }
 
-/// The first report of a session: all there is.
-pub fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report {
-    *sent = Sent::default();
-    let tasks = state.lives.iter().map(|(id, life)| status(id, life, &state.node)).collect();
-    let (usage, pressure) = (Some(usage_sum(state)), Some(state.pressure.report()));
-    let packages = Some(packages_report(state));
-    sent.load = state.load.told_next(None, now, LOAD_PAUSE);
-    let load = sent.load.map(|told| told.report());
-    let report = v1::Report { revision: 1, full: true, tasks, usage, pressure, packages, load };
+/// What is to be told now, as one chunk: the full report first, then what has changed. `None` where there is nothing, or
+/// where [`REPORTS_UNAPPLIED_MAX`] reports wait to be applied: nothing is lost, since statuses are absolute.
+///
+/// `interval` is how often something is sent where nothing changes; usage alone is only sent then. `repeat` is how
+/// long the control plane may take to apply a status before it is told again.
+pub fn report_next(
+    state: &State,
+    sent: &mut Sent,
+    now: Duration,
+    interval: Duration,
+    repeat: Duration,
+) -> Option<v1::Report> {
+    if sent.is_full() {
+        return None;
+    }
+    match sent.full.take() {
+        Some(after) => Some(report_full(state, sent, now, after)),
+        None => report_changes(state, sent, now, interval, repeat),
+    }
+}
+
+/// The next chunk of the full report, behind the life `after`.
+fn report_full(state: &State, sent: &mut Sent, now: Duration, after: Option<LifeId>) -> v1::Report {
+    let revision = sent.revision.saturating_add(1);
+    let mut report = v1::Report { revision, full_begin: after.is_none(), ..v1::Report::default() };
+    if report.full_begin {
+        report.usage = Some(usage_sum(state));
+        report.pressure = Some(state.pressure.report());
+        report.packages = Some(packages_report(state));
+        sent.load = state.load.told_next(None, now, LOAD_PAUSE);
+        report.load = sent.load.map(|told| told.report());
+    }
+    let mut chunk = Chunk::new(&report);
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut last = None;
+    for (id, life) in state.lives.range((from, Bound::Unbounded)) {
+        if !chunk.take(status_bounded(id, life, &state.node)) {
+            sent.full = Some(last);
+            break;
+        }
+        last = Some(id.clone());
+    }
+    report.tasks = chunk.tasks;
+    report.full_end = sent.full.is_none();
     sent.told(&report, now);
     report
 }
 
-/// What is to be told now; `None` where there is nothing.
-///
-/// `interval` is how often something is sent where nothing changes; usage alone is only sent then. `repeat` is how
-/// long the control plane may take to apply a status before it is told again.
-pub fn report_changes(
+fn report_changes(
     state: &State,
     sent: &mut Sent,
     now: Duration,
@@ -92,35 +166,91 @@ pub fn report_changes(
     repeat: Duration,
 ) -> Option<v1::Report> {
     let due = now.saturating_sub(sent.at) >= interval;
-    let mut tasks = Vec::new();
-    for (id, life) in &state.lives {
-        let status = status(id, life, &state.node);
+    sent.usage_since = if due { Some(now) } else { sent.usage_since };
+    let pressure = Some(state.pressure.report()).filter(|now| sent.pressure.as_ref() != Some(now));
+    let packages = packages_changed(state, sent);
+    let load = state.load.told_next(sent.load.as_ref(), now, LOAD_PAUSE);
+    let usage = due.then(|| usage_sum(state));
+    let revision = sent.revision.saturating_add(1);
+    let report = v1::Report { revision, usage, pressure, packages, ..v1::Report::default() };
+    let tasks = changes_chunk(state, sent, now, repeat, Chunk::new(&report));
+    sent.lives.retain(|id, _| state.lives.contains_key(id));
+    sent.starting.retain(|id, _| state.lives.contains_key(id));
+    let silent = report.pressure.is_none() && report.packages.is_none() && load.is_none();
+    if tasks.is_empty() && silent && !due {
+        return None;
+    }
+    sent.load = load.or(sent.load);
+    let report = v1::Report { tasks, load: load.map(|told| told.report()), ..report };
+    sent.told(&report, now);
+    Some(report)
+}
+
+/// The statuses that are to be told, as many as fit: from behind the one that the last full chunk ended with, and around.
+/// So every life has its turn, however often others change.
+fn changes_chunk(
+    state: &State,
+    sent: &mut Sent,
+    now: Duration,
+    repeat: Duration,
+    mut chunk: Chunk,
+) -> Vec<v1::TaskStatus> {
+    let after = sent.after.take();
+    let behind = after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+    let before = after.map(|after| state.lives.range(..=after));
+    let around = state.lives.range((behind, Bound::Unbounded)).chain(before.into_iter().flatten());
+    let mut last = None;
+    for (id, life) in around {
+        let status = status_bounded(id, life, &state.node);
         if start_withheld(id, &status, sent, now) {
             continue;
         }
         let tell = sent.lives.get(id).is_none_or(|told| {
             let unapplied = told.revision > sent.applied && now.saturating_sub(told.at) >= repeat;
-            unapplied || differs(&told.status, &status) || (due && told.status.usage != status.usage)
+            let usage = sent.usage_since.is_some_and(|since| told.at < since);
+            unapplied || differs(&told.status, &status) || (usage && told.status.usage != status.usage)
         });
-        if tell {
-            tasks.push(status);
+        if tell && !chunk.take(status) {
+            sent.after = last;
+            return chunk.tasks;
         }
+        last = Some(id.clone());
     }
-    sent.lives.retain(|id, _| state.lives.contains_key(id));
-    sent.starting.retain(|id, _| state.lives.contains_key(id));
-    let pressure = Some(state.pressure.report()).filter(|now| sent.pressure.as_ref() != Some(now));
-    let packages = packages_changed(state, sent);
-    let load = state.load.told_next(sent.load.as_ref(), now, LOAD_PAUSE);
-    if tasks.is_empty() && pressure.is_none() && packages.is_none() && load.is_none() && !due {
-        return None;
+    sent.usage_since = None;
+    chunk.tasks
+}
+
+/// Statuses of one report, within its bounds.
+struct Chunk {
+    tasks: Vec<v1::TaskStatus>,
+    bytes: usize,
+}
+
+impl Chunk {
+    fn new(report: &v1::Report) -> Self {
+        Self { tasks: Vec::new(), bytes: report.encoded_len() }
     }
-    sent.load = load.or(sent.load);
-    let load = load.map(|told| told.report());
-    let usage = due.then(|| usage_sum(state));
-    let revision = sent.revision.saturating_add(1);
-    let report = v1::Report { revision, full: false, tasks, usage, pressure, packages, load };
-    sent.told(&report, now);
-    Some(report)
+
+    /// Takes a status in; `false` where it does not fit any more.
+    fn take(&mut self, status: v1::TaskStatus) -> bool {
+        let bytes = self.bytes.saturating_add(status.encoded_len()).saturating_add(STATUS_FRAME_BYTES);
+        let fits = self.tasks.len() < REPORT_TASKS_MAX && bytes <= CHUNK_BYTES_MAX;
+        if fits {
+            self.bytes = bytes;
+            self.tasks.push(status);
+        }
+        fits
+    }
+}
+
+/// The status of a life within its bound ([`borough_proto::bounds::STATUS_BYTES_MAX`]).
+fn status_bounded(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
+    let mut status = status(id, life, node);
+    status.cores.truncate(STATUS_CORES_MAX);
+    if let Some(exit) = &mut status.exit {
+        text_cut(&mut exit.message, TEXT_BYTES_MAX);
+    }
+    status
 }
 
 fn packages_report(state: &State) -> v1::PackageReport {

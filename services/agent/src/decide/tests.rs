@@ -11,7 +11,7 @@ use borough_shim::record::{ExitRecord, LifeRecord};
 use borough_shim::spec::StopOrder;
 use proptest::prelude::*;
 
-use super::{Desired, Effect, Life, Sent, Shim, State, parked, reconcile, report_changes, report_full};
+use super::{Desired, Effect, Life, Sent, Shim, State, parked, reconcile, report_next};
 use crate::life::LifeId;
 
 const KEPT_MS: i64 = 1000;
@@ -117,7 +117,7 @@ fn a_life_is_forgotten_when_told_so_or_when_nobody_has_asked_for_it_for_long() {
     let told = desired(v1::Desired { forget: vec![wire(0)], ..v1::Desired::default() });
     assert_eq!(effects(&state([(0, released())]), &told), [Effect::Forget(id(0))]);
     assert_eq!(effects(&state([(0, running())]), &told), [], "not before it is over");
-    let unknown = desired(v1::Desired { full: true, ..v1::Desired::default() });
+    let unknown = desired(v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() });
     assert_eq!(reconcile(&state([(0, released())]), &unknown, 9 + KEPT_MS, KEPT_MS), []);
     assert_eq!(
         reconcile(&state([(0, released())]), &unknown, 10 + KEPT_MS, KEPT_MS),
@@ -131,7 +131,7 @@ fn only_a_full_message_parks_and_it_stops_nothing() {
     let partial = desired(v1::Desired { assignments: vec![assignment(1)], ..v1::Desired::default() });
     let known = state([(0, running())]);
     assert!(parked(&known, &partial).is_empty());
-    let full = desired(v1::Desired { full: true, ..v1::Desired::default() });
+    let full = desired(v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() });
     assert_eq!(parked(&known, &full).into_iter().collect::<Vec<_>>(), [id(0)]);
     assert_eq!(effects(&known, &full), []);
 }
@@ -177,19 +177,27 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const REPEAT: Duration = Duration::from_secs(10);
 
 fn changes(state: &State, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
-    report_changes(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
+    report_next(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
+}
+
+/// The first report of a session, which holds all of so few lives.
+fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report {
+    *sent = Sent::default();
+    let report = report_next(state, sent, now, INTERVAL, REPEAT).unwrap();
+    assert!(report.full_begin && report.full_end);
+    report
 }
 
 #[test]
 fn what_changed_is_told_at_once_and_usage_at_intervals() {
     let (mut known, mut sent) = (state([(0, running()), (1, running())]), Sent::default());
     let full = report_full(&known, &mut sent, Duration::ZERO);
-    assert_eq!((full.full, full.revision, full.tasks.len()), (true, 1, 2));
+    assert_eq!((full.revision, full.tasks.len()), (1, 2));
     sent.applied(1);
     assert_eq!(changes(&known, &mut sent, 1), None);
     known.lives.insert(id(0), released());
     let report = changes(&known, &mut sent, 1).unwrap();
-    assert_eq!((report.full, report.revision, report.tasks.len()), (false, 2, 1));
+    assert_eq!((report.full_begin, report.revision, report.tasks.len()), (false, 2, 1));
     assert_eq!(report.tasks[0].phase(), Phase::Released);
     sent.applied(2);
     let usage = Some(v1::Usage { memory_bytes: 5, ..v1::Usage::default() });
@@ -218,7 +226,7 @@ fn a_start_is_told_by_itself_only_where_it_takes_long() {
     report_full(&known, &mut sent, Duration::ZERO);
     let ms = Duration::from_millis;
     let mut changes = |known: &State, at_ms| {
-        report_changes(known, &mut sent, ms(at_ms), INTERVAL, REPEAT).map(|report| report.tasks)
+        report_next(known, &mut sent, ms(at_ms), INTERVAL, REPEAT).map(|report| report.tasks)
     };
     for index in [0, 1] {
         known.lives.insert(id(index), Life { busy: true, ..Life::default() });
@@ -266,7 +274,7 @@ proptest! {
                 prop_assert_eq!(report.revision, revision + 1);
                 revision = report.revision;
                 told.extend(report.tasks.into_iter().map(|task| (task.index, task)));
-                if applied {
+                if applied || sent.is_full() {
                     sent.applied(revision);
                 }
             }
@@ -291,10 +299,12 @@ proptest! {
         };
         let known = state(lives.into_iter().map(|(index, kind, busy)| (index, Life { busy, ..life(kind) })));
         let wanted = desired(v1::Desired {
-            full,
+            full_begin: full,
+            full_end: full,
             assignments: starts.into_iter().map(assignment).collect(),
             stops: stops.into_iter().map(|index| stop(index, 1)).collect(),
             forget: forgets.into_iter().map(wire).collect(),
+            ..v1::Desired::default()
         });
         let mut touched = Vec::new();
         for effect in effects(&known, &wanted) {
@@ -320,7 +330,7 @@ fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
     let (second, limits) = (Duration::from_secs(1), PressureLimits::default());
     let full = report_full(&known, &mut sent, Duration::ZERO);
     assert_eq!(full.pressure, Some(v1::PressureReport::default()));
-    let mut changes = |known: &State| report_changes(known, &mut sent, Duration::ZERO, second, second);
+    let mut changes = |known: &State| report_next(known, &mut sent, Duration::ZERO, second, second);
     assert_eq!(changes(&known), None);
     let short = Reading { disk_free: Some(1), ..Reading::default() };
     known.pressure = known.pressure.next(&short, &limits).next(&short, &limits);

@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_proto::v1;
+use borough_proto::v1::agent_message::Message as Outgoing;
 use borough_proto::v1::gateway_message::Message;
 
 use crate::config::{Pace, Retention};
-use crate::decide::{Desired, Life, Sent, State, reconcile, report_changes, report_full};
+use crate::decide::{Desired, Life, Sent, State, reconcile, report_next};
 use crate::life::LifeId;
 use simulate::Due;
 
@@ -59,8 +60,8 @@ pub enum HollowEvent {
 /// What a step came to.
 #[derive(Debug, Default)]
 pub struct HollowStep {
-    /// To be sent, where a session is open.
-    pub report: Option<v1::Report>,
+    /// To be sent in this order, where a session is open.
+    pub messages: Vec<Outgoing>,
     /// What happened.
     pub events: Vec<HollowEvent>,
 }
@@ -79,7 +80,6 @@ pub struct Hollow {
     ended: BTreeSet<LifeId>,
     ended_order: VecDeque<LifeId>,
     interval: Duration,
-    told: bool,
     changed: bool,
 }
 
@@ -98,14 +98,14 @@ impl Hollow {
             ended: BTreeSet::new(),
             ended_order: VecDeque::new(),
             interval: REPORT_INTERVAL,
-            told: false,
             changed: true,
         }
     }
 
     /// A session was opened: the next step reports everything.
     pub fn opened(&mut self) {
-        self.told = false;
+        self.desired.opened();
+        self.sent = Sent::default();
         self.changed = true;
     }
 
@@ -127,8 +127,9 @@ impl Hollow {
         step
     }
 
-    /// Does what is due at `now` (monotonic) and what follows from what is known, and tells it where `connected`.
-    pub fn step(&mut self, now: Duration, wall_ms: i64, connected: bool) -> HollowStep {
+    /// Does what is due at `now` (monotonic) and what follows from what is known, and tells it in at most `room` messages
+    /// (0: no session is open, or its way is blocked).
+    pub fn step(&mut self, now: Duration, wall_ms: i64, room: usize) -> HollowStep {
         let mut step = HollowStep::default();
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
@@ -145,9 +146,13 @@ impl Hollow {
             }
         }
         self.changed = false;
-        if connected {
+        if room > 0 {
             self.sample(now, wall_ms);
-            step.report = self.report(now);
+            step.messages.extend(self.desired.acknowledgement().map(Outgoing::DesiredApplied));
+        }
+        while step.messages.len() < room {
+            let Some(report) = self.report(now) else { break };
+            step.messages.push(Outgoing::Report(report));
         }
         step
     }
@@ -165,16 +170,14 @@ impl Hollow {
     }
 
     fn report(&mut self, now: Duration) -> Option<v1::Report> {
-        if self.told {
-            let repeat = Pace::default().repeat;
-            return report_changes(&self.state, &mut self.sent, now, self.interval, repeat);
-        }
-        self.told = true;
-        Some(report_full(&self.state, &mut self.sent, now))
+        report_next(&self.state, &mut self.sent, now, self.interval, Pace::default().repeat)
     }
 
     /// How long after `now` the next step is due at the latest, where no message comes before.
     pub fn wait(&self, now: Duration) -> Duration {
+        if self.sent.goes_on() && !self.sent.is_full() {
+            return Duration::ZERO;
+        }
         let report = (self.sent.at + self.interval).saturating_sub(now);
         let due = self.due.first_key_value().map(|((at, _), _)| at.saturating_sub(now));
         let starting = self.state.lives.values().any(|life| life.record.started_ms.is_none());

@@ -4,6 +4,9 @@ use borough_proto::v1::task_status::Phase;
 
 use super::*;
 
+/// Messages that a session takes.
+const ROOM: usize = 8;
+
 const TIMES: HollowTimes =
     HollowTimes { start_ms: 10..=10, run_ms: None, stop_ms: 20..=20, failed_percent: 0 };
 
@@ -24,16 +27,39 @@ fn at(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+fn reports(step: &HollowStep) -> Vec<&v1::Report> {
+    let mut reports = Vec::new();
+    for message in &step.messages {
+        if let Outgoing::Report(report) = message {
+            reports.push(report);
+        }
+    }
+    reports
+}
+
+fn report(step: HollowStep) -> Option<v1::Report> {
+    reports(&step).first().map(|report| (*report).clone())
+}
+
+/// The only report, which the gateway applies.
+fn applied(hollow: &mut Hollow, step: HollowStep) -> Option<v1::Report> {
+    let report = report(step)?;
+    let applied = v1::ReportApplied { revision: report.revision };
+    hollow.message(v1::GatewayMessage { message: Some(Message::ReportApplied(applied)) });
+    Some(report)
+}
+
 fn phases(step: &HollowStep) -> Vec<Phase> {
-    step.report.iter().flat_map(|report| &report.tasks).map(|status| status.phase()).collect()
+    reports(step).iter().flat_map(|report| &report.tasks).map(|status| status.phase()).collect()
 }
 
 /// A started agent whose first report is out.
 fn hollow(times: HollowTimes) -> Hollow {
     let mut hollow = Hollow::new("n1", "boot", times, 7);
     hollow.opened();
-    let first = hollow.step(at(0), 0, true).report.unwrap();
-    assert!(first.full && first.tasks.is_empty());
+    let step = hollow.step(at(0), 0, ROOM);
+    let first = applied(&mut hollow, step).unwrap();
+    assert!(first.full_begin && first.full_end && first.tasks.is_empty());
     hollow
 }
 
@@ -41,24 +67,24 @@ fn hollow(times: HollowTimes) -> Hollow {
 fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
     let mut hollow = hollow(TIMES);
     tell(&mut hollow, assign(1));
-    let begun = hollow.step(at(1), 1, true);
+    let begun = hollow.step(at(1), 1, ROOM);
     assert!(matches!(begun.events[..], [HollowEvent::Begun(..)]));
     assert!(phases(&begun).is_empty(), "a quick start is one report");
     assert_eq!(hollow.wait(at(1)), at(10));
-    assert_eq!(phases(&hollow.step(at(11), 11, true)), [Phase::Running]);
+    assert_eq!(phases(&hollow.step(at(11), 11, ROOM)), [Phase::Running]);
     let stop = v1::StopCommand { life: Some(life(1)), drain_delay_ms: 5, ..v1::StopCommand::default() };
     tell(&mut hollow, v1::Desired { stops: vec![stop], ..v1::Desired::default() });
-    assert_eq!(phases(&hollow.step(at(12), 12, true)), [Phase::Stopping]);
-    assert_eq!(phases(&hollow.step(at(36), 36, true)), []);
-    let ended = hollow.step(at(37), 37, true);
+    assert_eq!(phases(&hollow.step(at(12), 12, ROOM)), [Phase::Stopping]);
+    assert_eq!(phases(&hollow.step(at(36), 36, ROOM)), []);
+    let ended = hollow.step(at(37), 37, ROOM);
     assert_eq!(phases(&ended), [Phase::Released]);
     assert!(matches!(ended.events[..], [HollowEvent::Released(_)]));
     assert_eq!(hollow.live(), 0);
     tell(&mut hollow, v1::Desired { forget: vec![life(1)], ..v1::Desired::default() });
-    hollow.step(at(38), 38, true);
+    hollow.step(at(38), 38, ROOM);
     // A start that comes late finds it over.
     tell(&mut hollow, assign(1));
-    let late = hollow.step(at(39), 39, true);
+    let late = hollow.step(at(39), 39, ROOM);
     assert!(matches!(late.events[..], [HollowEvent::Late(_)]));
     assert_eq!(phases(&late), [Phase::Released]);
 }
@@ -67,9 +93,9 @@ fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
 fn a_life_that_ends_by_itself_exits_as_it_was_drawn() {
     let mut hollow = hollow(HollowTimes { run_ms: Some(5..=5), failed_percent: 100, ..TIMES });
     tell(&mut hollow, assign(1));
-    hollow.step(at(1), 1, true);
-    hollow.step(at(11), 11, true);
-    let report = hollow.step(at(16), 16, true).report.unwrap();
+    hollow.step(at(1), 1, ROOM);
+    hollow.step(at(11), 11, ROOM);
+    let report = report(hollow.step(at(16), 16, ROOM)).unwrap();
     assert_eq!(report.tasks[0].exit.as_ref().unwrap().code, Some(1));
 }
 
@@ -78,12 +104,15 @@ fn a_new_session_is_told_everything_and_an_idle_one_at_intervals() {
     let mut hollow = hollow(TIMES);
     assert_eq!(hollow.wait(at(0)), REPORT_INTERVAL);
     tell(&mut hollow, assign(1));
-    hollow.step(at(1), 1, false);
-    assert!(hollow.step(at(11), 11, false).report.is_none(), "there is no session");
+    hollow.step(at(1), 1, 0);
+    assert!(hollow.step(at(11), 11, 0).messages.is_empty(), "there is no session");
     hollow.opened();
-    let full = hollow.step(at(12), 12, true).report.unwrap();
-    assert!(full.full && full.tasks[0].phase() == Phase::Running);
-    assert!(hollow.step(at(13), 13, true).report.is_none());
-    let beat = hollow.step(at(12) + REPORT_INTERVAL, 0, true).report.unwrap();
-    assert!(!beat.full && beat.tasks.len() == 1 && beat.tasks[0].usage.is_some(), "a sample of what it uses");
+    let full = report(hollow.step(at(12), 12, ROOM)).unwrap();
+    assert!(full.full_begin && full.full_end && full.tasks[0].phase() == Phase::Running);
+    assert!(hollow.step(at(13), 13, ROOM).messages.is_empty());
+    let beat = report(hollow.step(at(12) + REPORT_INTERVAL, 0, ROOM)).unwrap();
+    assert!(
+        !beat.full_begin && beat.tasks.len() == 1 && beat.tasks[0].usage.is_some(),
+        "a sample of what it uses"
+    );
 }

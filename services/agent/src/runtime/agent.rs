@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use borough_proto::v1;
 use borough_shim::cgroup::{Leaf, Sample};
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::event::Done;
@@ -16,11 +15,11 @@ use super::start::Starter;
 use super::{Event, Machine, confine, order};
 use crate::config::AgentConfig;
 use crate::decide::load::{Load, LoadReading, OwnTasks};
-use crate::decide::{self, Desired, Sent, Shim, State, report_changes, report_full};
+use crate::decide::{self, Desired, Sent, Shim, State, report_next};
 use crate::disk::StateLock;
 use crate::life::LifeId;
 use crate::serve::Serving;
-use crate::session::Settings;
+use crate::session::{Outbox, Settings};
 
 /// Reports go out so often before the gateway has said how often.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -57,10 +56,8 @@ pub(super) struct Local {
 }
 
 struct Session {
-    outbox: mpsc::Sender<v1::AgentMessage>,
+    outbox: Outbox,
     interval: Duration,
-    /// Whether the gateway has been told everything.
-    told: bool,
 }
 
 impl Agent {
@@ -101,6 +98,7 @@ impl Agent {
             hello: self.hello.clone(),
             pace: self.config.pace,
             rng: self.config.rng.clone(),
+            clock: self.config.clock.clone(),
         }
     }
 
@@ -109,7 +107,9 @@ impl Agent {
         match event {
             Event::Opened { outbox } => {
                 self.serving.end();
-                self.session = Some(Session { outbox, interval: REPORT_INTERVAL, told: false });
+                self.desired.opened();
+                self.sent = Sent::default();
+                self.session = Some(Session { outbox, interval: REPORT_INTERVAL });
             }
             Event::Closed => {
                 self.serving.end();
@@ -145,7 +145,7 @@ impl Agent {
             }
             Message::Desired(desired) => {
                 for refused in self.desired.apply(desired) {
-                    tracing::warn!(refused, "the gateway names what is no life");
+                    tracing::warn!(refused, "an item of the desired state was set aside");
                 }
             }
             Message::ReportApplied(applied) => self.sent.applied(applied.revision),
@@ -274,21 +274,28 @@ impl Agent {
             }
         }
         confine::confine_begin(self);
+        self.acknowledge();
         self.report();
     }
 
+    /// Acknowledges the chunks that were applied. Where the way is blocked, a later acknowledgement covers them.
+    fn acknowledge(&mut self) {
+        let Some(session) = &self.session else { return };
+        let Ok(permit) = session.outbox.control.try_reserve() else { return };
+        if let Some(applied) = self.desired.acknowledgement() {
+            let message = v1::agent_message::Message::DesiredApplied(applied);
+            permit.send(v1::AgentMessage { message: Some(message) });
+        }
+    }
+
     fn report(&mut self) {
-        let Some(session) = &mut self.session else { return };
-        // Where the way is blocked nothing is lost: the next report says it.
-        let Ok(permit) = session.outbox.try_reserve() else { return };
+        let Some(session) = &self.session else { return };
         let now = self.config.clock.monotonic();
-        let report = if session.told {
-            report_changes(&self.state, &mut self.sent, now, session.interval, self.config.pace.repeat)
-        } else {
-            session.told = true;
-            Some(report_full(&self.state, &mut self.sent, now))
-        };
-        if let Some(report) = report {
+        // Where the way is blocked nothing is lost: the next report says it.
+        while let Ok(permit) = session.outbox.control.try_reserve() {
+            let (interval, repeat) = (session.interval, self.config.pace.repeat);
+            let report = report_next(&self.state, &mut self.sent, now, interval, repeat);
+            let Some(report) = report else { return };
             permit.send(v1::AgentMessage { message: Some(v1::agent_message::Message::Report(report)) });
         }
     }

@@ -6,11 +6,11 @@ use std::io;
 use borough_proto::v1;
 use borough_shim::cgroup::{Leaf, Sample};
 use borough_shim::spec::StopOrder;
-use tokio::sync::mpsc;
 
 use crate::decide::load::LoadReading;
 use crate::decide::pressure::Reading;
 use crate::life::LifeId;
+use crate::session::Outbox;
 
 /// Something has happened.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum Event {
     /// A session is open; what is sent into `outbox` reaches the gateway.
     Opened {
         /// Towards the gateway.
-        outbox: mpsc::Sender<v1::AgentMessage>,
+        outbox: Outbox,
     },
     /// The gateway has said something.
     Message(Box<v1::GatewayMessage>),

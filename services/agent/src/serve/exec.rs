@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use borough_proto::bounds::{STREAM_WINDOW_BYTES, TEXT_BYTES_MAX, stream_cost, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as Answer;
 use borough_proto::v1::exec_input::Input;
@@ -16,17 +17,22 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::answer;
+use super::credit::Credit;
 use super::terminal::Terminal;
 use crate::decide::State;
 use crate::life::LifeId;
 use crate::runtime::Starter;
+use crate::session::Outbox;
 
 /// Bytes of one message.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// After the command has ended, others may hold its output open; so long is waited for more of it.
 const OUTPUT_WAIT: Duration = Duration::from_millis(500);
+/// Bytes that the command itself can have left in a pipe when it ended; what comes after them is of others.
+const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Where a command runs.
 #[derive(Clone, Debug)]
@@ -74,16 +80,48 @@ pub fn exec_command(
     Ok(start)
 }
 
+/// One command's way to whoever asked for it.
+#[derive(Clone)]
+pub struct Link {
+    /// Which request.
+    pub id: u64,
+    /// Towards the gateway.
+    pub outbox: Outbox,
+    /// Of its output: a slow reader slows the command, which waits in its pipe.
+    pub credit: Credit,
+    /// Whoever asked has gone.
+    pub cancelled: CancellationToken,
+}
+
+impl Link {
+    /// Sends output once there is credit for it; `false` where nobody reads any more.
+    async fn output(&self, output: Output, bytes: usize) -> bool {
+        self.credit.take(bytes).await && self.send(output).await
+    }
+
+    async fn send(&self, output: Output) -> bool {
+        let message = v1::ExecOutput { id: self.id, output: Some(output) };
+        self.outbox.data.send(answer(Answer::ExecOutput(message))).await.is_ok()
+    }
+
+    /// Lets whoever asked send more input.
+    async fn input_taken(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let credit = Answer::Credit(v1::StreamCredit { id: self.id, bytes });
+        // The session may be over.
+        self.outbox.control.send(answer(credit)).await.ok();
+    }
+}
+
 /// Runs a command until it ends or whoever asked has gone.
 pub async fn exec_serve(
     start: v1::ExecStart,
     place: Result<Place, String>,
     inputs: mpsc::Receiver<Input>,
-    outbox: mpsc::Sender<v1::AgentMessage>,
+    link: Link,
 ) {
-    let id = start.id;
     let ended = match place {
-        Ok(place) => serve(&start, &place, inputs, &outbox).await,
+        Ok(place) => serve(&start, &place, inputs, &link).await,
         Err(error) => Err(error),
     };
     let last = match ended {
@@ -91,21 +129,19 @@ pub async fn exec_serve(
             use std::os::unix::process::ExitStatusExt;
             Output::Exit(v1::ExecExit { code: status.code(), signal: status.signal() })
         }
-        Err(error) => Output::Error(error),
+        Err(mut error) => {
+            text_cut(&mut error, TEXT_BYTES_MAX);
+            Output::Error(error)
+        }
     };
-    send(&outbox, id, last).await;
-}
-
-async fn send(outbox: &mpsc::Sender<v1::AgentMessage>, id: u64, output: Output) -> bool {
-    let message = v1::ExecOutput { id, output: Some(output) };
-    outbox.send(answer(Answer::ExecOutput(message))).await.is_ok()
+    link.send(last).await;
 }
 
 async fn serve(
     start: &v1::ExecStart,
     place: &Place,
     inputs: mpsc::Receiver<Input>,
-    outbox: &mpsc::Sender<v1::AgentMessage>,
+    link: &Link,
 ) -> Result<ExitStatus, String> {
     let text = |error: std::io::Error| error.to_string();
     let mut command =
@@ -126,32 +162,28 @@ async fn serve(
     // The command holds our end of the terminal open otherwise, and its end would never be seen.
     drop(command);
     let running = Running::new(&child, place);
-    let id = start.id;
+    let ended = CancellationToken::new();
     let mut reading = tokio::task::JoinSet::new();
     let writer: Feed = if let Some(terminal) = terminal {
         let terminal = std::sync::Arc::new(terminal);
-        let (reader, to) = (terminal.clone(), outbox.clone());
-        reading.spawn(async move {
-            while let Some(data) = reader.read().await {
-                if !send(&to, id, Output::Stdout(data)).await {
-                    return;
-                }
-            }
-        });
+        let from = Source::Terminal(terminal.clone());
+        reading.spawn(forward(from, link.clone(), Output::Stdout, ended.clone()));
         Feed::Terminal(terminal)
     } else {
         if let Some(stdout) = child.stdout.take() {
-            reading.spawn(forward(stdout, outbox.clone(), id, Output::Stdout));
+            let from = Source::Pipe(Box::new(stdout));
+            reading.spawn(forward(from, link.clone(), Output::Stdout, ended.clone()));
         }
         if let Some(stderr) = child.stderr.take() {
-            reading.spawn(forward(stderr, outbox.clone(), id, Output::Stderr));
+            let from = Source::Pipe(Box::new(stderr));
+            reading.spawn(forward(from, link.clone(), Output::Stderr, ended.clone()));
         }
         Feed::Pipe(child.stdin.take().map(|stdin| Box::new(stdin) as _))
     };
-    let feeding = tokio::spawn(feed(inputs, writer, running.group));
+    let feeding = tokio::spawn(feed(inputs, writer, running.group, link.clone()));
     let status = child.wait().await.map_err(text);
-    let drained = async { while reading.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(OUTPUT_WAIT, drained).await;
+    ended.cancel();
+    while reading.join_next().await.is_some() {}
     feeding.abort();
     status
 }
@@ -189,24 +221,73 @@ impl Drop for Running {
     }
 }
 
-async fn forward(
-    mut from: impl AsyncRead + Unpin,
-    to: mpsc::Sender<v1::AgentMessage>,
-    id: u64,
-    wrap: fn(bytes::Bytes) -> Output,
-) {
-    let mut buffer = vec![0; CHUNK_BYTES];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        let data = bytes::Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
-        if !send(&to, id, wrap(data)).await {
+/// Where a command's output comes from.
+enum Source {
+    Terminal(std::sync::Arc<Terminal>),
+    Pipe(Box<dyn AsyncRead + Send + Unpin>),
+}
+
+impl Source {
+    /// What the command has written; `None` once it has closed its end.
+    async fn read(&mut self) -> Option<bytes::Bytes> {
+        match self {
+            Self::Terminal(terminal) => terminal.read().await,
+            Self::Pipe(pipe) => {
+                let mut buffer = vec![0; CHUNK_BYTES];
+                let length = pipe.read(&mut buffer).await.ok().filter(|length| *length > 0)?;
+                buffer.truncate(length);
+                Some(buffer.into())
+            }
+        }
+    }
+}
+
+/// Brings a command's output to its reader. After the command has ended, what is still in the pipe follows, however slow
+/// the reader is.
+async fn forward(mut from: Source, link: Link, wrap: fn(bytes::Bytes) -> Output, ended: CancellationToken) {
+    let quiet = async |ended: &CancellationToken| {
+        ended.cancelled().await;
+        tokio::time::sleep(OUTPUT_WAIT).await;
+    };
+    let mut left = LEFT_BYTES_MAX;
+    while left > 0 {
+        let data = tokio::select! {
+            biased;
+            data = from.read() => data,
+            () = quiet(&ended) => return,
+        };
+        let Some(data) = data else { return };
+        if ended.is_cancelled() {
+            left = left.saturating_sub(data.len());
+        }
+        let bytes = data.len();
+        if !link.output(wrap(data), bytes).await {
             return;
         }
     }
 }
 
 /// Feeds a command until nobody feeds it any more; then it is killed.
-async fn feed(mut inputs: mpsc::Receiver<Input>, mut to: Feed, group: Option<Pid>) {
+async fn feed(inputs: mpsc::Receiver<Input>, to: Feed, group: Option<Pid>, link: Link) {
+    tokio::select! {
+        () = feed_all(inputs, to, &link) => {}
+        // A command that does not read must not keep its caller's end from it.
+        () = link.cancelled.cancelled() => {}
+    }
+    if let Some(group) = group {
+        // It may have ended.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+async fn feed_all(mut inputs: mpsc::Receiver<Input>, mut to: Feed, link: &Link) {
+    let mut taken = 0_usize;
     while let Some(input) = inputs.recv().await {
+        taken = taken.saturating_add(match &input {
+            Input::Stdin(data) => stream_cost(data.len()),
+            Input::Window(_) => stream_cost(0),
+            Input::StdinClosed(_) | Input::Cancelled(_) => 0,
+        });
         match (input, &mut to) {
             (Input::Stdin(data), Feed::Terminal(terminal)) => terminal.write(&data).await,
             (Input::StdinClosed(_), Feed::Terminal(terminal)) => terminal.write(b"\x04").await,
@@ -217,12 +298,11 @@ async fn feed(mut inputs: mpsc::Receiver<Input>, mut to: Feed, group: Option<Pid
                 to = if taken { to } else { Feed::Pipe(None) };
             }
             (Input::StdinClosed(_), Feed::Pipe(_)) => to = Feed::Pipe(None),
-            (Input::Cancelled(_), _) => break,
+            (Input::Cancelled(_), _) => return,
             _ => {}
         }
-    }
-    if let Some(group) = group {
-        // It may have ended.
-        let _ = kill_process_group(group, Signal::KILL);
+        if taken >= STREAM_WINDOW_BYTES / 4 {
+            link.input_taken(std::mem::take(&mut taken)).await;
+        }
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_proto::bounds::{TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
 use borough_shim::log::Stream;
 use tokio::sync::mpsc;
 
 use super::answer;
+use super::credit::Credit;
 use super::tail::Tail;
 use crate::disk::{StateDir, record_read};
 use crate::life::LifeId;
@@ -17,13 +19,16 @@ use crate::life::LifeId;
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Serves one request, until all is sent or whoever asked has gone.
+/// Serves one request, until all is sent or whoever asked has gone. A slow reader waits in the files: no more is read of
+/// them than there is credit for.
 pub async fn logs_serve(
     state: Arc<StateDir>,
     request: v1::LogRequest,
+    credit: Credit,
     outbox: mpsc::Sender<v1::AgentMessage>,
 ) {
-    let error = serve(state, &request, &outbox).await.err().unwrap_or_default();
+    let mut error = serve(state, &request, &credit, &outbox).await.err().unwrap_or_default();
+    text_cut(&mut error, TEXT_BYTES_MAX);
     let end = v1::LogChunk { id: request.id, end: true, error, ..v1::LogChunk::default() };
     // Whoever asked may have gone.
     let _ = outbox.send(answer(super::Answer::LogChunk(end))).await;
@@ -32,8 +37,10 @@ pub async fn logs_serve(
 async fn serve(
     state: Arc<StateDir>,
     request: &v1::LogRequest,
+    credit: &Credit,
     outbox: &mpsc::Sender<v1::AgentMessage>,
 ) -> Result<(), String> {
+    let gone = || "the session is over".to_owned();
     let missing = || "this node keeps no logs of that life".to_owned();
     let id = state.life_find(&request.job_id, request.index, request.incarnation).ok_or_else(missing)?;
     let streams: &[Stream] = match request.stream() {
@@ -52,6 +59,9 @@ async fn serve(
             let directory = state.life_path(&id);
             while let Some(data) = tail.read(&directory).map_err(|error| error.to_string())? {
                 any = true;
+                if !credit.take(data.len()).await {
+                    return Err(gone());
+                }
                 let chunk = v1::LogChunk {
                     id: request.id,
                     stream: wire(tail.stream()).into(),
@@ -59,7 +69,7 @@ async fn serve(
                     ..v1::LogChunk::default()
                 };
                 let chunk = answer(super::Answer::LogChunk(chunk));
-                outbox.send(chunk).await.map_err(|_| "the session is over".to_owned())?;
+                outbox.send(chunk).await.map_err(|_| gone())?;
             }
         }
         if over {

@@ -1,5 +1,6 @@
 //! What a gateway asks for on someone's behalf: logs, commands beside a task, signals.
 
+mod credit;
 mod exec;
 mod logs;
 mod signal;
@@ -9,27 +10,54 @@ mod terminal;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use borough_proto::bounds::{STREAM_MESSAGE_COST, STREAM_WINDOW_BYTES, TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as Answer;
 use borough_proto::v1::gateway_message::Message;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::decide::State;
 use crate::runtime::{Machine, Starter};
+use crate::session::Outbox;
+use credit::Credit;
+use exec::Link;
 pub(crate) use exec::exec_command;
 pub use signal::SignalSent;
 
-/// Inputs of a command that wait to be read by it; more than that means that it does not read.
-const INPUTS: usize = 256;
+/// Inputs of a command that wait to be read by it: as many as the credit of the input allows, its end and the caller's.
+const INPUTS: usize = STREAM_WINDOW_BYTES / STREAM_MESSAGE_COST + 2;
 
 /// Everything that is being served in this session.
 pub(crate) struct Serving {
     starter: Starter,
     machine: Arc<dyn Machine>,
-    logs: BTreeMap<u64, AbortHandle>,
-    commands: BTreeMap<u64, mpsc::Sender<v1::exec_input::Input>>,
+    logs: BTreeMap<u64, LogServing>,
+    commands: BTreeMap<u64, CommandServing>,
     signals: signal::Signals,
+}
+
+/// A log that is being sent.
+struct LogServing {
+    task: AbortHandle,
+    credit: Credit,
+}
+
+/// A command that runs.
+struct CommandServing {
+    inputs: mpsc::Sender<v1::exec_input::Input>,
+    /// Of its output.
+    credit: Credit,
+    /// Ends the command.
+    cancelled: CancellationToken,
+}
+
+impl Drop for CommandServing {
+    fn drop(&mut self) {
+        self.credit.close();
+        self.cancelled.cancel();
+    }
 }
 
 impl Serving {
@@ -40,52 +68,68 @@ impl Serving {
     }
 
     /// Takes a gateway's request.
-    pub fn message(&mut self, message: Message, state: &State, outbox: &mpsc::Sender<v1::AgentMessage>) {
-        self.logs.retain(|_, task| !task.is_finished());
-        self.commands.retain(|_, inputs| !inputs.is_closed());
+    pub fn message(&mut self, message: Message, state: &State, outbox: &Outbox) {
+        self.logs.retain(|_, log| !log.task.is_finished());
+        self.commands.retain(|_, command| !command.inputs.is_closed());
         match message {
             Message::LogRequest(request) => {
-                let id = request.id;
-                let task =
-                    tokio::spawn(logs::logs_serve(self.starter.state.clone(), request, outbox.clone()));
-                if let Some(before) = self.logs.insert(id, task.abort_handle()) {
-                    before.abort();
+                let (id, credit) = (request.id, Credit::new(request.window_bytes));
+                let (state, data) = (self.starter.state.clone(), outbox.data.clone());
+                let task = tokio::spawn(logs::logs_serve(state, request, credit.clone(), data));
+                let serving = LogServing { task: task.abort_handle(), credit };
+                if let Some(before) = self.logs.insert(id, serving) {
+                    before.task.abort();
                 }
             }
             Message::LogCancel(cancel) => {
-                if let Some(task) = self.logs.remove(&cancel.id) {
-                    task.abort();
+                if let Some(log) = self.logs.remove(&cancel.id) {
+                    log.task.abort();
                 }
             }
             Message::ExecStart(start) => {
                 let (inputs, received) = mpsc::channel(INPUTS);
-                self.commands.insert(start.id, inputs);
+                let (credit, cancelled) = (Credit::new(start.window_bytes), CancellationToken::new());
+                let link = Link {
+                    id: start.id,
+                    outbox: outbox.clone(),
+                    credit: credit.clone(),
+                    cancelled: cancelled.clone(),
+                };
+                self.commands.insert(start.id, CommandServing { inputs, credit, cancelled });
                 let place = exec::Place::find(&start, state, &self.starter);
-                tokio::spawn(exec::exec_serve(start, place, received, outbox.clone()));
+                tokio::spawn(exec::exec_serve(start, place, received, link));
+            }
+            Message::Credit(credit) => {
+                let log = self.logs.get(&credit.id).map(|log| &log.credit);
+                let command = self.commands.get(&credit.id).map(|command| &command.credit);
+                if let Some(of) = log.or(command) {
+                    of.add(credit.bytes);
+                }
             }
             Message::ExecInput(v1::ExecInput { id, input: Some(input) }) => self.input(id, input),
             Message::Signal(command) => {
-                let error = self.signals.send(&command, state, &*self.machine).err().unwrap_or_default();
+                let mut error = self.signals.send(&command, state, &*self.machine).err().unwrap_or_default();
+                text_cut(&mut error, TEXT_BYTES_MAX);
                 let result = v1::CommandResult { id: command.id, error };
-                let outbox = outbox.clone();
-                tokio::spawn(async move { outbox.send(answer(Answer::Result(result))).await });
+                let control = outbox.control.clone();
+                tokio::spawn(async move { control.send(answer(Answer::Result(result))).await });
             }
             _ => tracing::warn!("a message of the gateway that this version does not know"),
         }
     }
 
     fn input(&mut self, id: u64, input: v1::exec_input::Input) {
-        let Some(inputs) = self.commands.get(&id) else { return };
-        if inputs.try_send(input).is_err() {
-            // Closing the channel ends the command: it must not hold up everything else.
+        let Some(command) = self.commands.get(&id) else { return };
+        // More than the credit of the input allows ends the command, as does its caller.
+        if matches!(input, v1::exec_input::Input::Cancelled(_)) || command.inputs.try_send(input).is_err() {
             self.commands.remove(&id);
         }
     }
 
     /// Ends everything: whoever asked has gone.
     pub fn end(&mut self) {
-        for (_, task) in std::mem::take(&mut self.logs) {
-            task.abort();
+        for (_, log) in std::mem::take(&mut self.logs) {
+            log.task.abort();
         }
         self.commands.clear();
     }

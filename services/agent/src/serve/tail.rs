@@ -9,7 +9,7 @@ use borough_shim::file::own_open;
 use borough_shim::log::{Stream, file_numbers, file_path};
 
 /// Bytes of one chunk.
-const CHUNK_BYTES: usize = 32 * 1024;
+const CHUNK_BYTES: usize = borough_proto::bounds::STREAM_DATA_BYTES_MAX;
 
 /// Bytes that are searched for the last lines. A file may be sparse: it costs its maker nothing, and its reader a search
 /// without end.

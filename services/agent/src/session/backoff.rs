@@ -1,16 +1,91 @@
-//! How long to wait before the next attempt.
+//! How long to wait before the next attempt. A session resets the wait only by lasting progress: one that is welcomed
+//! and breaks on what it is sent next would otherwise come back twenty times a second.
 
 use std::time::Duration;
 
+use borough_proto::v1;
+use borough_proto::v1::gateway_message::Message;
+
 use crate::config::Pace;
 
-/// The pause after `failures` attempts in a row that came to nothing (0: a session that worked has ended): doubled each
-/// time up to the longest, of which a random part, at least half, is waited.
-pub fn pause(failures: u32, pace: Pace, random: u64) -> Duration {
-    let full = pace.reconnect_first.saturating_mul(1 << failures.min(20)).min(pace.reconnect_max);
-    let half = full / 2;
-    let spread = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).max(1);
-    half.saturating_add(Duration::from_micros(random % spread))
+/// Intervals of its reports that a session lasts before it counts as lasting.
+const LASTING_INTERVALS: u32 = 3;
+
+/// What has come of one session.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// When the gateway welcomed it (monotonic), and how often it wants reports.
+    welcomed: Option<(Duration, Duration)>,
+    /// The full desired state has arrived to its end.
+    complete: bool,
+    /// A report was applied after that.
+    applied: bool,
+}
+
+impl Progress {
+    /// Notes a message of the gateway that arrives at `now` (monotonic).
+    pub fn message(&mut self, message: &v1::GatewayMessage, now: Duration) {
+        match &message.message {
+            Some(Message::Welcome(welcome)) => {
+                self.welcomed = Some((now, Duration::from_millis(welcome.report_interval_ms)));
+            }
+            Some(Message::Desired(chunk)) => self.complete |= chunk.full_end,
+            Some(Message::ReportApplied(_)) => self.applied |= self.complete,
+            _ => {}
+        }
+    }
+
+    /// What the session that ends at `now` (monotonic) has come to.
+    pub fn ended(&self, now: Duration) -> Ended {
+        let Some((since, interval)) = self.welcomed else { return Ended::Unreached };
+        let lasted = now.saturating_sub(since) >= interval.saturating_mul(LASTING_INTERVALS);
+        if self.complete && self.applied && lasted { Ended::Lasting } else { Ended::Fruitless }
+    }
+}
+
+/// What a session has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// No gateway has welcomed it.
+    Unreached,
+    /// A gateway has welcomed it, and it has made no lasting progress.
+    Fruitless,
+    /// It has worked: the full desired state has arrived, a report was applied after that, and it has lasted.
+    Lasting,
+}
+
+/// Attempts in a row that came to nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Since a gateway was last reached.
+    pub unreached: u32,
+    /// Sessions since the last one that made lasting progress. A gateway that is not reached is no session.
+    pub fruitless: u32,
+}
+
+impl Failures {
+    /// After one more attempt.
+    #[must_use]
+    pub fn next(self, ended: Ended) -> Self {
+        match ended {
+            Ended::Unreached => Self { unreached: self.unreached.saturating_add(1), ..self },
+            Ended::Fruitless => Self { unreached: 0, fruitless: self.fruitless.saturating_add(1) },
+            Ended::Lasting => Self::default(),
+        }
+    }
+
+    /// The pause before the next attempt: doubled each time up to the longest, of which a random part, at least half, is
+    /// waited. A gateway that was not reached may be back at any time, so that its pause stays short.
+    pub fn pause(self, pace: Pace, random: u64) -> Duration {
+        let (failures, most) = match self.unreached {
+            0 => (self.fruitless, pace.fruitless_max),
+            unreached => (unreached, pace.reconnect_max),
+        };
+        let full = pace.reconnect_first.saturating_mul(1 << failures.min(20)).min(most);
+        let half = full / 2;
+        let spread = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).max(1);
+        half.saturating_add(Duration::from_micros(random % spread))
+    }
 }
 
 #[cfg(test)]
@@ -19,12 +94,63 @@ mod tests {
 
     use proptest::prelude::*;
 
+    const INTERVAL_MS: u64 = 1_000;
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn session(messages: &[Message], ended_ms: u64) -> Ended {
+        let mut progress = Progress::default();
+        for message in messages {
+            progress.message(&v1::GatewayMessage { message: Some(message.clone()) }, at(0));
+        }
+        progress.ended(at(ended_ms))
+    }
+
+    fn messages() -> [Message; 4] {
+        [
+            Message::Welcome(v1::Welcome { report_interval_ms: INTERVAL_MS, ..v1::Welcome::default() }),
+            Message::ReportApplied(v1::ReportApplied { revision: 1 }),
+            Message::Desired(v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() }),
+            Message::ReportApplied(v1::ReportApplied { revision: 2 }),
+        ]
+    }
+
+    #[test]
+    fn only_all_of_it_is_lasting_progress() {
+        let all = messages();
+        assert_eq!(session(&all, 3 * INTERVAL_MS), Ended::Lasting);
+        assert_eq!(session(&all, 3 * INTERVAL_MS - 1), Ended::Fruitless, "too short");
+        assert_eq!(session(&all[..3], 60_000), Ended::Fruitless, "no report applied after the desired state");
+        assert_eq!(session(&[all[0].clone(), all[1].clone()], 60_000), Ended::Fruitless, "nothing desired");
+        assert_eq!(session(&[], 60_000), Ended::Unreached);
+    }
+
+    /// A session that breaks on the first chunk, for ever: half a minute between attempts in the end, not 50 ms.
+    #[test]
+    fn sessions_that_break_after_their_welcome_come_ever_more_rarely() {
+        let broken = session(&messages()[..2], 10);
+        let mut failures = Failures::default();
+        for _ in 0..30 {
+            failures = failures.next(broken);
+        }
+        let pace = Pace::default();
+        assert!(failures.pause(pace, 0) >= pace.fruitless_max / 2);
+        assert_eq!(failures.next(Ended::Lasting), Failures::default());
+        let away = failures.next(Ended::Unreached);
+        assert!(away.pause(pace, u64::MAX) <= pace.reconnect_max, "a gateway that restarts is found soon");
+        assert_eq!(away.fruitless, 30, "and it proves nothing");
+    }
+
     proptest! {
         #[test]
-        fn pauses_double_up_to_the_longest(failures: u32, random: u64) {
+        fn pauses_double_up_to_the_longest(fruitless: u32, unreached: u32, random: u64) {
             let pace = Pace::default();
-            let found = pause(failures, pace, random);
-            let full = pace.reconnect_first.saturating_mul(1 << failures.min(20)).min(pace.reconnect_max);
+            let found = Failures { fruitless, unreached }.pause(pace, random);
+            let (count, most) =
+                if unreached == 0 { (fruitless, pace.fruitless_max) } else { (unreached, pace.reconnect_max) };
+            let full = pace.reconnect_first.saturating_mul(1 << count.min(20)).min(most);
             prop_assert!(found >= full / 2 && found <= full, "{found:?} of {full:?}");
         }
     }

@@ -5,12 +5,14 @@ mod backoff;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::env::Rng;
+use borough_kv::env::{Clock, Rng};
 use borough_kv::secret::Secret;
+use borough_proto::bounds::{SESSION_ERROR_BYTES_MAX, SESSION_MESSAGE_BYTES_MAX, text_cut};
 use borough_proto::connect::Connector;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message;
 use borough_proto::v1::agent_service_client::AgentServiceClient;
+use futures::stream::{PollNext, select_with_strategy};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -19,10 +21,12 @@ use tonic::{Code, Request, Status};
 
 use crate::config::Pace;
 use crate::runtime::Event;
-use backoff::pause;
+use backoff::{Ended, Failures, Progress};
 
-/// Messages on their way to the gateway; logs and commands wait for their turn, reports are simply made later.
-const OUTBOX: usize = 64;
+/// Reports and acknowledgements on their way to the gateway; more are simply made later.
+const OUTBOX_CONTROL: usize = 64;
+/// Messages with output of tasks on their way to the gateway; more wait.
+const OUTBOX_DATA: usize = 16;
 /// For a connection to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A gateway that does not answer a ping for this long is gone.
@@ -43,6 +47,17 @@ pub(crate) struct Settings {
     pub pace: Pace,
     /// Spreads the attempts of many agents.
     pub rng: Arc<dyn Rng>,
+    /// Measures how long sessions last.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The way to the gateway. What steers the node never waits behind the output of tasks.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    /// For reports, acknowledgements, credit and results.
+    pub control: mpsc::Sender<v1::AgentMessage>,
+    /// For output of tasks and commands.
+    pub data: mpsc::Sender<v1::AgentMessage>,
 }
 
 /// Why a session ended.
@@ -73,30 +88,45 @@ pub(crate) async fn run(
     events: mpsc::UnboundedSender<Event>,
     shutdown: CancellationToken,
 ) {
-    let mut failures = 0_u32;
+    let mut failures = Failures::default();
+    let mut last_error = String::new();
     // Agents that start together do not all begin with the same gateway.
     let count = u64::try_from(settings.gateways.len()).unwrap_or(1).max(1);
     let mut next = usize::try_from(settings.rng.next_u64() % count).unwrap_or(0);
     while !shutdown.is_cancelled() {
         let Some(gateway) = settings.gateways.get(next) else { return };
-        let mut welcomed = false;
+        let mut progress = Progress::default();
+        let hello = v1::Hello {
+            sessions_failed: failures.fruitless,
+            session_error: last_error.clone(),
+            ..settings.hello.clone()
+        };
         let ended = tokio::select! {
             () = shutdown.cancelled() => return,
-            ended = session(gateway, &settings, &events, &mut welcomed) => ended,
+            ended = session(gateway, &settings, hello, &events, &mut progress) => ended,
         };
         let _ = events.send(Event::Closed);
-        failures = if welcomed { 0 } else { failures.saturating_add(1) };
+        let outcome = progress.ended(settings.clock.monotonic());
+        failures = failures.next(outcome);
         let refused = ended.as_ref().is_err_and(SessionError::is_refusal);
         let wait = match refused {
             true => settings.pace.refused,
-            false => pause(failures, settings.pace, settings.rng.next_u64()),
+            false => failures.pause(settings.pace, settings.rng.next_u64()),
         };
         if refused {
             let _ = events.send(Event::Refused);
         }
         if let Err(error) = &ended {
             let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(gateway, %error, cause, wait_ms = wait.as_millis(), "no session");
+            let Failures { fruitless, .. } = failures;
+            tracing::warn!(gateway, %error, cause, fruitless, wait_ms = wait.as_millis(), "no session");
+            if outcome == Ended::Fruitless {
+                last_error = format!("{error}: {cause}");
+                text_cut(&mut last_error, SESSION_ERROR_BYTES_MAX);
+            }
+        }
+        if outcome == Ended::Lasting {
+            last_error.clear();
         }
         next = next.saturating_add(1) % settings.gateways.len().max(1);
         tokio::select! {
@@ -110,8 +140,9 @@ pub(crate) async fn run(
 async fn session(
     gateway: &str,
     settings: &Settings,
+    hello: v1::Hello,
     events: &mpsc::UnboundedSender<Event>,
-    welcomed: &mut bool,
+    progress: &mut Progress,
 ) -> Result<(), SessionError> {
     let endpoint = Endpoint::from_shared(gateway.to_owned())
         .map_err(SessionError::Address)?
@@ -121,20 +152,26 @@ async fn session(
         .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true);
     let channel = settings.connector.connect(endpoint).await.map_err(SessionError::Connect)?;
-    let (outbox, sent) = mpsc::channel(OUTBOX);
-    let hello = v1::AgentMessage { message: Some(Message::Hello(settings.hello.clone())) };
-    outbox.send(hello).await.map_err(|_| SessionError::Closed)?;
-    let mut request = Request::new(ReceiverStream::new(sent));
+    let (control, control_sent) = mpsc::channel(OUTBOX_CONTROL);
+    let (data, data_sent) = mpsc::channel(OUTBOX_DATA);
+    let hello = v1::AgentMessage { message: Some(Message::Hello(hello)) };
+    control.send(hello).await.map_err(|_| SessionError::Closed)?;
+    let (control_sent, data_sent) = (ReceiverStream::new(control_sent), ReceiverStream::new(data_sent));
+    let sent = select_with_strategy(control_sent, data_sent, |(): &mut ()| PollNext::Left);
+    let mut request = Request::new(sent);
     if let Some(token) = &settings.token {
         let value = format!("Bearer {}", token.expose()).parse().map_err(|_| SessionError::Token)?;
         request.metadata_mut().insert("authorization", value);
     }
     // Before the answer: a gateway may wait for the first report before it says anything.
-    let _ = events.send(Event::Opened { outbox });
+    let _ = events.send(Event::Opened { outbox: Outbox { control, data } });
     let ended = |status: Status| SessionError::Status(Box::new(status));
-    let mut received = AgentServiceClient::new(channel).session(request).await.map_err(ended)?.into_inner();
+    let mut client = AgentServiceClient::new(channel)
+        .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
+    let mut received = client.session(request).await.map_err(ended)?.into_inner();
     while let Some(message) = received.message().await.map_err(ended)? {
-        *welcomed = true;
+        progress.message(&message, settings.clock.monotonic());
         let _ = events.send(Event::Message(Box::new(message)));
     }
     Err(SessionError::Closed)

@@ -107,7 +107,11 @@ impl Gateway {
     /// Knows nothing any more, as one restored from long ago.
     pub fn amnesia(&self) {
         self.seen.lock().desired = v1::Desired::default();
-        self.tell(ToAgent::Desired(v1::Desired { full: true, ..v1::Desired::default() }));
+        self.tell(ToAgent::Desired(v1::Desired {
+            full_begin: true,
+            full_end: true,
+            ..v1::Desired::default()
+        }));
     }
 
     /// Neither applies reports nor says what it wants, from the next session on.
@@ -134,7 +138,7 @@ impl Gateway {
                 seen.sessions += 1;
             }
             FromAgent::Report(report) => {
-                if report.full {
+                if report.full_begin {
                     seen.tasks.clear();
                 }
                 for task in &report.tasks {
@@ -142,10 +146,10 @@ impl Gateway {
                     seen.history.push(task.clone());
                 }
                 let applied = v1::ReportApplied { revision: report.revision };
-                let first = report.full;
+                let first = report.full_end;
                 seen.reports.push(report);
                 let silent = seen.silent;
-                let desired = v1::Desired { full: true, ..seen.desired.clone() };
+                let desired = v1::Desired { full_begin: true, full_end: true, ..seen.desired.clone() };
                 drop(seen);
                 if !silent {
                     self.tell(ToAgent::ReportApplied(applied));

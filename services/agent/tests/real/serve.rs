@@ -1,5 +1,6 @@
 //! What is asked for over the session: logs, commands, signals.
 
+use borough_proto::bounds::{STREAM_DATA_BYTES_MAX, STREAM_WINDOW_BYTES, stream_cost};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::exec_input::Input;
@@ -11,6 +12,9 @@ use borough_proto::v1::task_status::Phase;
 use crate::gateway::Seen;
 use crate::harness::{Cell, life, number_in, output, runs, script, stop, until};
 
+/// Credit that no test uses up.
+const ENDLESS: u64 = 1 << 30;
+
 fn request(id: u64, life: &v1::TaskLife, tail_lines: Option<u32>, follow: bool) -> ToAgent {
     ToAgent::LogRequest(v1::LogRequest {
         id,
@@ -20,6 +24,7 @@ fn request(id: u64, life: &v1::TaskLife, tail_lines: Option<u32>, follow: bool) 
         stream: Stream::Stdout.into(),
         tail_lines,
         follow,
+        window_bytes: ENDLESS,
     })
 }
 
@@ -96,7 +101,13 @@ async fn a_cancelled_log_ends() {
 
 fn exec(id: u64, life: &v1::TaskLife, script: &str, terminal: Option<v1::WindowSize>) -> ToAgent {
     let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-    ToAgent::ExecStart(v1::ExecStart { id, life: Some(life.clone()), command, terminal })
+    ToAgent::ExecStart(v1::ExecStart {
+        id,
+        life: Some(life.clone()),
+        command,
+        terminal,
+        window_bytes: ENDLESS,
+    })
 }
 
 fn input(id: u64, input: Input) -> ToAgent {
@@ -197,8 +208,13 @@ async fn a_command_ends_when_nobody_wants_it_any_more() {
 async fn a_command_that_cannot_run_says_why() {
     let cell = Cell::with_agent().await;
     let (life, _) = sleeper(&cell).await;
-    let start =
-        v1::ExecStart { id: 1, life: Some(life), command: vec!["no-such".to_owned()], terminal: None };
+    let start = v1::ExecStart {
+        id: 1,
+        life: Some(life),
+        command: vec!["no-such".to_owned()],
+        terminal: None,
+        window_bytes: ENDLESS,
+    };
     cell.gateway.tell(ToAgent::ExecStart(start));
     let (_, err, end) = command_end(&cell, 1).await;
     assert!(err.contains("no-such") && end.unwrap().code == Some(127), "{err}");
@@ -237,4 +253,91 @@ async fn signals_reach_the_task_and_refusals_say_why() {
             .await;
         assert!(error.contains(expect) && error.is_empty() == expect.is_empty(), "{error}");
     }
+}
+
+/// Bytes that a task wrote and that came for a request.
+fn log_bytes(seen: &Seen, id: u64) -> usize {
+    let data = |answer: &FromAgent| match answer {
+        FromAgent::LogChunk(chunk) if chunk.id == id => chunk.data.len(),
+        _ => 0,
+    };
+    seen.answers.iter().map(data).sum()
+}
+
+fn credit(id: u64, bytes: usize) -> ToAgent {
+    ToAgent::Credit(v1::StreamCredit { id, bytes: bytes.try_into().unwrap() })
+}
+
+/// A reader that takes nothing is sent one window; the rest waits in the files.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_of_logs_waits_in_the_files() {
+    let cell = Cell::with_agent().await;
+    let life = life(0, 1);
+    cell.gateway.run(script(&life, "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo over >&2; sleep 600"));
+    until("its output", || output(&cell.life_dir(&life)).len().ge(&1_000_001).then_some(())).await;
+    let ToAgent::LogRequest(ask) = request(1, &life, None, false) else { unreachable!() };
+    let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
+    cell.gateway.tell(ToAgent::LogRequest(v1::LogRequest { window_bytes: window as u64, ..ask }));
+    cell.gateway
+        .wait("one window", |seen| (log_bytes(seen, 1) >= 4 * STREAM_DATA_BYTES_MAX).then_some(()))
+        .await;
+    // Another reader's whole log comes meanwhile.
+    cell.gateway.tell(request(2, &life, None, false));
+    assert_eq!(log_end(&cell, 2).await.0.len(), 1_000_001);
+    let held = cell.gateway.look(|seen| log_bytes(seen, 1));
+    assert_eq!(held, 4 * STREAM_DATA_BYTES_MAX, "no more than its credit");
+    cell.gateway.tell(credit(1, 2_000_000));
+    let (text, error) = log_end(&cell, 1).await;
+    assert_eq!((text.len(), error.as_str()), (1_000_001, ""));
+}
+
+/// A command whose output nobody takes waits in its pipe, and loses nothing of it, even after it has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_of_a_command_slows_the_command() {
+    let cell = Cell::with_agent().await;
+    let (life, _) = sleeper(&cell).await;
+    let done = cell.life_dir(&life).join("work/done");
+    let ToAgent::ExecStart(start) =
+        exec(1, &life, "head -c 1000000 /dev/zero | tr '\\0' x; touch done", None)
+    else {
+        unreachable!()
+    };
+    let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
+    cell.gateway.tell(ToAgent::ExecStart(v1::ExecStart { window_bytes: window as u64, ..start }));
+    cell.gateway.wait("some output", |seen| (command(seen, 1).0.len() > window / 2).then_some(())).await;
+    // Answered in order: whatever the first could send it has sent by then.
+    cell.gateway.tell(exec(2, &life, "true", None));
+    command_end(&cell, 2).await.2.unwrap();
+    assert!(cell.gateway.look(|seen| command(seen, 1).0.len()) <= window && !done.exists(), "it waits");
+    cell.gateway.tell(credit(1, 900_000));
+    until("its end", || done.exists().then_some(())).await;
+    cell.gateway.tell(credit(1, 900_000));
+    let (out, _, end) = command_end(&cell, 1).await;
+    assert_eq!((out.len(), end.unwrap().code), (1_000_000, Some(0)));
+}
+
+/// Input that a command does not read yet is held within its credit, and the credit comes back as it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn input_waits_for_a_command_that_does_not_read_and_comes_back_as_credit() {
+    let cell = Cell::with_agent().await;
+    let (life, _) = sleeper(&cell).await;
+    cell.gateway.tell(exec(1, &life, "until test -e go; do sleep 0.01; done; wc -c", None));
+    let piece = vec![b'x'; STREAM_DATA_BYTES_MAX];
+    let pieces = STREAM_WINDOW_BYTES / stream_cost(piece.len());
+    for _ in 0..pieces {
+        cell.gateway.tell(input(1, Input::Stdin(piece.clone().into())));
+    }
+    std::fs::write(cell.life_dir(&life).join("work/go"), "").unwrap();
+    let given = |seen: &Seen| {
+        let of = |answer: &FromAgent| match answer {
+            FromAgent::Credit(credit) if credit.id == 1 => credit.bytes,
+            _ => 0,
+        };
+        seen.answers.iter().map(of).sum::<u64>()
+    };
+    let least = (STREAM_WINDOW_BYTES / 2) as u64;
+    cell.gateway.wait("credit", |seen| (given(seen) >= least).then_some(())).await;
+    cell.gateway.tell(input(1, Input::StdinClosed(true)));
+    let (out, _, end) = command_end(&cell, 1).await;
+    assert_eq!((out.trim(), end.unwrap().code), ((pieces * piece.len()).to_string().as_str(), Some(0)));
 }

@@ -58,6 +58,22 @@ impl From<v1::NodeLoad> for LoadView {
     }
 }
 
+/// Sessions of a node's agent that came to nothing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SessionFailureView {
+    /// In a row.
+    pub(crate) sessions: u32,
+    /// Why the last one ended.
+    pub(crate) error: Foreign,
+    pub(crate) at_ms: i64,
+}
+
+impl From<v1::SessionFailure> for SessionFailureView {
+    fn from(failure: v1::SessionFailure) -> Self {
+        Self { sessions: failure.sessions, error: failure.error.into(), at_ms: failure.at_ms }
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeView {
@@ -83,6 +99,8 @@ pub(crate) struct NodeView {
     pub(crate) taints: Vec<TaintView>,
     /// What is installed, each as `name/version`.
     pub(crate) packages: Vec<Foreign>,
+    /// Its agent's sessions that came to nothing since the last one that worked; absent: none.
+    pub(crate) session_failure: Option<SessionFailureView>,
     pub(crate) host: Foreign,
     pub(crate) boot_id: Foreign,
     /// The agent to which the node belongs; empty: not known yet.
@@ -113,6 +131,7 @@ impl From<v1::Node> for NodeView {
             labels: pairs_of(node.labels),
             taints: node.taints.into_iter().map(TaintView::from).collect(),
             packages: node.packages.into_iter().map(Foreign::from).collect(),
+            session_failure: node.session_failure.map(SessionFailureView::from),
             host: node.host.into(),
             boot_id: node.boot_id.into(),
             identity: node.identity.into(),
@@ -133,7 +152,8 @@ impl NodeView {
         };
         let tainted = if self.taints.is_empty() { "" } else { ", tainted" };
         let silent = if self.connected { "" } else { ", not connected" };
-        format!("{}{steered}{tainted}{silent}", self.state)
+        let failing = if self.session_failure.is_some() { ", session failing" } else { "" };
+        format!("{}{steered}{tainted}{silent}{failing}", self.state)
     }
 }
 
@@ -211,6 +231,15 @@ impl NodeStatusView {
             ("identity", node.identity.to_string()),
             ("changed", time(node.changed_ms)),
         ]);
+        if let Some(failure) = &node.session_failure {
+            let line = format!(
+                "session failed\n  {} in a row, the last at {}: {}\n",
+                failure.sessions,
+                time(failure.at_ms),
+                failure.error
+            );
+            text.push_str(&line);
+        }
         for (head, map) in [("attributes", &node.attributes), ("labels", &node.labels)] {
             if !map.is_empty() {
                 text.push_str(&format!("{head}\n"));

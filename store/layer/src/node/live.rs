@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
 use borough_model::NodeId;
-use borough_model::node::{NodeEvent, NodeLive, NodeRow, NodeState};
+use borough_model::node::{NodeEvent, NodeLive, NodeRow, NodeState, REGISTERED};
 
 use super::NodeWriter;
 use super::step::{node_event, node_read};
@@ -47,7 +47,7 @@ pub enum DeclaredLost {
     Lost(NodeRow),
     /// It was already.
     Before(NodeRow),
-    /// It has reported since it was observed.
+    /// It has worked since it was observed.
     Beaten,
 }
 
@@ -60,7 +60,9 @@ pub async fn node_declare_lost(
     observed: Option<&NodeLive>,
 ) -> StoreResult<DeclaredLost> {
     let live = keys::read(tx, changes.space(), &NodeLiveKey { node }).await?;
-    if live.as_ref() != observed {
+    // A session that was only registered has not proved anything since.
+    let beaten = live.as_ref().is_some_and(|live| live.beat != REGISTERED) && live.as_ref() != observed;
+    if beaten {
         return Ok(DeclaredLost::Beaten);
     }
     let row = node_read(tx, changes.space(), node).await?;

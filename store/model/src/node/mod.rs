@@ -171,10 +171,14 @@ pub struct NodeAlloc {
     pub promised: Resources,
 }
 
+/// The beat of a lease that a registration has written. It says which session there is, and proves no life: only the
+/// work of a session does.
+pub const REGISTERED: u64 = 0;
+
 /// A node's coarse lease: changes while its agent reports. Never in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeLive {
-    /// Counts renewals; an observer measures how long it stays the same by its own clock.
+    /// Counts renewals, from [`REGISTERED`]; an observer measures how long it stays the same by its own clock.
     #[n(0)]
     pub beat: u64,
     /// The gateway that holds the agent's session, as other gateways reach it.

@@ -1,0 +1,103 @@
+//! Sessions that come to nothing: how many in a row a node's agent has had, why the last one ended, and whether what a
+//! session does keeps its node's lease alive.
+//!
+//! An agent that registers, breaks on what it is sent and registers again is alive and does no work. Its reconnects keep
+//! no lease: a session works once its agent has taken in all that it is to run. Only after few failures does the way
+//! there count as well, so that thousands of agents that return at once are not declared lost while they wait.
+
+use std::collections::BTreeMap;
+
+use borough_model::NodeId;
+use borough_proto::bounds::{SESSION_ERROR_BYTES_MAX, text_cut};
+use borough_proto::v1;
+use parking_lot::Mutex;
+
+/// Sessions without lasting progress, in a row, after which reports and acknowledgements count only once the full
+/// desired state is acknowledged.
+pub const FAILURES_TOLERATED: u32 = 3;
+
+/// Whether a report that was applied, or a chunk that was acknowledged, keeps the node's lease alive: in a session whose
+/// agent has acknowledged its full desired state (`complete`) or not, after so many `failed` sessions in a row.
+pub fn lease_counts(complete: bool, failed: u32) -> bool {
+    complete || failed < FAILURES_TOLERATED
+}
+
+/// Nodes whose last sessions came to nothing. Kept in memory: agents carry the same to the next gateway.
+#[derive(Debug, Default)]
+pub struct Failures {
+    by_node: Mutex<BTreeMap<NodeId, v1::SessionFailure>>,
+}
+
+impl Failures {
+    /// A session of `node` was opened, whose agent says the same of its sessions with all gateways. Returns how many failed
+    /// in a row.
+    pub fn opened(&self, node: NodeId, hello: &v1::Hello, at_ms: i64) -> u32 {
+        let mut by_node = self.by_node.lock();
+        if hello.sessions_failed > by_node.get(&node).map_or(0, |failure| failure.sessions) {
+            let error = line_of(&hello.session_error);
+            by_node.insert(node, v1::SessionFailure { sessions: hello.sessions_failed, error, at_ms });
+        }
+        by_node.get(&node).map_or(0, |failure| failure.sessions)
+    }
+
+    /// A session of `node` has ended without lasting progress.
+    pub fn failed(&self, node: NodeId, why: &str, at_ms: i64) {
+        let error = line_of(why);
+        let mut by_node = self.by_node.lock();
+        let failure = by_node.entry(node).or_default();
+        *failure = v1::SessionFailure { sessions: failure.sessions.saturating_add(1), error, at_ms };
+    }
+
+    /// A session of `node` has made lasting progress.
+    pub fn progress(&self, node: NodeId) {
+        self.by_node.lock().remove(&node);
+    }
+
+    /// What came of the last sessions of `node`, where it was nothing.
+    pub fn of(&self, node: NodeId) -> Option<v1::SessionFailure> {
+        self.by_node.lock().get(&node).cloned()
+    }
+}
+
+/// A reason as it is shown: on one line, without what a terminal obeys.
+fn line_of(why: &str) -> String {
+    let mut line: String = why.chars().map(|each| if each.is_control() { ' ' } else { each }).collect();
+    text_cut(&mut line, SESSION_ERROR_BYTES_MAX);
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(1);
+
+    #[test]
+    fn a_session_that_breaks_again_and_again_keeps_no_lease_until_it_works() {
+        let failures = Failures::default();
+        let hello = v1::Hello::default();
+        for round in 0..10 {
+            let failed = failures.opened(NODE, &hello, round);
+            assert_eq!(lease_counts(false, failed), round < i64::from(FAILURES_TOLERATED), "round {round}");
+            assert!(lease_counts(true, failed), "a session that works keeps it");
+            failures.failed(NODE, "too long", round);
+        }
+        let failure = failures.of(NODE).unwrap();
+        assert_eq!((failure.sessions, failure.error.as_str(), failure.at_ms), (10, "too long", 9));
+        failures.progress(NODE);
+        assert!(failures.of(NODE).is_none() && failures.opened(NODE, &hello, 11) == 0);
+    }
+
+    #[test]
+    fn an_agent_brings_along_what_came_of_its_sessions_elsewhere() {
+        let failures = Failures::default();
+        let session_error = "x".repeat(2 * SESSION_ERROR_BYTES_MAX);
+        let hello = v1::Hello { sessions_failed: 5, session_error, ..v1::Hello::default() };
+        assert_eq!(failures.opened(NODE, &hello, 1), 5);
+        assert_eq!(failures.of(NODE).unwrap().error.len(), SESSION_ERROR_BYTES_MAX);
+        failures.failed(NODE, "here\x1b[2J too", 2);
+        assert_eq!(failures.of(NODE).unwrap().error, "here [2J too");
+        let behind = v1::Hello { sessions_failed: 1, ..hello };
+        assert_eq!(failures.opened(NODE, &behind, 3), 6, "of two counts the higher one");
+    }
+}

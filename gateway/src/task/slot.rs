@@ -1,0 +1,68 @@
+//! Streams of output at once: each may hold a window of what its reader has not taken, so their number bounds what a
+//! gateway holds for slow readers.
+
+use std::sync::Arc;
+
+use borough_proto::bounds::{STREAM_WINDOW_BYTES, STREAMS_MAX};
+use futures::{Stream, StreamExt as _};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+
+use crate::status::status_unavailable;
+
+/// Credit that an agent has to begin with: what the gateway holds for one reader.
+pub const STREAM_WINDOW: u64 = STREAM_WINDOW_BYTES as u64;
+
+/// The streams that a gateway serves. Clones share them.
+#[derive(Clone)]
+pub struct StreamSlots(Arc<Semaphore>);
+
+/// One stream's place among them.
+#[expect(dead_code, reason = "held, not read: dropping the permit frees the slot")]
+pub struct StreamSlot(OwnedSemaphorePermit);
+
+impl StreamSlot {
+    /// A stream that holds its place to its end.
+    pub fn held<S: Stream>(self, stream: S) -> impl Stream<Item = S::Item> {
+        stream.inspect(move |_| {
+            // Owned by the stream, and so dropped with it.
+            let _held = &self;
+        })
+    }
+}
+
+impl Default for StreamSlots {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(STREAMS_MAX)))
+    }
+}
+
+impl StreamSlots {
+    /// A place for one more stream.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` with the reason `STREAMS_FULL` where [`STREAMS_MAX`] are open: another gateway may have room.
+    pub fn take(&self) -> Result<StreamSlot, Status> {
+        let permit = Arc::clone(&self.0).try_acquire_owned();
+        permit.map(StreamSlot).map_err(|_| {
+            let text = format!(
+                "{STREAMS_MAX} logs and commands are being read through this gateway, the most it serves"
+            );
+            status_unavailable("STREAMS_FULL", text)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_serves_only_so_many_streams_and_a_closed_one_makes_room() {
+        let slots = StreamSlots::default();
+        let mut held: Vec<StreamSlot> = (0..STREAMS_MAX).map(|_| slots.take().ok().unwrap()).collect();
+        assert_eq!(slots.take().err().unwrap().code(), tonic::Code::Unavailable);
+        held.pop();
+        assert!(slots.take().is_ok());
+    }
+}

@@ -1,0 +1,172 @@
+//! Sessions of a real gateway with agents that do exactly what a test says: bounds, credit, and what keeps a node alive.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on fails"
+)]
+
+mod world;
+
+use borough_model::node::REGISTERED;
+use borough_model::{JobId, TaskId};
+use borough_proto::bounds::{CHUNK_BYTES_MAX, DESIRED_WINDOW_BYTES, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX};
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message as FromAgent;
+use borough_proto::v1::gateway_message::Message as ToAgent;
+
+use world::{BEAT, World, spec, within};
+
+/// A thousand tasks of different jobs, 4.2 kilobytes each: more than any message takes, and more than the agent's credit.
+/// The stop of one of them does not wait for the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_specs_come_within_the_credit_and_a_stop_comes_between() {
+    let world = World::start().await;
+    let node = world.agent().await.node;
+    let jobs: Vec<_> = (1..=1_000).map(|job| (JobId(job), spec(job, 1, 4_200))).collect();
+    world.place(node, &jobs).await;
+    let mut agent = world.agent().await;
+    agent.drain().await;
+    assert!(
+        agent.held.bytes <= DESIRED_WINDOW_BYTES && agent.held.bytes >= CHUNK_BYTES_MAX,
+        "{}",
+        agent.held.bytes
+    );
+    assert!(!agent.held.complete && agent.held.assignments.len() < 500);
+    // The last job of all, in the order in which they are sent.
+    world.stop(TaskId { job: JobId(1_000), index: 0 }).await;
+    agent.acknowledge();
+    agent.held_until("the stop", |held| !held.stops.is_empty()).await;
+    assert!(agent.held.assignments.len() < 900, "{} lives before it", agent.held.assignments.len());
+    agent.held_until("the end of the full state", |held| held.complete).await;
+    assert_eq!((agent.held.assignments.len(), agent.held.specs.len()), (999, 999));
+    assert_eq!(agent.held.stops.len(), 1);
+}
+
+/// Sixty tasks with one spec of 85 kilobytes: one delivery of the spec.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_tasks_of_one_large_spec_come_with_it_once() {
+    let world = World::start().await;
+    let mut agent = world.agent().await;
+    world.place(agent.node, &[(JobId(1), spec(1, 60, 85_000))]).await;
+    agent.held_until("every life", |held| held.assignments.len() == 60).await;
+    assert_eq!(agent.held.specs.len(), 1);
+    assert!(agent.held.assignments.values().all(|assignment| assignment.spec.is_none()));
+}
+
+/// An agent that breaks on what it is to run, again and again: after few times its sessions keep the node's lease no
+/// longer, and the node shows why. One that takes it in is alive again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_come_to_nothing_keep_no_lease_and_are_shown() {
+    let world = World::start().await;
+    let node = world.agent().await.node;
+    world.place(node, &[(JobId(1), spec(1, 60, 85_000))]).await;
+    for _ in 0..4 {
+        let mut agent = world.agent().await;
+        agent
+            .next_until("what it is to run", |message| matches!(message, ToAgent::Desired(_)).then_some(()))
+            .await;
+        // Nothing is acknowledged, and the connection breaks.
+    }
+    let failures = async {
+        loop {
+            let failure = world.node().await.session_failure;
+            if let Some(failure) = failure.filter(|failure| failure.sessions >= 4) {
+                return failure;
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    assert!(!within("four failures", failures).await.error.is_empty());
+    let mut agent = world.agent().await;
+    agent.report(v1::Report::default()).await;
+    tokio::time::sleep(BEAT * 10).await;
+    let live = world.live(node).await;
+    assert_eq!((live.session, live.beat), (agent.session, REGISTERED), "reports alone do not keep it alive");
+    agent.drain().await;
+    assert!(agent.held.complete);
+    agent.acknowledge();
+    let alive = async {
+        while world.live(node).await.beat == REGISTERED {
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    within("a lease for work that is done", alive).await;
+    let cleared = async {
+        while world.node().await.session_failure.is_some() {
+            agent.report(v1::Report::default()).await;
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    within("the end of the failures", cleared).await;
+}
+
+/// An agent that sends more than its bounds is told so, and the gateway holds nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_beyond_its_bounds_is_told_which() {
+    let world = World::start().await;
+    let mut agent = world.agent().await;
+    let status =
+        v1::TaskStatus { job_id: "j0000000000000001".to_owned(), phase: 1, ..v1::TaskStatus::default() };
+    let tasks = vec![status; REPORT_TASKS_MAX + 1];
+    agent.send(FromAgent::Report(v1::Report { revision: 2, tasks, ..v1::Report::default() }));
+    assert!(agent.ended().await.message().contains("more tasks at once"));
+    let mut agent = world.agent().await;
+    agent.send(FromAgent::DesiredApplied(v1::DesiredApplied { sequence: 77, refused: Vec::new() }));
+    assert!(agent.ended().await.message().contains("acknowledged chunk 77"));
+    let mut agent = world.agent().await;
+    for revision in 0..100 * REPORTS_UNAPPLIED_MAX as u64 {
+        agent.send(FromAgent::Report(v1::Report { revision: revision + 2, ..v1::Report::default() }));
+    }
+    assert!(agent.ended().await.message().contains("more reports on their way"));
+    let mut agent = world.agent().await;
+    let installed = vec!["x".repeat(600_000)];
+    let packages = Some(v1::PackageReport { installed });
+    agent.send(FromAgent::Report(v1::Report { revision: 2, packages, ..v1::Report::default() }));
+    agent.ended().await;
+    assert!(world.node().await.session_failure.is_some());
+}
+
+/// The full report of a node with many tasks comes in chunks, and nothing is sent before its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_report_in_chunks_is_whole_before_anything_is_missed() {
+    let world = World::start().await;
+    let mut agent = world.agent().await;
+    let node = agent.node;
+    world.place(node, &[(JobId(1), spec(1, 1_200, 10))]).await;
+    agent.held_until("every life", |held| held.assignments.len() == 1_200).await;
+    let statuses: Vec<v1::TaskStatus> = agent
+        .held
+        .assignments
+        .keys()
+        .map(|(job_id, index)| v1::TaskStatus {
+            job_id: job_id.clone(),
+            index: *index,
+            incarnation: 1,
+            phase: v1::task_status::Phase::Running.into(),
+            pid: Some(index + 1),
+            started_ms: Some(1),
+            ..v1::TaskStatus::default()
+        })
+        .collect();
+    for tasks in statuses.chunks(REPORT_TASKS_MAX) {
+        agent.report(v1::Report { tasks: tasks.to_vec(), ..v1::Report::default() }).await;
+    }
+    drop(agent);
+    let mut agent = world.agent_silent().await;
+    let last = statuses.len().div_ceil(REPORT_TASKS_MAX) - 1;
+    for (number, tasks) in statuses.chunks(REPORT_TASKS_MAX).enumerate() {
+        assert_eq!(agent.held.sequence, 0, "nothing is said before the full report is durable");
+        let (full_begin, full_end) = (number == 0, number == last);
+        agent
+            .report(v1::Report { tasks: tasks.to_vec(), full_begin, full_end, ..v1::Report::default() })
+            .await;
+    }
+    agent.held_until("the full state", |held| held.complete).await;
+    assert_eq!(
+        (agent.held.assignments.len(), agent.held.stops.len()),
+        (1_200, 0),
+        "none was taken as missing"
+    );
+}

@@ -1,0 +1,351 @@
+//! A gateway over a store in memory, and agents that a test plays message by message.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_gateway::auth::{Credentials, Token};
+use borough_gateway::cell::CellConnection;
+use borough_gateway::health::HealthSource;
+use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
+use borough_kv::embedded::EmbeddedEngine;
+use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::secret::Secret;
+use borough_kv::{Database, Idempotency};
+use borough_model::job::JobKind;
+use borough_model::node::NodeLive;
+use borough_model::task::{Placement, StopReason, TaskEvent};
+use borough_model::{Incarnation, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
+use borough_proto::bounds::SESSION_MESSAGE_BYTES_MAX;
+use borough_proto::v1;
+use borough_proto::v1::agent_message::Message as FromAgent;
+use borough_proto::v1::agent_service_client::AgentServiceClient;
+use borough_proto::v1::gateway_message::Message as ToAgent;
+use borough_proto::v1::node_service_client::NodeServiceClient;
+use borough_store::cell::{CellMeta, cell_create};
+use borough_store::job::job_submit;
+use borough_store::journal::{Change, ChangeSet};
+use borough_store::mirror::MirrorFollower;
+use borough_store::node::node_live_read;
+use borough_store::task::{TaskBook, task_stop_begin};
+use borough_store::{CellSpace, StoreError};
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
+
+/// Everything a test may wait for comes within this time or never.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Between two renewals of leases.
+pub const BEAT: Duration = Duration::from_millis(20);
+/// Jobs submitted in one transaction.
+const JOBS_MAX: usize = 20;
+
+/// A gateway with its cell.
+pub struct World {
+    db: Database,
+    space: CellSpace,
+    channel: Channel,
+    secret: Secret,
+    cancelled: CancellationToken,
+    requests: std::sync::atomic::AtomicU64,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.cancelled.cancel();
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A spec with so many bytes of environment.
+pub fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
+    let command = vec!["run".to_owned()];
+    let mut spec = JobSpec::defaults(name("ada"), name(&format!("job-{job}")), JobKind::Service, command);
+    spec.count = count;
+    spec.task.environment.insert("LARGE".to_owned(), "x".repeat(bytes));
+    spec
+}
+
+impl World {
+    /// A gateway that serves an empty cell.
+    pub async fn start() -> Self {
+        let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
+            (SystemClock::shared(), SeededRng::from_kernel().0);
+        let db = Database::new(Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng))));
+        let space = CellSpace::new(name("alpha"));
+        let created = &space;
+        let create = db.run("test", Idempotency::Natural, |tx, _| async move {
+            cell_create(&tx, created, &CellMeta::default(), 1).await
+        });
+        create.await.unwrap();
+        let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+        mirror.ready().await;
+        let secret = Secret::generate("test").unwrap();
+        let (space_of, db_of, mirror_of) = (space.clone(), db.clone(), mirror.clone());
+        let cell = CellConnection { space: space_of, name: name("alpha"), db: db_of, mirror: mirror_of };
+        let config = GatewayConfig {
+            grpc: Some("127.0.0.1:0".parse().unwrap()),
+            http: "127.0.0.1:0".parse().unwrap(),
+            advertise: None,
+            credentials: Credentials::new(Token::new(secret.clone()), Vec::new()),
+            cells: vec![cell],
+            report_interval: Duration::from_millis(100),
+            beat_interval: BEAT,
+            registry: Arc::default(),
+            connections: ConnectionLimits::of_descriptors(1_024),
+            health: HealthSource { db: db.clone(), mirrors: vec![mirror.clone()] },
+        };
+        let cancelled = CancellationToken::new();
+        let gateway = Gateway::start(config, clock, rng, cancelled.clone()).await.unwrap();
+        let address = format!("http://{}", gateway.grpc.unwrap());
+        let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+        Self { db, space, channel, secret, cancelled, requests: std::sync::atomic::AtomicU64::new(1) }
+    }
+
+    fn bearer(&self) -> MetadataValue<tonic::metadata::Ascii> {
+        format!("Bearer {}", self.secret.expose()).parse().unwrap()
+    }
+
+    fn change(&self, action: &'static str) -> Change {
+        let request = self.requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Change { request: RequestId(request.into()), actor: "test".to_owned(), action, at_ms: 1 }
+    }
+
+    /// Submits jobs and places all of their tasks on the node.
+    pub async fn place(&self, node: NodeId, jobs: &[(JobId, JobSpec)]) {
+        for jobs in jobs.chunks(JOBS_MAX) {
+            let (change, space) = (&self.change("test"), &self.space);
+            let placed = self.db.run("test", Idempotency::Natural, |tx, _| async move {
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                let tasks = |(job, spec): &(JobId, JobSpec)| {
+                    let job = *job;
+                    (0..spec.count).map(move |index| TaskId { job, index })
+                };
+                for (job, spec) in jobs {
+                    job_submit(&tx, &mut changes, spec, *job).await?;
+                }
+                let mut book = TaskBook::read(&tx, space, jobs.iter().flat_map(tasks)).await?;
+                book.extend_nodes(&tx, space, [node]).await?;
+                for (job, spec) in jobs {
+                    let place = TaskEvent::Place(Placement {
+                        node,
+                        incarnation: Incarnation(1),
+                        ports: Vec::new(),
+                        resources: spec.task.resources.clone(),
+                        spec_version: 1,
+                        unit: None,
+                    });
+                    for task in tasks(&(*job, spec.clone())) {
+                        book.apply(task, &place, 1)?.unwrap();
+                    }
+                }
+                book.write(&tx, &mut changes).await?;
+                changes.append(&tx)?;
+                Ok::<_, StoreError>(())
+            });
+            placed.await.unwrap();
+        }
+    }
+
+    /// Has the first life of a task ended.
+    pub async fn stop(&self, task: TaskId) {
+        let (change, space) = (&self.change("test"), &self.space);
+        let stopped = self.db.run("test", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            task_stop_begin(&tx, &mut changes, &[(task, Incarnation(1))], StopReason::JobStopped).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(())
+        });
+        stopped.await.unwrap();
+    }
+
+    /// The node's lease.
+    pub async fn live(&self, node: NodeId) -> NodeLive {
+        let space = &self.space;
+        let live = self.db.run("test", Idempotency::ReadOnly, |tx, _| async move {
+            node_live_read(&tx, space, node).await
+        });
+        live.await.unwrap().unwrap()
+    }
+
+    /// The node as operators see it.
+    pub async fn node(&self) -> v1::Node {
+        let context = Some(v1::RequestContext { user: "ada".to_owned(), ..v1::RequestContext::default() });
+        let request = v1::GetNodeRequest { context, cell: "alpha".to_owned(), name: "n1".to_owned() };
+        let mut request = Request::new(request);
+        request.metadata_mut().insert("authorization", self.bearer());
+        let mut client = NodeServiceClient::new(self.channel.clone());
+        client.get_node(request).await.unwrap().into_inner().node.unwrap()
+    }
+
+    /// Opens a session of the node's agent, and reports that it has no tasks.
+    pub async fn agent(&self) -> Agent {
+        let mut agent = self.agent_silent().await;
+        agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
+        agent
+    }
+
+    /// Opens a session of the node's agent.
+    pub async fn agent_silent(&self) -> Agent {
+        let (outbox, sent) = mpsc::unbounded_channel();
+        let resources =
+            v1::Resources { cpu_millis: 1 << 30, memory_bytes: 1 << 50, ..v1::Resources::default() };
+        let hello = v1::Hello {
+            cell: "alpha".to_owned(),
+            node: "n1".to_owned(),
+            boot_id: "boot".to_owned(),
+            capacity: Some(resources),
+            port_first: 20_000,
+            port_last: 20_009,
+            host: "127.0.0.1".to_owned(),
+            ..v1::Hello::default()
+        };
+        outbox.send(message(FromAgent::Hello(hello))).unwrap();
+        let mut request = Request::new(UnboundedReceiverStream::new(sent));
+        request.metadata_mut().insert("authorization", self.bearer());
+        let mut client = AgentServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
+        let received = client.session(request).await.unwrap().into_inner();
+        let mut agent =
+            Agent { outbox, received, node: NodeId(0), session: 0, revision: 0, held: Held::default() };
+        let welcome = agent.next_until("a welcome", |message| match message {
+            ToAgent::Welcome(welcome) => Some(welcome.clone()),
+            _ => None,
+        });
+        let welcome = welcome.await;
+        agent.node = NodeId(u64::from_str_radix(&welcome.node_id[1..], 16).unwrap());
+        agent.session = welcome.session;
+        agent
+    }
+}
+
+fn message(message: FromAgent) -> v1::AgentMessage {
+    v1::AgentMessage { message: Some(message) }
+}
+
+/// What an agent has been sent.
+#[derive(Default)]
+pub struct Held {
+    pub specs: BTreeSet<(String, u32)>,
+    pub assignments: BTreeMap<(String, u32), v1::Assignment>,
+    pub stops: BTreeSet<(String, u32)>,
+    pub sequence: u64,
+    pub complete: bool,
+    /// Bytes of chunks that are not acknowledged.
+    pub bytes: usize,
+}
+
+/// An agent in a session.
+pub struct Agent {
+    outbox: mpsc::UnboundedSender<v1::AgentMessage>,
+    received: Streaming<v1::GatewayMessage>,
+    pub node: NodeId,
+    pub session: u64,
+    revision: u64,
+    pub held: Held,
+}
+
+impl Agent {
+    /// Sends.
+    pub fn send(&self, from_agent: FromAgent) {
+        self.outbox.send(message(from_agent)).unwrap();
+    }
+
+    /// Sends a report and waits until it is applied.
+    pub async fn report(&mut self, report: v1::Report) {
+        self.revision += 1;
+        let revision = self.revision;
+        self.send(FromAgent::Report(v1::Report { revision, ..report }));
+        self.next_until("a report applied", |message| match message {
+            ToAgent::ReportApplied(applied) if applied.revision == revision => Some(()),
+            _ => None,
+        })
+        .await;
+    }
+
+    /// Acknowledges everything that was received.
+    pub fn acknowledge(&mut self) {
+        let sequence = self.held.sequence;
+        self.send(FromAgent::DesiredApplied(v1::DesiredApplied { sequence, refused: Vec::new() }));
+        self.held.bytes = 0;
+    }
+
+    /// Takes messages in until one is `wanted`.
+    pub async fn next_until<T>(&mut self, what: &str, mut wanted: impl FnMut(&ToAgent) -> Option<T>) -> T {
+        loop {
+            let message = within(what, self.received.message()).await.unwrap();
+            let message = message.unwrap().message.unwrap();
+            let found = wanted(&message);
+            self.take(message);
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+
+    /// Takes in what comes, acknowledging nothing, until the gateway has sent nothing for a while.
+    pub async fn drain(&mut self) {
+        while let Ok(message) =
+            tokio::time::timeout(Duration::from_millis(500), self.received.message()).await
+        {
+            self.take(message.unwrap().unwrap().message.unwrap());
+        }
+    }
+
+    /// Takes messages in, acknowledging each chunk, until what is held is as `wanted`.
+    pub async fn held_until(&mut self, what: &str, wanted: impl Fn(&Held) -> bool) {
+        while !wanted(&self.held) {
+            let message = within(what, self.received.message()).await.unwrap().unwrap();
+            self.take(message.message.unwrap());
+            self.acknowledge();
+        }
+    }
+
+    /// Waits for the end of the session.
+    pub async fn ended(&mut self) -> Status {
+        loop {
+            match within("the end of the session", self.received.message()).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return Status::ok(""),
+                Err(status) => return status,
+            }
+        }
+    }
+
+    fn take(&mut self, message: ToAgent) {
+        let ToAgent::Desired(chunk) = message else { return };
+        assert!(chunk.encoded_len() <= SESSION_MESSAGE_BYTES_MAX);
+        self.held.bytes += chunk.encoded_len();
+        assert_eq!(chunk.sequence, self.held.sequence + 1);
+        self.held.sequence = chunk.sequence;
+        for delivery in chunk.specs {
+            let reference = delivery.reference.unwrap();
+            assert!(self.held.specs.insert((reference.job_id, reference.version)), "a spec came twice");
+        }
+        for assignment in chunk.assignments {
+            let life = assignment.life.clone().unwrap();
+            assert!(self.held.specs.contains(&(life.job_id.clone(), assignment.spec_version)));
+            self.held.assignments.insert((life.job_id, life.index), assignment);
+        }
+        let lives = chunk.stops.into_iter().map(|stop| stop.life.unwrap());
+        self.held.stops.extend(lives.map(|life| (life.job_id, life.index)));
+        self.held.complete |= chunk.full_end;
+    }
+}
+
+/// Waits for what must come.
+pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    match tokio::time::timeout(DEADLINE, future).await {
+        Ok(found) => found,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}

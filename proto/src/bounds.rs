@@ -1,0 +1,227 @@
+//! The bound of every message: what a sender makes and a receiver accepts. Both sides of each call set their limits from
+//! here; the comments of the `.proto` files state the same numbers.
+//!
+//! A session of an agent lives as long as its node, so nothing in it may grow with the number of tasks: what may be long
+//! is sent in chunks, within a credit that the receiver renews as it takes them.
+
+/// Most bytes of any message of an agent's session, in both directions. The longest single items fit: a hello with
+/// every card and processor (about 400,000 bytes), a spec ([`SPEC_BYTES_MAX`]).
+pub const SESSION_MESSAGE_BYTES_MAX: usize = 512 * 1024;
+/// Bytes at which a chunk of a report or of the desired state is full. One longer item makes a chunk of its own.
+pub const CHUNK_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of one item of a chunk; the sender sets aside a longer one and reports it. The rest up to
+/// [`SESSION_MESSAGE_BYTES_MAX`] is for what stands around the items.
+pub const CHUNK_ITEM_BYTES_MAX: usize = SESSION_MESSAGE_BYTES_MAX - 64 * 1024;
+
+/// Most items of one chunk of the desired state: assignments, stops, forgets, specs and dropped specs together.
+pub const DESIRED_ITEMS_MAX: usize = 4_096;
+/// Most bytes of chunks of the desired state that the agent has not acknowledged: four full chunks.
+pub const DESIRED_WINDOW_BYTES: usize = 4 * CHUNK_BYTES_MAX;
+/// Most bytes of a spec as a message: three times its bytes as stored, since the shortest entry of a map has 3 bytes
+/// there and 7 here.
+pub const SPEC_BYTES_MAX: usize = 3 * borough_model::job::SPEC_BYTES_MAX;
+/// Most bytes of an assignment as it is sent: 128 cards, 65,536 processors, 32 ports.
+pub const ASSIGNMENT_BYTES_MAX: usize = 320 * 1024;
+/// Most refused items that one acknowledgement names, each in [`SESSION_ERROR_BYTES_MAX`].
+pub const REFUSED_ITEMS_MAX: usize = 64;
+/// Most bytes of an acknowledgement.
+pub const DESIRED_APPLIED_BYTES_MAX: usize = 128 * 1024;
+
+/// Most statuses of one report: as many rows as the gateway writes in one transaction.
+pub const REPORT_TASKS_MAX: usize = 512;
+/// Most reports that wait for their `ReportApplied`.
+pub const REPORTS_UNAPPLIED_MAX: usize = 4;
+/// Most bytes of one status.
+pub const STATUS_BYTES_MAX: usize = 16 * 1024;
+/// Most cores that a status names.
+pub const STATUS_CORES_MAX: usize = 1_024;
+/// Most bytes of a text for people that an agent sends: why a task ended, why a command failed.
+pub const TEXT_BYTES_MAX: usize = 4_096;
+/// Most bytes of the reason why a session ended.
+pub const SESSION_ERROR_BYTES_MAX: usize = 1_024;
+
+/// Most bytes of data in one message of a stream: of a log, of the output or the input of a command.
+pub const STREAM_DATA_BYTES_MAX: usize = 32 * 1024;
+/// Most bytes of such a message.
+pub const STREAM_MESSAGE_BYTES_MAX: usize = 40 * 1024;
+/// Credit that a message of a stream costs beside its data, so that many short messages are bounded as well.
+pub const STREAM_MESSAGE_COST: usize = 128;
+/// Credit of one stream in one direction: the gateway holds at most so many bytes for one slow reader.
+pub const STREAM_WINDOW_BYTES: usize = 256 * 1024;
+/// Streams that one gateway serves at once: with their windows, 256 MiB for slow readers at most.
+pub const STREAMS_MAX: usize = 1_024;
+/// Most arguments of a command that runs beside a task.
+pub const EXEC_ARGUMENTS_MAX: usize = 4_096;
+/// Most bytes of its arguments together: the kernel takes as many in one argument.
+pub const EXEC_COMMAND_BYTES_MAX: usize = 128 * 1024;
+
+/// Most bytes of the start of a command.
+pub const EXEC_START_BYTES_MAX: usize = 160 * 1024;
+/// Most bytes of the short messages: requests, stops, a welcome; and of those that have a few numbers.
+pub const SHORT_MESSAGE_BYTES_MAX: usize = 256;
+
+/// Most bytes of a request of any other call: a spec with what stands around it, with room.
+pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes of an answer of any other call: an explanation or a plan of a job with 100,000 tasks.
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of rows at which a page of a list is full; one longer row makes a page of its own.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The credit that a message with so many bytes of data costs.
+pub fn stream_cost(data_bytes: usize) -> usize {
+    data_bytes.saturating_add(STREAM_MESSAGE_COST)
+}
+
+/// Cuts a text at a character's end so that it has at most `most` bytes.
+pub fn text_cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1;
+
+    const NAME: usize = borough_model::Name::LENGTH_MAX;
+    /// Most bytes of a label's value, and of a key.
+    const LINE: usize = 256;
+    const KEY: usize = 128;
+
+    fn text(bytes: usize) -> String {
+        "x".repeat(bytes)
+    }
+
+    fn life() -> Option<v1::TaskLife> {
+        Some(v1::TaskLife { job_id: text(17), index: u32::MAX, incarnation: u64::MAX })
+    }
+
+    fn card() -> v1::Card {
+        let (kind, id, model) = (text(KEY), text(LINE), text(LINE));
+        v1::Card { kind, place: u32::MAX, id, model, memory_bytes: u64::MAX }
+    }
+
+    fn within(message: &impl prost::Message, most: usize) {
+        let bytes = message.encoded_len();
+        assert!(bytes <= most && bytes <= SESSION_MESSAGE_BYTES_MAX, "{bytes} bytes, at most {most}");
+    }
+
+    #[test]
+    fn the_largest_hello_fits() {
+        let attributes = (0..128).map(|number| (format!("{number:0>8}"), text(40_000 / 128 - 8)));
+        let devices = (0..128).map(|number| (format!("{number:0>128}"), u64::MAX));
+        let capacity = v1::Resources {
+            cpu_millis: u64::MAX,
+            memory_bytes: u64::MAX,
+            disk_bytes: u64::MAX,
+            disk_bytes_per_s: u64::MAX,
+            network_bytes_per_s: u64::MAX,
+            device_millis: devices.collect(),
+        };
+        let cpus = (0..1_024).map(|cpu| 1_000_000 + cpu).collect();
+        let domain = v1::NumaDomain { place: u32::MAX, socket: u32::MAX, cpus, memory_bytes: u64::MAX };
+        let hello = v1::Hello {
+            cell: text(NAME),
+            node: text(NAME),
+            agent_version: text(LINE),
+            boot_id: text(LINE),
+            capacity: Some(capacity),
+            port_first: 65_535,
+            port_last: 65_535,
+            attributes: attributes.collect(),
+            host: text(LINE),
+            cards: vec![card(); 128],
+            domains: vec![domain; 64],
+            sessions_failed: u32::MAX,
+            session_error: text(SESSION_ERROR_BYTES_MAX),
+            ..v1::Hello::default()
+        };
+        within(&hello, SESSION_MESSAGE_BYTES_MAX - 64 * 1024);
+    }
+
+    #[test]
+    fn the_largest_assignment_and_stop_fit() {
+        let assignment = v1::Assignment {
+            life: life(),
+            cell: text(NAME),
+            user: text(NAME),
+            job: text(NAME),
+            spec: None,
+            spec_version: u32::MAX,
+            ports: vec![v1::Port { name: text(NAME), number: 65_535 }; 32],
+            drain_delay_ms: u64::MAX,
+            cards: vec![v1::AssignedCard { card: Some(card()), millis: u64::MAX }; 128],
+            cpus: (0..65_536).collect(),
+            memory_domains: (0..64).collect(),
+            exclusive_cores: true,
+            healthy_after_ms: u64::MAX,
+        };
+        within(&assignment, ASSIGNMENT_BYTES_MAX);
+        assert!(ASSIGNMENT_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX && SPEC_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX);
+        let (drain_delay_ms, grace_ms) = (u64::MAX, u64::MAX);
+        within(
+            &v1::StopCommand { life: life(), reason: i32::MAX, drain_delay_ms, grace_ms },
+            SHORT_MESSAGE_BYTES_MAX,
+        );
+    }
+
+    #[test]
+    fn the_largest_messages_of_streams_fit() {
+        let data = || bytes::Bytes::from(vec![0; STREAM_DATA_BYTES_MAX]);
+        let (id, error) = (u64::MAX, text(TEXT_BYTES_MAX));
+        let chunk = v1::LogChunk { id, stream: i32::MAX, data: data(), end: true, error: error.clone() };
+        within(&chunk, STREAM_MESSAGE_BYTES_MAX);
+        let input = Some(v1::exec_input::Input::Stdin(data()));
+        within(&v1::ExecInput { id, input }, STREAM_MESSAGE_BYTES_MAX);
+        let output = Some(v1::exec_output::Output::Stdout(data()));
+        within(&v1::ExecOutput { id, output }, STREAM_MESSAGE_BYTES_MAX);
+        let output = Some(v1::exec_output::Output::Error(error.clone()));
+        within(&v1::ExecOutput { id, output }, STREAM_MESSAGE_BYTES_MAX);
+        within(&v1::CommandResult { id, error }, 8_192);
+        let command = vec![text(EXEC_COMMAND_BYTES_MAX / EXEC_ARGUMENTS_MAX); EXEC_ARGUMENTS_MAX];
+        let terminal = Some(v1::WindowSize { rows: u32::MAX, columns: u32::MAX });
+        let start = v1::ExecStart { id, life: life(), command, terminal, window_bytes: u64::MAX };
+        within(&start, EXEC_START_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_largest_short_messages_fit() {
+        let (id, job_id) = (u64::MAX, text(17));
+        let ask = v1::LogRequest {
+            id,
+            job_id: job_id.clone(),
+            index: u32::MAX,
+            incarnation: u64::MAX,
+            stream: i32::MAX,
+            tail_lines: Some(u32::MAX),
+            follow: true,
+            window_bytes: u64::MAX,
+        };
+        within(&ask, SHORT_MESSAGE_BYTES_MAX);
+        within(
+            &v1::SignalCommand { id, life: life(), signal: i32::MAX, request_id: text(32) },
+            SHORT_MESSAGE_BYTES_MAX,
+        );
+        within(&v1::StreamCredit { id, bytes: u64::MAX }, 64);
+        within(&v1::LogCancel { id }, 64);
+        within(&v1::ReportApplied { revision: u64::MAX }, 64);
+        let welcome = v1::Welcome {
+            node_id: job_id,
+            session: u64::MAX,
+            report_interval_ms: u64::MAX,
+            store_epoch: u64::MAX,
+        };
+        within(&welcome, SHORT_MESSAGE_BYTES_MAX);
+        let refused = vec![text(SESSION_ERROR_BYTES_MAX); REFUSED_ITEMS_MAX];
+        within(&v1::DesiredApplied { sequence: u64::MAX, refused }, DESIRED_APPLIED_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        let mut cut = "aäöü".to_owned();
+        text_cut(&mut cut, 4);
+        assert_eq!(cut, "aä");
+    }
+}

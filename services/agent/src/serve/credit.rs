@@ -1,0 +1,78 @@
+//! The credit of one stream: how much its reader takes before it has read what it has.
+
+use std::sync::Arc;
+
+use borough_proto::bounds::stream_cost;
+use tokio::sync::Semaphore;
+
+/// Credit of one stream. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Credit(Arc<Semaphore>);
+
+impl Credit {
+    /// With so much to begin with.
+    pub fn new(window: u64) -> Self {
+        Self(Arc::new(Semaphore::new(permits(window))))
+    }
+
+    /// The reader has taken so much.
+    pub fn add(&self, bytes: u64) {
+        let room = Semaphore::MAX_PERMITS.saturating_sub(self.0.available_permits());
+        self.0.add_permits(permits(bytes).min(room));
+    }
+
+    /// Waits until a message with so much data may be sent; `false` where nobody reads any more.
+    pub async fn take(&self, data_bytes: usize) -> bool {
+        let cost = u32::try_from(stream_cost(data_bytes)).unwrap_or(u32::MAX);
+        match self.0.acquire_many(cost).await {
+            Ok(permits) => {
+                permits.forget();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Nobody reads any more: every wait ends.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+fn permits(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::bounds::STREAM_MESSAGE_COST;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_reader_has_not_taken_is_waited_for() {
+        let cost = u64::try_from(stream_cost(10)).unwrap();
+        let credit = Credit::new(2 * cost);
+        assert!(credit.take(10).await && credit.take(10).await);
+        let waiting = credit.take(10);
+        tokio::pin!(waiting);
+        let soon = std::time::Duration::from_secs(1);
+        assert!(tokio::time::timeout(soon, &mut waiting).await.is_err());
+        credit.add(cost - 1);
+        assert!(tokio::time::timeout(soon, &mut waiting).await.is_err());
+        credit.add(1);
+        assert!(waiting.await);
+        credit.close();
+        assert!(!credit.take(1).await);
+    }
+
+    #[tokio::test]
+    async fn short_messages_cost_as_well() {
+        let credit = Credit::new(u64::try_from(4 * STREAM_MESSAGE_COST).unwrap());
+        for _ in 0..3 {
+            assert!(credit.take(1).await);
+        }
+        let more = credit.take(1);
+        assert!(futures::FutureExt::now_or_never(more).is_none());
+    }
+}

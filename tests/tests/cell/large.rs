@@ -1,0 +1,43 @@
+//! Jobs whose specs no message between gateway and agent holds together.
+
+use borough_tests::{TestCell, is_running, options, until};
+
+/// Bytes of one environment variable.
+const LARGE_BYTES: usize = 85_000;
+
+/// Sixty tasks with 85 kilobytes of environment each on one node: five megabytes of specs, were each sent with its task.
+/// All come to run, and the stop of another user's task on the same node comes through meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn sixty_tasks_with_a_large_environment_run_and_stop_nobody_else() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let other = cell.file(
+        "other.yaml",
+        "name: other\ntask: {command: [sleep, \"600\"], resources: {cpu: 1m, memory: 8MiB}}\n",
+    );
+    let as_other = async |arguments: &[&str]| {
+        let output = cell.command(arguments).env("BOROUGH_USER", "other").output().await.unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    as_other(&["job", "run", &other]).await;
+    let value = "x".repeat(LARGE_BYTES);
+    let text = format!(
+        "name: large\ncount: 60\ntask:\n  command: [sleep, \"600\"]\n  environment: {{LARGE: {value}}}\n  \
+         resources: {{cpu: 1m, memory: 8MiB}}\n  grace: 1s\n"
+    );
+    let large = cell.file("large.yaml", &text);
+    let begin = async {
+        cell.borough(&["job", "run", "--detach", &large]).await.ended(0);
+        // Some are on their way, not all.
+        cell.tasks_until("large", "a first task that runs", |tasks| tasks.iter().any(is_running)).await;
+        as_other(&["job", "stop", "other"]).await;
+    };
+    begin.await;
+    let tasks = cell
+        .tasks_until("large", "60 of 60", |tasks| tasks.len() == 60 && tasks.iter().all(is_running))
+        .await;
+    assert!(tasks.iter().all(|task| task.incarnation == 1), "none was started twice");
+    let failed = until("the node", || async { cell.client().node_list().await.ok() }).await;
+    assert!(failed.iter().all(|node| node.session_failure.is_none()), "{failed:?}");
+    cell.borough(&["job", "stop", "large"]).await.ended(0);
+    cell.finish().await;
+}
