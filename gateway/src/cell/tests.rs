@@ -193,7 +193,9 @@ impl TestGateway {
     async fn cordoned(&self) -> bool {
         let message =
             v1::GetNodeRequest { context: context(0), cell: "alpha".to_owned(), name: "n1".to_owned() };
-        let answer = NodeRoom::new(Arc::clone(&self.cells)).get_node(Request::new(message)).await;
+        let answer = NodeRoom::new(Arc::clone(&self.cells), std::time::Duration::ZERO)
+            .get_node(Request::new(message))
+            .await;
         !answer.unwrap().into_inner().node.unwrap().schedulable
     }
 }
@@ -232,7 +234,7 @@ async fn settings_for_a_revision_are_set_though_the_result_was_unknown() {
 #[tokio::test(start_paused = true)]
 async fn an_order_to_a_node_that_is_repeated_late_does_not_undo_the_next_one() {
     let gateway = TestGateway::new().await;
-    let nodes = NodeRoom::new(Arc::clone(&gateway.cells));
+    let nodes = NodeRoom::new(Arc::clone(&gateway.cells), std::time::Duration::ZERO);
     let cordon =
         || v1::CordonNodeRequest { context: context(1), cell: "alpha".to_owned(), name: "n1".to_owned() };
     nodes.cordon_node(Request::new(cordon())).await.unwrap();

@@ -57,6 +57,7 @@ pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
         cards: Vec::new(),
         domains: Vec::new(),
         packages: Default::default(),
+        identity: None,
     }
 }
 
