@@ -139,7 +139,8 @@ async fn route(
     };
     let lasting = session.is_lasting();
     door.sessions.metrics.ended(&door.name, kind, lasting);
-    if !lasting && kind != EndKind::Superseded {
+    // Also where the agent was back before the end of its connection was seen.
+    if !lasting {
         door.sessions.failures.failed(session.node, &why, door.clock.wall_ms());
     }
     tracing::info!(cell = %door.name, node = %name, session = session.id, ?kind, lasting, why, "agent disconnected");
