@@ -11,7 +11,7 @@ use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
-use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
+use borough_store::cell::{CellClock, CellMeta, CellState, StoreOpened, cell_create, cell_gate_set};
 use borough_store::check::{CheckMode, Violation, cell_check};
 use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
@@ -39,6 +39,22 @@ impl Clock for VirtualClock {
 
     fn wall_ms(&self) -> i64 {
         1_000_000 + i64::try_from(self.0.elapsed().as_millis()).unwrap()
+    }
+}
+
+/// A wall clock that is wrong.
+struct OffClock {
+    clock: Arc<dyn Clock>,
+    off_ms: i64,
+}
+
+impl Clock for OffClock {
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.clock.wall_ms() + self.off_ms
     }
 }
 
@@ -75,6 +91,9 @@ pub struct Cell {
     db_of_workers: Database,
     space: CellSpace,
     clock: Arc<dyn Clock>,
+    /// What gateways and others stamp by, and what workers do.
+    stamps: Arc<dyn Clock>,
+    clock_of_workers: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     share: JournalShare,
     metrics: WorkerMetrics,
@@ -110,6 +129,8 @@ impl Cell {
             db,
             db_of_workers,
             space,
+            stamps: Arc::clone(&clock),
+            clock_of_workers: Arc::clone(&clock),
             clock,
             rng,
             share: JournalShare::default(),
@@ -159,7 +180,8 @@ impl Cell {
             gang_commit_max,
             share: self.share.clone(),
         };
-        let (db, clock, rng) = (self.db_of_workers.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
+        let (db, clock, rng) =
+            (self.db_of_workers.clone(), Arc::clone(&self.clock_of_workers), Arc::clone(&self.rng));
         let (metrics, cancelled) = (self.metrics.clone(), CancellationToken::new());
         let token = cancelled.clone();
         let task = tokio::spawn(async move {
@@ -329,11 +351,34 @@ impl Cell {
         rows.await.unwrap().into_iter().map(|(_, row)| row).collect()
     }
 
+    /// From now on gateways and workers are on machines with wall clocks that are off, and follow the cell's time.
+    pub async fn clocks_off(&mut self, gateway_ms: i64, worker_ms: i64) {
+        let mut clocks = Vec::new();
+        for off_ms in [gateway_ms, worker_ms] {
+            let clock = CellClock::new(Arc::new(OffClock { clock: Arc::clone(&self.clock), off_ms }));
+            clock.begin(&self.db, &self.space, StoreOpened::Shared).await.unwrap();
+            let (followed, db, space) = (Arc::clone(&clock), self.db.clone(), self.space.clone());
+            tokio::spawn(async move { followed.follow(db, space).await });
+            clocks.push(clock);
+        }
+        self.clock_of_workers = clocks.remove(1);
+        self.stamps = clocks.remove(0);
+    }
+
     /// An agent reports that nothing is left of a life.
     pub async fn leave(&self, row: &TaskRow) {
+        self.ends(row, EndReason::Stopped).await;
+    }
+
+    /// An agent reports that a life has failed, and that nothing is left of it.
+    pub async fn fails(&self, row: &TaskRow) {
+        self.ends(row, EndReason::Signaled).await;
+    }
+
+    async fn ends(&self, row: &TaskRow, reason: EndReason) {
         let Some(node) = row.node else { return };
         let exit = Exit {
-            reason: EndReason::Stopped,
+            reason,
             code: None,
             signal: Some(15),
             message: String::new(),
@@ -377,7 +422,7 @@ impl Cell {
 
     fn change_of(&self, action: &'static str) -> Change {
         let request = RequestId(u128::from(self.rng.next_u64()));
-        Change { request, actor: "user/test".to_owned(), action, at_ms: self.clock.wall_ms() }
+        Change { request, actor: "user/test".to_owned(), action, at_ms: self.stamps.wall_ms() }
     }
 
     /// Adds a node.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
 mod cell;
+mod clocks;
 mod gang;
 mod gate;
 mod port;
