@@ -97,7 +97,8 @@ fn mutations_read(directory: &Path, wanted: &[String]) -> anyhow::Result<Vec<Mut
     Ok(mutations)
 }
 
-/// Header lines `key: value`, then `=== before`, the text, `=== after`, the text.
+/// Header lines `key: value`, then `=== before`, the text, `=== after`, the text. The last line break of a text is not part
+/// of it.
 fn mutation_of(name: &str, text: &str) -> anyhow::Result<Mutation> {
     let (head, rest) = text.split_once("=== before\n").context("it lacks `=== before`")?;
     let (before, after) = rest.split_once("=== after\n").context("it lacks `=== after`")?;
@@ -109,8 +110,8 @@ fn mutation_of(name: &str, text: &str) -> anyhow::Result<Mutation> {
         defect: field("defect").context("it lacks `defect: `")?,
         file: field("file").context("it lacks `file: `")?,
         inject: field("inject"),
-        before: before.to_owned(),
-        after: after.to_owned(),
+        before: before.strip_suffix('\n').unwrap_or(before).to_owned(),
+        after: after.strip_suffix('\n').unwrap_or(after).to_owned(),
     })
 }
 

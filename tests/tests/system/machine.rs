@@ -9,6 +9,7 @@ use borough_agent::LifeId;
 use borough_agent::Retention;
 use borough_agent::machine::{Life, LifeFiles, Machine, MachineEvents, MeasurePlace, Shim, Target};
 use borough_kv::env::Rng;
+use borough_model::node::{AgentIdentity, DurableId};
 use borough_proto::v1;
 use borough_shim::cgroup::Leaf;
 use borough_shim::process::ProcessId;
@@ -83,6 +84,8 @@ impl Processes {
 /// What is on a disk.
 #[derive(Clone, Default)]
 struct Disk {
+    /// The id of the agent's state directory.
+    durable: u128,
     lives: BTreeMap<LifeId, File>,
     ended: BTreeMap<LifeId, LifeRecord>,
     /// Nothing can be written.
@@ -133,8 +136,9 @@ pub struct SimMachine {
 impl SimMachine {
     /// A new machine with an empty disk.
     pub fn new(name: &str, processes: &Processes, rng: Arc<dyn Rng>, trace: &Trace) -> Self {
+        let durable = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
         let state = State {
-            disk: Disk::default(),
+            disk: Disk { durable, ..Disk::default() },
             boot: 1,
             due: BTreeMap::new(),
             sequence: 0,
@@ -161,6 +165,12 @@ impl SimMachine {
             copy.now_ms = state.now_ms;
         }
         other
+    }
+
+    /// Who its agent is: by its disk, which a copy of the machine has too, and by the machine, which no two are.
+    pub fn identity(&self) -> AgentIdentity {
+        let durable = DurableId(self.state.lock().disk.durable);
+        AgentIdentity::new(durable, &format!("machine-of-{}", self.name)).unwrap()
     }
 
     /// This boot.

@@ -28,13 +28,7 @@ pub const ALL: &[&str] = &[
 ];
 
 /// What is off, each with the defect that is known and not mended.
-pub const OFF: &[(&str, &str)] = &[
-    ("clone", "a node is its name: two agents with one name run one attempt twice"),
-    ("large_specs", "one message holds everything that a node should run"),
-    ("cell_drain", "a drained cell refuses the repeated request of a submit that it took"),
-    ("shared_address", "ports are charged by node, and nodes of one address give one port twice"),
-    ("clock_jump", "wall clocks decide over back-offs, cool-downs and retention"),
-];
+pub const OFF: &[(&str, &str)] = &[("large_specs", "one message holds everything that a node should run")];
 
 /// What is on in a run.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, 
 use borough_model::{Name, Resources};
 use borough_proto::v1;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
-use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
+use borough_store::cell::{CellClock, CellMeta, CellState, StoreOpened, cell_create, cell_gate_set};
 use borough_store::federation::{federation_cell_enter, store_generation_begin};
 use borough_store::journal::JournalShare;
 use borough_store::mirror::MirrorFollower;
@@ -104,6 +104,17 @@ pub fn worker_host(place: u32) -> Host {
 /// The name of controller `number`'s host.
 pub fn controller_host(number: usize) -> Host {
     format!("controller-{number}").into()
+}
+
+/// The time of the cell, as a control role has it over its machine's clock.
+async fn cell_clock(machine: &Arc<dyn Clock>, db: &Database, space: &CellSpace) -> Arc<dyn Clock> {
+    let time = CellClock::new(Arc::clone(machine));
+    while time.begin(db, space, StoreOpened::Shared).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let (clock, db, space) = (Arc::clone(&time), db.clone(), space.clone());
+    tokio::spawn(async move { clock.follow(db, space).await });
+    time
 }
 
 fn plan_of(seed: u64) -> FaultPlan {
@@ -226,8 +237,8 @@ impl World {
         let (of, token) = (host.clone(), self.token.clone());
         self.begin(&host, move |time, clock| async move {
             let name = format!("{of}:7400");
-            let mirror =
-                MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
+            let cell_time = cell_clock(&clock, &db, &space).await;
+            let mirror = MirrorFollower::spawn(db.clone(), space.clone(), cell_time, Arc::clone(&rng));
             let beat_interval = Duration::from_millis(LOST_AFTER_MS) / 8;
             let health = HealthSource { db: db.clone(), mirrors: vec![mirror.clone()] };
             let config = GatewayConfig {
@@ -265,6 +276,7 @@ impl World {
             share: JournalShare::default(),
         };
         self.begin(&worker_host(place), move |_, clock| async move {
+            let clock = cell_clock(&clock, &db, &config.space).await;
             loop {
                 let (clock, rng, metrics) = (Arc::clone(&clock), Arc::clone(&rng), WorkerMetrics::default());
                 match Worker::start(config.clone(), db.clone(), clock, rng, metrics).await {
@@ -286,6 +298,7 @@ impl World {
             tick: Duration::from_millis(LOST_AFTER_MS) / 8,
         };
         self.begin(&controller_host(number), move |_, clock| async move {
+            let clock = cell_clock(&clock, &db, &config.space).await;
             let (space, mirror_clock, mirror_rng) =
                 (config.space.clone(), Arc::clone(&clock), Arc::clone(&rng));
             let mirror = MirrorFollower::spawn(db.clone(), space, mirror_clock, mirror_rng);
@@ -310,6 +323,7 @@ impl World {
             config.gateways = gateways();
             config.connector = connector;
             config.token = Some(token);
+            config.identity = Some(machine.identity());
             config.ports = 20_000..=20_019;
             config.host = format!("10.0.0.{address}");
             let facts = MachineFacts {
