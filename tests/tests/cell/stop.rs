@@ -1,6 +1,7 @@
 //! The end of `dev`: tasks are stopped in the documented order, within a bound, and start again with the next start.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use borough_proto::v1::{EndReason, Task};
@@ -22,6 +23,8 @@ struct Scene {
 impl Scene {
     async fn new(then: &str, grace: &str, dev_arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        // Where the test runs as root the task does not: what it writes down goes where everybody may write.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let seen = directory.path().join("seen");
         let cell = TestCell::start(options!().nodes(1).dev_arguments(dev_arguments)).await;
         cell.run("last.yaml", &job(&seen, then, grace)).await;
