@@ -159,7 +159,7 @@ mod tests {
             healthy_after_ms: u64::MAX,
         };
         within(&assignment, ASSIGNMENT_BYTES_MAX);
-        assert!(ASSIGNMENT_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX && SPEC_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX);
+        const { assert!(ASSIGNMENT_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX && SPEC_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX) };
         let (drain_delay_ms, grace_ms) = (u64::MAX, u64::MAX);
         within(
             &v1::StopCommand { life: life(), reason: i32::MAX, drain_delay_ms, grace_ms },

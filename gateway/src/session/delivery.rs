@@ -28,7 +28,7 @@ pub type SpecKey = (JobId, u32);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// Run a life, by this spec.
-    Run(SpecKey, v1::Assignment),
+    Run(SpecKey, Box<v1::Assignment>),
     /// End a life.
     Stop(v1::StopCommand),
     /// Drop a life's record.
@@ -222,7 +222,7 @@ impl Delivery {
                     self.spec_use(life, key);
                 }
                 match chunk.room(assignment.encoded_len()) {
-                    Room::Fits => chunk.message.assignments.push(assignment),
+                    Room::Fits => chunk.message.assignments.push(*assignment),
                     Room::Full => return false,
                     Room::Never(bytes) => return chunk.set_aside(life, bytes),
                 }

@@ -57,7 +57,7 @@ impl Rows for World {
                     user: "x".repeat(self.assignment_bytes),
                     ..v1::Assignment::default()
                 };
-                Item::Run((life.task.job, 1), assignment)
+                Item::Run((life.task.job, 1), Box::new(assignment))
             }
             Command::Stop { reason, .. } => Item::Stop(v1::StopCommand {
                 life: Some(message),

@@ -164,7 +164,7 @@ impl Rows for MirrorRows<'_> {
                 let row = row?;
                 let node = state.nodes().get(&row.node?)?;
                 let key = (life.task.job, row.spec_version);
-                Some(Item::Run(key, assignment(self.cell, row, spec?, node)))
+                Some(Item::Run(key, Box::new(assignment(self.cell, row, spec?, node))))
             }
             Command::Stop { .. } => stop(life, command, spec.map(|spec| &**spec)).map(Item::Stop),
             Command::Forget => Some(Item::Forget(life_to_message(life))),

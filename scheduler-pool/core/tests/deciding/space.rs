@@ -14,7 +14,7 @@ fn shared() -> World {
     let mut world = world(ScoringProfile::BEST_FIT);
     for (number, host) in [(0, "10.0.0.1"), (1, "::ffff:10.0.0.1"), (2, "10.0.0.2")] {
         let mut row = node(number, 8, 8);
-        row.host = host.to_owned();
+        host.clone_into(&mut row.host);
         world.node_put(row);
     }
     world
