@@ -1,10 +1,6 @@
 //! Sessions of a real gateway with agents that do exactly what a test says: bounds, credit, and what keeps a node alive.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on fails"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod world;
 

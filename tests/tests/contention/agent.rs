@@ -236,7 +236,8 @@ impl Agent {
                 process.next_ms = if chance < 7 { soon } else { later };
                 self.begun(life);
             }
-            ReportPhase::Running if process.health == Health::Unknown => {
+            // One without a health check is not stopped for what its agent says, and is healthy in the end.
+            ReportPhase::Running if process.health != Health::Healthy => {
                 let unhealthy = chance == 0 && !calm;
                 process.health = if unhealthy { Health::Unhealthy } else { Health::Healthy };
                 process.next_ms = later;
