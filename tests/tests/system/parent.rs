@@ -144,10 +144,17 @@ fn a_seed_is_one_run_byte_for_byte() {
         let (one, other) = (String::from_utf8_lossy(&one), String::from_utf8_lossy(&other));
         for (number, (left, right)) in one.lines().zip(other.lines()).enumerate() {
             assert!(
-                left == right || left.starts_with("test result"),
+                left == right || left.starts_with("test result") || left.contains(MARK),
                 "seed {seed}, line {number}:\n{left}\n{right}"
             );
         }
-        assert_eq!((first.digest, first.lines), (again.digest, again.lines));
+        assert_eq!((first.digest, first.lines, &first.wrong), (again.digest, again.lines, &again.wrong));
+        // hyper writes the date of the real clock into its answers: bytes under way differ where a second ends.
+        let met = |outcome: &Outcome| {
+            let mut met = outcome.met.clone();
+            met.remove("flight_bytes_max");
+            met
+        };
+        assert_eq!(met(&first), met(&again));
     }
 }
