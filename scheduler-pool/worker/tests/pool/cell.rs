@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction, Versionstamp};
-use borough_model::job::{Constraint, ConstraintOperator, JobKind, JobSpec, PortSpec};
+use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
@@ -479,21 +479,8 @@ impl Cell {
         nodes.await.unwrap().into_iter().map(|row| row.name.to_string()).collect()
     }
 
-    /// Admits a job of one small task with a fixed port, for one node.
-    pub async fn port_submit(&self, job: &str, port: u16, node: &str) {
-        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
-        let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
-        spec.task.ports = vec![PortSpec { name: Name::new("http").unwrap(), number: Some(port) }];
-        spec.constraints = vec![Constraint {
-            attribute: "node.name".to_owned(),
-            operator: ConstraintOperator::In,
-            values: vec![node.to_owned()],
-            preference: None,
-        }];
-        self.spec_submit(&spec).await;
-    }
-
-    async fn spec_submit(&self, spec: &JobSpec) {
+    /// Admits a job.
+    pub async fn spec_submit(&self, spec: &JobSpec) {
         let (change, space) = (&self.change_of("job"), &self.space);
         let candidate = JobId(self.rng.next_u64().max(1));
         let submit = self.db.run("job", Idempotency::Natural, |tx, _| async move {

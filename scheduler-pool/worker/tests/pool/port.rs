@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use borough_kv::FaultPlan;
+use borough_model::Name;
+use borough_model::job::{Constraint, ConstraintOperator, JobKind, JobSpec, PortSpec};
 
 use crate::cell::{Cell, in_simulated_time};
 use crate::seeds;
@@ -44,4 +46,20 @@ fn workers_give_a_port_of_an_address_once() {
         conflicts += found.get();
     }
     assert!(conflicts > 0, "nobody ever planned at the same moment");
+}
+
+impl Cell {
+    /// Admits a job of one small task with a fixed port, for one node.
+    pub async fn port_submit(&self, job: &str, port: u16, node: &str) {
+        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
+        let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
+        spec.task.ports = vec![PortSpec { name: Name::new("http").unwrap(), number: Some(port) }];
+        spec.constraints = vec![Constraint {
+            attribute: "node.name".to_owned(),
+            operator: ConstraintOperator::In,
+            values: vec![node.to_owned()],
+            preference: None,
+        }];
+        self.spec_submit(&spec).await;
+    }
 }
