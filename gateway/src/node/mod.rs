@@ -22,7 +22,8 @@ use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
 use crate::cell::{
-    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_run,
+    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
+    keyed_run,
 };
 use crate::page::{page_cut, page_of, page_request};
 use crate::session::register::{Watched, lease_watch};
@@ -269,14 +270,16 @@ impl NodeService for NodeRoom {
         request: Request<v1::AdmitNodeRequest>,
     ) -> Result<Response<v1::AdmitNodeResponse>, Status> {
         let request = request.into_inner();
-        caller_of_mutation(request.context.as_ref())?;
+        let caller = caller_of_mutation(request.context.as_ref())?;
         let identity: AgentIdentity = request.identity.parse().map_err(|_| {
             let accepted = "the identity that the refused agent logs: DURABLE@MACHINE";
             status_from_field(&FieldRefused::new("identity", request.identity.clone(), accepted))
         })?;
         let door = self.cells.get(&request.cell)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
-        let seen = self.silent(door, &name, &identity).await?;
+        // What was done is answered again, also where another agent has the node and beats since.
+        let silent = self.silent(door, &name, &identity).await;
+        let seen = keyed_found(door, &caller, "node_admit", &request, silent).await?.flatten();
         let verb = Verb::Admit(identity, seen);
         let (node, cursor) =
             self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;

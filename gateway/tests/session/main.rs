@@ -165,3 +165,28 @@ async fn a_full_report_in_chunks_is_whole_before_anything_is_missed() {
         "none was taken as missing"
     );
 }
+
+/// A repeated admission is answered as the first one was, also where the node has another agent by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_admission_is_answered_while_another_agent_beats() {
+    let world = World::start().await;
+    let identity = |byte: &str| format!("{}@-", byte.repeat(16));
+    let (first, second) = (identity("01"), identity("02"));
+    drop(world.agent_of(1).await);
+    world.admit(1, &second).await.unwrap();
+    world.admit(2, &first).await.unwrap();
+    let mut agent = world.agent_of(1).await;
+    agent.held_until("the full state", |held| held.complete).await;
+    let beat = world.live(agent.node).await.beat;
+    let beats = async {
+        while world.live(agent.node).await.beat <= beat + 1 {
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    within("beats", beats).await;
+    let refused = world.admit(3, &second).await.unwrap_err();
+    assert!(refused.message().contains("still reports"), "{refused}");
+    world.admit(1, &second).await.unwrap();
+    let row = world.node().await;
+    assert!(row.identity.starts_with("01"), "a repetition changes nothing: {}", row.identity);
+}

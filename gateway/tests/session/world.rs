@@ -186,15 +186,38 @@ impl World {
         client.get_node(request).await.unwrap().into_inner().node.unwrap()
     }
 
+    /// Gives the node to another agent, as an operator does.
+    pub async fn admit(&self, request: u8, identity: &str) -> Result<(), Status> {
+        let context = v1::RequestContext { user: "ada".to_owned(), request_id: format!("{request:032x}") };
+        let request = v1::AdmitNodeRequest {
+            context: Some(context),
+            cell: "alpha".to_owned(),
+            name: "n1".to_owned(),
+            identity: identity.to_owned(),
+        };
+        let mut request = Request::new(request);
+        request.metadata_mut().insert("authorization", self.bearer());
+        NodeServiceClient::new(self.channel.clone()).admit_node(request).await.map(drop)
+    }
+
     /// Opens a session of the node's agent, and reports that it has no tasks.
     pub async fn agent(&self) -> Agent {
-        let mut agent = self.agent_silent().await;
+        self.agent_of(0).await
+    }
+
+    /// The same of the agent with a durable id of such bytes; 0: it does not say who it is.
+    pub async fn agent_of(&self, durable: u8) -> Agent {
+        let mut agent = self.agent_silent_of(durable).await;
         agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
         agent
     }
 
     /// Opens a session of the node's agent.
     pub async fn agent_silent(&self) -> Agent {
+        self.agent_silent_of(0).await
+    }
+
+    async fn agent_silent_of(&self, durable: u8) -> Agent {
         let (outbox, sent) = mpsc::unbounded_channel();
         let resources =
             v1::Resources { cpu_millis: 1 << 30, memory_bytes: 1 << 50, ..v1::Resources::default() };
@@ -206,6 +229,8 @@ impl World {
             port_first: 20_000,
             port_last: 20_009,
             host: "127.0.0.1".to_owned(),
+            durable_id: if durable == 0 { Vec::new() } else { vec![durable; 16] },
+            instance: u64::from(durable),
             ..v1::Hello::default()
         };
         outbox.send(message(FromAgent::Hello(hello))).unwrap();

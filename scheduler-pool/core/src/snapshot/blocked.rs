@@ -124,9 +124,9 @@ impl Blocked {
         known.into_iter().any(|((_, known), _)| reach.within(*known))
     }
 
-    /// Nothing is known any more of what evictions can do: priorities have changed.
+    /// Nothing is known any more of what evictions can do for tasks and gangs: priorities have changed.
     pub fn helpless_forgotten(&mut self) {
-        self.priorities_changed |= !self.helpless.is_empty();
+        self.priorities_changed |= !self.helpless.is_empty() || !self.gangs.is_empty();
     }
 
     pub fn shape_blocked(&self, shape: ShapeId) -> bool {
@@ -333,7 +333,7 @@ impl Snapshot {
             (domains_changed, priorities_changed),
             now_ms,
         ));
-        woken.extend(self.woken_by(&helped, changed, now_ms));
+        woken.extend(self.woken_by(&helped, (changed, priorities_changed), now_ms));
         for job in woken {
             self.open_update(job);
         }
@@ -388,7 +388,13 @@ impl Snapshot {
         shapes.into_iter().flat_map(|shape| self.blocked.shape_woken(shape)).collect()
     }
 
-    fn woken_by(&mut self, helped: &BTreeSet<u32>, changed: bool, now_ms: i64) -> BTreeSet<JobId> {
+    /// Wakes what fits by now where something has changed, and gangs that evictions may help since.
+    fn woken_by(
+        &mut self,
+        helped: &BTreeSet<u32>,
+        (changed, priorities_changed): (bool, bool),
+        now_ms: i64,
+    ) -> BTreeSet<JobId> {
         let work = Work::new(self);
         let checks = Cell::new(0);
         let most = self.nodes.room_most(helped.iter().copied());
@@ -421,6 +427,10 @@ impl Snapshot {
                 shape.is_some_and(|shape| self.evictions_help(shape, below, helped, now_ms))
             };
             let may_evict = now_ms >= block.evicts_at_ms;
+            let bound = entry.map_or(0, |entry| self.reach_of(entry, u32::MAX).bound());
+            if may_evict && priorities_changed && self.nodes.standing.any_below(bound) {
+                return true;
+            }
             shapes.into_iter().any(|shape| helps(self.shapes.get(shape)) || (may_evict && evicts(shape)))
         };
         let gangs = self.blocked.gangs.iter();
@@ -430,7 +440,7 @@ impl Snapshot {
             .collect();
         // What was not tried since it is too soon is tried when it no longer is.
         for block in self.blocked.gangs.values_mut().filter(|block| now_ms < block.evicts_at_ms) {
-            if !helped.is_empty() {
+            if !helped.is_empty() || priorities_changed {
                 block.retry_at_ms = block.retry_at_ms.into_iter().chain([block.evicts_at_ms]).min();
             }
         }
