@@ -13,6 +13,7 @@ use borough_tests::audit::Auditor;
 use borough_tests::rest::unsettled;
 
 use crate::clock::WALL_BEGIN_MS;
+use crate::machine::Beside;
 use crate::operator::Ledger;
 use crate::world::{WORKERS, World};
 
@@ -197,16 +198,19 @@ impl Audit {
         self.nodes.values().find(|row| row.name.as_str() == name)
     }
 
-    /// A process that begins is alone of its task, but for those on nodes that are lost.
+    /// A process that begins is alone of its task. Where one of the two is on a node that is lost, or that has not said
+    /// yet what runs on it since, nobody can know better: an agent that is cut off goes on with what it was given.
     fn processes(&mut self, world: &World) {
-        for (id, machine) in world.processes.begun_take() {
-            for (incarnation, other) in world.processes.of_task(&id.job_id, id.index) {
-                let lost = self.node_by_name(&other).is_none_or(|row| row.state != NodeState::Ready);
-                if other != machine && !lost {
-                    let what =
-                        format!("{id} begins on {machine} while attempt {incarnation} runs on {other}");
-                    self.note(world.now_ms, "task_twice", what);
-                }
+        for beside in world.processes.beside_take() {
+            // A copy of a machine gives itself out for the node of the first.
+            let ready = |machine: &str| {
+                let node = machine.strip_suffix("-twin").unwrap_or(machine);
+                self.node_by_name(node).is_some_and(|row| row.state == NodeState::Ready)
+            };
+            if ready(&beside.machine) && ready(&beside.other_machine) {
+                let Beside { id, machine, other, other_machine } = beside;
+                let what = format!("{id} begins on {machine} while attempt {other} runs on {other_machine}");
+                self.note(world.now_ms, "task_twice", what);
             }
         }
     }

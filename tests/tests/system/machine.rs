@@ -26,6 +26,9 @@ use crate::trace::Trace;
 const SIGTERM: i32 = 15;
 /// Milliseconds after which a stopped process has ended at the latest, and is killed.
 const STOP_MAX_MS: u64 = 800;
+/// One group in so many takes so many milliseconds to go after its process has exited.
+const RELEASED_LATE: u64 = 8;
+const RELEASED_LATE_MS: u64 = 1_500;
 /// Milliseconds after which an agent is told that files could not be set aside.
 const FORGET_AGAIN_MS: u64 = 1_000;
 
@@ -38,7 +41,20 @@ struct Running {
     running: BTreeMap<LifeId, BTreeSet<String>>,
     /// Attempts that began on a second machine while they ran on the first.
     twice: Vec<String>,
-    begun: Vec<(LifeId, String)>,
+    beside: Vec<Beside>,
+}
+
+/// A process that began while another attempt of its task ran on another machine.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// What began.
+    pub id: LifeId,
+    /// Where.
+    pub machine: String,
+    /// The other attempt.
+    pub other: u64,
+    /// Where that one runs.
+    pub other_machine: String,
 }
 
 impl Processes {
@@ -50,7 +66,17 @@ impl Processes {
         if !others.is_empty() {
             state.twice.push(format!("{id} begins on {machine} and runs on {}", others.join(", ")));
         }
-        state.begun.push((id.clone(), machine.to_owned()));
+        let of_task = state.running.iter();
+        let of_task = of_task.filter(|(other, _)| other.job_id == id.job_id && other.index == id.index);
+        let elsewhere = of_task.flat_map(|(other, on)| on.iter().map(|at| (other.incarnation, at.clone())));
+        let beside = elsewhere.filter(|(_, at)| at != machine).map(|(other, other_machine)| Beside {
+            id: id.clone(),
+            machine: machine.to_owned(),
+            other,
+            other_machine,
+        });
+        let beside: Vec<Beside> = beside.collect();
+        state.beside.extend(beside);
     }
 
     fn ended(&self, id: &LifeId, machine: &str) {
@@ -68,16 +94,14 @@ impl Processes {
         std::mem::take(&mut self.0.lock().twice)
     }
 
-    /// What has begun since the last call, with its machine.
-    pub fn begun_take(&self) -> Vec<(LifeId, String)> {
-        std::mem::take(&mut self.0.lock().begun)
+    /// Whether something began beside another attempt since the last call of [`Processes::beside_take`].
+    pub fn beside_any(&self) -> bool {
+        !self.0.lock().beside.is_empty()
     }
 
-    /// The machines on which an attempt of this task runs, with its number.
-    pub fn of_task(&self, job_id: &str, index: u32) -> Vec<(u64, String)> {
-        let state = self.0.lock();
-        let of_task = state.running.iter().filter(|(id, _)| id.job_id == job_id && id.index == index);
-        of_task.flat_map(|(id, on)| on.iter().map(|machine| (id.incarnation, machine.clone()))).collect()
+    /// What began beside another attempt since the last call.
+    pub fn beside_take(&self) -> Vec<Beside> {
+        std::mem::take(&mut self.0.lock().beside)
     }
 }
 
@@ -107,6 +131,9 @@ enum Due {
     Started,
     Exit(i32),
     Stopped,
+    /// Nothing of its group is left, and its files say so.
+    Released,
+    /// Its shim was gone: somebody else has seen to that.
     Cleaned,
     /// Its files could not be set aside.
     Kept,
@@ -282,6 +309,9 @@ impl SimMachine {
                 file.end(ExitRecord { signal, stopped: true, at_ms: wall_ms, ..ExitRecord::default() });
             }
             Due::Kept => return,
+            Due::Released => {
+                file.record.released_ms.get_or_insert(wall_ms);
+            }
             Due::Cleaned => {
                 let message = "its shim was gone".to_owned();
                 let exit = ExitRecord { message, at_ms: wall_ms, ..ExitRecord::default() };
@@ -290,8 +320,12 @@ impl SimMachine {
                 file.record.boot_id = boot_id;
             }
         }
+        if matches!(due, Due::Exit(_) | Due::Stopped) {
+            let wait_ms = if below(&*self.rng, RELEASED_LATE) == 0 { RELEASED_LATE_MS } else { 5 };
+            self.later(&mut state, wait_ms, id, Due::Released);
+        }
         let (ended, cleaned) = (
-            state.disk.lives.get(id).is_some_and(|file| file.record.exit.is_some()),
+            state.disk.lives.get(id).is_some_and(|file| file.record.released_ms.is_some()),
             matches!(due, Due::Cleaned),
         );
         let events = state.events.clone();
@@ -322,8 +356,8 @@ fn is_batch(file: &File) -> bool {
 }
 
 impl File {
+    /// It has exited. What is left of its group goes later.
     fn end(&mut self, exit: ExitRecord) {
-        self.record.released_ms = Some(exit.at_ms);
         self.record.exit = Some(exit);
     }
 }

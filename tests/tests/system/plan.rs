@@ -28,13 +28,7 @@ pub const ALL: &[&str] = &[
 ];
 
 /// What is off, each with the defect that is known and not mended.
-pub const OFF: &[(&str, &str)] = &[
-    ("large_specs", "it was off while one message held everything that a node should run; not tried since"),
-    (
-        "cell_drain",
-        "seed 9 broke task_twice: an attempt began while a later one ran elsewhere; not understood yet",
-    ),
-];
+pub const OFF: &[(&str, &str)] = &[];
 
 /// What is on in a run.
 #[derive(Clone, Debug)]

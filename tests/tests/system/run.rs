@@ -75,7 +75,8 @@ pub fn run(seed: u64) -> Outcome {
 }
 
 fn look(world: &mut World, audit: &mut Audit) {
-    if world.now_ms.is_multiple_of(LOOK_MS) {
+    // What begins beside another attempt is held against the nodes as they are then, not as they are by the next look.
+    if world.now_ms.is_multiple_of(LOOK_MS) || world.processes.beside_any() {
         audit.step(world);
     }
     if world.now_ms.is_multiple_of(ROWS_MS) {
