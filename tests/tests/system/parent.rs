@@ -46,6 +46,8 @@ fn child(seed: u64, traced: bool) -> (Outcome, Vec<u8>) {
 #[ignore = "a run of one seed, which the other tests start"]
 fn one_run() {
     let Some(seed) = number(CHILD) else { return };
+    // A run is of no use once nobody waits for it.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     borough_entropy::fix(seed);
     // A thread of its own: its hash seeds are taken after the line above.
     let outcome = std::thread::spawn(move || run(seed)).join().unwrap();
