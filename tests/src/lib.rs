@@ -8,7 +8,6 @@
 #![expect(clippy::expect_used, reason = "a test that cannot go on says why and fails")]
 #![expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
 
-pub mod audit;
 mod cell;
 mod check;
 mod command;
@@ -16,7 +15,6 @@ mod follow;
 mod http;
 mod options;
 mod process;
-pub mod rest;
 mod slot;
 mod store;
 mod task;

@@ -19,13 +19,13 @@ use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, 
 use borough_model::{Name, Resources};
 use borough_proto::v1;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_simulation::audit::QUOTAS;
 use borough_store::cell::{CellClock, CellMeta, CellState, StoreOpened, cell_create, cell_gate_set};
 use borough_store::federation::{federation_cell_enter, store_generation_begin};
 use borough_store::journal::JournalShare;
 use borough_store::mirror::MirrorFollower;
 use borough_store::quota::quota_set;
 use borough_store::{CellSpace, StoreError};
-use borough_tests::audit::QUOTAS;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use borough_kv::Idempotency;
+use borough_simulation::rest::unsettled;
 use borough_store::check::{CheckMode, cell_rows_read, cell_violations};
-use borough_tests::rest::unsettled;
 
 use crate::cell::Cell;
 

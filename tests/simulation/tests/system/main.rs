@@ -2,7 +2,7 @@
 //! code, over a network, machines and a store that are simulated. The seed decides over everything; the same seed is the
 //! same run, byte for byte.
 //!
-//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-tests --test system`; more of them from there with
+//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-simulation --test system`; more of them from there with
 //! `BOROUGH_SEEDS=<count>`, the trace of a run with `BOROUGH_TRACE=1`, only some kinds of trouble with
 //! `BOROUGH_INJECT=<name>,…`. Each run is a process of its own, so that nothing of another run is left in it.
 //! `docs/simulation.md` says what is simulated and what is not.

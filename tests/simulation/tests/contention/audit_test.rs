@@ -12,7 +12,7 @@ use borough_model::task::{
 use borough_model::{Delta, Incarnation, JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler_core::shard_of;
 
-use borough_tests::audit::Auditor;
+use borough_simulation::audit::Auditor;
 
 const NODE: NodeId = NodeId(1);
 const OTHER: NodeId = NodeId(2);

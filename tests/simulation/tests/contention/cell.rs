@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use borough_tests::audit::{Auditor, QUOTAS};
+use borough_simulation::audit::{Auditor, QUOTAS};
 
 /// Workers of the cell, and shards of its jobs.
 pub const WORKERS: u32 = 4;

@@ -101,7 +101,7 @@ fn a_promise_that_is_kept_beside_a_victim_is_caught() {
 
 #[test]
 fn more_than_a_quota_allows_is_caught() {
-    let (user, _, most) = borough_tests::audit::QUOTAS[0];
+    let (user, _, most) = borough_simulation::audit::QUOTAS[0];
     for (count, broken) in [(most, vec![]), (most + 1, vec!["quota"])] {
         let mut hand = Hand::new();
         hand.job(|job| {

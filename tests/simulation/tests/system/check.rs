@@ -7,10 +7,10 @@ use borough_kv::{Idempotency, Version};
 use borough_model::node::{NodeRow, NodeState};
 use borough_model::task::{Endpoint, TaskRow, TaskState};
 use borough_model::{Delta, JobId, JournalEntry, NodeId, RequestId, TaskId};
+use borough_simulation::audit::Auditor;
+use borough_simulation::rest::unsettled;
 use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
 use borough_store::journal::{Cursor, journal_tail};
-use borough_tests::audit::Auditor;
-use borough_tests::rest::unsettled;
 
 use crate::clock::WALL_BEGIN_MS;
 use crate::machine::Beside;

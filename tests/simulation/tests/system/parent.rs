@@ -79,7 +79,7 @@ fn whole_systems_keep_every_rule() {
             *known = if what.ends_with("_max") { times.max(*known) } else { *known + times };
         }
         if !outcome.wrong.is_empty() {
-            let command = format!("BOROUGH_SEED={seed} cargo test -p borough-tests --test system");
+            let command = format!("BOROUGH_SEED={seed} cargo test -p borough-simulation --test system");
             let wrong: Vec<String> =
                 outcome.wrong.iter().map(|(rule, what)| format!("{rule}: {what}")).collect();
             if first_only {

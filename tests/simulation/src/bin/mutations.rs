@@ -1,7 +1,7 @@
 //! Takes fixes out again, one at a time, and looks whether the simulation of a whole system notices. Run by hand:
-//! `cargo run -p borough-tests --bin mutations [NAME…]`.
+//! `cargo run -p borough-simulation --bin mutations [NAME…]`.
 //!
-//! Each file of `tests/mutations/` is one mutation. It names the defect that comes back, the source file, and the text
+//! Each file of `tests/simulation/mutations/` is one mutation. It names the defect that comes back, the source file, and the text
 //! before and after; the text before stands in that file exactly once. The runner works in a git worktree of its own
 //! with a target directory of its own, both below `target/mutations` (`BOROUGH_MUTATIONS_DIR`: somewhere else). It tries
 //! at most `BOROUGH_SEEDS` seeds (40) with the cargo profile `BOROUGH_PROFILE` (`simulation`), and prints one row per
@@ -40,9 +40,9 @@ enum Found {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let mutations = mutations_read(&root.join("tests/mutations"), &wanted)?;
+    let mutations = mutations_read(&root.join("tests/simulation/mutations"), &wanted)?;
     let place = std::env::var_os("BOROUGH_MUTATIONS_DIR");
     let place = place.map_or_else(|| root.join("target/mutations"), PathBuf::from);
     let tree = place.join("tree");
@@ -125,7 +125,15 @@ fn mutation_try(mutation: &Mutation, tree: &Path, build: &Path) -> anyhow::Resul
     fs::write(&path, text.replacen(&mutation.before, &mutation.after, 1))?;
     let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(tree).args(["test", "-q", "--locked", "-p", "borough-tests", "--test", "system"]);
+    command.current_dir(tree).args([
+        "test",
+        "-q",
+        "--locked",
+        "-p",
+        "borough-simulation",
+        "--test",
+        "system",
+    ]);
     command.args(["--profile", &variable("BOROUGH_PROFILE", "simulation")]);
     command.args(["whole_systems", "--", "--nocapture"]);
     command.env("CARGO_TARGET_DIR", build).env("BOROUGH_FIRST", "1");

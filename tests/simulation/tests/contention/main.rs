@@ -3,7 +3,7 @@
 //! every rule was kept is read from the store afterwards: the auditor replays the journal entry by entry, and once all
 //! is at rest the rows are checked against each other and against what was desired.
 //!
-//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-tests --test contention`; more of them from there with
+//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-simulation --test contention`; more of them from there with
 //! `BOROUGH_SEEDS=<count>`, the journal of a run with `BOROUGH_JOURNAL=1`. The seed decides over everything but the order
 //! in which the runtime polls what is ready at one moment.
 
@@ -100,7 +100,7 @@ fn four_workers_at_once_keep_every_rule() {
             *met.lock().entry(what).or_default() += times;
         }
         if !wrong.is_empty() {
-            let command = format!("BOROUGH_SEED={seed} cargo test -p borough-tests --test contention");
+            let command = format!("BOROUGH_SEED={seed} cargo test -p borough-simulation --test contention");
             failed.lock().push(format!("seed {seed} ({command}):\n  {}", wrong.join("\n  ")));
         }
     };
