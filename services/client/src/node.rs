@@ -123,7 +123,7 @@ impl Client {
     /// Answers when that is committed; the gateway watches before for the silence of the recorded agent.
     ///
     /// # Errors
-    /// As for every call; `FAILED_PRECONDITION` where the recorded agent still reports.
+    /// As for every call; `FAILED_PRECONDITION` where the recorded agent still reports, or the node is not lost yet.
     pub async fn node_admit(&self, name: &str, identity: &str) -> Result<Node, ClientError> {
         let message = AdmitNodeRequest {
             context: self.context_mutation(),

@@ -58,11 +58,19 @@ pub enum SecretError {
         /// The file.
         path: PathBuf,
     },
-    /// Too short, too long, or not visible ASCII.
+    /// Too short, too long, or not visible ASCII. Write the secret again, or remove the file.
     #[error("{} holds no secret; accepted: one line of visible ASCII, at least {SECRET_CHARACTERS_MIN} characters", path.display())]
     Text {
         /// The file.
         path: PathBuf,
+    },
+    /// A line is not a name and a secret. Mend that line.
+    #[error("{}, line {line}: accepted: a name, a blank and a secret of at least {SECRET_CHARACTERS_MIN} characters", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
     },
 }
 
@@ -93,12 +101,14 @@ impl Secret {
     pub fn read_named(path: &Path) -> Result<Vec<(String, Self)>, SecretError> {
         let file = private_open(path)?;
         let text = bounded_read(path, file, NAMED_BYTES_MAX)?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let lines = (1..).zip(text.lines().map(str::trim));
+        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let named = |line: &str| {
             let (name, secret) = line.split_once(char::is_whitespace)?;
             Some((name.to_owned(), Self::checked(secret.trim())?))
         };
-        lines.map(|line| named(line).ok_or_else(|| SecretError::Text { path: path.to_owned() })).collect()
+        let read = |(line, text)| named(text).ok_or_else(|| SecretError::Line { path: path.to_owned(), line });
+        lines.map(read).collect()
     }
 
     fn checked(text: &str) -> Option<Self> {
@@ -106,8 +116,8 @@ impl Secret {
         (text.len() >= SECRET_CHARACTERS_MIN && sendable).then(|| Self(text.into()))
     }
 
-    /// The secret in `path`, made where it is missing. A file without `label` is replaced: an older version made its
-    /// secret from 64 bits. The file of the answer has mode 0600.
+    /// The secret in `path`, made where it is missing. A secret without `label` is replaced: an older version made it
+    /// from 64 bits. A file that holds anything else is somebody's work, and stays. The file of the answer has mode 0600.
     ///
     /// # Errors
     /// [`SecretError`].
@@ -116,10 +126,9 @@ impl Secret {
             Ok((file, _)) => {
                 let private = fs::Permissions::from_mode(0o600);
                 file.set_permissions(private).map_err(|source| failed(path, source))?;
-                match text_read(path, file) {
-                    Ok(found) if found.is_labelled(label) => return Ok(found),
-                    Ok(_) | Err(SecretError::Text { .. }) => {}
-                    Err(error) => return Err(error),
+                let found = text_read(path, file)?;
+                if found.is_labelled(label) {
+                    return Ok(found);
                 }
                 fs::remove_file(path).map_err(|source| failed(path, source))?;
             }
@@ -249,6 +258,21 @@ mod tests {
         let replaced = Secret::ensure(&path, "borough-operator").unwrap();
         assert!(replaced.is_labelled("borough-operator") && replaced.expose() != first.expose());
         assert_eq!(Secret::read(&path).unwrap().expose(), replaced.expose());
+        // Somebody's work is not an older version's secret.
+        let text = format!("{}\nalpha/n1 {}\n", replaced.expose(), "ab".repeat(32));
+        fs::write(&path, &text).unwrap();
+        assert!(matches!(Secret::ensure(&path, "borough-operator"), Err(SecretError::Text { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_line_that_is_no_name_and_secret_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("accepted");
+        let secret = Secret::create(&path, "x").unwrap();
+        assert!(matches!(Secret::read_named(&path), Err(SecretError::Line { line: 1, .. })));
+        fs::write(&path, format!("# of nodes\nalpha {}\nbeta\n", secret.expose())).unwrap();
+        assert!(matches!(Secret::read_named(&path), Err(SecretError::Line { line: 3, .. })));
     }
 
     #[test]

@@ -21,9 +21,7 @@ impl TestGuard {
     /// # Errors
     /// Where the watcher cannot be started.
     pub fn new(directory: &Path) -> io::Result<Self> {
-        let program = shim_install(&directory.join("bin"))?;
-        let records = directory.join("records");
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&records)?;
+        let (program, records) = Self::prepare(directory)?;
         let start = || {
             let mut command = Command::new(&program);
             command.arg("guard").arg(&records).env_clear().current_dir("/");
@@ -41,6 +39,18 @@ impl TestGuard {
             }
         }
         Ok(Self { records, watcher: watcher? })
+    }
+
+    /// Writes what a guard over `directory/records` needs: its program, and the directory of records. A guard that
+    /// begins later needs no more room on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn prepare(directory: &Path) -> io::Result<(PathBuf, PathBuf)> {
+        let program = shim_install(&directory.join("bin"))?;
+        let records = directory.join("records");
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&records)?;
+        Ok((program, records))
     }
 
     /// Where processes are to be recorded.

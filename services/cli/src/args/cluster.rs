@@ -42,8 +42,8 @@ pub enum NodeVerb {
         #[arg(required = true, value_parser = super::taint::taint_match, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
-    /// Give a node to another agent, whose refusal names this command. Only if the machine of the recorded agent is gone
-    /// for good: its tasks are replaced elsewhere, and would run twice if it still ran them
+    /// Give a lost node to another agent, whose refusal names this command. Only if the machine of the recorded agent is
+    /// gone for good: its tasks are replaced elsewhere, and would run twice if it still ran them
     Admit {
         /// The node's name
         node: String,

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,7 +83,11 @@ pub(super) fn credentials_read(operator: Secret, nodes: Option<PathBuf>) -> Resu
 
 /// Reads the file again whenever it has changed. One that cannot be taken changes nothing.
 async fn nodes_follow(path: PathBuf, credentials: Credentials) {
-    let look = || std::fs::metadata(&path).and_then(|found| Ok((found.modified()?, found.len()))).ok();
+    // The mode is part of it: whoever is told to take it from others has changed nothing else.
+    let look = || {
+        let found = std::fs::metadata(&path).ok()?;
+        Some((found.modified().ok()?, found.len(), found.mode()))
+    };
     let mut known = look();
     loop {
         tokio::time::sleep(LOOK).await;
@@ -118,8 +122,12 @@ pub(crate) fn node_token(
         Some(node) => format!("{cell}/{node}"),
         None => cell.to_string(),
     };
-    let secret = Secret::create(&arguments.to, NODE_LABEL).map_err(secret_failure)?;
     let accepted = &arguments.accepted;
+    // What is there has to be such a file, which gateways take: not an agent's own token, and nothing that others read.
+    if accepted.symlink_metadata().is_ok() {
+        node_tokens_read(accepted)?;
+    }
+    let secret = Secret::create(&arguments.to, NODE_LABEL).map_err(secret_failure)?;
     accepted_append(accepted, &name, &secret).map_err(|error| {
         // Nobody accepts it: left behind it would only be taken for one that works.
         std::fs::remove_file(&arguments.to).ok();
@@ -156,6 +164,7 @@ mod tests {
         let read = node_tokens_read(&accepted).unwrap();
         let names: Vec<String> = read.iter().map(|token| token.grant.to_string()).collect();
         assert_eq!(names, ["node n1 of cell alpha", "nodes of cell beta"]);
+        assert!(node_tokens_read(&own).unwrap_err().message().contains("line 1"), "a token alone is no such file");
         accepted_append(&accepted, "Alpha", &secret).unwrap();
         let refused = node_tokens_read(&accepted).unwrap_err();
         assert!(refused.message().contains("\"Alpha\""), "{refused:?}");

@@ -128,8 +128,8 @@ async fn node_known_register(
 /// Gives a node to another agent, since an operator says that the machine of the recorded one is gone for good. The
 /// session of before is over. The node is lost until the new agent registers, and so are the attempts that ran there.
 ///
-/// `seen` is the node's lease as the operator's gateway has seen it unchanged for its whole waiting time: the act is
-/// refused where it has changed since. Repeating the act changes nothing.
+/// The act is refused until the node is lost. `seen` is the node's lease as the operator's gateway has seen it unchanged
+/// for its whole waiting time: the act is refused where it has changed since. Repeating the act changes nothing.
 pub async fn node_agent_admit(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -141,6 +141,14 @@ pub async fn node_agent_admit(
     let row = node_read(tx, &space, node).await?;
     if row.identity.as_ref() == Some(identity) {
         return Ok(row);
+    }
+    // Silence alone may be an agent that is being replaced by its next version, with its tasks running on.
+    if row.state != NodeState::Lost {
+        let reason = format!(
+            "node {} is not lost yet, and tasks may run on its machine: wait until the cell has given it up",
+            row.name
+        );
+        return Err(StoreError::refused(reason));
     }
     if keys::read(tx, &space, &NodeLiveKey { node }).await?.as_ref() != seen {
         let recorded =

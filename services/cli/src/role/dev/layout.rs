@@ -165,9 +165,27 @@ pub(super) fn ephemeral_create() -> io::Result<PathBuf> {
     Ok(path)
 }
 
+/// Makes the directory of an ephemeral cell where somebody wants it. All of it is removed at the end, so nothing may be
+/// there before.
+///
+/// # Errors
+/// Those of the file system: `AlreadyExists` where there is anything.
+pub(super) fn ephemeral_create_at(path: &Path) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().mode(0o700).create(path)?;
+    path.canonicalize()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ephemeral_cell_takes_no_directory_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let taken = ephemeral_create_at(directory.path()).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert!(ephemeral_create_at(&directory.path().join("new")).is_ok());
+    }
 
     #[test]
     fn an_ephemeral_directory_is_made_new_and_its_name_is_not_computed() {

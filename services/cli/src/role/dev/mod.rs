@@ -7,6 +7,7 @@ mod stop;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use self::layout::{Layout, ephemeral_create};
+use self::layout::{Layout, ephemeral_create, ephemeral_create_at};
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan, tasks_remove};
 use self::stop::Shutdown;
 use super::agent::{card, ports};
@@ -53,7 +54,7 @@ pub struct DevArguments {
     /// Cells, the first of which is the default
     #[arg(long, default_value = "alpha,beta", value_delimiter = ',', value_name = "NAMES")]
     pub cells: Vec<Name>,
-    /// Keep nothing: a directory of its own, removed at the end with everything that was started
+    /// Keep nothing: a new directory, removed at the end with everything that was started
     #[arg(long)]
     pub ephemeral: bool,
     /// Port of gRPC on 127.0.0.1 (0: any) [default: as the last time; at first 7400, or any]
@@ -116,9 +117,10 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     }
     let clock = SystemClock::shared();
     let rng = SystemRng::shared();
-    let root = match arguments.ephemeral && global.dir.is_none() {
-        true => ephemeral_create().map_err(|error| failed("cannot make a directory", &error))?,
-        false => dev_directory(global.dir.as_deref()),
+    let root = if arguments.ephemeral {
+        ephemeral_directory(global.dir.as_deref())?
+    } else {
+        dev_directory(global.dir.as_deref())
     };
     // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
@@ -147,6 +149,8 @@ async fn dev_in(
         true => Some(guard_begin(layout)?),
         false => None,
     };
+    // Otherwise a guard ends what runs, at the end: by then the disk may have no room for its program.
+    TestGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
     let mut signals = Signals::catch();
     let open_files = OpenFiles::raise();
     let mut control = control_start(layout, arguments, store, open_files, (clock, rng)).await?;
@@ -202,6 +206,21 @@ async fn dev_in(
     tokio::task::spawn_blocking(move || drop(guard)).await.ok();
     control.stop().await;
     Ok(Code::Done)
+}
+
+/// A new directory: what is ephemeral is removed with everything in it.
+fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
+    let Some(wanted) = wanted else {
+        return ephemeral_create().map_err(|error| failed("cannot make a directory", &error));
+    };
+    ephemeral_create_at(wanted).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            let text = format!("{} is there already, and --ephemeral removes all of it", wanted.display());
+            let hint = "leave out --dir and BOROUGH_DIR, or name a directory that is not there yet";
+            return Failure::new(Code::Usage, text).with_hint(hint);
+        }
+        failed(&format!("cannot make {}", wanted.display()), &error)
+    })
 }
 
 fn guard_begin(layout: &Layout) -> Result<TestGuard, Failure> {

@@ -81,6 +81,11 @@ async fn an_operator_gives_the_node_of_a_silent_agent_to_another_one() {
     assert!(matches!(admit(seen).await, Err(StoreError::Refused { .. })), "it has reported since");
     assert!(in_force(&cell, 11).await);
     let seen = cell.run(async |tx| node_live_read(&tx, &cell.space, NodeId(7)).await).await.unwrap();
+    assert!(matches!(admit(seen).await, Err(StoreError::Refused { .. })), "it is not lost yet");
+    let lost = cell.change(change(10, "node_declare_lost"), async |tx, changes| {
+        node_declare_lost(tx, changes, NodeId(7), seen.as_ref()).await
+    });
+    assert!(matches!(lost.await.unwrap(), DeclaredLost::Lost(_)));
     let admitted = admit(seen).await.unwrap();
     assert_eq!((admitted.identity, admitted.state), (Some(identity(2)), NodeState::Lost));
     assert!(!in_force(&cell, 11).await, "its session is over");
