@@ -1,5 +1,7 @@
 //! A controller whose machine's wall clock is off, or jumps: what is kept for a time is kept for that time.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
