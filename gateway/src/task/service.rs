@@ -284,6 +284,8 @@ mod tests {
 
     use super::*;
     use crate::cell::tests::{TASK, TestGateway, context};
+    use crate::session::desired;
+    use crate::session::registry::Opening;
 
     /// A signal that was for one attempt never reaches the next, however late its caller repeats it.
     #[tokio::test(start_paused = true)]
@@ -327,5 +329,33 @@ mod tests {
         gateway.task_starts(2).await;
         assert_eq!(attempt(1).await.unwrap(), 1);
         assert_eq!(attempt(3).await.unwrap(), 2);
+    }
+
+    /// The agent knows a repeated signal by the id of its request.
+    #[tokio::test(start_paused = true)]
+    async fn a_signal_goes_to_the_agent_under_the_id_of_its_request() {
+        let gateway = TestGateway::new().await;
+        let door = gateway.cells.get("alpha").unwrap();
+        let row = door.mirror.read(|state| Arc::clone(state.tasks().get(&TASK).unwrap()));
+        let opening = Opening {
+            node: row.node.unwrap(),
+            id: 7,
+            now: Duration::ZERO,
+            report_interval: Duration::from_secs(1),
+            failed: 0,
+        };
+        let (session, mut outbound) = door.sessions.open(opening);
+        let life = desired::Life { task: TASK, incarnation: row.incarnation };
+        let found = Found { row, life, session: Arc::clone(&session) };
+        let caller = caller_of_mutation(context(9).as_ref()).unwrap();
+        let agent = async {
+            let message = outbound.recv().await.unwrap().unwrap().message;
+            let Some(ToAgent::Signal(command)) = message else { panic!("no signal: {message:?}") };
+            session.answer(command.id, Answer::Result(String::new()));
+            (command.request_id, command.signal)
+        };
+        let (sent, received) = tokio::join!(signal_send(&found, &caller, 15), agent);
+        sent.unwrap();
+        assert_eq!(received, (caller.request.to_string(), 15));
     }
 }

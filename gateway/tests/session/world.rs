@@ -229,7 +229,7 @@ impl World {
             port_first: 20_000,
             port_last: 20_009,
             host: "127.0.0.1".to_owned(),
-            durable_id: if durable == 0 { Vec::new() } else { vec![durable; 16] },
+            durable_id: if durable == 0 { Vec::new() } else { vec![durable; 16] }.into(),
             instance: u64::from(durable),
             ..v1::Hello::default()
         };

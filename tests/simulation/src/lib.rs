@@ -5,4 +5,5 @@
 //! over a simulated network. Neither needs the program: this package builds without it.
 
 pub mod audit;
+pub mod mutation;
 pub mod rest;

@@ -154,8 +154,7 @@ impl Control {
             if !played.controller && played.grpc.is_none() {
                 continue;
             }
-            let (clock, rng) = (Arc::clone(&cell_clock), Arc::clone(&config.rng));
-            let mirror = MirrorFollower::spawn(config.db.clone(), space.clone(), clock, rng);
+            let mirror = roles.mirror();
             mirrors.push(mirror.clone());
             if played.controller {
                 tasks.push(roles.controller(&mirror, meta.lost_after_ms));
@@ -228,11 +227,11 @@ async fn cell_time(
     (db, space, exclusive): (&Database, &CellSpace, bool),
     cancelled: &CancellationToken,
     tasks: &mut Vec<JoinHandle<()>>,
-) -> StoreResult<Arc<dyn Clock>> {
+) -> StoreResult<Arc<CellClock>> {
     let opened = if exclusive { StoreOpened::Alone } else { StoreOpened::Shared };
     let time = CellClock::new(Arc::clone(machine));
     patiently(&**machine, || time.begin(db, space, opened)).await?;
-    let clock = Arc::<CellClock>::clone(&time);
+    let clock = Arc::clone(&time);
     let (db, space, cancelled) = (db.clone(), space.clone(), cancelled.clone());
     tasks.push(tokio::spawn(async move {
         tokio::select! {
@@ -310,13 +309,23 @@ struct CellRoles<'a> {
     played: &'a Roles,
     /// What this process's workers have decoded of the cell's journal.
     share: JournalShare,
-    clock: &'a Arc<dyn Clock>,
+    /// The cell's time. The type keeps the clock of the machine out of what the roles store and compare.
+    clock: &'a Arc<CellClock>,
     rng: &'a Arc<dyn Rng>,
     cancelled: &'a CancellationToken,
     workers_cancelled: &'a CancellationToken,
 }
 
 impl CellRoles<'_> {
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::<CellClock>::clone(self.clock)
+    }
+
+    /// Follows the journal. A gateway stamps by the clock of its mirror.
+    fn mirror(&self) -> MirrorHandle {
+        MirrorFollower::spawn(self.db.clone(), self.space.clone(), self.clock(), Arc::clone(self.rng))
+    }
+
     fn controller(&self, mirror: &MirrorHandle, lost_after_ms: u64) -> JoinHandle<()> {
         let config = ControllerConfig {
             space: self.space.clone(),
@@ -325,7 +334,7 @@ impl CellRoles<'_> {
             generation: self.generation,
             tick: beat_of(lost_after_ms).min(Duration::from_secs(1)),
         };
-        let (clock, rng) = (Arc::clone(self.clock), Arc::clone(self.rng));
+        let (clock, rng) = (self.clock(), Arc::clone(self.rng));
         let controller = Controller::new(config, self.db.clone(), mirror.clone(), clock, rng);
         tokio::spawn(controller.run(self.cancelled.clone()))
     }
@@ -344,7 +353,7 @@ impl CellRoles<'_> {
             share: self.share.clone(),
         };
         let (db, cancelled) = (self.db.clone(), self.workers_cancelled.clone());
-        let (clock, rng) = (Arc::clone(self.clock), Arc::clone(self.rng));
+        let (clock, rng) = (self.clock(), Arc::clone(self.rng));
         tokio::spawn(worker_run(config, db, clock, rng, metrics, cancelled))
     }
 }

@@ -1,41 +1,57 @@
-//! Takes fixes out again, one at a time, and looks whether the simulation of a whole system notices. Run by hand:
-//! `cargo run -p borough-simulation --bin mutations [NAME…]`.
+//! Takes fixes out again, one at a time, and looks whether a test notices. Run by hand:
+//! `cargo run -p borough-simulation --bin mutations [NAME|FINDING…]`.
 //!
-//! Each file of `tests/simulation/mutations/` is one mutation. It names the defect that comes back, the source file, and the text
-//! before and after; the text before stands in that file exactly once. The runner works in a git worktree of its own
-//! with a target directory of its own, both below `target/mutations` (`BOROUGH_MUTATIONS_DIR`: somewhere else). It tries
-//! at most `BOROUGH_SEEDS` seeds (40) with the cargo profile `BOROUGH_PROFILE` (`simulation`), and prints one row per
-//! mutation: noticed after how many seeds, by which rule. It exits with 1 where a mutation was not noticed.
+//! Each file of `tests/simulation/mutations/` is one mutation. It names the finding, the defect that comes back, the source file, the
+//! text before and after, and the test that must fail; without a test, the simulation of a whole system must. The runner
+//! prints a row per mutation, who noticed it, and the same again as one line of JSON each. It exits with 1 where a mutation
+//! was not noticed, does not build, or names a test of which nothing ran.
+//!
+//! | variable | what it sets | otherwise |
+//! |---|---|---|
+//! | `BOROUGH_MUTATIONS_DIR` | where the git worktree and the target directory are | `target/mutations` |
+//! | `BOROUGH_MUTATIONS_TREE`, `BOROUGH_MUTATIONS_BUILD` | one of the two; a worktree that is there stays | below that |
+//! | `BOROUGH_MUTATIONS_TOGETHER` | all mutations at once, built once; for those that do not touch each other's tests | one at a time |
+//! | `BOROUGH_PROFILE` | the profile of cargo | `simulation` |
+//! | `BOROUGH_SEEDS` | seeds that the simulation tries | 40 |
+//! | `BOROUGH_MUTATIONS_SECONDS` | how long a test may take under a mutation | 900 |
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Output};
 
 use anyhow::{Context as _, bail};
+use borough_simulation::mutation::{Mutation, mutations_read};
+use serde_json::json;
 
 /// Seeds tried per mutation, unless told otherwise.
 const SEEDS: &str = "40";
+/// The test that a mutation without one is tried with.
+const SIMULATION: &str = "-p borough-simulation --test system whole_systems";
+/// Seconds after which a test under a mutation is ended, unless told otherwise. A run that hangs has noticed as well.
+const SECONDS_MAX: &str = "900";
+/// What `timeout` exits with where it has ended the command.
+const TIMED_OUT: i32 = 124;
 
-/// One defect that can be put back.
-struct Mutation {
-    name: String,
-    defect: String,
-    file: String,
-    /// Kinds of trouble the runs are limited to; absent: all.
-    inject: Option<String>,
-    before: String,
-    after: String,
+/// Where mutations are tried.
+struct Workshop {
+    root: PathBuf,
+    tree: PathBuf,
+    build: PathBuf,
+    /// The commit that mutations are tried on.
+    head: String,
+    /// Whether the worktree was there before.
+    kept: bool,
 }
 
 /// What became of a mutation.
 enum Found {
-    /// The seed that failed, which of the seeds tried it was, and the rule it broke.
-    Noticed { tried: u64, rule: String },
-    /// Every run passed.
+    /// By which tests or rule; and, of a simulation, how many seeds it took.
+    Noticed { by: String, seeds: Option<u64> },
+    /// Every test passed.
     Unnoticed,
-    /// It does not build, so it shows nothing.
+    /// It shows nothing, and why.
     Broken(String),
 }
 
@@ -43,31 +59,117 @@ fn main() -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let mutations = mutations_read(&root.join("tests/simulation/mutations"), &wanted)?;
-    let place = std::env::var_os("BOROUGH_MUTATIONS_DIR");
-    let place = place.map_or_else(|| root.join("target/mutations"), PathBuf::from);
-    let tree = place.join("tree");
-    if !tree.exists() {
-        fs::create_dir_all(&place)?;
-        git(&root, &["worktree", "add", "--detach", &tree.to_string_lossy(), "HEAD"])?;
+    let workshop = Workshop::open(root)?;
+    println!("{:<12} {:<28} {:>6} {:<50} defect", "finding", "mutation", "seeds", "noticed by");
+    let (mut holes, mut lines) = (0, Vec::new());
+    let together = std::env::var_os("BOROUGH_MUTATIONS_TOGETHER").is_some();
+    if together {
+        workshop.restore()?;
+        mutations.iter().try_for_each(|mutation| workshop.apply(mutation))?;
     }
-    let head = Command::new("git").current_dir(&root).args(["rev-parse", "HEAD"]).output()?;
-    let head = String::from_utf8(head.stdout)?;
-    println!("{:<28} {:>6} {:<18} defect", "mutation", "seeds", "rule");
-    let mut holes = 0;
     for mutation in &mutations {
-        git(&tree, &["checkout", "-q", "--force", "--detach", head.trim()])?;
-        let found = mutation_try(mutation, &tree, &place.join("build"))?;
-        let (seeds, rule) = match &found {
-            Found::Noticed { tried, rule } => (tried.to_string(), rule.clone()),
-            Found::Unnoticed => ("-".to_owned(), "NOT NOTICED".to_owned()),
-            Found::Broken(why) => ("-".to_owned(), format!("DOES NOT BUILD: {why}")),
+        let found = if together { workshop.judge(mutation)? } else { workshop.mutation_try(mutation)? };
+        let (seeds, by) = match &found {
+            Found::Noticed { by, seeds } => (seeds.as_ref().map(u64::to_string), by.clone()),
+            Found::Unnoticed => (None, "NOT NOTICED".to_owned()),
+            Found::Broken(why) => (None, format!("BROKEN: {why}")),
         };
-        holes += u32::from(!matches!(found, Found::Noticed { .. }));
-        println!("{:<28} {seeds:>6} {rule:<18} {}", mutation.name, mutation.defect);
+        let noticed = matches!(found, Found::Noticed { .. });
+        holes += u32::from(!noticed);
+        let Mutation { name, finding, defect, .. } = mutation;
+        println!("{finding:<12} {name:<28} {:>6} {by:<50} {defect}", seeds.as_deref().unwrap_or("-"));
+        lines.push(json!({ "name": name, "finding": finding, "noticed": noticed, "by": by, "seeds": seeds }));
     }
-    git(&root, &["worktree", "remove", "--force", &tree.to_string_lossy()])?;
+    workshop.close()?;
     println!("{} mutations, {holes} holes", mutations.len());
+    for line in lines {
+        println!("{line}");
+    }
     Ok(if holes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Workshop {
+    fn open(root: PathBuf) -> anyhow::Result<Self> {
+        let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let place = path("BOROUGH_MUTATIONS_DIR").unwrap_or_else(|| root.join("target/mutations"));
+        let tree = path("BOROUGH_MUTATIONS_TREE").unwrap_or_else(|| place.join("tree"));
+        let build = path("BOROUGH_MUTATIONS_BUILD").unwrap_or_else(|| place.join("build"));
+        let kept = tree.exists();
+        if !kept {
+            fs::create_dir_all(&place)?;
+            git(&root, &["worktree", "add", "--detach", &tree.to_string_lossy(), "HEAD"])?;
+        }
+        let head = Command::new("git").current_dir(&root).args(["rev-parse", "HEAD"]).output()?;
+        let head = String::from_utf8(head.stdout)?.trim().to_owned();
+        Ok(Self { root, tree, build, head, kept })
+    }
+
+    /// Puts the worktree back, or away.
+    fn close(&self) -> anyhow::Result<()> {
+        if self.kept {
+            return self.restore();
+        }
+        git(&self.root, &["worktree", "remove", "--force", &self.tree.to_string_lossy()])
+    }
+
+    fn restore(&self) -> anyhow::Result<()> {
+        git(&self.tree, &["checkout", "-q", "--force", "--detach", &self.head])
+    }
+
+    /// Puts a defect into the worktree.
+    fn apply(&self, mutation: &Mutation) -> anyhow::Result<()> {
+        let path = self.tree.join(&mutation.file);
+        let source = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(fs::write(&path, mutation.apply(&source)?)?)
+    }
+
+    fn mutation_try(&self, mutation: &Mutation) -> anyhow::Result<Found> {
+        self.restore()?;
+        match self.apply(mutation) {
+            Ok(()) => self.judge(mutation),
+            Err(why) => Ok(Found::Broken(why.to_string())),
+        }
+    }
+
+    /// Looks whether the test of a mutation that is in the worktree notices it.
+    fn judge(&self, mutation: &Mutation) -> anyhow::Result<Found> {
+        let built = self.cargo_test(mutation, &["--no-run"])?;
+        if !built.status.success() {
+            let errors = String::from_utf8_lossy(&built.stderr);
+            let why = errors.lines().find(|line| line.starts_with("error")).unwrap_or("it does not build");
+            return Ok(Found::Broken(why.to_owned()));
+        }
+        let ran = self.cargo_test(mutation, &["--no-fail-fast", "--", "--nocapture"])?;
+        Ok(found_of(mutation, &ran))
+    }
+
+    fn cargo_test(&self, mutation: &Mutation, more: &[&str]) -> anyhow::Result<Output> {
+        let mut command = match more.contains(&"--no-run") {
+            true => Command::new("cargo"),
+            false => {
+                let mut command = Command::new("timeout");
+                command.args(["--kill-after=10", &variable("BOROUGH_MUTATIONS_SECONDS", SECONDS_MAX)]);
+                command.arg("cargo");
+                command
+            }
+        };
+        command.current_dir(&self.tree).args(["test", "--locked"]);
+        command.args(["--profile", &variable("BOROUGH_PROFILE", "simulation")]);
+        command.args(mutation.test.as_deref().unwrap_or(SIMULATION).split_whitespace()).args(more);
+        command.env("CARGO_TARGET_DIR", &self.build);
+        if mutation.test.is_none() {
+            command.env("BOROUGH_FIRST", "1").env("BOROUGH_SEED", "0");
+            command.env("BOROUGH_SEEDS", variable("BOROUGH_SEEDS", SEEDS));
+        }
+        if let Some(inject) = &mutation.inject {
+            command.env("BOROUGH_INJECT", inject);
+        }
+        command.output().context("cargo")
+    }
+}
+
+fn variable(name: &str, otherwise: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
 }
 
 fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<()> {
@@ -78,79 +180,40 @@ fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn mutations_read(directory: &Path, wanted: &[String]) -> anyhow::Result<Vec<Mutation>> {
-    let mut mutations = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if path.extension().is_some_and(|of| of == "mutation")
-            && (wanted.is_empty() || wanted.contains(&name))
-        {
-            let text = fs::read_to_string(&path)?;
-            mutations.push(mutation_of(&name, &text).with_context(|| path.display().to_string())?);
-        }
+/// What a run of the tests shows.
+fn found_of(mutation: &Mutation, ran: &Output) -> Found {
+    let (printed, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let begun = printed.lines().filter_map(|line| line.strip_prefix("running ")?.split(' ').next());
+    let tests: u64 = begun.filter_map(|count| count.parse::<u64>().ok()).sum();
+    if tests == 0 {
+        let why = errors.lines().find(|line| line.starts_with("error")).unwrap_or("no test ran");
+        return Found::Broken(why.to_owned());
     }
-    mutations.sort_by(|one, other| one.name.cmp(&other.name));
-    if mutations.is_empty() {
-        bail!("no mutation of this name in {}", directory.display());
+    if ran.status.success() {
+        return Found::Unnoticed;
     }
-    Ok(mutations)
+    if ran.status.code() == Some(TIMED_OUT) {
+        let seconds = variable("BOROUGH_MUTATIONS_SECONDS", SECONDS_MAX);
+        return Found::Noticed { by: format!("no end within {seconds} s"), seeds: None };
+    }
+    if mutation.test.is_none() {
+        // The line may begin after the name of the test.
+        let first = printed.lines().find_map(|line| line.split_once("FIRST ")?.1.split_once(' '));
+        return match first {
+            Some((tried, rule)) => {
+                Found::Noticed { by: format!("simulation: {rule}"), seeds: tried.parse().ok() }
+            }
+            None => Found::Broken("the simulation failed without an outcome".to_owned()),
+        };
+    }
+    let failed = failed_of(&printed);
+    let by = if failed.is_empty() { format!("the test program ended: {}", ran.status) } else { failed };
+    Found::Noticed { by, seeds: None }
 }
 
-/// Header lines `key: value`, then `=== before`, the text, `=== after`, the text. The last line break of a text is not part
-/// of it.
-fn mutation_of(name: &str, text: &str) -> anyhow::Result<Mutation> {
-    let (head, rest) = text.split_once("=== before\n").context("it lacks `=== before`")?;
-    let (before, after) = rest.split_once("=== after\n").context("it lacks `=== after`")?;
-    let field = |key: &str| {
-        head.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(": ")?.trim().to_owned()))
-    };
-    Ok(Mutation {
-        name: name.to_owned(),
-        defect: field("defect").context("it lacks `defect: `")?,
-        file: field("file").context("it lacks `file: `")?,
-        inject: field("inject"),
-        before: before.strip_suffix('\n').unwrap_or(before).to_owned(),
-        after: after.strip_suffix('\n').unwrap_or(after).to_owned(),
-    })
-}
-
-fn mutation_try(mutation: &Mutation, tree: &Path, build: &Path) -> anyhow::Result<Found> {
-    let path = tree.join(&mutation.file);
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let times = text.matches(&mutation.before).count();
-    if times != 1 {
-        return Ok(Found::Broken(format!("its text is {times} times in {}", mutation.file)));
-    }
-    fs::write(&path, text.replacen(&mutation.before, &mutation.after, 1))?;
-    let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(tree).args([
-        "test",
-        "-q",
-        "--locked",
-        "-p",
-        "borough-simulation",
-        "--test",
-        "system",
-    ]);
-    command.args(["--profile", &variable("BOROUGH_PROFILE", "simulation")]);
-    command.args(["whole_systems", "--", "--nocapture"]);
-    command.env("CARGO_TARGET_DIR", build).env("BOROUGH_FIRST", "1");
-    command.env("BOROUGH_SEED", "0").env("BOROUGH_SEEDS", variable("BOROUGH_SEEDS", SEEDS));
-    if let Some(inject) = &mutation.inject {
-        command.env("BOROUGH_INJECT", inject);
-    }
-    let output = command.output().context("cargo")?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() {
-        return Ok(Found::Unnoticed);
-    }
-    let Some(line) = printed.lines().find_map(|line| line.strip_prefix("FIRST ")) else {
-        let why = errors.lines().find(|line| line.starts_with("error")).unwrap_or("no outcome");
-        return Ok(Found::Broken(why.to_owned()));
-    };
-    let (tried, rule) = line.split_once(' ').unwrap_or((line, "?"));
-    Ok(Found::Noticed { tried: tried.parse().unwrap_or(0), rule: rule.to_owned() })
+/// The names of the tests that failed, as the test program lists them at its end.
+fn failed_of(printed: &str) -> String {
+    let lists = printed.split("\nfailures:\n").skip(1);
+    let names = lists.flat_map(|list| list.lines().map_while(|line| line.strip_prefix("    ")));
+    names.collect::<Vec<_>>().join(", ")
 }

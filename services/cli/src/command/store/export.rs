@@ -196,3 +196,21 @@ impl<W: Write> Write for Counted<W> {
         self.out.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// By itself, whatever the file mode mask of the process: a role's mask is the second guard.
+    #[test]
+    fn an_export_is_made_for_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cell.partial");
+        let left = OpenOptions::new().write(true).create_new(true).mode(0o666).open(&path).unwrap();
+        left.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
+        let made = private_create(&path).unwrap();
+        assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

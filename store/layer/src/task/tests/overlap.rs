@@ -48,8 +48,8 @@ fn done(task: TaskId) -> TaskReport {
     TaskReport { task, exit, ..report(0, 1, ReportPhase::Released) }
 }
 
-/// A job that has ended while its second task, above the count, still runs; and whether that task is published.
-async fn ended_with_one_left() -> TestCell {
+/// A job that has ended while its second task, above the count, still runs with this health.
+async fn ended_with_one_left(health: Health) -> TestCell {
     let cell = world().await;
     cell.change(change(32, "stop"), async |tx, changes| {
         job_stop(tx, changes, JobId(1)).await?;
@@ -60,25 +60,23 @@ async fn ended_with_one_left() -> TestCell {
     submit(&cell, OLD).await;
     for index in 0..2 {
         placed(&cell, of(OLD, index), 20_100 + u16::try_from(index).unwrap()).await;
-        apply(&cell, SOURCE, &[running(of(OLD, index), Health::Healthy)]).await;
+        let health = if index == 0 { Health::Healthy } else { health };
+        apply(&cell, SOURCE, &[running(of(OLD, index), health)]).await;
     }
     cell.change(change(33, "scale"), async |tx, changes| job_scale(tx, changes, OLD, 1).await).await.unwrap();
     apply(&cell, SOURCE, &[done(of(OLD, 0))]).await;
     let job = cell.run(async |tx| job_get(&tx, &cell.space, OLD).await).await.unwrap();
     assert!(matches!(job.state, JobState::Ended { .. }), "{job:?}");
-    assert_eq!(endpoint(&cell, 1).await.unwrap().endpoint.task, of(OLD, 1));
+    let published = endpoint(&cell, 1).await.map(|row| row.endpoint.task);
+    assert_eq!(published, (health == Health::Healthy).then_some(of(OLD, 1)));
     cell
 }
 
 #[tokio::test]
 async fn what_an_ended_job_has_left_touches_no_endpoint_of_its_successor() {
-    let cell = ended_with_one_left().await;
+    let cell = ended_with_one_left(Health::Healthy).await;
     submit(&cell, NEW).await;
     assert_eq!(endpoint(&cell, 1).await, None, "withdrawn when the name passed on");
-    // A probe of the old task, before and after the new one is published.
-    apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Unhealthy)]).await;
-    apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Healthy)]).await;
-    assert_eq!(endpoint(&cell, 1).await, None, "its job has the name no more");
     placed(&cell, of(NEW, 1), 20_111).await;
     apply(&cell, SOURCE, &[running(of(NEW, 1), Health::Healthy)]).await;
     let published = endpoint(&cell, 1).await.unwrap();
@@ -87,16 +85,30 @@ async fn what_an_ended_job_has_left_touches_no_endpoint_of_its_successor() {
     register(&cell, NodeFacts { host: "10.0.0.9".to_owned(), ..facts(4_000) }, SOURCE.session).await;
     apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Healthy)]).await;
     assert_eq!(endpoint(&cell, 1).await.unwrap(), published, "not by the old task");
-    apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Unhealthy), done(of(OLD, 1))]).await;
+    // It runs no more, and is withdrawn by that.
+    apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Unhealthy)]).await;
+    apply(&cell, SOURCE, &[done(of(OLD, 1))]).await;
     assert_eq!(endpoint(&cell, 1).await.unwrap(), published);
     apply(&cell, SOURCE, &[running(of(NEW, 1), Health::Healthy)]).await;
     assert_eq!(endpoint(&cell, 1).await.unwrap().endpoint.host, "10.0.0.9");
 }
 
+/// A task of the ended job passes its first probe after the name has passed on.
+#[tokio::test]
+async fn what_becomes_healthy_under_a_name_that_has_passed_on_is_not_published() {
+    let cell = ended_with_one_left(Health::Unknown).await;
+    submit(&cell, NEW).await;
+    apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Healthy)]).await;
+    assert_eq!(endpoint(&cell, 1).await, None, "its job has the name no more");
+    placed(&cell, of(NEW, 1), 20_111).await;
+    apply(&cell, SOURCE, &[running(of(NEW, 1), Health::Healthy)]).await;
+    assert_eq!(endpoint(&cell, 1).await.unwrap().endpoint.task, of(NEW, 1));
+}
+
 /// A withdrawal that was decided before the name passed on does not clear what is published since.
 #[tokio::test]
 async fn a_late_withdrawal_clears_nothing_of_a_successor() {
-    let cell = ended_with_one_left().await;
+    let cell = ended_with_one_left(Health::Healthy).await;
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let late = cell.change_as(change(34, "task_report"), SOURCE, async |writer, changes| {
         let answers = task_report_apply(writer, changes, &[done(of(OLD, 1))]).await?;
