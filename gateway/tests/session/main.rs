@@ -172,7 +172,14 @@ async fn a_repeated_admission_is_answered_while_another_agent_beats() {
     let world = World::start().await;
     let identity = |byte: &str| format!("{}@-", byte.repeat(16));
     let (first, second) = (identity("01"), identity("02"));
-    drop(world.agent_of(1).await);
+    let agent = world.agent_of(1).await;
+    let node = agent.node;
+    drop(agent);
+    // Silent, and perhaps only between two versions of its agent.
+    let silent =
+        async { while !world.admit(1, &second).await.unwrap_err().message().contains("not lost yet") {} };
+    within("silence", silent).await;
+    world.lose(node).await;
     world.admit(1, &second).await.unwrap();
     world.admit(2, &first).await.unwrap();
     let mut agent = world.agent_of(1).await;

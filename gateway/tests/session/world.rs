@@ -27,7 +27,7 @@ use borough_store::cell::{CellMeta, cell_create};
 use borough_store::job::job_submit;
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::mirror::MirrorFollower;
-use borough_store::node::node_live_read;
+use borough_store::node::{DeclaredLost, node_declare_lost, node_live_read};
 use borough_store::task::{TaskBook, task_stop_begin};
 use borough_store::{CellSpace, StoreError};
 use prost::Message as _;
@@ -184,6 +184,19 @@ impl World {
         request.metadata_mut().insert("authorization", self.bearer());
         let mut client = NodeServiceClient::new(self.channel.clone());
         client.get_node(request).await.unwrap().into_inner().node.unwrap()
+    }
+
+    /// The controller's part: the node has been silent for too long.
+    pub async fn lose(&self, node: NodeId) {
+        let observed = self.live(node).await;
+        let (change, space, observed) = (&self.change("test"), &self.space, &observed);
+        let lost = self.db.run("test", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let lost = node_declare_lost(&tx, &mut changes, node, Some(observed)).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(lost)
+        });
+        assert!(matches!(lost.await.unwrap(), DeclaredLost::Lost(_)));
     }
 
     /// Gives the node to another agent, as an operator does.

@@ -107,7 +107,8 @@ impl Secret {
             let (name, secret) = line.split_once(char::is_whitespace)?;
             Some((name.to_owned(), Self::checked(secret.trim())?))
         };
-        let read = |(line, text)| named(text).ok_or_else(|| SecretError::Line { path: path.to_owned(), line });
+        let read =
+            |(line, text)| named(text).ok_or_else(|| SecretError::Line { path: path.to_owned(), line });
         lines.map(read).collect()
     }
 

@@ -164,7 +164,10 @@ mod tests {
         let read = node_tokens_read(&accepted).unwrap();
         let names: Vec<String> = read.iter().map(|token| token.grant.to_string()).collect();
         assert_eq!(names, ["node n1 of cell alpha", "nodes of cell beta"]);
-        assert!(node_tokens_read(&own).unwrap_err().message().contains("line 1"), "a token alone is no such file");
+        assert!(
+            node_tokens_read(&own).unwrap_err().message().contains("line 1"),
+            "a token alone is no such file"
+        );
         accepted_append(&accepted, "Alpha", &secret).unwrap();
         let refused = node_tokens_read(&accepted).unwrap_err();
         assert!(refused.message().contains("\"Alpha\""), "{refused:?}");

@@ -1,5 +1,8 @@
 //! Growing and shrinking.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobSpec};
 use borough_model::resource::resources_sub;
@@ -15,7 +18,8 @@ use crate::quota::{QuotaUsed, charges_guard, job_charge, overflow, quota_charge,
 ///
 /// The rows from the lower of both counts on say which indexes were never placed (their charge is the job's), and which of
 /// them have ended and were or will be counted. They are read without conflicts, under the token of the job's charges:
-/// only a charge that is given back meanwhile fails the transaction, not every report of a task.
+/// only a charge that is given back meanwhile fails the transaction, not every report of a task. A charge of the job that
+/// is given back must still be the job's at the commit: a task that is placed or revived meanwhile takes it along.
 ///
 /// However many tasks there are, this writes the job's row alone. Tasks that had ended because the job was smaller are the
 /// job's again by its new count; [`task_wanted_revive`](crate::task::task_wanted_revive) revives them in steps.
@@ -40,6 +44,11 @@ pub(super) async fn count_set(
     let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
     let event = if count < before.count {
         let unplaced = charge_without(spec, count..before.count, own())?;
+        let placed: BTreeSet<u32> = own().map(|row| row.id.index).collect();
+        for (first, last) in spans_without(count..before.count, &placed) {
+            let key = |index| TaskKey { job: before.id, index };
+            keys::guard_span(tx, changes.space(), &key(first), &key(last))?;
+        }
         quota_give_back(tx, changes.space(), before, &unplaced)?;
         JobEvent::CountSet {
             count,
@@ -76,10 +85,23 @@ async fn rows_from(
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
+/// The stretches of `indexes` in which none is `taken`, with the first and last index of each.
+fn spans_without(indexes: Range<u32>, taken: &BTreeSet<u32>) -> Vec<(u32, u32)> {
+    let mut spans = Vec::new();
+    let mut first = indexes.start;
+    for &index in taken.range(indexes.clone()).chain([&indexes.end]) {
+        if first < index {
+            spans.push((first, index - 1));
+        }
+        first = index.saturating_add(1);
+    }
+    spans
+}
+
 /// What `indexes` are charged, but for those that have one of `rows`.
 fn charge_without<'a>(
     spec: &JobSpec,
-    indexes: std::ops::Range<u32>,
+    indexes: Range<u32>,
     rows: impl IntoIterator<Item = &'a TaskRow>,
 ) -> StoreResult<QuotaUsed> {
     let mut charge = job_charge(spec, indexes.clone()).map_err(|error| overflow(&error))?;
@@ -89,4 +111,18 @@ fn charge_without<'a>(
         charge.tasks = charge.tasks.saturating_sub(1);
     }
     Ok(charge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_what_is_left_between() {
+        let spans = |range, taken: &[u32]| spans_without(range, &taken.iter().copied().collect());
+        assert_eq!(spans(2..9, &[]), [(2, 8)]);
+        assert_eq!(spans(2..9, &[0, 2, 4, 5, 8, 9]), [(3, 3), (6, 7)]);
+        assert_eq!(spans(2..3, &[2]), []);
+        assert_eq!(spans(0..4, &[3]), [(0, 2)]);
+    }
 }

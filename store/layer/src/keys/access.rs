@@ -114,6 +114,18 @@ pub fn guard_prefix<K: Key>(
     Ok(tx.read_conflict_range(&range.start[..]..&range.end[..])?)
 }
 
+/// The commit fails where another one has written any key from `first` to `last`, both included; nothing is read.
+pub fn guard_span<K: Key>(
+    tx: &Transaction,
+    space: &CellSpace,
+    first: &K,
+    last: &K,
+) -> Result<(), StoreError> {
+    let mut end = last.encode(space);
+    end.push(0);
+    Ok(tx.read_conflict_range(&first.encode(space)[..]..&end[..])?)
+}
+
 /// Others that guard on `key` fail, though nothing is written there.
 pub fn touch<K: Key>(tx: &Transaction, space: &CellSpace, key: &K) -> Result<(), StoreError> {
     Ok(tx.write_conflict_key(&key.encode(space))?)

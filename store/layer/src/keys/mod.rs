@@ -16,7 +16,7 @@ pub mod table;
 mod tests;
 
 pub use access::{
-    RangeOptions, chunk_read, clear, clear_prefix, count_add, guard, guard_prefix, range, read,
+    RangeOptions, chunk_read, clear, clear_prefix, count_add, guard, guard_prefix, guard_span, range, read,
     read_snapshot, touch, watch, write, write_stamped_key, write_stamped_value,
 };
 pub use codec::{Counter, StampValue, Value, value_decode, value_encode};

@@ -2,6 +2,7 @@
 
 mod overlap;
 mod promise;
+mod shrink;
 
 use std::collections::BTreeMap;
 

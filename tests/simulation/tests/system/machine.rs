@@ -312,13 +312,7 @@ impl SimMachine {
             Due::Released => {
                 file.record.released_ms.get_or_insert(wall_ms);
             }
-            Due::Cleaned => {
-                let message = "its shim was gone".to_owned();
-                let exit = ExitRecord { message, at_ms: wall_ms, ..ExitRecord::default() };
-                file.record.exit.get_or_insert(exit);
-                file.record.released_ms.get_or_insert(wall_ms);
-                file.record.boot_id = boot_id;
-            }
+            Due::Cleaned => file.clean(wall_ms, boot_id),
         }
         if matches!(due, Due::Exit(_) | Due::Stopped) {
             let wait_ms = if below(&*self.rng, RELEASED_LATE) == 0 { RELEASED_LATE_MS } else { 5 };
@@ -356,6 +350,15 @@ fn is_batch(file: &File) -> bool {
 }
 
 impl File {
+    /// Whatever was left of it after its shim is gone.
+    fn clean(&mut self, wall_ms: i64, boot_id: String) {
+        let message = "its shim was gone".to_owned();
+        let exit = ExitRecord { message, at_ms: wall_ms, ..ExitRecord::default() };
+        self.record.exit.get_or_insert(exit);
+        self.record.released_ms.get_or_insert(wall_ms);
+        self.record.boot_id = boot_id;
+    }
+
     /// It has exited. What is left of its group goes later.
     fn end(&mut self, exit: ExitRecord) {
         self.record.exit = Some(exit);
