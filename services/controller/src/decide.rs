@@ -404,6 +404,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_job_wants_again_is_revived_while_it_runs() {
+        use borough_model::task::Verdict;
+        let name = |text: &str| Name::new(text).unwrap();
+        let kind = borough_model::job::JobKind::Service;
+        let spec = borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);
+        let row = borough_model::job::job_new(JobId(1), &spec, borough_model::RequestId(1), 0);
+        let (stop, verdict) = (Some(StopReason::JobShrunk), Some(Verdict::Stopped));
+        let dead = |index| {
+            let known = TaskRow::never_placed(TaskId { job: JobId(1), index });
+            Delta::Task { row: TaskRow { state: TaskState::Dead, stop, verdict, ..known } }
+        };
+        let mut state = MirrorState::default();
+        for delta in [Delta::Job { row: row.clone(), spec: None }, dead(0), dead(1)] {
+            state.list(borough_store::journal::Listed::Row(Box::new(delta)));
+        }
+        let actions = |count, is| job_actions(&state, &JobRow { count, state: is, ..row.clone() });
+        assert_eq!(actions(1, JobState::Running), [Action::TasksRevive(JobId(1))]);
+        assert_eq!(actions(0, JobState::Running), [], "it does not want them");
+        let outcome = borough_model::job::JobOutcome::Succeeded;
+        assert_eq!(actions(1, JobState::Ended { outcome }), [], "it is over");
+    }
+
+    #[test]
     fn a_promise_is_let_go_when_nothing_leaves_in_good_time_any_more() {
         let (node, job) = (NodeId(1), JobId(1));
         let kind = borough_model::job::JobKind::Batch;

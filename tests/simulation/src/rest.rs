@@ -58,6 +58,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
 /// A wanted task that is neither at work nor over nor waiting for a node is on its way.
 fn task_unsettled(row: &TaskRow) -> Option<String> {
     match row.state {
+        state if row.is_shrunk_away() => Some(format!("{} is wanted again and {state:?}", row.id)),
         TaskState::Dead | TaskState::Pending => None,
         TaskState::Running if row.health == Health::Healthy => None,
         state => Some(format!("{} is {state:?} on {:?}, {:?}", row.id, row.node, row.health)),

@@ -11,6 +11,7 @@ use borough_simulation::audit::Auditor;
 use borough_simulation::rest::unsettled;
 use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
 use borough_store::journal::{Cursor, journal_tail};
+use borough_store::node::node_live_list;
 
 use crate::clock::WALL_BEGIN_MS;
 use crate::machine::Beside;
@@ -24,6 +25,8 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Milliseconds an endpoint may outlive its process while its node is there: the report, with a gateway that stands
 /// still and one after it.
 const ENDPOINT_DEAD_MS: u64 = 20_000;
+/// Beats between two looks at a lease, at most, in one session: those that come late, and some.
+const BEATS_MAX: u64 = 10;
 /// What one request does in several transactions, each of which checks what it changes.
 const IN_STEPS: [&str; 1] = ["node_drain_force"];
 /// Milliseconds by which commits come later than they were decided.
@@ -49,6 +52,8 @@ pub struct Audit {
     /// Since when the process of a published endpoint is not there.
     dead: BTreeMap<(TaskId, u64), u64>,
     requests: BTreeMap<(RequestId, String), u64>,
+    /// The session and the beat of each node's lease.
+    beats: BTreeMap<NodeId, (u64, u64)>,
     first_version: Option<Version>,
     /// What was found, the first of each rule.
     pub broken: BTreeMap<String, Broken>,
@@ -69,6 +74,7 @@ impl Audit {
             endpoints: BTreeMap::new(),
             dead: BTreeMap::new(),
             requests: BTreeMap::new(),
+            beats: BTreeMap::new(),
             first_version: None,
             broken: BTreeMap::new(),
         }
@@ -93,6 +99,7 @@ impl Audit {
         }
         self.processes(world);
         self.published(world);
+        self.leases(world);
         let ((length, who), _) = world.network.most();
         if length > MESSAGE_BYTES_MAX {
             self.note(world.now_ms, "message_bound", format!("{who} sends {length} bytes in one message"));
@@ -234,6 +241,23 @@ impl Audit {
         if let Some(((task, number), since)) = old {
             let what = format!("attempt {number} of {task} is published and has no process since {since} ms");
             self.note(world.now_ms, "endpoint_dead", what);
+        }
+    }
+
+    /// The beats of a session count on: a leap is a beat of a session that another one has followed.
+    fn leases(&mut self, world: &World) {
+        let space = &world.space;
+        let read = world
+            .quiet
+            .run("leases", Idempotency::ReadOnly, |tx, _| async move { node_live_list(&tx, space).await });
+        for (node, live) in world.alone(read).unwrap() {
+            let before = self.beats.insert(node, (live.session, live.beat));
+            let leap = before
+                .filter(|(session, beat)| *session == live.session && beat.abs_diff(live.beat) > BEATS_MAX);
+            if let Some((session, beat)) = leap {
+                let what = format!("session {session} of node {node} beats {} after {beat}", live.beat);
+                self.note(world.now_ms, "session_deposed", what);
+            }
         }
     }
 
