@@ -70,7 +70,16 @@ impl AcceptedConnection {
         self.mark.clone()
     }
 
-    /// Why a connection that has nothing to read is closed, where it is.
+    /// What came of a call, or why the connection is closed. Asked of every call, whether it could go on or not: a peer
+    /// that sends without end, or reads nothing, keeps its place no longer than one that is silent.
+    fn in_time<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match self.poll_overdue(context) {
+            Poll::Ready(error) => Poll::Ready(Err(error)),
+            Poll::Pending => outcome,
+        }
+    }
+
+    /// Why a connection without a token is closed, where it is.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.mark.is_authenticated() {
             return Poll::Pending;
@@ -115,13 +124,9 @@ impl AsyncRead for AcceptedConnection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        match Pin::new(&mut self.stream).poll_read(context, buffer) {
-            Poll::Ready(read) => {
-                self.received |= buffer.filled().len() > before;
-                Poll::Ready(read)
-            }
-            Poll::Pending => self.poll_overdue(context).map(Err),
-        }
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.received |= buffer.filled().len() > before;
+        self.in_time(context, read)
     }
 }
 
@@ -131,7 +136,8 @@ impl AsyncWrite for AcceptedConnection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.in_time(context, written)
     }
 
     fn poll_write_vectored(
@@ -139,7 +145,8 @@ impl AsyncWrite for AcceptedConnection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.in_time(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -147,10 +154,58 @@ impl AsyncWrite for AcceptedConnection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.in_time(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use prometheus_client::registry::Registry;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::connection::ConnectionLimits;
+
+    /// Everything a test may wait for comes within this time or never.
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    /// A connection as the gateway has it, and its peer.
+    async fn pair() -> (AcceptedConnection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = ConnectionLimits {
+            unauthenticated_for: Duration::from_millis(100),
+            ..ConnectionLimits::of_descriptors(1_024)
+        };
+        let connections = Connections::new(limits, &mut Registry::default());
+        let peer = TcpStream::connect(address).await.unwrap();
+        let mut accepted = Box::pin(connections_accept(listener, connections));
+        (accepted.next().await.unwrap().unwrap(), peer)
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_nothing_is_closed_in_time() {
+        let (mut connection, _peer) = pair().await;
+        let answers = [0; 65_536];
+        let writing = async { while connection.write_all(&answers).await.is_ok() {} };
+        tokio::time::timeout(DEADLINE, writing).await.unwrap();
+        assert_eq!(connection.write(&answers).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_sends_without_end_is_closed_in_time() {
+        let (mut connection, mut peer) = pair().await;
+        let sending = tokio::spawn(async move { while peer.write_all(&[0; 1_024]).await.is_ok() {} });
+        let mut buffer = [0; 4_096];
+        let reading = async { while connection.read(&mut buffer).await.is_ok() {} };
+        tokio::time::timeout(DEADLINE, reading).await.unwrap();
+        drop(connection);
+        sending.await.unwrap();
     }
 }

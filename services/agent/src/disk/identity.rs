@@ -5,11 +5,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::Duration;
 
 use borough_model::node::{AgentIdentity, DurableId};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use crate::error::AgentError;
 
@@ -67,10 +68,20 @@ pub fn machine_id(path: &Path) -> String {
 }
 
 /// Held by the one agent of an identity on this host, as long as it runs.
+///
+/// Its name is in a space that every process of the host shares, tasks too. So a name that is taken means another agent
+/// only where its holder could be one: root, or the user of this agent.
 #[derive(Debug)]
 pub struct HostGuard {
-    /// An abstract socket: the kernel lets it go with the process.
-    _socket: UnixDatagram,
+    /// An abstract socket: the kernel lets it go with the process. None: somebody who is no agent has the name.
+    _socket: Option<UnixListener>,
+}
+
+/// Who has a name that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Agent,
+    Stranger,
 }
 
 impl HostGuard {
@@ -80,15 +91,46 @@ impl HostGuard {
     /// Another agent of this identity runs on this host, or the kernel refuses.
     pub fn take(identity: DurableId, root: &Path) -> Result<Self, AgentError> {
         let failed = |source| AgentError::Machine { what: "the guard of the host", source };
-        let address = SocketAddr::from_abstract_name(format!("borough-agent-{identity}")).map_err(failed)?;
+        let name = format!("borough-agent-{identity}");
+        let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
         for _ in 0..GUARD_TRIES {
-            match UnixDatagram::bind_addr(&address) {
-                Ok(socket) => return Ok(Self { _socket: socket }),
+            match UnixListener::bind_addr(&address) {
+                Ok(socket) => return Ok(Self { _socket: Some(socket) }),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(GUARD_PAUSE),
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(AgentError::IdentityTaken { identity, path: root.join(FILE) })
+        let own = rustix::process::geteuid().as_raw();
+        match holder_of(holder_user(&name).map_err(failed)?, own) {
+            Holder::Agent => Err(AgentError::IdentityTaken { identity, path: root.join(FILE) }),
+            Holder::Stranger => {
+                tracing::warn!(
+                    name,
+                    "a process that is no agent holds the name by which a copy of this agent would be noticed on this host"
+                );
+                Ok(Self { _socket: None })
+            }
+        }
+    }
+}
+
+/// The user of the process that listens at a name; `None` where none listens, or it takes no more connections.
+fn holder_user(name: &str) -> io::Result<Option<u32>> {
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    // Whoever holds the name must not be able to keep this waiting.
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) => Ok(Some(sockopt::socket_peercred(&socket)?.uid.as_raw())),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether a holder with this user can be an agent like one that runs as `own`.
+fn holder_of(user: Option<u32>, own: u32) -> Holder {
+    match user {
+        Some(user) if user == 0 || user == own => Holder::Agent,
+        _ => Holder::Stranger,
     }
 }
 
@@ -136,6 +178,21 @@ mod tests {
         let first = HostGuard::take(id, dir.path()).unwrap();
         assert!(matches!(HostGuard::take(id, dir.path()), Err(AgentError::IdentityTaken { .. })));
         drop(first);
+        HostGuard::take(id, dir.path()).unwrap();
+    }
+
+    /// Tasks can take the name: it is no reason for an agent not to start.
+    #[test]
+    fn a_name_that_no_agent_holds_keeps_no_agent_out() {
+        assert_eq!(holder_of(Some(1_879_048_194), 0), Holder::Stranger);
+        assert_eq!(holder_of(None, 0), Holder::Stranger);
+        assert_eq!(holder_of(Some(0), 1_000), Holder::Agent);
+        assert_eq!(holder_of(Some(1_000), 1_000), Holder::Agent);
+        let dir = tempfile::tempdir().unwrap();
+        let id = DurableId(u128::from(std::process::id()) << 64 | 0x0bad_beef);
+        // It holds the name and listens to nobody.
+        let address = SocketAddr::from_abstract_name(format!("borough-agent-{id}")).unwrap();
+        let _held = std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap();
         HostGuard::take(id, dir.path()).unwrap();
     }
 }
