@@ -38,6 +38,8 @@ pub(crate) struct TaskSlot {
     pub gathered: bool,
     /// Pending, and its last life gave way to another task.
     pub evicted: bool,
+    /// Dead only because its job had shrunk. Below the job's count the controller revives it: it wants a node soon.
+    pub spared: bool,
     pub row: Option<Box<TaskRow>>,
 }
 
@@ -55,6 +57,7 @@ impl TaskSlot {
             assumed: false,
             gathered: row.state == TaskState::Held && row.unit.is_some(),
             evicted: row.evicted.is_some(),
+            spared: row.is_spared(),
             row: matches!(row.state, TaskState::Pending | TaskState::Held).then(|| Box::new(row.clone())),
         }
     }
@@ -327,7 +330,9 @@ impl JobEntry {
         if !spec.is_gang() {
             return GangParts::new();
         }
-        let stands = |slot: &&TaskSlot| slot.stands() || slot.state == Some(TaskState::Dead);
+        // What has ended has done its part, but for what only waits to be revived: its gang comes together with it.
+        let done = |slot: &TaskSlot| slot.state == Some(TaskState::Dead) && !slot.spared;
+        let stands = |slot: &&TaskSlot| slot.stands() || done(slot);
         let count = self.count();
         let part = |(range, least): (Range<u32>, u32)| {
             let range = range.start.min(count)..range.end.min(count);

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{GangSpec, Role, TaskOverride, Together};
-use borough_model::{JobId, JobSpec, NodeId, Resources, TaskId, TaskRow, TaskState};
+use borough_model::task::{StopReason, Verdict};
+use borough_model::{Incarnation, JobId, JobSpec, NodeId, Resources, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{PLAN_SEED, Plan, explain, pending, plan};
 use proptest::prelude::*;
 
@@ -399,4 +400,28 @@ fn alone_as_obvious(world: &World) {
         let placed = planned(&alone).placements.len();
         assert_eq!(placed > 0, fits, "{} of {} tasks needs {need}, {domains:?}", spec.name, row.count);
     }
+}
+
+/// Members that were shrunk away and are wanted again come back in steps of the controller. None of the others goes ahead.
+#[test]
+fn a_gang_waits_for_members_that_are_to_be_revived() {
+    let mut world = World { now_ms: 1_000_000, ..World::default() };
+    racked(&mut world, 1, 8, None);
+    let mut spec = spec("ann", "all", 3, 1_000, 1);
+    spec.min_member = 2;
+    world.job_submit(JobId(1), &spec);
+    let revived = |world: &mut World, state: TaskState| {
+        for index in 0..2 {
+            let mut row = TaskRow::never_placed(TaskId { job: JobId(1), index });
+            (row.state, row.incarnation) = (state, Incarnation(1));
+            if state == TaskState::Dead {
+                (row.stop, row.verdict) = (Some(StopReason::JobShrunk), Some(Verdict::Stopped));
+            }
+            world.task_put(row);
+        }
+    };
+    revived(&mut world, TaskState::Dead);
+    assert_eq!(planned(&world).placements, []);
+    revived(&mut world, TaskState::Pending);
+    assert_eq!(planned(&world).placements.len(), 2);
 }
