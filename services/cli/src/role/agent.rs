@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::log::log_begin;
 use super::task_user::TaskUserArguments;
 use super::token::node_secret_read;
-use super::{failed, files_private, terminated};
+use super::{Signals, failed, files_private};
 use crate::args::{Global, pair};
 use crate::exit::{Code, Failure};
 
@@ -136,8 +136,9 @@ pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Fa
     runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let ended = shutdown.clone();
+        let mut signals = Signals::catch();
         tokio::spawn(async move {
-            let signal = terminated().await;
+            let signal = signals.next().await;
             tracing::info!(signal, "the agent ends; its tasks go on");
             ended.cancel();
         });

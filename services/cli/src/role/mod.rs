@@ -55,11 +55,6 @@ impl Signals {
     }
 }
 
-/// Waits for the signal that ends a role, and names it.
-async fn terminated() -> &'static str {
-    Signals::catch().next().await
-}
-
 /// Why a role ends.
 enum RoleEnd {
     /// A signal asked for it.

@@ -18,7 +18,7 @@ use super::descriptors::{ConnectionArguments, OpenFiles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
-use super::{RoleEnd, failed, files_private, role_end, start_failed, store_stopped, terminated};
+use super::{RoleEnd, Signals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -228,9 +228,18 @@ fn run(
             clock: Arc::clone(&clock),
             rng,
         };
-        let control = Control::start(config).await.map_err(|error| start_failed(&db, &error))?;
+        // Before anybody can see that the role is there, and end it.
+        let mut signals = Signals::catch();
+        let control = tokio::select! {
+            started = Control::start(config) => started.map_err(|error| start_failed(&db, &error))?,
+            signal = signals.next() => {
+                tracing::info!(signal, role, "the role ends before it has begun");
+                store.close().await;
+                return Ok(Code::Done);
+            }
+        };
         printer.greeting(&greeting(role, arguments, &control));
-        let end = role_end(&db, terminated()).await;
+        let end = role_end(&db, signals.next()).await;
         match &end {
             RoleEnd::Signal(signal) => tracing::info!(signal, role, "the role ends"),
             RoleEnd::Store(error) => tracing::error!(%error, role, "the role ends without its store"),

@@ -117,8 +117,13 @@ async fn cell_clock(machine: &Arc<dyn Clock>, db: &Database, space: &CellSpace) 
     time
 }
 
+/// Whether the store of a run fails far more often than any store does.
+pub fn is_heavy(seed: u64) -> bool {
+    seed % 7 == 6
+}
+
 fn plan_of(seed: u64) -> FaultPlan {
-    let plan = if seed % 7 == 6 { FaultPlan::heavy() } else { FaultPlan::standard() };
+    let plan = if is_heavy(seed) { FaultPlan::heavy() } else { FaultPlan::standard() };
     FaultPlan { commit_slow: 0.3, commit_delay_max: Duration::from_millis(25), ..plan }
 }
 
