@@ -14,8 +14,8 @@ use borough_store::journal::{Cursor, journal_tail};
 use borough_store::node::node_live_list;
 
 use crate::clock::WALL_BEGIN_MS;
-use crate::machine::Beside;
 use crate::operator::Ledger;
+use crate::processes::Beside;
 use crate::world::{WORKERS, World};
 
 /// Entries of the journal per page.

@@ -1,7 +1,7 @@
 //! A machine without hardware: a disk that outlives the agent, and processes that outlive it too but no reboot. It takes
 //! the place of shims and of the file system; the agent above it is the production one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
+use crate::processes::Processes;
 use crate::random::below;
 use crate::trace::Trace;
 
@@ -31,79 +32,6 @@ const RELEASED_LATE: u64 = 8;
 const RELEASED_LATE_MS: u64 = 1_500;
 /// Milliseconds after which an agent is told that files could not be set aside.
 const FORGET_AGAIN_MS: u64 = 1_000;
-
-/// Every process of every machine, by attempt: so that one that runs twice is seen when it begins.
-#[derive(Clone, Default)]
-pub struct Processes(Arc<Mutex<Running>>);
-
-#[derive(Default)]
-struct Running {
-    running: BTreeMap<LifeId, BTreeSet<String>>,
-    /// Attempts that began on a second machine while they ran on the first.
-    twice: Vec<String>,
-    beside: Vec<Beside>,
-}
-
-/// A process that began while another attempt of its task ran on another machine.
-#[derive(Clone, Debug)]
-pub struct Beside {
-    /// What began.
-    pub id: LifeId,
-    /// Where.
-    pub machine: String,
-    /// The other attempt.
-    pub other: u64,
-    /// Where that one runs.
-    pub other_machine: String,
-}
-
-impl Processes {
-    fn begun(&self, id: &LifeId, machine: &str) {
-        let mut state = self.0.lock();
-        let on = state.running.entry(id.clone()).or_default();
-        let others: Vec<String> = on.iter().filter(|other| *other != machine).cloned().collect();
-        on.insert(machine.to_owned());
-        if !others.is_empty() {
-            state.twice.push(format!("{id} begins on {machine} and runs on {}", others.join(", ")));
-        }
-        let of_task = state.running.iter();
-        let of_task = of_task.filter(|(other, _)| other.job_id == id.job_id && other.index == id.index);
-        let elsewhere = of_task.flat_map(|(other, on)| on.iter().map(|at| (other.incarnation, at.clone())));
-        let beside = elsewhere.filter(|(_, at)| at != machine).map(|(other, other_machine)| Beside {
-            id: id.clone(),
-            machine: machine.to_owned(),
-            other,
-            other_machine,
-        });
-        let beside: Vec<Beside> = beside.collect();
-        state.beside.extend(beside);
-    }
-
-    fn ended(&self, id: &LifeId, machine: &str) {
-        let mut state = self.0.lock();
-        if let Some(on) = state.running.get_mut(id) {
-            on.remove(machine);
-            if on.is_empty() {
-                state.running.remove(id);
-            }
-        }
-    }
-
-    /// What ran twice since the last call.
-    pub fn twice_take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().twice)
-    }
-
-    /// Whether something began beside another attempt since the last call of [`Processes::beside_take`].
-    pub fn beside_any(&self) -> bool {
-        !self.0.lock().beside.is_empty()
-    }
-
-    /// What began beside another attempt since the last call.
-    pub fn beside_take(&self) -> Vec<Beside> {
-        std::mem::take(&mut self.0.lock().beside)
-    }
-}
 
 /// What is on a disk.
 #[derive(Clone, Default)]

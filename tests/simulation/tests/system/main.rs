@@ -18,6 +18,7 @@ mod network;
 mod operator;
 mod parent;
 mod plan;
+mod processes;
 mod random;
 mod role;
 mod run;

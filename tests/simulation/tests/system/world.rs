@@ -30,8 +30,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{RoleClock, RoleTime, Skew, WALL_BEGIN_MS, WorldClock};
-use crate::machine::{Processes, SimMachine};
+use crate::machine::SimMachine;
 use crate::network::{Host, Network};
+use crate::processes::Processes;
 use crate::random::{below, rng_of};
 use crate::role::Role;
 use crate::trace::Trace;

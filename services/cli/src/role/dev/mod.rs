@@ -127,6 +127,8 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
+    // A guard ends what runs, at the end: by then the disk may have no room for its program.
+    TestGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
     let outcome = dev_in(&layout, arguments, plan.clone(), &store, (&clock, &rng), printer).await;
     store.close().await;
     if arguments.ephemeral {
@@ -149,8 +151,6 @@ async fn dev_in(
         true => Some(guard_begin(layout)?),
         false => None,
     };
-    // Otherwise a guard ends what runs, at the end: by then the disk may have no room for its program.
-    TestGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
     let mut signals = Signals::catch();
     let open_files = OpenFiles::raise();
     let mut control = control_start(layout, arguments, store, open_files, (clock, rng)).await?;
