@@ -13,6 +13,7 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_shim::process::ProcessId;
 use borough_shim::record::{Kind, process_record};
+use tempfile::TempDir;
 
 /// Says which engine cells under test are kept on.
 const ENGINE_VARIABLE: &str = "BOROUGH_TEST_ENGINE";
@@ -38,11 +39,15 @@ pub struct FdbServer {
     process: Child,
     /// Its own: the one of a cell ends what is recorded there also when the cell is only stopped.
     _guard: TestGuard,
+    /// Its own, since a server refuses to work on the small disk that a cell may be given.
+    _directory: TempDir,
 }
 
 impl FdbServer {
-    fn start(directory: &Path) -> Self {
-        fs::create_dir_all(directory).expect("the server's directory");
+    fn start() -> Self {
+        let temporary =
+            tempfile::Builder::new().prefix("borough-fdb-").tempdir().expect("the server's directory");
+        let directory = temporary.path();
         let guard = TestGuard::new(directory).expect("a guard");
         let cluster_file = directory.join("fdb.cluster");
         // Nobody holds it until the server does: whoever is faster makes the test fail, loudly.
@@ -66,7 +71,7 @@ impl FdbServer {
         let own = ProcessId::find(process.id()).expect("fdbserver lives");
         process_record(&directory.join("records"), Kind::Agent, own, Vec::new())
             .expect("fdbserver is recorded");
-        let server = Self { cluster_file, process, _guard: guard };
+        let server = Self { cluster_file, process, _guard: guard, _directory: temporary };
         let configured = Command::new("fdbcli")
             .arg("-C")
             .arg(&server.cluster_file)
@@ -103,13 +108,13 @@ impl OpenStore {
 }
 
 impl TestStore {
-    /// The store of a cell in `root`.
+    /// The store of a cell in `root`; a server has a directory of its own.
     ///
     /// # Panics
     /// Where a server is wanted and does not come up.
     pub fn start(root: &Path) -> Self {
         match is_fdb() {
-            true => Self::Fdb(FdbServer::start(&root.join("fdb"))),
+            true => Self::Fdb(FdbServer::start()),
             // Where `borough dev` has it.
             false => Self::Embedded(root.join("dev").join("store")),
         }
