@@ -1,16 +1,16 @@
 //! Nodes on their way into the store: registrations, full reports that make a node ready, and what agents note of the
-//! machine. Those of all nodes that
-//! come while one commit is under way share the next one, so that ten thousand agents that return at once are a few
-//! hundred commits.
+//! machine. Those of all nodes that come while one commit is under way share the next one, so that ten thousand agents
+//! that return at once are a few hundred commits.
 //!
 //! Everything but a registration goes through the fence of its session. What a transaction refuses for its own content
-//! is found by halving the batch: the others commit, the one is answered.
+//! is found by halving the batch: the others commit, the one is answered. What the store does not take together is
+//! halved as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency, Transaction};
+use borough_kv::{Database, Idempotency, Transaction, TransactionOption};
 use borough_model::node::{Pressure, REGISTERED};
 use borough_model::{Incarnation, TaskId};
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
@@ -29,6 +29,9 @@ const NODES_MAX: usize = 64;
 /// Bytes of what agents say in one transaction at most: a transaction has 10 MB, and a node's row is written twice, with
 /// what operators have set.
 const BATCH_BYTES_MAX: usize = 1 << 20;
+/// How often the store may refuse several nodes together before they are tried in halves: a transaction that is too long
+/// for the store, or always in conflict, is so each time.
+const RETRIES_TOGETHER: i64 = 3;
 /// Nodes that wait for a commit; more wait before that.
 const QUEUE_MAX: usize = 1_024;
 
@@ -61,6 +64,13 @@ impl Pending {
         match self {
             Self::Arrival(arrival, _) => arrival.name.to_string(),
             Self::Noted(fence, ..) => fence.node.to_string(),
+        }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        match self {
+            Self::Arrival(_, done) => !done.is_closed(),
+            Self::Noted(_, _, done) => !done.is_closed(),
         }
     }
 
@@ -167,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, or answers why not. An error of the store answers all of it: agents come again, and reports too.
+    /// Writes a batch, in parts where it does not go together, or answers why not: agents come again, and reports too.
     async fn batch_write(&self, mut batch: Vec<Pending>) {
         let error = match self.batch_try(&batch).await {
             Ok((outcomes, cursor)) => {
@@ -178,7 +188,9 @@ impl Writer {
             }
             Err(error) => Arc::new(error),
         };
-        if fault_of(&error) == Fault::Item && batch.len() > 1 {
+        // Who asked may have gone in the meantime.
+        batch.retain(Pending::is_waited_for);
+        if fault_of(&error) != Fault::Store && batch.len() > 1 {
             let rest = batch.split_off(batch.len() / 2);
             Box::pin(self.batch_write(batch)).await;
             Box::pin(self.batch_write(rest)).await;
@@ -196,9 +208,12 @@ impl Writer {
             _ => "gateway".to_owned(),
         };
         let change = Change { request, actor, action: "node_register", at_ms: self.context.clock.wall_ms() };
-        let (change, space) = (&change, &self.context.space);
+        let (change, space, several) = (&change, &self.context.space, batch.len() > 1);
         let written =
             self.context.db.run_committed("node_register", Idempotency::Natural, |tx, _| async move {
+                if several {
+                    tx.set_option(TransactionOption::RetryLimit(RETRIES_TOGETHER))?;
+                }
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;
                 let head = journal_head(&tx, space).await?;
                 // A note or return of a session counts as made before the registrations that come with it.

@@ -2,13 +2,14 @@
 //! share the next one, each through the fence of its session.
 //!
 //! What a transaction refuses for its own content is found by halving the batch, and set aside: it is counted, logged
-//! and answered to its session, and the others commit. What the store does not take is tried again.
+//! and answered to its session, and the others commit. What the store does not take is tried again, in smaller parts: a
+//! transaction that is too long for the store, or always in conflict, is so each time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
+use borough_kv::{Idempotency, TransactionOption};
 use borough_model::task::Exit;
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::node::{SessionFence, node_writers};
@@ -29,6 +30,8 @@ const BATCH_BYTES_MAX: usize = 512 * 1024;
 const REPORT_BYTES: usize = 256;
 /// Reports that wait for a commit.
 const QUEUE_MAX: usize = 1_024;
+/// How often the store may refuse several reports together before they are tried in halves.
+const RETRIES_TOGETHER: i64 = 3;
 /// Pause after the store has refused, doubled up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause after the store has refused.
@@ -47,10 +50,23 @@ pub struct Applied {
 struct Pending {
     fence: SessionFence,
     reports: Vec<TaskReport>,
-    applied: oneshot::Sender<Result<Applied, NotWritten>>,
+    applied: oneshot::Sender<Result<Applied, Unapplied>>,
+}
+
+/// Why a part of a report was not applied.
+enum Unapplied {
+    /// It will not be.
+    NotWritten(NotWritten),
+    /// The store does not take so many at once: these are to be tried in smaller parts.
+    TooMany(Vec<TaskReport>),
 }
 
 impl Pending {
+    /// Gives the reports back, to be sent again a few at a time. The session may have ended in the meantime.
+    fn in_parts(self) {
+        self.applied.send(Err(Unapplied::TooMany(self.reports))).ok();
+    }
+
     fn bytes(&self) -> usize {
         self.reports.iter().map(report_bytes).fold(0, usize::saturating_add)
     }
@@ -85,13 +101,20 @@ impl ReportWriter {
         mut reports: Vec<TaskReport>,
     ) -> Option<Result<Applied, NotWritten>> {
         let mut whole: Option<Applied> = None;
+        let mut together = REPORTS_MAX;
         loop {
-            let rest = reports.split_off(part_len(&reports));
+            let mut rest = reports.split_off(part_len(&reports, together));
             let (applied, done) = oneshot::channel();
             self.queue.send(Pending { fence, reports, applied }).await.ok()?;
             let part = match done.await.ok()? {
                 Ok(part) => part,
-                Err(not_written) => return Some(Err(not_written)),
+                Err(Unapplied::NotWritten(not_written)) => return Some(Err(not_written)),
+                Err(Unapplied::TooMany(mut again)) => {
+                    together = again.len().div_ceil(2);
+                    again.append(&mut rest);
+                    reports = again;
+                    continue;
+                }
             };
             let mut answers = whole.take().map_or_else(Vec::new, |whole| whole.answers);
             answers.extend(part.answers);
@@ -104,14 +127,15 @@ impl ReportWriter {
     }
 }
 
-/// How many of `reports`, from the first, are written in one transaction: at least one, where there is one.
-fn part_len(reports: &[TaskReport]) -> usize {
+/// How many of `reports`, from the first, are written in one transaction: `together` at most, and at least one where
+/// there is one.
+fn part_len(reports: &[TaskReport], together: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = |report: &&TaskReport| {
         bytes = bytes.saturating_add(report_bytes(report));
         bytes <= BATCH_BYTES_MAX
     };
-    reports.iter().take(REPORTS_MAX).take_while(fits).count().max(1).min(reports.len())
+    reports.iter().take(together).take_while(fits).count().max(1).min(reports.len())
 }
 
 struct Writer {
@@ -142,7 +166,8 @@ impl Writer {
     }
 
     /// Applies a batch. What the store refuses for reasons of its own is tried again for as long as it takes (reports
-    /// are absolute, so trying again does no harm); what is wrong with one report must not hold up the others.
+    /// are absolute, so trying again does no harm), the halves of the batch each by themselves; what is wrong with one
+    /// report must not hold up the others.
     async fn batch_apply(&self, mut batch: Vec<Pending>) {
         let mut pause = PAUSE_MIN;
         loop {
@@ -153,24 +178,32 @@ impl Writer {
                 }
                 Err(error) => Arc::new(error),
             };
-            if fault_of(&error) == Fault::Item {
-                if batch.len() > 1 {
-                    let rest = batch.split_off(batch.len() / 2);
-                    Box::pin(self.batch_apply(batch)).await;
-                    Box::pin(self.batch_apply(rest)).await;
-                } else {
-                    self.set_aside(batch, &error);
-                }
-                return;
-            }
-            tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
             // Sessions that have ended want no answer.
             batch.retain(|pending| !pending.applied.is_closed());
             if batch.is_empty() {
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause = pause.saturating_mul(2).min(PAUSE_MAX);
+            let fault = fault_of(&error);
+            if fault != Fault::Item {
+                tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
+            }
+            if fault == Fault::Store {
+                tokio::time::sleep(pause).await;
+                pause = pause.saturating_mul(2).min(PAUSE_MAX);
+                continue;
+            }
+            if batch.len() > 1 {
+                let rest = batch.split_off(batch.len() / 2);
+                Box::pin(self.batch_apply(batch)).await;
+                Box::pin(self.batch_apply(rest)).await;
+                return;
+            }
+            let Some(single) = batch.pop() else { return };
+            match fault {
+                Fault::Item => return self.set_aside(single, &error),
+                _ if single.reports.len() > 1 => return single.in_parts(),
+                _ => batch.push(single),
+            }
         }
     }
 
@@ -181,23 +214,22 @@ impl Writer {
             }
             let applied = answers.map(|answers| Applied { answers, cursor });
             // The session may have ended in the meantime.
-            pending.applied.send(applied.ok_or(NotWritten::Superseded)).ok();
+            let applied = applied.ok_or(Unapplied::NotWritten(NotWritten::Superseded));
+            pending.applied.send(applied).ok();
         }
     }
 
     /// What one report alone is refused for is no reason to try it again: its session ends.
-    fn set_aside(&self, batch: Vec<Pending>, error: &Arc<StoreError>) {
-        for Pending { fence, applied, .. } in batch {
-            self.context.metrics.refused("report");
-            tracing::error!(
-                cell = %self.context.space,
-                node = %fence.node,
-                session = fence.session,
-                error = %error_chain(&**error),
-                "a report was refused and set aside"
-            );
-            applied.send(Err(NotWritten::Refused(Arc::clone(error)))).ok();
-        }
+    fn set_aside(&self, Pending { fence, applied, .. }: Pending, error: &Arc<StoreError>) {
+        self.context.metrics.refused("report");
+        tracing::error!(
+            cell = %self.context.space,
+            node = %fence.node,
+            session = fence.session,
+            error = %error_chain(&**error),
+            "a report was refused and set aside"
+        );
+        applied.send(Err(Unapplied::NotWritten(NotWritten::Refused(Arc::clone(error))))).ok();
     }
 
     /// Answers per report, `None` where its session is not in force; and a position at or after all that was written.
@@ -209,7 +241,11 @@ impl Writer {
         };
         let request = request_id_random(&**rng);
         let change = &Change { request, actor, action: "task_report", at_ms: clock.wall_ms() };
+        let several = batch.iter().map(|pending| pending.reports.len()).sum::<usize>() > 1;
         let applied = db.run_committed("task_report", Idempotency::Natural, |tx, _| async move {
+            if several {
+                tx.set_option(TransactionOption::RetryLimit(RETRIES_TOGETHER))?;
+            }
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let fences: BTreeSet<SessionFence> = batch.iter().map(|pending| pending.fence).collect();
             let writers = node_writers(&tx, space, fences).await?;
@@ -420,7 +456,30 @@ mod tests {
         assert_eq!(answers.len(), 1_001);
         assert_eq!(answers.last(), Some(&ReportAnswer::Applied));
         let wide = TaskReport { cores: vec![1; BATCH_BYTES_MAX], ..accepted(TASK) };
-        assert_eq!(part_len(&[wide.clone(), wide]), 1, "one at least");
-        assert_eq!(part_len(&[]), 0);
+        assert_eq!(part_len(&[wide.clone(), wide], REPORTS_MAX), 1, "one at least");
+        assert_eq!(part_len(&[], REPORTS_MAX), 0);
+    }
+
+    /// What the store does not take together it takes in parts, and no retry of the whole is waited for.
+    #[tokio::test(start_paused = true)]
+    async fn reports_that_the_store_never_takes_together_are_written_in_parts() {
+        let (engine, context) = cell_with_tasks().await;
+        let plan = FaultPlan { read_fails: 0.2, ..FaultPlan::none() };
+        let failing = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(5))));
+        let writer = ReportWriter::spawn(WriterContext { db: failing, ..context });
+        let unknown = |index| accepted(TaskId { job: JobId(7), index });
+        let many: Vec<TaskReport> = (0..200).map(unknown).chain([accepted(TASK)]).collect();
+        let both = async {
+            tokio::join!(
+                writer.apply(fence(NODE), many),
+                writer.apply(fence(OTHER_NODE), vec![accepted(OTHER_TASK)])
+            )
+        };
+        // All 201 rows are read together once in 10^19 attempts.
+        let both = tokio::time::timeout(Duration::from_secs(300), both).await;
+        let (many, other) = both.expect("reports must be taken in parts");
+        let answers = many.unwrap().unwrap().answers;
+        assert_eq!((answers.len(), answers.last()), (201, Some(&ReportAnswer::Applied)));
+        assert_eq!(other.unwrap().unwrap().answers, [ReportAnswer::Applied]);
     }
 }

@@ -32,7 +32,7 @@ impl NotWritten {
     pub fn of(error: &Arc<StoreError>) -> Self {
         match fault_of(error) {
             Fault::Item => Self::Refused(Arc::clone(error)),
-            Fault::Store => Self::Later(Arc::clone(error)),
+            Fault::Store | Fault::Batch => Self::Later(Arc::clone(error)),
         }
     }
 
@@ -62,6 +62,8 @@ impl NotWritten {
 pub enum Fault {
     /// The store's, or that of the whole cell: every item of the batch may be tried again.
     Store,
+    /// The store refuses it as often as it is asked: it is always in conflict, or too long. Smaller batches may commit.
+    Batch,
     /// That of one item of the batch, or of its size: the other items commit without it.
     Item,
 }
@@ -71,6 +73,7 @@ pub fn fault_of(error: &StoreError) -> Fault {
     match error {
         StoreError::Kv(kv) => match kv.code {
             ErrorCode::TransactionTooLarge | ErrorCode::KeyTooLarge | ErrorCode::ValueTooLarge => Fault::Item,
+            code if code.is_retryable() => Fault::Batch,
             _ => Fault::Store,
         },
         StoreError::CellClosed { .. } | StoreError::CellUnknown { .. } => Fault::Store,
