@@ -1,4 +1,4 @@
-//! One cell as this gateway serves it: its store, its mirror, its sessions, and a scheduler's snapshot for questions.
+//! One cell as this gateway serves it: its store, its mirror, its sessions, and a scheduler's view for questions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng};
-use borough_model::{Delta, JournalEntry, Name, RequestId};
+use borough_model::{Name, RequestId};
 use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
-use borough_scheduler_core::{CellSettings, Snapshot};
+use borough_scheduler_core::CellSettings;
 use borough_store::journal::{Change, Cursor};
-use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState};
+use borough_store::mirror::{MirrorHandle, MirrorState};
 use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreResult};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::journal::{JournalSize, journal_follow};
+use super::scheduler::SchedulerView;
 use super::settings::settings_read;
 use crate::session::arrive::{Arrivals, WriterContext};
 use crate::session::metrics::DeliveryMetrics;
@@ -57,7 +57,8 @@ pub struct CellDoor {
     pub machine: Arc<dyn Clock>,
     /// Ids.
     pub rng: Arc<dyn Rng>,
-    snapshot: Mutex<Snapshot>,
+    /// The cell as its schedulers see it.
+    pub scheduler: SchedulerView,
 }
 
 /// What a gateway is made with, per cell.
@@ -103,7 +104,6 @@ impl CellDoor {
         };
         let reports = ReportWriter::spawn(context.clone());
         let arrivals = Arrivals::spawn(context);
-        let snapshot = Mutex::new(Snapshot::new(CellSettings::default()));
         let (sessions, journal) = (Sessions::counted(metrics), JournalSize::default());
         let door = Arc::new(Self {
             name,
@@ -118,25 +118,20 @@ impl CellDoor {
             clock,
             machine,
             rng,
-            snapshot,
+            scheduler: SchedulerView::default(),
         });
         let follower = Arc::clone(&door);
         let cancelled = cancelled.clone();
         let (herald, measurer) = (Arc::clone(&door), Arc::clone(&door));
         tokio::spawn(async move {
             tokio::select! {
-                () = follower.snapshot_follow() => {}
+                () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
                 () = notices_follow(herald) => {}
                 () = journal_follow(measurer) => {}
                 () = cancelled.cancelled() => {}
             }
         });
         door
-    }
-
-    /// Asks the scheduler's own code, over the cell as it is known now.
-    pub fn ask<T>(&self, question: impl FnOnce(&Snapshot) -> T) -> T {
-        question(&self.snapshot.lock())
     }
 
     /// The change a caller's mutation is made under.
@@ -184,31 +179,6 @@ impl CellDoor {
         Ok(self.mirror.read(look))
     }
 
-    /// Keeps the snapshot in step with the mirror.
-    async fn snapshot_follow(&self) {
-        self.mirror.ready().await;
-        loop {
-            // The scheduler's own settings: what is asked here is what it will do.
-            let settings = self.settings_await().await;
-            let (snapshot, mut subscription) =
-                self.mirror.subscribe_with(|state| snapshot_of(state, settings));
-            *self.snapshot.lock() = snapshot;
-            while let Some(event) = subscription.next().await {
-                match event {
-                    MirrorEvent::Entry { entry, .. } => {
-                        self.snapshot_apply(&entry);
-                        if settings_changed(&entry) {
-                            break;
-                        }
-                    }
-                    MirrorEvent::Resync => break,
-                }
-            }
-            // The mirror is gone for good only when the process ends; otherwise begin anew.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
     async fn settings_await(&self) -> CellSettings {
         loop {
             match settings_read(self).await {
@@ -225,38 +195,6 @@ impl CellDoor {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
-
-    fn snapshot_apply(&self, entry: &JournalEntry) {
-        let mut snapshot = self.snapshot.lock();
-        for delta in &entry.deltas {
-            snapshot.apply(delta);
-        }
-    }
-}
-
-/// A snapshot keeps the settings it was made with: after a change of them a new one is made.
-fn settings_changed(entry: &JournalEntry) -> bool {
-    entry.deltas.iter().any(|delta| matches!(delta, Delta::CellSettings { .. }))
-}
-
-fn snapshot_of(state: &MirrorState, settings: CellSettings) -> Snapshot {
-    let mut snapshot = Snapshot::new(settings);
-    for row in state.nodes().values() {
-        snapshot.node_upsert(row);
-    }
-    for (&node, alloc) in state.allocs() {
-        snapshot.alloc_upsert(node, alloc);
-    }
-    for (&node, load) in state.loads() {
-        snapshot.load_upsert(node, load);
-    }
-    for row in state.jobs().values() {
-        snapshot.job_upsert(row, state.spec_of(row).cloned());
-    }
-    for row in state.tasks().values() {
-        snapshot.task_upsert(row);
-    }
-    snapshot
 }
 
 /// The cells of a gateway.

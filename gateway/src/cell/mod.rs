@@ -3,6 +3,7 @@
 mod door;
 mod journal;
 mod keyed;
+mod scheduler;
 mod service;
 mod settings;
 #[cfg(test)]

@@ -259,7 +259,7 @@ fn queue_of_message(queue: &v1::Queue) -> QueueSpec {
 /// queue is refused they are read.
 pub(crate) async fn queue_check(door: &CellDoor, queue: Option<&str>) -> Result<(), Status> {
     let Some(queue) = queue else { return Ok(()) };
-    if door.ask(|snapshot| queue_known(&snapshot.settings().queueing.queues, queue)).is_ok() {
+    if queue_known(&door.scheduler.queues(), queue).is_ok() {
         return Ok(());
     }
     let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;

@@ -11,7 +11,7 @@ use borough_store::mirror::MirrorState;
 
 use crate::cell::CellDoor;
 
-pub use plan::explanation_message;
+pub use plan::{explanation_message, scheduler_named};
 pub use service::JobRoom;
 
 /// Where a job's tasks are in their lives; those that were never placed count as pending.

@@ -43,12 +43,12 @@ pub async fn warnings_of(door: &CellDoor, scheduler: Option<&Name>) -> Vec<Strin
 }
 
 /// A plan for `spec`.
-pub fn plan_of(door: &CellDoor, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
+pub async fn plan_of(door: &CellDoor, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
     let mut response = door.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
-        let now_ms = door.clock.wall_ms();
-        // Not under the mirror's lock: planning a big job takes a while.
-        dry_add(&mut response, door.ask(|snapshot| dry_run(snapshot, spec, now_ms)));
+        let (now_ms, spec) = (door.clock.wall_ms(), spec.clone());
+        let dry = door.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, now_ms)).await?;
+        dry_add(&mut response, dry);
     }
     Ok(response)
 }

@@ -135,7 +135,7 @@ impl JobService for JobRoom {
         queue_check(door, spec.queue.as_deref()).await?;
         let settings = settings_read(door).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(door, &spec, &settings.schedulers.unwrap_or_default())?;
-        let mut response = plan_of(door, &spec)?;
+        let mut response = plan_of(door, &spec).await?;
         let scheduler = spec.scheduler.as_ref();
         response.warnings = warnings_of(door, scheduler).await;
         response.scheduler = scheduler.map_or(SCHEDULER_DEFAULT, Name::as_str).to_owned();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::{NodeId, TaskRow, TaskState};
+use borough_model::{Name, NodeId, TaskRow, TaskState};
 use borough_proto::convert::name_from_text;
 use borough_proto::v1;
 use borough_proto::v1::exec_request::Message as FromCaller;
@@ -25,7 +25,7 @@ use crate::cell::{
     Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
     keyed_run, scheduler_shards_read, scheduler_unserved,
 };
-use crate::job::explanation_message;
+use crate::job::{explanation_message, scheduler_named};
 use crate::page::{page_cut, page_of, page_request};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::life_to_message;
@@ -96,18 +96,17 @@ impl TaskService for TaskRoom {
             Ok::<_, Status>((job.id, state.cursor()))
         })??;
         let now_ms = door.clock.wall_ms();
-        let scheduler = door.ask(|snapshot| {
-            snapshot.job_spec(job).and_then(|spec| spec.scheduler.as_ref().map(ToString::to_string))
-        });
-        let scheduler = scheduler.as_deref().unwrap_or(SCHEDULER_DEFAULT);
+        let scheduler = door.state(|state| scheduler_named(state, job))?;
+        let scheduler = scheduler.as_ref().map_or(SCHEDULER_DEFAULT, Name::as_str);
         let unserved = scheduler_unserved(&scheduler_shards_read(door).await?, scheduler, now_ms);
-        let explained = door.ask(|snapshot| match request.index {
+        let explained = door.scheduler.ask(move |snapshot| match request.index {
             Some(index) if request.elsewhere => {
                 vec![(vec![index], explain_elsewhere(snapshot, job, index, now_ms))]
             }
             Some(index) => vec![(vec![index], explain(snapshot, job, index, now_ms))],
             None => explain_job(snapshot, job, now_ms),
         });
+        let explained = explained.await?;
         let message = |(indexes, explanation)| {
             let mut message = explanation_message(indexes, &explanation);
             if let Some(unserved) = &unserved {

@@ -1,0 +1,148 @@
+//! The cell as its schedulers see it, for questions that the scheduler's own code answers: what a job would do, and why a
+//! task waits.
+//!
+//! An answer over a large cell takes seconds. So questions of one cell are answered one after the other, on threads of their
+//! own: what else the gateway does (sessions, reports, leases) never waits for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_model::queue::QueueSpec;
+use borough_model::{Delta, JournalEntry};
+use borough_scheduler_core::{CellSettings, Snapshot};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState};
+use parking_lot::Mutex;
+use tonic::Status;
+
+/// Between two attempts to follow the mirror.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
+
+/// A scheduler's snapshot of one cell.
+pub struct SchedulerView {
+    snapshot: Arc<tokio::sync::Mutex<Snapshot>>,
+    queues: Mutex<Vec<QueueSpec>>,
+}
+
+impl Default for SchedulerView {
+    fn default() -> Self {
+        let snapshot = Snapshot::new(CellSettings::default());
+        Self { snapshot: Arc::new(tokio::sync::Mutex::new(snapshot)), queues: Mutex::default() }
+    }
+}
+
+impl SchedulerView {
+    /// Asks the scheduler's own code, over the cell as it is known now; after the questions that were asked before.
+    ///
+    /// # Errors
+    /// The code has panicked, which is a fault of its own.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Snapshot) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let snapshot = Arc::clone(&self.snapshot).lock_owned().await;
+        let answered = tokio::task::spawn_blocking(move || question(&snapshot)).await;
+        answered.map_err(|error| {
+            tracing::error!(%error, "a question to the scheduler was not answered");
+            Status::internal("the scheduler's code has failed on this question: see the gateway's log")
+        })
+    }
+
+    /// The queues of the cell, a moment behind its settings.
+    pub fn queues(&self) -> Vec<QueueSpec> {
+        self.queues.lock().clone()
+    }
+
+    /// Keeps it in step with `mirror`; `settings` reads the cell's, for as long as it takes.
+    pub async fn follow<F>(&self, mirror: &MirrorHandle, settings: impl Fn() -> F)
+    where
+        F: Future<Output = CellSettings>,
+    {
+        mirror.ready().await;
+        loop {
+            // The scheduler's own settings: what is asked here is what it will do.
+            let settings = settings().await;
+            self.queues.lock().clone_from(&settings.queueing.queues);
+            let (snapshot, mut subscription) = mirror.subscribe_with(|state| snapshot_of(state, settings));
+            *self.snapshot.lock().await = snapshot;
+            while let Some(event) = subscription.next().await {
+                match event {
+                    MirrorEvent::Entry { entry, .. } => {
+                        self.apply(&entry).await;
+                        if settings_changed(&entry) {
+                            break;
+                        }
+                    }
+                    MirrorEvent::Resync => break,
+                }
+            }
+            // The mirror is gone for good only when the process ends; otherwise begin anew.
+            tokio::time::sleep(FOLLOW_PAUSE).await;
+        }
+    }
+
+    async fn apply(&self, entry: &JournalEntry) {
+        let mut snapshot = self.snapshot.lock().await;
+        for delta in &entry.deltas {
+            snapshot.apply(delta);
+        }
+    }
+}
+
+/// A snapshot keeps the settings it was made with: after a change of them a new one is made.
+fn settings_changed(entry: &JournalEntry) -> bool {
+    entry.deltas.iter().any(|delta| matches!(delta, Delta::CellSettings { .. }))
+}
+
+fn snapshot_of(state: &MirrorState, settings: CellSettings) -> Snapshot {
+    let mut snapshot = Snapshot::new(settings);
+    for row in state.nodes().values() {
+        snapshot.node_upsert(row);
+    }
+    for (&node, alloc) in state.allocs() {
+        snapshot.alloc_upsert(node, alloc);
+    }
+    for (&node, load) in state.loads() {
+        snapshot.load_upsert(node, load);
+    }
+    for row in state.jobs().values() {
+        snapshot.job_upsert(row, state.spec_of(row).cloned());
+    }
+    for row in state.tasks().values() {
+        snapshot.task_upsert(row);
+    }
+    snapshot
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// One thread runs everything here: a question that were answered on it would keep the rest waiting for ever.
+    #[tokio::test]
+    async fn what_else_a_gateway_does_waits_for_no_question() {
+        let view = SchedulerView::default();
+        let (go_on, told) = mpsc::channel();
+        let long = view.ask(move |_| told.recv_timeout(Duration::from_secs(30)));
+        let second = async {
+            tokio::task::yield_now().await;
+            view.ask(|_| ()).await
+        };
+        let other = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            go_on.send(7).unwrap();
+        };
+        let (long, second, ()) = tokio::join!(long, second, other);
+        assert_eq!(long.unwrap(), Ok(7));
+        second.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_question_that_panics_is_answered_and_the_next_one_too() {
+        let view = SchedulerView::default();
+        let broken: Result<(), Status> = view.ask(|_| panic!("on purpose")).await;
+        assert_eq!(broken.unwrap_err().code(), tonic::Code::Internal);
+        assert_eq!(view.ask(|_| 7).await.unwrap(), 7);
+    }
+}
