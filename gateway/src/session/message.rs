@@ -1,7 +1,7 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
 use borough_model::node::{
-    AgentIdentity, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement, node_packages_kept,
+    AgentIdentity, AgentKey, AgentProcess, NodeFacts, NodeRow, Pressure, confinement, node_packages_kept,
 };
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
@@ -53,14 +53,15 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
 
 /// The agent's process, where the hello says who the agent is.
 pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused> {
-    if hello.durable_id.is_empty() {
+    if hello.agent_key.is_empty() {
         return Ok(None);
     }
-    let durable: Result<[u8; 16], _> = hello.durable_id.as_ref().try_into();
-    let durable = durable.map_err(|_| {
-        FieldRefused::new("durable_id", format!("{} bytes", hello.durable_id.len()), "16 bytes, or none")
+    let key: Result<[u8; 16], _> = hello.agent_key.as_ref().try_into();
+    let key = key.map_err(|_| {
+        FieldRefused::new("agent_key", format!("{} bytes", hello.agent_key.len()), "16 bytes, or none")
     })?;
-    let identity = AgentIdentity::new(DurableId(u128::from_be_bytes(durable)), &hello.machine_id);
+    let durable = AgentKey(u128::from_be_bytes(key)).durable_id();
+    let identity = AgentIdentity::new(durable, &hello.machine_id);
     let identity = identity.map_err(|_| {
         let accepted = "at most 64 of a-z, 0-9 and -";
         FieldRefused::new("machine_id", hello.machine_id.chars().take(80).collect::<String>(), accepted)

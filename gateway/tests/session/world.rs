@@ -218,9 +218,9 @@ impl World {
         self.agent_of(0).await
     }
 
-    /// The same of the agent with a durable id of such bytes; 0: it does not say who it is.
-    pub async fn agent_of(&self, durable: u8) -> Agent {
-        let mut agent = self.agent_silent_of(durable).await;
+    /// The same of the agent with a key of such bytes; 0: it does not say who it is.
+    pub async fn agent_of(&self, key: u8) -> Agent {
+        let mut agent = self.agent_silent_of(key).await;
         agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
         agent
     }
@@ -230,7 +230,7 @@ impl World {
         self.agent_silent_of(0).await
     }
 
-    async fn agent_silent_of(&self, durable: u8) -> Agent {
+    async fn agent_silent_of(&self, key: u8) -> Agent {
         let (outbox, sent) = mpsc::unbounded_channel();
         let resources =
             v1::Resources { cpu_millis: 1 << 30, memory_bytes: 1 << 50, ..v1::Resources::default() };
@@ -242,8 +242,8 @@ impl World {
             port_first: 20_000,
             port_last: 20_009,
             host: "127.0.0.1".to_owned(),
-            durable_id: if durable == 0 { Vec::new() } else { vec![durable; 16] }.into(),
-            instance: u64::from(durable),
+            agent_key: if key == 0 { Vec::new() } else { vec![key; 16] }.into(),
+            instance: u64::from(key),
             ..v1::Hello::default()
         };
         outbox.send(message(FromAgent::Hello(hello))).unwrap();

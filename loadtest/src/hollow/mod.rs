@@ -138,13 +138,13 @@ pub fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
         attributes: attributes.map(|(key, value)| (key.to_owned(), value)).into(),
         // An address of its own: nodes of one address share its ports.
         host: std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string(),
-        durable_id: durable_id(cell, number),
+        agent_key: agent_key(cell, number),
         ..v1::Hello::default()
     }
 }
 
-/// The durable id of a node, the same in every run: a later run finds the nodes of an earlier one.
-fn durable_id(cell: &str, number: u32) -> bytes::Bytes {
+/// The key of a node's agent, the same in every run: a later run finds the nodes of an earlier one.
+fn agent_key(cell: &str, number: u32) -> bytes::Bytes {
     let hash =
         cell.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     ((u128::from(hash) << 64) | u128::from(number)).to_be_bytes().to_vec().into()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::secret::Secret;
-use borough_model::node::{AgentIdentity, CORE_SPEED_REFERENCE};
+use borough_model::node::{AgentKey, CORE_SPEED_REFERENCE};
 use borough_proto::connect::Connector;
 use borough_proto::v1;
 
@@ -69,12 +69,21 @@ pub struct AgentConfig {
     pub retention: Retention,
     /// Where the machine's id is read.
     pub machine_id: PathBuf,
-    /// Who the agent is, instead of what its state directory and its machine say; for simulations.
-    pub identity: Option<AgentIdentity>,
+    /// How it shows who it is, instead of by its state directory and its machine; for simulations.
+    pub credential: Option<Credential>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for the pauses between attempts to connect.
     pub rng: Arc<dyn Rng>,
+}
+
+/// How an agent shows who it is.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    /// Its state directory's.
+    pub key: AgentKey,
+    /// The machine's id; empty where it has none.
+    pub machine: String,
 }
 
 impl fmt::Debug for AgentConfig {
@@ -122,7 +131,7 @@ impl AgentConfig {
             pace: Pace::default(),
             retention: Retention::default(),
             machine_id: PathBuf::from("/etc/machine-id"),
-            identity: None,
+            credential: None,
             clock,
             rng,
         }

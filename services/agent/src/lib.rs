@@ -46,7 +46,7 @@ pub mod machine {
 
 pub use borough_shim::tree::tree_remove;
 pub use borough_shim::user::TaskUser;
-pub use config::{AgentConfig, Pace, Retention, TASK_DIR};
+pub use config::{AgentConfig, Credential, Pace, Retention, TASK_DIR};
 pub use decide::pressure::PressureLimits;
 pub use disk::{TaskUsers, TestGuard, shim_install};
 pub use error::AgentError;

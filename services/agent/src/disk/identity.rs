@@ -1,4 +1,4 @@
-//! Who the agent is: a durable id in its state directory, the machine's id, and a guard by which one host has one agent
+//! Who the agent is: a key in its state directory, the machine's id, and a guard by which one host has one agent
 //! of an identity.
 
 use std::fs::{self, File, OpenOptions};
@@ -9,47 +9,47 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::Duration;
 
-use borough_model::node::{AgentIdentity, DurableId};
+use borough_model::node::{AgentIdentity, AgentKey, DurableId};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use crate::error::AgentError;
 
-/// The file of the durable id, in the state directory.
+/// The file of the key, in the state directory.
 const FILE: &str = "identity";
 /// So often, and with this pause, is the host's guard asked for: a child that an agent of before was just starting holds
 /// it until it executes its program.
 const GUARD_TRIES: u32 = 40;
 const GUARD_PAUSE: Duration = Duration::from_millis(50);
 
-/// The durable id in the state directory `root`; made there from `random` where there is none yet, for good.
+/// The key in the state directory `root`; made there from `random` where there is none yet, for good.
 ///
 /// # Errors
-/// The file cannot be read or written, or is damaged. A damaged one is left alone: another id would make the node another
+/// The file cannot be read or written, or is damaged. A damaged one is left alone: another key would make the node another
 /// one.
-pub fn durable_id(root: &Path, random: impl FnOnce() -> u128) -> Result<DurableId, AgentError> {
+pub fn agent_key(root: &Path, random: impl FnOnce() -> u128) -> Result<AgentKey, AgentError> {
     let path = root.join(FILE);
     let failed = |source| AgentError::State { path: path.clone(), source };
     match fs::read_to_string(&path) {
         Ok(text) => {
             let digits = text.trim_end();
-            let id = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32);
+            let key = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32);
             let damaged = || io::Error::new(io::ErrorKind::InvalidData, "not 32 hexadecimal digits");
-            id.map(DurableId).ok_or_else(|| failed(damaged()))
+            key.map(AgentKey).ok_or_else(|| failed(damaged()))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = DurableId(random());
-            durable_write(root, &path, id).map_err(failed)?;
-            Ok(id)
+            let key = AgentKey(random());
+            durable_write(root, &path, key).map_err(failed)?;
+            Ok(key)
         }
         Err(error) => Err(failed(error)),
     }
 }
 
 /// Whole or not at all, over a crash of the machine too: whoever was told of it finds it again.
-fn durable_write(root: &Path, path: &Path, id: DurableId) -> io::Result<()> {
+fn durable_write(root: &Path, path: &Path, key: AgentKey) -> io::Result<()> {
     let temporary = root.join(".identity.new");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "{id}")?;
+    writeln!(file, "{:032x}", key.0)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     File::open(root)?.sync_all()
@@ -141,21 +141,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_is_made_once_and_for_its_owner_only() {
+    fn the_key_is_made_once_and_for_its_owner_only() {
         let dir = tempfile::tempdir().unwrap();
-        let made = durable_id(dir.path(), || 7).unwrap();
-        assert_eq!(made, DurableId(7));
-        assert_eq!(durable_id(dir.path(), || 8).unwrap(), made);
+        let made = agent_key(dir.path(), || 7).unwrap();
+        assert_eq!(made, AgentKey(7));
+        assert_eq!(agent_key(dir.path(), || 8).unwrap(), made);
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
-    fn a_damaged_id_is_no_new_one() {
+    fn a_damaged_key_is_no_new_one() {
         let dir = tempfile::tempdir().unwrap();
         for damaged in ["", "7", "000000000000000000000000000000000", "zz"] {
             fs::write(dir.path().join(FILE), damaged).unwrap();
-            assert!(matches!(durable_id(dir.path(), || 8), Err(AgentError::State { .. })), "{damaged:?}");
+            assert!(matches!(agent_key(dir.path(), || 8), Err(AgentError::State { .. })), "{damaged:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use borough_kv::env::SeededRng;
-use borough_model::node::{AgentIdentity, CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
+use borough_model::node::{CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Host, Limits};
 use borough_shim::process::{ProcessId, boot_id};
@@ -19,13 +19,13 @@ use super::agent::{Agent, Local};
 use super::machine::{Machine, MachineFacts, Real};
 use super::start::Starter;
 use super::watch::Watch;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, Credential};
 use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
 use crate::disk::{
-    HostGuard, LifeFiles, StateDir, TaskUsers, durable_id, machine_id, shim_install, shim_path,
+    HostGuard, LifeFiles, StateDir, TaskUsers, agent_key, machine_id, shim_install, shim_path,
     tasks_directory,
 };
 use crate::error::AgentError;
@@ -46,8 +46,8 @@ pub(super) fn agent_open(
         let path = path.to_owned();
         move |source| AgentError::State { path, source }
     };
-    let identity = identity_read(&config, &state_dir)?;
-    let lock = lock.with(HostGuard::take(identity.durable, &state_dir.root)?);
+    let credential = credential_read(&config, &state_dir)?;
+    let lock = lock.with(HostGuard::take(credential.key.durable_id(), &state_dir.root)?);
     let bin = state_dir.root.join("bin");
     let program = match shim_install(&bin) {
         // What runs is taken up all the same; every start tries to write the program again.
@@ -71,7 +71,7 @@ pub(super) fn agent_open(
     let attributes = facts::attributes(&base, &config.task_users);
     let mut hello = hello(&config, (capacity, domains), attributes, &boot_id);
     tasks_prepare(&config, &mut state_dir)?;
-    identify(&mut hello, &identity, &config);
+    identify(&mut hello, &credential, &config);
     let inherited = Inherited {
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
         home: std::env::var("HOME").ok(),
@@ -118,8 +118,8 @@ pub(super) fn agent_simulated(
     settings_check(&config)?;
     let MachineFacts { boot_id, capacity, attributes } = facts;
     let mut hello = hello(&config, (capacity, Vec::new()), attributes, &boot_id);
-    if let Some(identity) = &config.identity {
-        identify(&mut hello, identity, &config);
+    if let Some(credential) = &config.credential {
+        identify(&mut hello, credential, &config);
     }
     let ground = Ground {
         node: config.node.clone(),
@@ -145,24 +145,22 @@ pub(super) fn agent_simulated(
     Ok(agent)
 }
 
-/// Who the agent is: by its state directory, and by its machine.
-fn identity_read(config: &AgentConfig, state_dir: &StateDir) -> Result<AgentIdentity, AgentError> {
-    if let Some(given) = &config.identity {
+/// How the agent shows who it is: by its state directory, and by its machine.
+fn credential_read(config: &AgentConfig, state_dir: &StateDir) -> Result<Credential, AgentError> {
+    if let Some(given) = &config.credential {
         return Ok(given.clone());
     }
-    // Of the kernel, not of the agent's generator: two agents must never have one id.
+    // Of the kernel, not of the agent's generator: two agents must never have one key.
     let half = || u128::from(SeededRng::from_kernel().1);
     let random = || (half() << 64) | half();
-    let durable = durable_id(&state_dir.root, random)?;
-    let machine = machine_id(&config.machine_id);
-    AgentIdentity::new(durable, &machine)
-        .map_err(|error| AgentError::Setting { setting: "machine_id", problem: error.to_string() })
+    let key = agent_key(&state_dir.root, random)?;
+    Ok(Credential { key, machine: machine_id(&config.machine_id) })
 }
 
 /// Has the agent say who it is, and which process of it this one is.
-fn identify(hello: &mut v1::Hello, identity: &AgentIdentity, config: &AgentConfig) {
-    hello.durable_id = identity.durable.0.to_be_bytes().to_vec().into();
-    hello.machine_id = identity.machine.clone().unwrap_or_default();
+fn identify(hello: &mut v1::Hello, credential: &Credential, config: &AgentConfig) {
+    hello.agent_key = credential.key.0.to_be_bytes().to_vec().into();
+    hello.machine_id.clone_from(&credential.machine);
     hello.instance = config.rng.next_u64().max(1);
 }
 

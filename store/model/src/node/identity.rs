@@ -3,6 +3,7 @@
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::{NodeRow, NodeSession, NodeState};
 
@@ -13,7 +14,30 @@ const NO_MACHINE: &str = "-";
 /// Superseded processes that a session's row remembers.
 const SUPERSEDED_MAX: usize = 8;
 
-/// 128 bits from the operating system's generator, made once per state directory of an agent.
+/// What goes before an agent's key in its digest, so that no other digest is ever the same.
+const KEY_DOMAIN: &[u8] = b"borough agent key\0";
+
+/// 128 bits from the operating system's generator, made once per state directory of an agent. Whoever has them can register
+/// as the agent, so only the agent keeps them: gateways see them while a session opens, and nothing shows or stores them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct AgentKey(pub u128);
+
+impl AgentKey {
+    /// By what the agent is known: the first 128 bits of the SHA-256 digest of the key.
+    pub fn durable_id(self) -> DurableId {
+        let digest = Sha256::new().chain_update(KEY_DOMAIN).chain_update(self.0.to_be_bytes()).finalize();
+        let bytes = digest.iter().take(size_of::<u128>());
+        DurableId(bytes.fold(0, |id, byte| (id << 8) | u128::from(*byte)))
+    }
+}
+
+impl std::fmt::Debug for AgentKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AgentKey(..)")
+    }
+}
+
+/// By what an agent is known, also to others: the digest of its [`AgentKey`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DurableId(pub u128);

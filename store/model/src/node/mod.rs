@@ -31,8 +31,8 @@ pub use card::{
 };
 pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
 pub use identity::{
-    AgentFace, AgentIdentity, AgentProcess, DurableId, IdentityError, NodeRefusal, RefusalCause, node_admit,
-    session_next,
+    AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeRefusal, RefusalCause,
+    node_admit, session_next,
 };
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{

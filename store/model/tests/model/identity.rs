@@ -1,13 +1,23 @@
 //! Whose node it is: every case of the admission of an agent.
 
 use borough_model::node::{
-    AgentIdentity, AgentProcess, DurableId, NodeFacts, NodeRow, NodeSession, NodeState, RefusalCause,
-    node_admit, node_new, session_next,
+    AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, NodeSession, NodeState,
+    RefusalCause, node_admit, node_new, session_next,
 };
 use borough_model::{Name, NodeId, Resources};
 
 fn identity(durable: u128, machine: &str) -> AgentIdentity {
     AgentIdentity::new(DurableId(durable), machine).unwrap()
+}
+
+/// What everybody sees of an agent must not let anybody register as the agent: no key comes back from it. Stored rows hold
+/// it, so it must not change either.
+#[test]
+fn a_durable_id_is_a_digest_of_the_key() {
+    let key = AgentKey(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+    assert_eq!(key.durable_id().to_string(), "5fbd46497c8e97919a0a69cd1d5329a1");
+    assert_ne!(AgentKey(0).durable_id(), AgentKey(1).durable_id());
+    assert_eq!(format!("{key:?}"), "AgentKey(..)");
 }
 
 /// A node of agent 1 on machine `m1`, in boot `b1`.

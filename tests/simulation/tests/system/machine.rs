@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use borough_agent::LifeId;
-use borough_agent::Retention;
 use borough_agent::machine::{Life, LifeFiles, Machine, MachineEvents, MeasurePlace, Shim, Target};
+use borough_agent::{Credential, LifeId, Retention};
 use borough_kv::env::Rng;
-use borough_model::node::{AgentIdentity, DurableId};
+use borough_model::node::AgentKey;
 use borough_proto::v1;
 use borough_shim::cgroup::Leaf;
 use borough_shim::process::ProcessId;
@@ -123,9 +122,9 @@ impl SimMachine {
     }
 
     /// Who its agent is: by its disk, which a copy of the machine has too, and by the machine, which no two are.
-    pub fn identity(&self) -> AgentIdentity {
-        let durable = DurableId(self.state.lock().disk.durable);
-        AgentIdentity::new(durable, &format!("machine-of-{}", self.name)).unwrap()
+    pub fn credential(&self) -> Credential {
+        let key = AgentKey(self.state.lock().disk.durable);
+        Credential { key, machine: format!("machine-of-{}", self.name) }
     }
 
     /// This boot.
