@@ -7,3 +7,4 @@
 pub mod audit;
 pub mod mutation;
 pub mod rest;
+pub mod seeds;

@@ -16,11 +16,9 @@ mod disturb;
 mod left;
 mod settle;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use borough_simulation::seeds::{Met, Run, coverage_check, runs_make};
 use prometheus_client::encoding::text::encode;
 
 use agent::{Agent, Machines};
@@ -29,12 +27,39 @@ use disturb::{Disturber, NODES};
 
 /// Runs, unless told otherwise.
 const SEEDS: u64 = 36;
+/// What must happen in some run.
+const EVENTS: &[&str] = &[
+    "conflicts",
+    "placed",
+    "returned",
+    "evicted",
+    "evicted_held",
+    "published",
+    "shrunk",
+    "lost",
+    "cordoned",
+    "drained",
+    "job_submit",
+    "job_stop",
+    "job_end",
+    "job_remove",
+    "task_move",
+    "task_stop",
+    "task_restart",
+    "job_priority",
+    "promise_kept",
+    "reclaimed",
+    "quota_full",
+    "unit_hold",
+    "unit_commit",
+    "unit_give_up",
+    "unit Committed",
+    "Lost",
+    "Releasing",
+    "Dead",
+];
 
-/// What a run met, by name.
-type Met = BTreeMap<String, u64>;
-
-/// One run; what it met, and what is wrong.
-async fn run(seed: u64) -> (Met, Vec<String>) {
+async fn run(seed: u64) -> Run {
     let cell = Cell::new(seed).await;
     let machines = Arc::new(Machines::default());
     let agents = (0..NODES).map(|number| Agent::new(&cell, &machines, seed, number));
@@ -57,7 +82,7 @@ async fn run(seed: u64) -> (Met, Vec<String>) {
     let mut met = auditor.seen.clone();
     met.insert("entries".to_owned(), u64::try_from(auditor.entries()).unwrap());
     met.extend(figures(&cell));
-    (met, wrong)
+    Run { met, wrong }
 }
 
 /// The workers' counters.
@@ -69,87 +94,20 @@ fn figures(cell: &Cell) -> Met {
     counters.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
 }
 
-fn run_alone(seed: u64) -> (Met, Vec<String>) {
+fn run_alone(seed: u64) -> Run {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     // Agents change the store through closures of one thread.
     runtime.block_on(tokio::task::LocalSet::new().run_until(run(seed)))
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok())
-}
-
 #[test]
 fn four_workers_at_once_keep_every_rule() {
-    let first = number("BOROUGH_SEED");
-    let count = number("BOROUGH_SEEDS").unwrap_or_else(|| if first.is_some() { 1 } else { SEEDS });
-    let first = first.unwrap_or(0);
-    let next = AtomicU64::new(first);
-    let (met, failed) = (Mutex::new(Met::new()), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-    let work = || loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= first + count {
-            return;
-        }
-        let run = std::panic::catch_unwind(|| run_alone(seed));
-        let (own, wrong) =
-            run.unwrap_or_else(|_| (Met::new(), vec!["it panicked, as told above".to_owned()]));
-        for (what, times) in own {
-            *met.lock().entry(what).or_default() += times;
-        }
-        if !wrong.is_empty() {
-            let command = format!("BOROUGH_SEED={seed} cargo test -p borough-simulation --test contention");
-            failed.lock().push(format!("seed {seed} ({command}):\n  {}", wrong.join("\n  ")));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
+    let (count, met) = runs_make("contention", SEEDS, |seed| {
+        let panicked = |_| Run { met: Met::new(), wrong: vec!["panic: as told above".to_owned()] };
+        std::panic::catch_unwind(|| run_alone(seed)).unwrap_or_else(panicked)
     });
-    let (met, failed) = (met.into_inner(), failed.into_inner());
-    println!("{count} runs met {met:?}");
-    assert!(failed.is_empty(), "{} of {count} runs failed\n{}", failed.len(), failed.join("\n"));
     if count >= 10 {
-        coverage_check(&met);
+        coverage_check(&met, EVENTS.iter().copied());
     }
-}
-
-/// A run that meets nothing shows nothing.
-fn coverage_check(met: &Met) {
-    let expected = [
-        "conflicts",
-        "placed",
-        "returned",
-        "evicted",
-        "evicted_held",
-        "published",
-        "shrunk",
-        "lost",
-        "cordoned",
-        "drained",
-        "job_submit",
-        "job_stop",
-        "job_end",
-        "job_remove",
-        "task_move",
-        "task_stop",
-        "task_restart",
-        "job_priority",
-        "promise_kept",
-        "reclaimed",
-        "quota_full",
-        "unit_hold",
-        "unit_commit",
-        "unit_give_up",
-        "unit Committed",
-        "Lost",
-        "Releasing",
-        "Dead",
-    ];
-    let never: Vec<&str> =
-        expected.into_iter().filter(|what| !met.contains_key(*what) || met[*what] == 0).collect();
-    assert!(never.is_empty(), "never met: {never:?}; met {met:?}");
 }

@@ -1,10 +1,8 @@
 //! Every run is a process of its own: this test program again, asked for one seed.
 
-use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use borough_simulation::seeds::{Run, coverage_check, number, runs_make};
 
 use crate::run::{Outcome, run};
 
@@ -14,10 +12,32 @@ const SEEDS: u64 = 12;
 const CHILD: &str = "BOROUGH_SYSTEM_CHILD";
 /// Begins the line with a child's outcome.
 const MARK: &str = "OUTCOME ";
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok())
-}
+/// What must happen in some run.
+const EVENTS: &[&str] = &[
+    "placed",
+    "returned",
+    "published",
+    "shrunk",
+    "lost",
+    "cordoned",
+    "drained",
+    "job_submit",
+    "job_stop",
+    "job_end",
+    "task_move",
+    "task_stop",
+    "task_restart",
+    "Lost",
+    "Releasing",
+    "Dead",
+    "connect_refused",
+    "watch published",
+    "submit ok",
+    "submit refused",
+    "scale ok",
+    "stop ok",
+    "drain ok",
+];
 
 /// One run in a process of its own: its outcome, and all that it printed.
 fn child(seed: u64, traced: bool) -> (Outcome, Vec<u8>) {
@@ -56,85 +76,22 @@ fn one_run() {
 
 #[test]
 fn whole_systems_keep_every_rule() {
-    let first = number("BOROUGH_SEED");
-    let count = number("BOROUGH_SEEDS").unwrap_or_else(|| if first.is_some() { 1 } else { SEEDS });
     let traced = std::env::var_os("BOROUGH_TRACE").is_some();
-    let first = first.unwrap_or(0);
-    let first_only = std::env::var_os("BOROUGH_FIRST").is_some();
-    let next = AtomicU64::new(first);
-    let (met, failed) = (Mutex::new(BTreeMap::<String, u64>::new()), Mutex::new(Vec::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let work = || loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= first + count || (first_only && !failed.lock().is_empty()) {
-            return;
-        }
+    let (count, met) = runs_make("system", SEEDS, |seed| {
         let (outcome, printed) = child(seed, traced);
         if traced {
             println!("{}", String::from_utf8_lossy(&printed));
         }
-        for (what, times) in outcome.met {
-            let mut met = met.lock();
-            let known = met.entry(what.clone()).or_default();
-            *known = if what.ends_with("_max") { times.max(*known) } else { *known + times };
-        }
-        if !outcome.wrong.is_empty() {
-            let command = format!("BOROUGH_SEED={seed} cargo test -p borough-simulation --test system");
-            let wrong: Vec<String> =
-                outcome.wrong.iter().map(|(rule, what)| format!("{rule}: {what}")).collect();
-            if first_only {
-                println!("FIRST {} {}", seed - first + 1, outcome.wrong[0].0);
-            }
-            failed.lock().push(format!("seed {seed} ({command}):\n  {}", wrong.join("\n  ")));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
+        let wrong = outcome.wrong.iter().map(|(rule, what)| format!("{rule}: {what}"));
+        Run { wrong: wrong.collect(), met: outcome.met }
     });
-    let (met, failed) = (met.into_inner(), failed.into_inner());
-    println!("{count} runs met {met:?}");
-    assert!(failed.is_empty(), "{} of {count} runs failed\n{}", failed.len(), failed.join("\n"));
     if count >= 20 && std::env::var_os("BOROUGH_INJECT").is_none() {
-        coverage_check(&met);
+        // Operators do the last two in their own time.
+        let injected = crate::plan::ALL
+            .iter()
+            .filter(|name| !matches!(**name, "large_specs" | "request_repeated" | "shared_address"));
+        coverage_check(&met, injected.chain(EVENTS).copied());
     }
-}
-
-/// A run that meets nothing shows nothing.
-fn coverage_check(met: &BTreeMap<String, u64>) {
-    let injected =
-        crate::plan::ALL.iter().filter(|name| !crate::plan::OFF.iter().any(|(off, _)| off == *name));
-    // Operators do the last two in their own time.
-    let injected =
-        injected.filter(|name| !matches!(**name, "large_specs" | "request_repeated" | "shared_address"));
-    let events = [
-        "placed",
-        "returned",
-        "published",
-        "shrunk",
-        "lost",
-        "cordoned",
-        "drained",
-        "job_submit",
-        "job_stop",
-        "job_end",
-        "task_move",
-        "task_stop",
-        "task_restart",
-        "Lost",
-        "Releasing",
-        "Dead",
-        "connect_refused",
-        "watch published",
-        "submit ok",
-        "submit refused",
-        "scale ok",
-        "stop ok",
-        "drain ok",
-    ];
-    let never: Vec<&str> = injected.copied().chain(events).filter(|what| !met.contains_key(*what)).collect();
-    assert!(never.is_empty(), "never met: {never:?}; met {met:?}");
 }
 
 /// The same seed is the same run: every message, entry and process, at the same time.

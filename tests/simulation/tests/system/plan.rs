@@ -1,4 +1,4 @@
-//! What may happen in a run, and what is left out because a known defect would end every run.
+//! What may happen in a run.
 
 use std::collections::BTreeSet;
 
@@ -27,26 +27,17 @@ pub const ALL: &[&str] = &[
     "shared_address",
 ];
 
-/// What is off, each with the defect that is known and not mended.
-pub const OFF: &[(&str, &str)] = &[];
-
 /// What is on in a run.
 #[derive(Clone, Debug)]
 pub struct Plan(BTreeSet<String>);
 
 impl Plan {
-    /// Everything but what is off; or exactly what `BOROUGH_INJECT` lists, separated by commas.
+    /// Everything; or exactly what `BOROUGH_INJECT` lists, separated by commas.
     pub fn usual() -> Self {
-        if let Ok(list) = std::env::var("BOROUGH_INJECT") {
-            return Self(list.split(',').map(str::to_owned).collect());
+        match std::env::var("BOROUGH_INJECT") {
+            Ok(list) => Self(list.split(',').map(str::to_owned).collect()),
+            Err(_) => Self(ALL.iter().copied().map(str::to_owned).collect()),
         }
-        let off = |name: &str| OFF.iter().any(|(off, _)| *off == name);
-        Self(ALL.iter().filter(|name| !off(name)).map(|name| (*name).to_owned()).collect())
-    }
-
-    /// Whether the kinds were listed, so that nothing that is known to fail is left out.
-    pub fn is_named(&self) -> bool {
-        std::env::var_os("BOROUGH_INJECT").is_some()
     }
 
     /// Whether this may happen.

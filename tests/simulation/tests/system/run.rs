@@ -12,7 +12,7 @@ use crate::operator::{Desk, Operator, uncordon_all, watch};
 use crate::plan::Plan;
 use crate::random::rng_of;
 use crate::trace::Trace;
-use crate::world::{TICK_MS, World, is_heavy};
+use crate::world::{TICK_MS, World};
 
 /// Milliseconds of trouble.
 const TROUBLE_MS: u64 = 25_000;
@@ -50,9 +50,8 @@ pub fn run(seed: u64) -> Outcome {
     for number in 0..2 {
         let (desk, rng) = (desk.clone(), rng_of(seed, 50 + number));
         world.operator_begin(&format!("operator-{number}").into(), move |client, _| {
-            // Known and not mended: over a store with heavy faults, sessions with large specs may never come to an end.
-            let large = seed.is_multiple_of(LARGE_EVERY) && (desk.plan.is_named() || !is_heavy(seed));
-            let with_large = number == 1 && large && desk.plan.is_on("large_specs");
+            let with_large =
+                number == 1 && seed.is_multiple_of(LARGE_EVERY) && desk.plan.is_on("large_specs");
             Operator::new(client, desk, rng).run(with_large)
         });
     }
