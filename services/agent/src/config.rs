@@ -149,7 +149,8 @@ pub struct Pace {
     pub reconnect_first: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
-    /// Pause after a gateway has refused the agent for who it is: somebody has to do something first.
+    /// Pause after a gateway has refused the agent for who it is, its token or its settings: somebody has to do something
+    /// first.
     pub refused: Duration,
     /// Longest pause after sessions that a gateway has welcomed and that made no lasting progress.
     pub fruitless_max: Duration,

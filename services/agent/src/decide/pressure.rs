@@ -115,6 +115,11 @@ pub struct Pressure {
 }
 
 impl Pressure {
+    /// By the first reading of an agent: it has no other, and until the next one tasks would be placed by this.
+    pub fn first(reading: &Reading, limits: &PressureLimits) -> Self {
+        (0..BEGIN_READINGS).fold(Self::default(), |pressure, _| pressure.next(reading, limits))
+    }
+
     /// After one more reading.
     pub fn next(self, reading: &Reading, limits: &PressureLimits) -> Self {
         let left = Sign::of_free(reading.memory_free, limits.memory_free_min);
@@ -165,6 +170,17 @@ mod tests {
         let almost = after(short, &[good, good, good, good, good, between, good, good, good, good, good]);
         assert_eq!(short_of(almost), [v1::NodePressure::Disk], "a reading between begins the count anew");
         assert_eq!(short_of(after(almost, &[good])), []);
+    }
+
+    /// An agent that was started again on a full disk must not say at first that there is room: tasks would be placed, and
+    /// fail.
+    #[test]
+    fn the_first_reading_counts_at_once() {
+        let limits = PressureLimits::default();
+        assert_eq!(short_of(Pressure::first(&disk(49), &limits)), [v1::NodePressure::Disk]);
+        assert_eq!(short_of(Pressure::first(&disk(50), &limits)), []);
+        let recovered = after(Pressure::first(&disk(49), &limits), &[disk(75); 6]);
+        assert_eq!(short_of(recovered), [], "and ends as any other");
     }
 
     #[test]

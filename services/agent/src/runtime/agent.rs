@@ -1,7 +1,6 @@
 //! The state of a running agent, and what events do to it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use borough_shim::cgroup::{Leaf, Sample};
 use tokio::task::AbortHandle;
 
 use super::event::Done;
+use super::own_record::OwnRecord;
 use super::sample::{self, Taken};
 use super::start::Starter;
 use super::{Event, Machine, confine, order};
@@ -33,7 +33,7 @@ pub(super) struct Agent {
     pub(super) state: State,
     pub(super) desired: Desired,
     pub(super) local: BTreeMap<LifeId, Local>,
-    pub(super) own_record: Option<PathBuf>,
+    pub(super) own_record: OwnRecord,
     /// The cores that lives were put on, where they are kept on any.
     pub(super) placed: BTreeMap<LifeId, Vec<u32>>,
     /// Lives are being moved to other cores.
@@ -78,7 +78,7 @@ impl Agent {
             state,
             desired: Desired::default(),
             local: BTreeMap::new(),
-            own_record: None,
+            own_record: OwnRecord::default(),
             placed: BTreeMap::new(),
             confining: false,
             _lock: lock,
@@ -124,6 +124,7 @@ impl Agent {
             Event::Sampled(samples) => self.sampled(&samples),
             Event::Confined(moved) => confine::confined(self, moved),
             Event::Read(reading, load, packages) => {
+                self.own_record.make_again();
                 self.state.pressure = self.state.pressure.next(&reading, &self.config.pressure);
                 self.load_read(&load);
                 self.state.packages = packages;
@@ -310,9 +311,8 @@ impl Agent {
             // Tasks go on; the guard's record still leads to the cgroups they share.
             return;
         }
-        let removed = self.machine.close();
-        if removed && let Some(file) = self.own_record.take() {
-            let _ = std::fs::remove_file(file);
+        if self.machine.close() {
+            self.own_record.remove();
         }
     }
 

@@ -7,6 +7,7 @@ mod event;
 mod machine;
 mod open;
 mod order;
+mod own_record;
 mod sample;
 mod start;
 mod watch;

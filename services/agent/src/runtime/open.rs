@@ -9,19 +9,21 @@ use borough_kv::env::SeededRng;
 use borough_model::node::{CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
 use borough_proto::v1;
 use borough_shim::cgroup::{Base, Host, Limits};
-use borough_shim::process::{ProcessId, boot_id};
-use borough_shim::record::{ExitRecord, Kind, process_record};
+use borough_shim::process::boot_id;
+use borough_shim::record::ExitRecord;
 use rustix::process::geteuid;
 use tokio::sync::mpsc;
 
 use super::Event;
 use super::agent::{Agent, Local};
 use super::machine::{Machine, MachineFacts, Real};
+use super::own_record::OwnRecord;
 use super::start::Starter;
 use super::watch::Watch;
 use crate::config::{AgentConfig, Credential};
 use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
+use crate::decide::pressure::Pressure;
 use crate::decide::spec::{Ground, SHIMS_LEAF};
 use crate::decide::{REBOOTED, Shim, State};
 use crate::disk::{
@@ -94,9 +96,11 @@ pub(super) fn agent_open(
         watch: Watch::open(events.clone()),
         events,
     };
-    // Known before the first report: a restart must not look like a removal.
+    // Known before the first report: a restart must not look like a removal, and nothing is to be placed on a full disk.
     let packages = config.packages.as_deref().map(facts::packages).unwrap_or_default();
-    let state = State { node: config.node.clone(), boot_id, packages, cores, ..State::default() };
+    let reading = facts::reading(&config.proc, &config.state_dir);
+    let pressure = Pressure::first(&reading, &config.pressure);
+    let state = State { node: config.node.clone(), boot_id, packages, cores, pressure, ..State::default() };
     let real =
         Real { starter: starter.clone(), proc: config.proc.clone(), packages: config.packages.clone() };
     let mut agent = Agent::new(config, (starter, Arc::new(real)), hello, state, Some(lock));
@@ -278,12 +282,10 @@ fn hello(
 }
 
 /// For a guard, where there is one: before anything is made that it would have to remove.
-fn own_record(config: &AgentConfig, host: &Host, relative: &Path) -> Option<PathBuf> {
-    let own = ProcessId::find(std::process::id())?;
+fn own_record(config: &AgentConfig, host: &Host, relative: &Path) -> OwnRecord {
     let mounts = host.unified.iter().chain(host.v1.values());
     let cgroups = mounts.map(|mount| mount.join(relative).join(SHIMS_LEAF)).collect();
-    let recorded = process_record(config.record_dir.as_deref()?, Kind::Agent, own, cgroups);
-    recorded.inspect_err(|error| tracing::warn!(%error, "not recorded for the guard")).ok()
+    OwnRecord::make(config.record_dir.clone(), cgroups)
 }
 
 /// Takes up a life that is on disk: its shim where that still runs, what is left of it where not.

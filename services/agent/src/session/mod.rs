@@ -76,9 +76,18 @@ enum SessionError {
 }
 
 impl SessionError {
-    /// Whether the gateway refuses this agent for who it is: trying again at once is of no use.
+    /// Whether the gateway refuses this agent for who it is: the node is another one's.
     fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(status) if status.code() == Code::PermissionDenied)
+    }
+
+    /// Whether somebody has to do something before another attempt can be of use: a token or a setting is wrong, or the
+    /// node is another one's.
+    fn needs_somebody(&self) -> bool {
+        let of = |status: &Status| {
+            matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument)
+        };
+        matches!(self, Self::Token) || matches!(self, Self::Status(status) if of(status))
     }
 }
 
@@ -109,7 +118,7 @@ pub(crate) async fn run(
         let outcome = progress.ended(settings.clock.monotonic());
         failures = failures.next(outcome);
         let refused = ended.as_ref().is_err_and(SessionError::is_refusal);
-        let wait = match refused {
+        let wait = match ended.as_ref().is_err_and(SessionError::needs_somebody) {
             true => settings.pace.refused,
             false => failures.pause(settings.pace, settings.rng.next_u64()),
         };
