@@ -29,6 +29,8 @@ pub const DESIRED_APPLIED_BYTES_MAX: usize = 128 * 1024;
 
 /// Most statuses of one report: as many rows as the gateway writes in one transaction.
 pub const REPORT_TASKS_MAX: usize = 512;
+/// Most attempts that an agent has at once, those that are over and not forgotten among them.
+pub const SESSION_LIVES_MAX: usize = 65_536;
 /// Most reports that wait for their `ReportApplied`.
 pub const REPORTS_UNAPPLIED_MAX: usize = 4;
 /// Most bytes of one status.

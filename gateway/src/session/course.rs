@@ -8,7 +8,7 @@ use std::time::Duration;
 use borough_model::node::{NodeState, pressure_of};
 use borough_model::task::Health;
 use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
-use borough_proto::bounds::REPORT_TASKS_MAX;
+use borough_proto::bounds::{REPORT_TASKS_MAX, SESSION_LIVES_MAX};
 use borough_proto::convert::measured_from_message;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
@@ -26,6 +26,7 @@ use super::desired::{Command, Life, commands_full, life_command, lives_missing};
 use super::message::{MirrorRows, notes_of, report_missing, report_of};
 use super::metrics::EndKind;
 use super::registry::Session;
+use super::tally::Tally;
 use super::write::NotWritten;
 use crate::cell::CellDoor;
 
@@ -158,16 +159,25 @@ impl Course {
     async fn report(&mut self, report: v1::Report) -> Option<()> {
         let node = self.session.node;
         let mut items: Vec<(Life, Phase, TaskReport)> = Vec::with_capacity(report.tasks.len());
+        let mut left_out = Tally::default();
         for status in &report.tasks {
             match report_of(status, node) {
                 Ok(item) => items.push(item),
-                Err(refused) => tracing::warn!(node = %self.name, %refused, "a status was left out"),
+                Err(refused) => left_out.note(|| refused.to_string()),
             }
+        }
+        if let Some((count, first)) = left_out.told() {
+            tracing::warn!(node = %self.name, count, first, "statuses of a report were left out");
         }
         if report.full_begin {
             self.reported_clear();
         }
         self.reported.extend(items.iter().map(|(life, phase, _)| (*life, *phase)));
+        if self.reported.len() > SESSION_LIVES_MAX {
+            let why = format!("the agent has more attempts than its bound: at most {SESSION_LIVES_MAX}");
+            self.session.end(EndKind::Protocol, Status::aborted(why));
+            return None;
+        }
         self.door.sessions.holders.hold(&self.session, items.iter().map(|(life, ..)| life.task));
         // What the store has taken already is not written again: most statuses only bring a sample of usage.
         items.retain(|(life, _, report)| {
@@ -329,6 +339,7 @@ impl Course {
 
     /// What the store's answers mean for the agent.
     fn answer(&mut self, lives: &[Life], answers: &[ReportAnswer]) {
+        let (mut contradicting, mut parked) = (Tally::default(), Tally::default());
         for (life, answer) in lives.iter().zip(answers) {
             match answer {
                 ReportAnswer::Stop => {
@@ -337,14 +348,16 @@ impl Course {
                     self.delivery.command(*life, stop);
                 }
                 ReportAnswer::Forget => self.delivery.command(*life, Command::Forget),
-                ReportAnswer::Refused(refused) => {
-                    tracing::warn!(node = %self.name, ?life, %refused, "a report contradicts the store");
-                }
-                ReportAnswer::Park => {
-                    tracing::warn!(node = %self.name, ?life, "a life the store does not know is parked")
-                }
+                ReportAnswer::Refused(refused) => contradicting.note(|| format!("{life:?}: {refused}")),
+                ReportAnswer::Park => parked.note(|| format!("{life:?}")),
                 ReportAnswer::Applied => {}
             }
+        }
+        if let Some((count, first)) = contradicting.told() {
+            tracing::warn!(node = %self.name, count, first, "reports contradict the store");
+        }
+        if let Some((count, first)) = parked.told() {
+            tracing::warn!(node = %self.name, count, first, "lives that the store does not know are parked");
         }
     }
 

@@ -23,6 +23,7 @@ pub mod register;
 pub mod registry;
 pub mod report;
 mod service;
+pub mod tally;
 pub mod write;
 
 pub use service::AgentRoom;

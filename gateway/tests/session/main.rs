@@ -6,7 +6,9 @@ mod world;
 
 use borough_model::node::{AgentKey, REGISTERED};
 use borough_model::{JobId, TaskId};
-use borough_proto::bounds::{CHUNK_BYTES_MAX, DESIRED_WINDOW_BYTES, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX};
+use borough_proto::bounds::{
+    CHUNK_BYTES_MAX, DESIRED_WINDOW_BYTES, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, SESSION_LIVES_MAX,
+};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::gateway_message::Message as ToAgent;
@@ -121,6 +123,25 @@ async fn an_agent_beyond_its_bounds_is_told_which() {
     agent.send(FromAgent::Report(v1::Report { revision: 2, packages, ..v1::Report::default() }));
     agent.ended().await;
     assert!(world.node().await.session_failure.is_some());
+    let mut agent = world.agent().await;
+    let attempt = |index| v1::TaskStatus {
+        job_id: "j0000000000000001".to_owned(),
+        index,
+        incarnation: 1,
+        phase: v1::task_status::Phase::Running.into(),
+        pid: Some(1),
+        started_ms: Some(1),
+        ..v1::TaskStatus::default()
+    };
+    let attempts: Vec<v1::TaskStatus> =
+        (0..=u32::try_from(SESSION_LIVES_MAX).unwrap()).map(attempt).collect();
+    let (last, within_bound) = attempts.split_last().unwrap();
+    for tasks in within_bound.chunks(REPORT_TASKS_MAX) {
+        agent.report(v1::Report { tasks: tasks.to_vec(), ..v1::Report::default() }).await;
+    }
+    let tasks = vec![last.clone()];
+    agent.send(FromAgent::Report(v1::Report { revision: 1_000, tasks, ..v1::Report::default() }));
+    assert!(agent.ended().await.message().contains("more attempts than its bound"));
 }
 
 /// The full report of a node with many tasks comes in chunks, and nothing is sent before its end.
