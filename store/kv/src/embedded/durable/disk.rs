@@ -7,7 +7,9 @@ use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,6 +61,11 @@ pub trait DiskFile: Send + Sync + Debug + 'static {
     fn reserve(&self, bytes: u64) -> io::Result<()>;
     /// Makes everything written durable.
     fn sync_data(&self) -> io::Result<()>;
+    /// Whether it still has a name. Whoever removes a directory takes the names away, and a process that has the files
+    /// open writes on in them, for nobody.
+    fn is_named(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// Whether `error` says that there is no room.
@@ -346,5 +353,9 @@ impl DiskFile for MachineFile {
 
     fn sync_data(&self) -> io::Result<()> {
         if self.fsync { self.file()?.sync_data() } else { Ok(()) }
+    }
+
+    fn is_named(&self) -> io::Result<bool> {
+        Ok(self.file()?.metadata()?.nlink() > 0)
     }
 }

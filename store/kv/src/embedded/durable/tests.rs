@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{OpenError, OpenOptions};
 use crate::contract::{AtomicOp, ErrorCode, KvError, Version};
@@ -353,4 +354,26 @@ async fn a_store_is_its_owners_alone_also_one_of_an_older_version() {
     let (engine, _) = open(&directory).unwrap();
     engine.close().await;
     assert_eq!(open_to_others(&directory), [""; 0]);
+}
+
+/// Whoever removes the directory of a store that runs is told so by its end, not by an empty cell at the next start.
+#[tokio::test]
+async fn a_store_whose_directory_is_removed_stops() {
+    let outer = tempfile::tempdir().unwrap();
+    let directory = outer.path().join("store");
+    let (_engine, database) = open(&directory).unwrap();
+    put(&database, "a", b"1").await.unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    let refused = async {
+        loop {
+            if let Err(error) = put(&database, "b", b"2").await {
+                return error;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let error =
+        tokio::time::timeout(Duration::from_secs(60), refused).await.expect("it goes on without its files");
+    assert_eq!(error.code, ErrorCode::IoError, "{error}");
+    assert!(error.to_string().contains("were removed under the process"), "{error}");
 }
