@@ -81,3 +81,29 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
     assert_eq!(cell.client().job_list("", false).await.unwrap().len(), 1);
     cell.finish().await;
 }
+
+/// A store that is gone is not taken for a new cell while tasks of the old one run, and there is a way out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    let pid = cell.tasks("kept").await[0].pid.unwrap();
+    let task = borough_shim::process::ProcessId::find(pid).expect("the task runs");
+    cell.control_kill();
+    if !is_fdb() {
+        fs::remove_dir_all(cell.root().join("store")).unwrap();
+        let said = refused(&cell).await;
+        assert!(said.contains("is gone") && said.contains("borough dev --remove"), "{said}");
+        assert!(!cell.root().join("store").exists() && task.alive(), "{said}");
+    }
+    let root = cell.root();
+    fs::write(root.join("mine.txt"), "mine").unwrap();
+    let root_text = root.to_str().unwrap();
+    let removed = cell.borough(&["dev", "--remove", "--dir", root_text]).await.ended(0);
+    assert!(removed.stderr.contains("stays, with what is not of `dev`"), "{removed:?}");
+    assert!(!task.alive(), "the task goes on");
+    let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["mine.txt"]);
+    let nothing = cell.borough(&["dev", "--remove", "--dir", root_text]).await.ended(3);
+    assert!(nothing.stderr.contains("there is no cell of `borough dev`"), "{nothing:?}");
+}

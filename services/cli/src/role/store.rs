@@ -184,7 +184,10 @@ fn embedded_failure(error: &OpenError) -> Failure {
              accept-loss --store {EMBEDDED}{location}`"
         )),
         OpenError::Damaged { .. } => {
-            failure.with_hint("nothing was touched; restore the directory, or use another one")
+            failure.with_hint(
+                "nothing was touched; restore the directory, or use another one (`borough dev --remove` ends what runs \
+                 in that of `dev`, and removes it)",
+            )
         }
     }
 }

@@ -85,8 +85,13 @@ impl Layout {
         self.root.join(format!("node-token-{cell}"))
     }
 
+    /// The state directories of agents.
+    pub(super) fn nodes(&self) -> PathBuf {
+        self.root.join("nodes")
+    }
+
     pub(super) fn node(&self, node: &str) -> PathBuf {
-        self.root.join("nodes").join(node)
+        self.nodes().join(node)
     }
 
     pub(super) fn log(&self, node: &str) -> PathBuf {

@@ -3,6 +3,7 @@
 
 mod layout;
 mod nodes;
+mod remove;
 mod stop;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -43,7 +44,7 @@ const HTTP_PORT: u16 = 7_401;
 #[derive(Clone, Debug, Args)]
 pub struct DevArguments {
     /// Nodes of each cell
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=15))]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=30))]
     pub nodes: u32,
     /// Scheduler workers of each cell
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -57,6 +58,9 @@ pub struct DevArguments {
     /// Keep nothing: a new directory, removed at the end with everything that was started
     #[arg(long)]
     pub ephemeral: bool,
+    /// End what runs in the directory, remove what `dev` made there, and exit; also where its store is damaged
+    #[arg(long, conflicts_with = "ephemeral")]
+    pub remove: bool,
     /// Port of gRPC on 127.0.0.1 (0: any) [default: as the last time; at first 7400, or any]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
@@ -98,6 +102,9 @@ fn card_text(text: &str) -> Result<String, String> {
 pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
     files_private();
+    if arguments.remove {
+        return remove::remove(&dev_directory(global.dir.as_deref()), printer);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
     runtime.block_on(dev(global, arguments, printer))
@@ -124,15 +131,18 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     };
     // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
-    let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
+    let store = match nodes_without_store(&location, &root) {
+        true => Err(store_gone(&root)),
+        false => store_open(&location, StoreMissing::Create, &clock, &rng),
+    }?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
     // A guard ends what runs, at the end: by then the disk may have no room for its program.
     TestGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
-    let outcome = dev_in(&layout, arguments, plan.clone(), &store, (&clock, &rng), printer).await;
+    let outcome = dev_in(&layout, arguments, plan, &store, (&clock, &rng), printer).await;
     store.close().await;
     if arguments.ephemeral {
-        tasks_remove(&layout, &plan);
+        tasks_remove(&layout);
         std::fs::remove_dir_all(layout.root()).ok();
     }
     outcome
@@ -206,6 +216,25 @@ async fn dev_in(
     tokio::task::spawn_blocking(move || drop(guard)).await.ok();
     control.stop().await;
     Ok(Code::Done)
+}
+
+/// Whether the directory has nodes of a cell whose store is not there any more. A new one would know nothing of what runs
+/// on them.
+fn nodes_without_store(location: &StoreLocation, root: &Path) -> bool {
+    let StoreLocation::Embedded(directory) = location else { return false };
+    let is_empty =
+        |directory: &Path| std::fs::read_dir(directory).map_or(true, |mut files| files.next().is_none());
+    is_empty(directory) && !is_empty(&root.join("nodes"))
+}
+
+fn store_gone(root: &Path) -> Failure {
+    let text = format!(
+        "the store of {} is gone, and its nodes are there: tasks may still run on them",
+        root.display()
+    );
+    Failure::new(Code::StoreFailed, text).with_hint(
+        "nothing was touched; restore the store, or end what runs and begin anew: borough dev --remove, with the same --dir",
+    )
 }
 
 /// A new directory: what is ephemeral is removed with everything in it.

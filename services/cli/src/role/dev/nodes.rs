@@ -155,16 +155,25 @@ pub(super) fn is_locked(state: &Path) -> bool {
     flock(&file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
-/// Removes the own directories of the tasks of an ephemeral cell, which its agents did not have time to.
-pub(super) fn tasks_remove(layout: &Layout, plan: &[NodePlan]) {
-    for node in plan {
-        let Ok(state) = layout.node(&node.name).canonicalize() else { continue };
-        let home = tasks_home(Path::new(TASK_DIR), node.cell.as_str(), &node.name, &state);
+/// Removes the own directories of the tasks of a cell that is removed, which its agents did not have time to.
+pub(super) fn tasks_remove(layout: &Layout) {
+    for entry in fs::read_dir(layout.nodes()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some((name, cell)) = name.to_str().and_then(|name| Some((name, cell_of(name)?))) else {
+            continue;
+        };
+        let Ok(state) = entry.path().canonicalize() else { continue };
+        let home = tasks_home(Path::new(TASK_DIR), cell, name, &state);
         if tree_remove(&home).is_ok() {
             // Of this cell alone; there is none where tasks run as the user of the agents.
             home.parent().map(fs::remove_dir);
         }
     }
+}
+
+/// The cell of a node, by the name that it has from [`nodes_plan`].
+fn cell_of(node: &str) -> Option<&str> {
+    node.rsplit_once('-').map(|(cell, _)| cell)
 }
 
 #[cfg(test)]
