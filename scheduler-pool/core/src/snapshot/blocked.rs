@@ -39,6 +39,27 @@ impl Block {
     }
 }
 
+/// What has changed since the last look at what fits nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct News {
+    /// Nodes that may help.
+    helped: BTreeSet<u32>,
+    /// Terms whose counts have changed.
+    touched: BTreeSet<TermId>,
+    /// Whether anything has changed on any node.
+    changed: bool,
+    /// Whether a node came, went or changed what it is.
+    domains_changed: bool,
+    /// Whether jobs have other priorities.
+    priorities_changed: bool,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What fits nowhere.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocked {
@@ -49,51 +70,46 @@ pub(crate) struct Blocked {
     /// Jobs taken out of the open ones, since all they want is blocked.
     parked: BTreeSet<JobId>,
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
-    /// Nodes that may help since the last look.
-    helped: BTreeSet<u32>,
-    /// Whether anything has changed on any node since the last look.
-    changed: bool,
-    /// Whether jobs have other priorities since the last look.
-    priorities_changed: bool,
-    /// Whether a node came, went or changed what it is since the last look.
-    domains_changed: bool,
-    /// Terms whose counts have changed since the last look.
-    terms_touched: BTreeSet<TermId>,
+    news: News,
     /// Nodes that were held against what fits nowhere, in all.
     checks: u64,
 }
 
 impl Blocked {
+    fn news_take(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
     /// Notes that something has changed on a node.
     pub fn changed(&mut self) {
-        self.changed = true;
+        self.news.changed = true;
     }
 
     /// Notes that a node came, went or changed what it is: other domains may be the emptiest.
     pub fn domains_changed(&mut self) {
-        self.domains_changed = true;
+        self.news.domains_changed = true;
     }
 
     /// Notes that the counts of a term have changed.
     pub fn term_touched(&mut self, term: TermId) {
-        self.changed = true;
+        self.news.changed = true;
         if self.count() > 0 {
-            self.terms_touched.insert(term);
+            self.news.touched.insert(term);
         }
     }
 
     /// Notes a node that may help.
     pub fn helped(&mut self, node: u32) {
-        self.changed = true;
+        self.news.changed = true;
         if !self.shapes.is_empty() || !self.gangs.is_empty() || !self.helpless.is_empty() {
-            self.helped.insert(node);
+            self.news.helped.insert(node);
         }
     }
 
     /// Notes a node of which a task is on its way out: evictions may help there now.
     pub fn leaves(&mut self, node: u32) {
         if !self.helpless.is_empty() || !self.gangs.is_empty() {
-            self.helped.insert(node);
+            self.news.helped.insert(node);
         }
     }
 
@@ -126,7 +142,7 @@ impl Blocked {
 
     /// Nothing is known any more of what evictions can do for tasks and gangs: priorities have changed.
     pub fn helpless_forgotten(&mut self) {
-        self.priorities_changed |= !self.helpless.is_empty() || !self.gangs.is_empty();
+        self.news.priorities_changed |= !self.helpless.is_empty() || !self.gangs.is_empty();
     }
 
     pub fn shape_blocked(&self, shape: ShapeId) -> bool {
@@ -313,45 +329,30 @@ impl Snapshot {
 
     /// Wakes what the events since the last call may have helped.
     pub(crate) fn wake(&mut self, now_ms: i64) {
-        let helped = std::mem::take(&mut self.blocked.helped);
-        let changed = std::mem::take(&mut self.blocked.changed);
-        let domains_changed = std::mem::take(&mut self.blocked.domains_changed);
-        let touched = std::mem::take(&mut self.blocked.terms_touched);
+        let news = self.blocked.news_take();
         if self.blocked.count() == 0 {
             return;
         }
         let due = self.blocked.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
-        let quiet = !changed && !domains_changed && !self.blocked.priorities_changed;
-        if quiet && !due && helped.is_empty() && touched.is_empty() {
+        if !due && news.is_empty() {
             return;
         }
-        let priorities_changed = std::mem::take(&mut self.blocked.priorities_changed);
-        let mut woken = self.ruled_woken_by(&touched, domains_changed);
-        woken.extend(self.helpless_woken_by(
-            &helped,
-            &touched,
-            (domains_changed, priorities_changed),
-            now_ms,
-        ));
-        woken.extend(self.woken_by(&helped, (changed, priorities_changed), now_ms));
+        let mut woken = self.ruled_woken_by(&news);
+        woken.extend(self.helpless_woken_by(&news, now_ms));
+        woken.extend(self.woken_by(&news, now_ms));
         for job in woken {
             self.open_update(job);
         }
     }
 
     /// Wakes what evictions may help by now: on a node where more could go than before, or since time has passed.
-    fn helpless_woken_by(
-        &mut self,
-        helped: &BTreeSet<u32>,
-        touched: &BTreeSet<TermId>,
-        (domains_changed, priorities_changed): (bool, bool),
-        now_ms: i64,
-    ) -> BTreeSet<JobId> {
+    fn helpless_woken_by(&mut self, news: &News, now_ms: i64) -> BTreeSet<JobId> {
+        let News { helped, touched, domains_changed, priorities_changed, .. } = news;
         let may_help = |&(id, reach): &(ShapeId, Reach), block: &Block| {
             let Some(shape) = self.shapes.get(id) else { return true };
-            priorities_changed
+            *priorities_changed
                 || block.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
-                || (shape.job.is_some() && (domains_changed || !touched.is_empty()))
+                || (shape.job.is_some() && (*domains_changed || !touched.is_empty()))
                 || self.evictions_help(shape, reach.below, helped, now_ms)
         };
         let helpless = self.blocked.helpless.iter();
@@ -376,9 +377,9 @@ impl Snapshot {
     }
 
     /// Wakes shapes that are held against other tasks, where those have moved.
-    fn ruled_woken_by(&mut self, touched: &BTreeSet<TermId>, domains_changed: bool) -> BTreeSet<JobId> {
+    fn ruled_woken_by(&mut self, news: &News) -> BTreeSet<JobId> {
         let moved = |rule: Rule| {
-            touched.contains(&rule.term()) || (domains_changed && matches!(rule, Rule::Skew { .. }))
+            news.touched.contains(&rule.term()) || (news.domains_changed && matches!(rule, Rule::Skew { .. }))
         };
         let ruled = |shape: &ShapeId| {
             let job = self.shapes.get(*shape)?.job?;
@@ -389,12 +390,8 @@ impl Snapshot {
     }
 
     /// Wakes what fits by now where something has changed, and gangs that evictions may help since.
-    fn woken_by(
-        &mut self,
-        helped: &BTreeSet<u32>,
-        (changed, priorities_changed): (bool, bool),
-        now_ms: i64,
-    ) -> BTreeSet<JobId> {
+    fn woken_by(&mut self, news: &News, now_ms: i64) -> BTreeSet<JobId> {
+        let &News { ref helped, changed, priorities_changed, .. } = news;
         let work = Work::new(self);
         let checks = Cell::new(0);
         let most = self.nodes.room_most(helped.iter().copied());
