@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use borough_agent::TestGuard;
+use borough_agent::ProcessGuard;
 use borough_client::{Client, ClientConfig, JobRef, TaskRef, Token};
 use borough_kv::env::SeededRng;
 use borough_kv::secret::Secret;
@@ -33,9 +33,9 @@ pub struct TestCell {
     options: Options,
     ports: PortSlot,
     dev: Option<Child>,
-    guard: Option<TestGuard>,
+    guard: Option<ProcessGuard>,
     /// For the control process, which records itself before anything else: not on a disk that a test fills.
-    control_guard: Option<(TestGuard, tempfile::TempDir)>,
+    control_guard: Option<(ProcessGuard, tempfile::TempDir)>,
     store: TestStore,
     client: Client,
     /// Where users of tasks can get to; the cell's own directory lets nobody through.
@@ -65,14 +65,14 @@ impl TestCell {
         let directory = directory.expect("a directory");
         let root = directory.path().join("dev");
         fs::create_dir_all(&root).expect("the cell's directory");
-        let guard = TestGuard::new(&root).expect("a guard");
+        let guard = ProcessGuard::new(&root).expect("a guard");
         let control_below = options.control_below.as_ref().or(options.below.as_ref());
         let control_directory = match control_below {
             Some(below) => tempfile::tempdir_in(below),
             None => tempfile::tempdir(),
         };
         let control_directory = control_directory.expect("a directory");
-        let control_guard = TestGuard::new(control_directory.path()).expect("a guard");
+        let control_guard = ProcessGuard::new(control_directory.path()).expect("a guard");
         let control_guard = Some((control_guard, control_directory));
         let ports = PortSlot::take();
         // What `dev` makes where it is missing; made here so that a client can be made before anything runs.

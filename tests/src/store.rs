@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use borough_agent::TestGuard;
+use borough_agent::ProcessGuard;
 use borough_kv::Database;
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{SeededRng, SystemClock};
@@ -38,7 +38,7 @@ pub struct FdbServer {
     cluster_file: PathBuf,
     process: Child,
     /// Its own: the one of a cell ends what is recorded there also when the cell is only stopped.
-    _guard: TestGuard,
+    _guard: ProcessGuard,
     /// Its own, since a server refuses to work on the small disk that a cell may be given.
     _directory: TempDir,
 }
@@ -48,7 +48,7 @@ impl FdbServer {
         let temporary =
             tempfile::Builder::new().prefix("borough-fdb-").tempdir().expect("the server's directory");
         let directory = temporary.path();
-        let guard = TestGuard::new(directory).expect("a guard");
+        let guard = ProcessGuard::new(directory).expect("a guard");
         let cluster_file = directory.join("fdb.cluster");
         // Nobody holds it until the server does: whoever is faster makes the test fail, loudly.
         let port =

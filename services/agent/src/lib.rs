@@ -48,7 +48,7 @@ pub use borough_shim::tree::tree_remove;
 pub use borough_shim::user::TaskUser;
 pub use config::{AgentConfig, Credential, Pace, Retention, TASK_DIR};
 pub use decide::pressure::PressureLimits;
-pub use disk::{TaskUsers, TestGuard, shim_install};
+pub use disk::{ProcessGuard, TaskUsers, shim_install};
 pub use error::AgentError;
 pub use life::{LifeError, LifeId};
 pub use runtime::{run, run_on, tasks_home};

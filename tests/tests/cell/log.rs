@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use borough_agent::TestGuard;
+use borough_agent::ProcessGuard;
 use borough_shim::process::ProcessId;
 use borough_tests::{PortSlot, RECORDS_VARIABLE, http_get, options, until};
 use rustix::process::Signal;
@@ -40,7 +40,7 @@ async fn role_end(name: &str, child: Child) {
 async fn no_control_role_ends_because_of_its_log() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
-    let _guard = TestGuard::new(root).unwrap();
+    let _guard = ProcessGuard::new(root).unwrap();
     let token = root.join("token");
     fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
@@ -74,7 +74,7 @@ async fn no_control_role_ends_because_of_its_log() {
 async fn an_agent_goes_on_where_its_log_cannot_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
-    let guard = TestGuard::new(root).unwrap();
+    let guard = ProcessGuard::new(root).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap().to_string();
     let (state, records) = (root.join("state"), guard.records().to_path_buf());

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use borough_agent::TestGuard;
+use borough_agent::ProcessGuard;
 use borough_client::{Client, ClientConfig, JobRef, LogQuery, TaskRef, Token};
 use borough_kv::env::SeededRng;
 use borough_kv::exercise::not_exercised;
@@ -26,7 +26,7 @@ struct Roles {
     store: TestStore,
     ports: PortSlot,
     program: PathBuf,
-    _guard: TestGuard,
+    _guard: ProcessGuard,
     directory: tempfile::TempDir,
 }
 
@@ -34,7 +34,7 @@ impl Roles {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        let guard = TestGuard::new(root).unwrap();
+        let guard = ProcessGuard::new(root).unwrap();
         let token = root.join("token");
         fs::write(&token, TOKEN).unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,4 +1,4 @@
-//! For tests that start processes: whatever becomes of the test, they end.
+//! For whoever starts agents and tasks and must not leave any: whatever becomes of it, they end.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -10,18 +10,18 @@ use super::shim_install;
 /// Ends everything recorded in its directory once it is dropped, or once the process that holds it has ended in any
 /// way: a watcher of its own waits for that.
 #[derive(Debug)]
-pub struct TestGuard {
+pub struct ProcessGuard {
     records: PathBuf,
     watcher: Child,
 }
 
-impl TestGuard {
+impl ProcessGuard {
     /// A guard over `directory/records`; give that to agents as their `record_dir`.
     ///
     /// # Errors
     /// Where the watcher cannot be started.
     pub fn new(directory: &Path) -> io::Result<Self> {
-        let (program, records) = Self::prepare(directory)?;
+        let (program, records) = (program_install(directory)?, records_make(directory)?);
         let start = || {
             let mut command = Command::new(&program);
             command.arg("guard").arg(&records).env_clear().current_dir("/");
@@ -46,11 +46,9 @@ impl TestGuard {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn prepare(directory: &Path) -> io::Result<(PathBuf, PathBuf)> {
-        let program = shim_install(&directory.join("bin"))?;
-        let records = directory.join("records");
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&records)?;
-        Ok((program, records))
+    pub fn prepare(directory: &Path) -> io::Result<()> {
+        program_install(directory)?;
+        records_make(directory).map(drop)
     }
 
     /// Where processes are to be recorded.
@@ -59,7 +57,17 @@ impl TestGuard {
     }
 }
 
-impl Drop for TestGuard {
+fn program_install(directory: &Path) -> io::Result<PathBuf> {
+    shim_install(&directory.join("bin"))
+}
+
+fn records_make(directory: &Path) -> io::Result<PathBuf> {
+    let records = directory.join("records");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&records)?;
+    Ok(records)
+}
+
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         drop(self.watcher.stdin.take());
         // It says itself what it could not end.

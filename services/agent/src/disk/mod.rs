@@ -23,7 +23,7 @@ mod owners;
 mod shim;
 mod state_dir;
 
-pub use guard::TestGuard;
+pub use guard::ProcessGuard;
 pub use identity::{HostGuard, agent_key, machine_id};
 pub use life_dir::{
     HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use borough_agent::{AgentConfig, AgentError, Pace, TestGuard};
+use borough_agent::{AgentConfig, AgentError, Pace, ProcessGuard};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::secret::Secret;
 use borough_proto::v1;
@@ -21,7 +21,7 @@ pub struct Cell {
     pub gateway: Gateway,
     pub address: String,
     agent: Option<(CancellationToken, JoinHandle<Result<(), AgentError>>)>,
-    pub guard: TestGuard,
+    pub guard: ProcessGuard,
     directory: tempfile::TempDir,
 }
 
@@ -31,7 +31,7 @@ impl Cell {
         let gateway = Gateway::default();
         let (address, _server) = gateway.serve().await;
         let directory = tempfile::Builder::new().prefix("borough-agent-test").tempdir().unwrap();
-        let guard = TestGuard::new(directory.path()).unwrap();
+        let guard = ProcessGuard::new(directory.path()).unwrap();
         Self { gateway, address, agent: None, guard, directory }
     }
 
@@ -106,7 +106,7 @@ pub fn agent_process_main() {
     let mut parts = settings.lines();
     let (state, address, records) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
     let mut config = config(Path::new(state), address, Path::new(records));
-    let guard = parts.next().map(|_| TestGuard::new(&Path::new(state).with_extension("guarded")).unwrap());
+    let guard = parts.next().map(|_| ProcessGuard::new(&Path::new(state).with_extension("guarded")).unwrap());
     if let Some(guard) = &guard {
         config.record_dir = Some(guard.records().to_owned());
     }

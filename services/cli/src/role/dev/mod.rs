@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_agent::TestGuard;
+use borough_agent::ProcessGuard;
 use borough_gateway::auth::{Credentials, Token};
 use borough_kv::Database;
 use borough_kv::env::{Clock, Rng, SystemClock, SystemRng};
@@ -137,8 +137,6 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     }?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    // A guard ends what runs, at the end: by then the disk may have no room for its program.
-    TestGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
     let outcome = dev_in(&layout, arguments, plan, &store, (&clock, &rng), printer).await;
     store.close().await;
     if arguments.ephemeral {
@@ -159,7 +157,12 @@ async fn dev_in(
     // Held for as long as an ephemeral cell lives: whatever becomes of this process, what it started ends.
     let guard = match arguments.ephemeral {
         true => Some(guard_begin(layout)?),
-        false => None,
+        // It ends what runs, at the end: by then the disk may have no room for its program.
+        false => {
+            ProcessGuard::prepare(layout.root())
+                .map_err(|error| failed("cannot watch over processes", &error))?;
+            None
+        }
     };
     let mut signals = Signals::catch();
     let open_files = OpenFiles::raise();
@@ -252,8 +255,8 @@ fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
-fn guard_begin(layout: &Layout) -> Result<TestGuard, Failure> {
-    TestGuard::new(layout.root()).map_err(|error| failed("cannot watch over processes", &error))
+fn guard_begin(layout: &Layout) -> Result<ProcessGuard, Failure> {
+    ProcessGuard::new(layout.root()).map_err(|error| failed("cannot watch over processes", &error))
 }
 
 async fn control_start(

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use borough_agent::TestGuard;
+use borough_agent::ProcessGuard;
 
 use super::super::failed;
 use super::layout::Layout;
@@ -30,7 +30,7 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     // Refused while a `dev` runs there.
     let layout =
         Layout::open(root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    let guard = TestGuard::new(layout.root()).map_err(|error| failed("cannot end what runs", &error))?;
+    let guard = ProcessGuard::new(layout.root()).map_err(|error| failed("cannot end what runs", &error))?;
     printer.remark("ending the tasks and agents of this directory");
     drop(guard);
     tasks_remove(&layout);
