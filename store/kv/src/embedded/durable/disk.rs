@@ -61,9 +61,9 @@ pub trait DiskFile: Send + Sync + Debug + 'static {
     fn reserve(&self, bytes: u64) -> io::Result<()>;
     /// Makes everything written durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// Whether it still has a name. Whoever removes a directory takes the names away, and a process that has the files
-    /// open writes on in them, for nobody.
-    fn is_named(&self) -> io::Result<bool> {
+    /// Whether `name` still leads to it. Whoever removes, moves or replaces the directory leaves a process that has the
+    /// files open only these, and what it writes on is found by nobody.
+    fn is_named(&self, _name: &str) -> io::Result<bool> {
         Ok(true)
     }
 }
@@ -208,7 +208,8 @@ impl DirectoryDisk {
 
     fn file(&self, file: File) -> Arc<dyn DiskFile> {
         let descriptors = Arc::clone(&self.descriptors);
-        Arc::new(MachineFile { file: Some(file), fsync: self.fsync, descriptors })
+        let directory = self.path.clone();
+        Arc::new(MachineFile { file: Some(file), directory, fsync: self.fsync, descriptors })
     }
 }
 
@@ -307,6 +308,7 @@ impl Disk for DirectoryDisk {
 struct MachineFile {
     /// Until it is closed.
     file: Option<File>,
+    directory: PathBuf,
     fsync: bool,
     descriptors: Arc<Mutex<Descriptors>>,
 }
@@ -355,7 +357,12 @@ impl DiskFile for MachineFile {
         if self.fsync { self.file()?.sync_data() } else { Ok(()) }
     }
 
-    fn is_named(&self) -> io::Result<bool> {
-        Ok(self.file()?.metadata()?.nlink() > 0)
+    fn is_named(&self, name: &str) -> io::Result<bool> {
+        let open = self.file()?.metadata()?;
+        match std::fs::metadata(self.directory.join(name)) {
+            Ok(found) => Ok((found.dev(), found.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }

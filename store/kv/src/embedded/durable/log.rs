@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, is_no_space, is_resource};
-use super::marker::{Marker, MarkerFile};
+use super::marker::{Marker, MarkerFile, removed};
 use super::record::{
     RECORD_EMPTY_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes,
     record_encode, seal_encode,
@@ -251,6 +251,9 @@ impl Log {
 
     /// Makes the marker of the durable end durable. An error means that the disk has failed, unless it is full.
     pub(super) fn marker_flush(&mut self) -> io::Result<()> {
+        if !self.segment.file.is_named(&segment_name(self.segment.sequence))? {
+            return Err(removed());
+        }
         tolerated(self.marker.flush())
     }
 

@@ -7,8 +7,8 @@
 //! The note itself is flushed about once a second, at each new segment, when the engine is idle, and at a clean end: a
 //! flush per record would cost as much as the record's own. So the marker is exact where the machine runs on (whatever
 //! ends the process), and after a power cut it may be behind by what was committed in the last second. A note is only
-//! ever behind: it is written when the record is durable. With each flush the engine looks whether the file still has its
-//! name: a store whose directory was removed stops within a second of its next commit.
+//! ever behind: it is written when the record is durable. With each flush the engine looks whether this file and the
+//! segment still have their names: a store whose directory was removed stops within a second of its next commit.
 //!
 //! ```text
 //! file  three slots of 4096 bytes: two written in turns right before a flush, one written after each record
@@ -164,9 +164,8 @@ impl MarkerFile {
     /// Makes the note durable. An error also where the file was removed: what is acknowledged from then on would be
     /// gone at the next start.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if !self.file.is_named()? {
-            let what = "the store's directory or its files were removed under the process";
-            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        if !self.file.is_named(NAME)? {
+            return Err(removed());
         }
         self.number = self.number.saturating_add(1);
         self.file.write_at(self.next_slot * SLOT_BYTES, &self.marker.encode(self.number))?;
@@ -182,6 +181,12 @@ impl MarkerFile {
         self.flushed = None;
         self.flush()
     }
+}
+
+/// A file that is written has no name any more.
+pub(super) fn removed() -> io::Error {
+    let what = "the store's directory or its files were removed or moved under the process";
+    io::Error::new(io::ErrorKind::NotFound, what)
 }
 
 /// What is missing of a log, for people: the file, what it must have, and what it has.

@@ -356,24 +356,37 @@ async fn a_store_is_its_owners_alone_also_one_of_an_older_version() {
     assert_eq!(open_to_others(&directory), [""; 0]);
 }
 
-/// Whoever removes the directory of a store that runs is told so by its end, not by an empty cell at the next start.
+/// Whoever removes the files of a store that runs is told so by its end, not by an empty cell at the next start.
 #[tokio::test]
-async fn a_store_whose_directory_is_removed_stops() {
-    let outer = tempfile::tempdir().unwrap();
-    let directory = outer.path().join("store");
-    let (_engine, database) = open(&directory).unwrap();
-    put(&database, "a", b"1").await.unwrap();
-    fs::remove_dir_all(&directory).unwrap();
-    let refused = async {
-        loop {
-            if let Err(error) = put(&database, "b", b"2").await {
-                return error;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+async fn a_store_whose_files_are_removed_stops() {
+    let all = |directory: &Path| fs::remove_dir_all(directory).unwrap();
+    let log = |directory: &Path| fs::remove_file(last_segment(directory)).unwrap();
+    let moved = |directory: &Path| fs::rename(directory, directory.with_extension("old")).unwrap();
+    let replaced = |directory: &Path| {
+        fs::rename(directory, directory.with_extension("old")).unwrap();
+        fs::create_dir(directory).unwrap();
+        let copied = copy(&directory.with_extension("old"));
+        for entry in fs::read_dir(copied.path()).unwrap().flatten() {
+            fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
         }
     };
-    let error =
-        tokio::time::timeout(Duration::from_secs(60), refused).await.expect("it goes on without its files");
-    assert_eq!(error.code, ErrorCode::IoError, "{error}");
-    assert!(error.to_string().contains("were removed under the process"), "{error}");
+    for remove in [all as fn(&Path), log, moved, replaced] {
+        let outer = tempfile::tempdir().unwrap();
+        let directory = outer.path().join("store");
+        let (_engine, database) = open(&directory).unwrap();
+        put(&database, "a", b"1").await.unwrap();
+        remove(&directory);
+        let refused = async {
+            loop {
+                if let Err(error) = put(&database, "b", b"2").await {
+                    return error;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let error = tokio::time::timeout(Duration::from_secs(60), refused).await;
+        let error = error.expect("it goes on without its files");
+        assert_eq!(error.code, ErrorCode::IoError, "{error}");
+        assert!(error.to_string().contains("were removed or moved under the process"), "{error}");
+    }
 }
