@@ -1,7 +1,8 @@
 //! Between the session's messages and what the rest of the gateway speaks of.
 
 use borough_model::node::{
-    AgentIdentity, AgentKey, AgentProcess, NodeFacts, NodeRow, Pressure, confinement, node_packages_kept,
+    AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement,
+    node_packages_kept,
 };
 use borough_model::{Incarnation, JobSpec, NodeId, TaskId, TaskRow};
 use borough_proto::bounds::{STATUS_CORES_MAX, TEXT_BYTES_MAX, text_cut};
@@ -60,15 +61,19 @@ pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused>
     let key = key.map_err(|_| {
         FieldRefused::new("agent_key", format!("{} bytes", hello.agent_key.len()), "16 bytes, or none")
     })?;
-    let durable = AgentKey(u128::from_be_bytes(key)).durable_id();
-    let identity = AgentIdentity::new(durable, &hello.machine_id);
+    let key = AgentKey(u128::from_be_bytes(key));
+    let identity = AgentIdentity::new(key.durable_id(), &hello.machine_id);
     let identity = identity.map_err(|_| {
         let accepted = "at most 64 of a-z, 0-9 and -";
         FieldRefused::new("machine_id", hello.machine_id.chars().take(80).collect::<String>(), accepted)
     })?;
     match hello.instance {
         0 => Err(FieldRefused::new("instance", "0", "a random number that is not 0")),
-        instance => Ok(Some(AgentProcess { identity, instance })),
+        instance => {
+            let identity_before =
+                Some(AgentIdentity { durable: DurableId(key.0), is_digest: false, ..identity.clone() });
+            Ok(Some(AgentProcess { identity, identity_before, instance }))
+        }
     }
 }
 

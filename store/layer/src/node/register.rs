@@ -114,9 +114,12 @@ async fn node_known_register(
     node_admit(&before, &session, agent, place, silent).map_err(StoreError::NodeRefused)?;
     let event = NodeEvent::Registered(Box::new(facts.clone()));
     let NodeTransition { mut row, mut changed, rebooted } = node_event(tx, changes, node, &event).await?;
-    // What the recorded identity says already, and more, stays.
-    let machine_known = row.identity.as_ref().is_some_and(|known| known.machine.is_some());
-    if let Some(agent) = agent.filter(|_| !machine_known) {
+    // What the recorded identity says already, and more, stays; but not the key that older versions recorded.
+    let is_known = |agent: &&AgentProcess| {
+        let known = row.identity.as_ref().filter(|known| known.is_digest == agent.identity.is_digest);
+        known.is_some_and(|known| known.machine.is_some())
+    };
+    if let Some(agent) = agent.filter(|agent| !is_known(agent)) {
         let event = NodeEvent::Identified(agent.identity.clone());
         let identified = node_event(tx, changes, node, &event).await?;
         (row, changed) = (identified.row, changed || identified.changed);

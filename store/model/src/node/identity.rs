@@ -81,6 +81,12 @@ pub struct AgentIdentity {
     /// Of the machine (`/etc/machine-id`), where it has one: 1 to 64 of `a-z`, `0-9` and `-`.
     #[n(1)]
     pub machine: Option<String>,
+    /// Whether the durable id is the digest of the key. Older versions recorded the key itself, which no digest may be
+    /// taken for: everybody sees those.
+    #[n(2)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub is_digest: bool,
 }
 
 /// What is wrong with the text of an identity.
@@ -99,13 +105,14 @@ impl AgentIdentity {
             return Err(IdentityError);
         }
         let machine = Some(machine).filter(|machine| !machine.is_empty() && *machine != NO_MACHINE);
-        Ok(Self { durable, machine: machine.map(str::to_owned) })
+        Ok(Self { durable, machine: machine.map(str::to_owned), is_digest: true })
     }
 
     /// Whether both are one agent: the same durable id, and no two different machines.
     pub fn is_same(&self, other: &Self) -> bool {
         let machines = self.machine.as_ref().zip(other.machine.as_ref());
-        self.durable == other.durable && machines.is_none_or(|(one, other)| one == other)
+        let durable = self.durable == other.durable && self.is_digest == other.is_digest;
+        durable && machines.is_none_or(|(one, other)| one == other)
     }
 }
 
@@ -131,8 +138,18 @@ impl std::str::FromStr for AgentIdentity {
 pub struct AgentProcess {
     /// Who it is.
     pub identity: AgentIdentity,
+    /// Who it was to versions that recorded the key itself: rows of that time have it until its agent comes again.
+    pub identity_before: Option<AgentIdentity>,
     /// The process: a random number, made at its start; not 0.
     pub instance: u64,
+}
+
+impl AgentProcess {
+    /// Whether it is a process of the agent that is recorded.
+    fn is_of(&self, recorded: &AgentIdentity) -> bool {
+        let before = self.identity_before.as_ref();
+        recorded.is_same(&self.identity) || before.is_some_and(|before| recorded.is_same(before))
+    }
 }
 
 /// An agent as a refusal names it.
@@ -236,7 +253,7 @@ pub fn node_admit(
             presented: face(agent.map(|agent| agent.identity.clone()), boot_id, host),
         }))
     };
-    let Some(agent) = agent.filter(|agent| recorded.is_same(&agent.identity)) else {
+    let Some(agent) = agent.filter(|agent| agent.is_of(recorded)) else {
         return refuse(RefusalCause::OtherAgent);
     };
     if session.superseded.contains(&agent.instance) {

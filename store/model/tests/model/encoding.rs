@@ -202,7 +202,11 @@ fn node_row() -> NodeRow {
         }],
         domains: vec![NumaDomain { place: 1, socket: 0, cpus: vec![2, 3], memory_bytes: 1 << 30 }],
         packages: BTreeSet::from(["web/1.4.2".to_owned()]),
-        identity: Some(AgentIdentity { durable: DurableId(0x12), machine: Some("ab12".to_owned()) }),
+        identity: Some(AgentIdentity {
+            durable: DurableId(0x12),
+            machine: Some("ab12".to_owned()),
+            is_digest: true,
+        }),
     }
 }
 

@@ -48,7 +48,7 @@ fn admit(
     boot: &str,
     silent: bool,
 ) -> Option<RefusalCause> {
-    let agent = agent.map(|(identity, instance)| AgentProcess { identity, instance });
+    let agent = agent.map(|(identity, instance)| AgentProcess { identity, identity_before: None, instance });
     let admitted = node_admit(row, &session(), agent.as_ref(), (boot, "10.0.0.2"), silent);
     admitted.err().map(|refusal| refusal.cause)
 }
@@ -84,7 +84,7 @@ fn a_node_is_that_of_its_agent_whatever_else_has_its_name() {
 
 #[test]
 fn a_refusal_names_both_agents_and_what_to_do() {
-    let agent = AgentProcess { identity: identity(2, "m2"), instance: 8 };
+    let agent = AgentProcess { identity: identity(2, "m2"), identity_before: None, instance: 8 };
     let refusal = node_admit(&row(), &session(), Some(&agent), ("b2", "10.0.0.2"), false).unwrap_err();
     let text = refusal.to_string();
     for part in [

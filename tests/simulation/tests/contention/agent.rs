@@ -118,7 +118,7 @@ impl Agent {
         let durable = DurableId(u128::try_from(self.number).unwrap());
         let identity = AgentIdentity::new(durable, "machine").unwrap();
         // Each boot has a process of its own, and whoever disturbs it has seen the one before end.
-        let agent = Some(AgentProcess { identity, instance: self.boot });
+        let agent = Some(AgentProcess { identity, identity_before: None, instance: self.boot });
         let arrival = NodeArrival::new(name, self.facts(), NodeId(self.cell.id()), self.session);
         let (arrival, before) = (NodeArrival { agent, ..arrival }, self.node);
         let beat = self.cell.id();

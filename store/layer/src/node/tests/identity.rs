@@ -1,6 +1,6 @@
 //! Whose node it is, against a store: who is refused changes nothing, and an operator's act gives the node away.
 
-use borough_model::node::{AgentIdentity, AgentProcess, DurableId, RefusalCause};
+use borough_model::node::{AgentIdentity, AgentKey, AgentProcess, DurableId, RefusalCause};
 
 use super::*;
 use crate::StoreResult;
@@ -12,7 +12,7 @@ fn identity(durable: u128) -> AgentIdentity {
 /// A process of agent `durable` arrives in boot `boot`, in a session that has the number of the process.
 fn arrival(durable: u128, instance: u64, boot: &str) -> NodeArrival {
     let facts = NodeFacts { boot_id: boot.to_owned(), ..facts() };
-    let agent = Some(AgentProcess { identity: identity(durable), instance });
+    let agent = Some(AgentProcess { identity: identity(durable), identity_before: None, instance });
     NodeArrival { agent, ..NodeArrival::new(name("n1"), facts, NodeId(7), instance) }
 }
 
@@ -104,4 +104,26 @@ async fn a_node_without_an_identity_takes_the_first_that_comes() {
     let taken = register_as(&cell, arrival(1, 11, "b2")).await.unwrap();
     assert_eq!(taken.row.identity, Some(identity(1)));
     assert_eq!(refusal(register_as(&cell, arrival(2, 21, "b2")).await), RefusalCause::OtherAgent);
+}
+
+/// Older versions recorded an agent's key instead of its digest: the agent keeps its node, and nobody else gets it with what
+/// is shown of a digest.
+#[tokio::test]
+async fn a_recorded_key_becomes_its_digest_and_a_digest_is_no_key() {
+    let cell = TestCell::new().await;
+    let key = AgentKey(1);
+    let of_key = |key: AgentKey, instance| {
+        let identity = AgentIdentity::new(key.durable_id(), "m1").unwrap();
+        let before = AgentIdentity { durable: DurableId(key.0), is_digest: false, ..identity.clone() };
+        AgentProcess { identity, identity_before: Some(before), instance }
+    };
+    let recorded = AgentProcess { identity: of_key(key, 11).identity_before.unwrap(), ..of_key(key, 11) };
+    register_as(&cell, NodeArrival { agent: Some(recorded), ..arrival(1, 11, "b1") }).await.unwrap();
+    let arrival_of = |agent, instance| NodeArrival { agent: Some(agent), ..arrival(1, instance, "b1") };
+    let taken = register_as(&cell, arrival_of(of_key(key, 12), 12)).await.unwrap();
+    assert_eq!(taken.row.identity, Some(of_key(key, 0).identity), "the key is not recorded any more");
+    // Whoever presents what everybody sees as if it were a key.
+    let shown = AgentKey(key.durable_id().0);
+    let refused = register_as(&cell, arrival_of(of_key(shown, 13), 13)).await;
+    assert_eq!(refusal(refused), RefusalCause::OtherAgent);
 }
