@@ -10,7 +10,8 @@ use std::time::Duration;
 use borough_model::queue::QueueSpec;
 use borough_model::{Delta, JournalEntry};
 use borough_scheduler_core::{CellSettings, Snapshot};
-use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState, MirrorSubscription};
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tonic::Status;
 
@@ -65,14 +66,8 @@ impl SchedulerView {
             let (snapshot, mut subscription) = mirror.subscribe_with(|state| snapshot_of(state, settings));
             *self.snapshot.lock().await = snapshot;
             while let Some(event) = subscription.next().await {
-                match event {
-                    MirrorEvent::Entry { entry, .. } => {
-                        self.apply(&entry).await;
-                        if settings_changed(&entry) {
-                            break;
-                        }
-                    }
-                    MirrorEvent::Resync => break,
+                if !self.apply(event, &mut subscription).await {
+                    break;
                 }
             }
             // The mirror is gone for good only when the process ends; otherwise begin anew.
@@ -80,11 +75,22 @@ impl SchedulerView {
         }
     }
 
-    async fn apply(&self, entry: &JournalEntry) {
+    /// Applies an event and all that came while a question was answered, so that questions in a row leave the snapshot no
+    /// further behind than one. `false`: a new snapshot is to be made.
+    async fn apply(&self, first: MirrorEvent, subscription: &mut MirrorSubscription) -> bool {
         let mut snapshot = self.snapshot.lock().await;
-        for delta in &entry.deltas {
-            snapshot.apply(delta);
+        let mut next = Some(first);
+        while let Some(event) = next {
+            let MirrorEvent::Entry { entry, .. } = event else { return false };
+            for delta in &entry.deltas {
+                snapshot.apply(delta);
+            }
+            if settings_changed(&entry) {
+                return false;
+            }
+            next = subscription.next().now_or_never().flatten();
         }
+        true
     }
 }
 

@@ -188,9 +188,13 @@ impl Writer {
             }
             Err(error) => Arc::new(error),
         };
-        // Who asked may have gone in the meantime.
+        // Of several nobody knows whose fault it is, also where all others have gone in the meantime.
+        let alone = batch.len() == 1;
         batch.retain(Pending::is_waited_for);
-        if fault_of(&error) != Fault::Store && batch.len() > 1 {
+        if batch.is_empty() {
+            return;
+        }
+        if fault_of(&error) != Fault::Store && !alone {
             let rest = batch.split_off(batch.len() / 2);
             Box::pin(self.batch_write(batch)).await;
             Box::pin(self.batch_write(rest)).await;

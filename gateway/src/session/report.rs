@@ -170,7 +170,7 @@ impl Writer {
     /// report must not hold up the others.
     async fn batch_apply(&self, mut batch: Vec<Pending>) {
         let mut pause = PAUSE_MIN;
-        loop {
+        while !batch.is_empty() {
             let error = match self.batch_try(&batch).await {
                 Ok(answers) => {
                     self.answer(batch, answers);
@@ -178,11 +178,10 @@ impl Writer {
                 }
                 Err(error) => Arc::new(error),
             };
-            // Sessions that have ended want no answer.
+            // Of several nobody knows whose fault it is, also where the sessions of all others have ended: those want no
+            // answer.
+            let alone = batch.len() == 1;
             batch.retain(|pending| !pending.applied.is_closed());
-            if batch.is_empty() {
-                return;
-            }
             let fault = fault_of(&error);
             if fault != Fault::Item {
                 tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
@@ -192,7 +191,7 @@ impl Writer {
                 pause = pause.saturating_mul(2).min(PAUSE_MAX);
                 continue;
             }
-            if batch.len() > 1 {
+            if !alone {
                 let rest = batch.split_off(batch.len() / 2);
                 Box::pin(self.batch_apply(batch)).await;
                 Box::pin(self.batch_apply(rest)).await;

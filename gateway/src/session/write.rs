@@ -73,7 +73,13 @@ pub fn fault_of(error: &StoreError) -> Fault {
     match error {
         StoreError::Kv(kv) => match kv.code {
             ErrorCode::TransactionTooLarge | ErrorCode::KeyTooLarge | ErrorCode::ValueTooLarge => Fault::Item,
-            code if code.is_retryable() => Fault::Batch,
+            ErrorCode::TransactionTooOld
+            | ErrorCode::FutureVersion
+            | ErrorCode::NotCommitted
+            | ErrorCode::ProcessBehind
+            | ErrorCode::CommitUnknownResult
+            | ErrorCode::ClusterVersionChanged => Fault::Batch,
+            // Locked, throttled, out of memory: smaller batches would only be more of them.
             _ => Fault::Store,
         },
         StoreError::CellClosed { .. } | StoreError::CellUnknown { .. } => Fault::Store,
