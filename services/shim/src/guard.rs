@@ -13,7 +13,7 @@ use rustix::process::{Signal, getppid, setsid};
 use crate::cgroup::Leaf;
 use crate::file::json_read;
 use crate::process::boot_id;
-use crate::record::{Kind, ProcessRecord};
+use crate::record::{DirectoryId, Kind, ProcessRecord};
 
 /// How often everything is looked for again: what was being started while we looked is found the next time.
 const ROUNDS: u32 = 200;
@@ -99,12 +99,15 @@ fn round(records: &Path, spared: Option<u32>) -> io::Result<Round> {
     Ok(Round { busy, agent_killed })
 }
 
+/// The records that were written here: those of a copied directory name processes of the original.
 fn records_read(records: &Path) -> Vec<(PathBuf, ProcessRecord)> {
+    let own = DirectoryId::of(records).ok();
     let read = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;
         let record = json_read::<ProcessRecord>(records, name).ok().flatten()?;
-        Some((records.join(name), record))
+        let is_copy = record.directory.is_some_and(|directory| Some(directory) != own);
+        (!is_copy).then(|| (records.join(name), record))
     };
     fs::read_dir(records).into_iter().flatten().flatten().filter_map(read).collect()
 }
@@ -133,5 +136,30 @@ fn parents_remove(cgroups: &[PathBuf]) {
                 break;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::process::ProcessId;
+    use crate::record::process_record;
+
+    #[test]
+    fn a_copy_of_the_records_ends_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let (original, copy) = (root.path().join("records"), root.path().join("copy"));
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let process = ProcessId::find(child.id()).unwrap();
+        let file = process_record(&original, Kind::Task, process, Vec::new()).unwrap();
+        fs::create_dir(&copy).unwrap();
+        fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
+        recorded_end(&copy, None).unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "ended by a copy");
+        let ended = std::thread::spawn(move || child.wait().unwrap());
+        recorded_end(&original, None).unwrap();
+        assert!(!ended.join().unwrap().success());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,28 @@ pub struct ProcessRecord {
     pub boot_id: String,
     /// Its cgroup's directories.
     pub cgroups: Vec<PathBuf>,
+    /// The directory that the record was written into: in a copy of that it is no order to end anything. `None`: of an
+    /// older version.
+    #[serde(default)]
+    pub directory: Option<DirectoryId>,
+}
+
+/// Which directory of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryId {
+    device: u64,
+    inode: u64,
+}
+
+impl DirectoryId {
+    /// That of `path`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let known = fs::metadata(path)?;
+        Ok(Self { device: known.dev(), inode: known.ino() })
+    }
 }
 
 /// Writes a record of `process` into `dir`; the answer is the file, to be removed when the process has ended.
@@ -94,7 +116,8 @@ pub fn process_record(
 ) -> io::Result<PathBuf> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let name = format!("{}-{}.json", process.pid, process.start_ticks);
-    let record = ProcessRecord { kind, process, boot_id: process::boot_id()?, cgroups };
+    let directory = Some(DirectoryId::of(dir)?);
+    let record = ProcessRecord { kind, process, boot_id: process::boot_id()?, cgroups, directory };
     json_write(dir, &name, &record, Durability::Process)?;
     Ok(dir.join(name))
 }

@@ -51,6 +51,20 @@ impl ProcessGuard {
         records_make(directory).map(drop)
     }
 
+    /// Ends everything that is recorded, and waits for that.
+    ///
+    /// # Errors
+    /// Something is still there, or the watcher cannot be waited for.
+    pub fn end(mut self) -> io::Result<()> {
+        drop(self.watcher.stdin.take());
+        match self.watcher.wait()?.success() {
+            true => Ok(()),
+            false => {
+                Err(io::Error::other(format!("something named in {} still runs", self.records.display())))
+            }
+        }
+    }
+
     /// Where processes are to be recorded.
     pub fn records(&self) -> &Path {
         &self.records

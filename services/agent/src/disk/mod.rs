@@ -3,7 +3,7 @@
 //! | path | what |
 //! |---|---|
 //! | `format`, `lock` | which version's directory it is; held by the one agent that runs on it |
-//! | `identity` | the durable id of the agent, made once; mode 0600 |
+//! | `identity` | the agent's key, made once; mode 0600 |
 //! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
 //! | `lives/LIFE/` | a life that is not forgotten, `LIFE` being `JOB.INDEX.INCARNATION` |
 //! | `…/assignment.pb`, `spec.json` | what was wanted, and what its shim was told; the latter holds the environment |

@@ -74,7 +74,13 @@ async fn role_end(db: &Database, signal: impl Future<Output = &'static str>) -> 
 /// The end of a role whose store has stopped. Its supervisor starts it again.
 fn store_stopped(error: &KvError) -> Failure {
     let failure = Failure::new(Code::StoreFailed, format!("the store has stopped: {}", error_chain(error)));
-    failure.with_hint("look at the disk (`dmesg`), then start the role again; what was acknowledged is kept")
+    let hint = match error.to_string().contains("under the process") {
+        true => {
+            "put the store's directory back, or restore its backup; what was committed is where its files went"
+        }
+        false => "look at the disk (`dmesg`), then start the role again; what was acknowledged is kept",
+    };
+    failure.with_hint(hint)
 }
 
 /// A failure of a start: that of the store, where that has stopped meanwhile.

@@ -22,8 +22,13 @@ pub(super) struct Remembered {
     pub grpc_port: u16,
     /// Port of the gateway's HTTP.
     pub http_port: u16,
+    /// Where the cells are kept, if not in the directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
+/// A link in the place of a file is refused: what it leads to is not of this directory.
+const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 /// The format this build writes.
 const FORMAT: u32 = 1;
 
@@ -60,6 +65,7 @@ impl Layout {
             .read(true)
             .write(true)
             .mode(0o600)
+            .custom_flags(NO_LINK)
             .open(root.join("LOCK"))?;
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut owner = String::new();
@@ -117,7 +123,34 @@ impl Layout {
 
     /// What was remembered, where anything was.
     pub(super) fn remembered(&self) -> io::Result<Option<Remembered>> {
+        Remembered::read(&self.root)
+    }
+
+    /// Remembers it. What is remembered already needs no room on the disk.
+    pub(super) fn remember(&self, now: &Remembered) -> io::Result<()> {
+        if self.remembered()?.as_ref() == Some(now) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(now)?;
         let path = self.root.join("dev.json");
+        let temporary = self.root.join("dev.json.new");
+        fs::write(&temporary, text)?;
+        fs::rename(temporary, path)
+    }
+}
+
+impl Remembered {
+    /// Of this format.
+    pub(super) fn new(grpc_port: u16, http_port: u16, store: Option<String>) -> Self {
+        Self { format: FORMAT, grpc_port, http_port, store }
+    }
+
+    /// What the directory `root` remembers, where it is one of `dev`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of a format that this build does not know.
+    pub(super) fn read(root: &Path) -> io::Result<Option<Self>> {
+        let path = root.join("dev.json");
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -125,24 +158,11 @@ impl Layout {
         };
         let wrong =
             |text: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {text}", path.display()));
-        let remembered: Remembered = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let remembered: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match remembered.format {
             FORMAT => Ok(Some(remembered)),
             format => Err(wrong(format!("format {format}, this build knows {FORMAT}; nothing was touched"))),
         }
-    }
-
-    /// Remembers the ports. What is remembered already needs no room on the disk.
-    pub(super) fn remember(&self, grpc_port: u16, http_port: u16) -> io::Result<()> {
-        let now = Remembered { format: FORMAT, grpc_port, http_port };
-        if self.remembered()?.as_ref() == Some(&now) {
-            return Ok(());
-        }
-        let text = serde_json::to_vec_pretty(&now)?;
-        let path = self.root.join("dev.json");
-        let temporary = self.root.join("dev.json.new");
-        fs::write(&temporary, text)?;
-        fs::rename(temporary, path)
     }
 }
 

@@ -9,6 +9,7 @@ mod stop;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +21,10 @@ use borough_model::Name;
 use borough_store::cell::CellMeta;
 use clap::Args;
 use prometheus_client::registry::Registry;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::layout::{Layout, ephemeral_create, ephemeral_create_at};
+use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, PORTS, node_keep, nodes_plan, tasks_remove};
 use self::stop::Shutdown;
 use super::agent::{card, ports};
@@ -58,8 +60,9 @@ pub struct DevArguments {
     /// Keep nothing: a new directory, removed at the end with everything that was started
     #[arg(long)]
     pub ephemeral: bool,
-    /// End what runs in the directory, remove what `dev` made there, and exit; also where its store is damaged
-    #[arg(long, conflicts_with = "ephemeral")]
+    /// End what runs in the directory at once (SIGKILL), remove what `dev` made there, and exit; also where its store is
+    /// damaged
+    #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
     pub remove: bool,
     /// Port of gRPC on 127.0.0.1 (0: any) [default: as the last time; at first 7400, or any]
     #[arg(long, value_name = "PORT")]
@@ -154,16 +157,7 @@ async fn dev_in(
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    // Held for as long as an ephemeral cell lives: whatever becomes of this process, what it started ends.
-    let guard = match arguments.ephemeral {
-        true => Some(guard_begin(layout)?),
-        // It ends what runs, at the end: by then the disk may have no room for its program.
-        false => {
-            ProcessGuard::prepare(layout.root())
-                .map_err(|error| failed("cannot watch over processes", &error))?;
-            None
-        }
-    };
+    let guard = guard_early(layout, arguments.ephemeral)?;
     let mut signals = Signals::catch();
     let open_files = OpenFiles::raise();
     let mut control = control_start(layout, arguments, store, open_files, (clock, rng)).await?;
@@ -211,12 +205,7 @@ async fn dev_in(
     };
     shutdown.run(&mut signals).await;
     cancelled.cancel();
-    for keeper in keepers {
-        keeper.await.ok();
-    }
-    // First the agents and tasks, so that nothing is placed or reported any more; the directory keeps what they were.
-    let guard = guard.map_or_else(|| guard_begin(layout), Ok)?;
-    tokio::task::spawn_blocking(move || drop(guard)).await.ok();
+    everything_end(layout, guard, keepers).await?;
     control.stop().await;
     Ok(Code::Done)
 }
@@ -231,6 +220,10 @@ fn nodes_without_store(location: &StoreLocation, root: &Path) -> bool {
 }
 
 fn store_gone(root: &Path) -> Failure {
+    if let Ok(Some(Remembered { store: Some(store), .. })) = Remembered::read(root) {
+        let text = format!("the cells of {} are kept in {store}", root.display());
+        return Failure::new(Code::Usage, text).with_hint(format!("give --store {store}"));
+    }
     let text = format!(
         "the store of {} is gone, and its nodes are there: tasks may still run on them",
         root.display()
@@ -253,6 +246,38 @@ fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
         }
         failed(&format!("cannot make {}", wanted.display()), &error)
     })
+}
+
+/// The guard of an ephemeral cell, held for as long as that lives: whatever becomes of this process, what it started ends.
+fn guard_early(layout: &Layout, ephemeral: bool) -> Result<Option<ProcessGuard>, Failure> {
+    if ephemeral {
+        return guard_begin(layout).map(Some);
+    }
+    // It ends what runs, at the end: by then the disk may have no room for its program.
+    ProcessGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
+    Ok(None)
+}
+
+/// Ends the agents and tasks, so that nothing is placed or reported any more; the directory keeps what they were.
+async fn everything_end(
+    layout: &Layout,
+    guard: Option<ProcessGuard>,
+    keepers: Vec<JoinHandle<Option<Child>>>,
+) -> Result<(), Failure> {
+    let mut agents = Vec::new();
+    for keeper in keepers {
+        agents.extend(keeper.await.ok().flatten());
+    }
+    let guard = guard.map_or_else(|| guard_begin(layout), Ok)?;
+    tokio::task::spawn_blocking(move || drop(guard)).await.ok();
+    // A full disk may have kept an agent from being recorded.
+    for mut agent in agents {
+        if matches!(agent.try_wait(), Ok(None)) {
+            tracing::warn!(process = agent.id(), "an agent that was not recorded is ended; its tasks go on");
+            agent.kill().ok();
+        }
+    }
+    Ok(())
 }
 
 fn guard_begin(layout: &Layout) -> Result<ProcessGuard, Failure> {
@@ -320,7 +345,8 @@ fn remember(
     grpc: SocketAddr,
     http: SocketAddr,
 ) -> std::io::Result<()> {
-    layout.remember(grpc.port(), http.port())?;
+    let store = arguments.store.as_ref().map(ToString::to_string);
+    layout.remember(&Remembered::new(grpc.port(), http.port(), store))?;
     let file = ClientFile {
         gateways: vec![grpc.to_string()],
         http: format!("http://{http}"),

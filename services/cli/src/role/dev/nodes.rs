@@ -109,7 +109,11 @@ fn argument_of<'a>(argument: &'a str, node: &str) -> Option<&'a str> {
 }
 
 /// Keeps the agent of one node running until cancelled. Where the state directory is locked an agent runs already.
-pub(super) async fn node_keep(start: AgentStart, node: NodePlan, cancelled: CancellationToken) {
+pub(super) async fn node_keep(
+    start: AgentStart,
+    node: NodePlan,
+    cancelled: CancellationToken,
+) -> Option<Child> {
     let state = start.layout.node(&node.name);
     let mut child: Option<Child> = None;
     let mut pause = LOOK;
@@ -127,7 +131,7 @@ pub(super) async fn node_keep(start: AgentStart, node: NodePlan, cancelled: Canc
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = cancelled.cancelled() => return,
+                () = cancelled.cancelled() => return child,
             }
             pause = pause.saturating_mul(2).min(PAUSE_MAX);
             continue;
@@ -135,7 +139,7 @@ pub(super) async fn node_keep(start: AgentStart, node: NodePlan, cancelled: Canc
         pause = LOOK;
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
-            () = cancelled.cancelled() => return,
+            () = cancelled.cancelled() => return child,
         }
     }
 }

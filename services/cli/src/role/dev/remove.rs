@@ -6,35 +6,55 @@ use std::io;
 use std::path::Path;
 
 use borough_agent::ProcessGuard;
+use borough_shim::tree::tree_remove;
 
 use super::super::failed;
-use super::layout::Layout;
-use super::nodes::tasks_remove;
+use super::layout::{Layout, Remembered};
+use super::nodes::{is_locked, tasks_remove};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
-/// What `dev` makes in its directory, beside the tokens of its cells' nodes.
-const MADE: [&str; 9] =
-    ["bin", "log", "nodes", "records", "store", "token", "client.json", "dev.json", "LOCK"];
+/// What `dev` makes in its directory, beside the tokens of its cells' nodes, in the order in which it is removed: what says
+/// that the directory is one of `dev` goes last, so that what was interrupted can be repeated.
+const MADE: [&str; 11] = [
+    "nodes",
+    "store",
+    "log",
+    "bin",
+    "records",
+    "token",
+    "client.json",
+    "client.json.new",
+    "dev.json.new",
+    "dev.json",
+    "LOCK",
+];
 /// How the files of those tokens begin.
 const NODE_TOKEN: &str = "node-token-";
 
 /// Ends and removes everything of the directory `root`.
 pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
-    if !(root.join("LOCK").is_file() && root.join("nodes").is_dir()) {
-        return Err(Failure::new(
-            Code::NotFound,
-            format!("there is no cell of `borough dev` in {}", root.display()),
+    let unusable = |error: io::Error| failed(&format!("cannot use {}", root.display()), &error);
+    let Some(remembered) = Remembered::read(root).map_err(unusable)? else {
+        let text = format!("there is no cell of `borough dev` in {}", root.display());
+        return Err(Failure::new(Code::NotFound, text));
+    };
+    // Refused while a `dev` runs there.
+    let layout = Layout::open(root).map_err(unusable)?;
+    printer.remark("ending the tasks and agents of this directory");
+    let guard = ProcessGuard::new(layout.root()).and_then(ProcessGuard::end);
+    guard.map_err(|error| failed("nothing was removed: cannot end what runs", &error))?;
+    if let Some(node) = node_running(&layout) {
+        let text = format!("nothing was removed: the agent of {node} runs and is not in records/");
+        return Err(Failure::new(Code::Failed, text).with_hint("end its process first"));
+    }
+    tasks_remove(&layout);
+    made_remove(layout.root()).map_err(|error| failed("cannot remove everything; try again", &error))?;
+    if let Some(store) = remembered.store {
+        printer.remark(&format!(
+            "the cells in {store} stay; nodes of theirs that come again are to be admitted"
         ));
     }
-    // Refused while a `dev` runs there.
-    let layout =
-        Layout::open(root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    let guard = ProcessGuard::new(layout.root()).map_err(|error| failed("cannot end what runs", &error))?;
-    printer.remark("ending the tasks and agents of this directory");
-    drop(guard);
-    tasks_remove(&layout);
-    made_remove(layout.root()).map_err(|error| failed("cannot remove everything", &error))?;
     match fs::remove_dir(layout.root()) {
         Ok(()) => printer.remark(&format!("{} is removed", layout.root().display())),
         Err(error) => {
@@ -45,21 +65,24 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     Ok(Code::Done)
 }
 
+/// A node whose agent still runs: one that was never recorded is in no list.
+fn node_running(layout: &Layout) -> Option<String> {
+    let entries = fs::read_dir(layout.nodes()).into_iter().flatten().flatten();
+    let running = |entry: fs::DirEntry| {
+        is_locked(&entry.path()).then(|| entry.file_name().to_string_lossy().into_owned())
+    };
+    entries.into_iter().find_map(running)
+}
+
 /// Removes what `dev` has made, and nothing else.
 fn made_remove(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if !MADE.contains(&name.as_ref()) && !name.starts_with(NODE_TOKEN) {
-            continue;
-        }
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
+        if entry.file_name().to_string_lossy().starts_with(NODE_TOKEN) {
+            fs::remove_file(entry.path())?;
         }
     }
-    Ok(())
+    MADE.iter().try_for_each(|name| tree_remove(&root.join(name)))
 }
 
 #[cfg(test)]
