@@ -313,3 +313,82 @@ async fn notes_write(writer: &NodeWriter<'_>, changes: &mut ChangeSet, notes: &N
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use borough_kv::env::{ManualClock, SeededRng};
+    use borough_kv::{EmbeddedEngine, Engine, FaultEngine, FaultPlan};
+    use borough_model::node::{AgentIdentity, AgentProcess, DurableId, NodeFacts};
+    use borough_model::{Name, NodeId, Resources};
+    use borough_store::cell::{CellMeta, cell_create};
+
+    use super::*;
+
+    /// An arrival of agent `durable` at node `node`, whose session has the number of its candidate.
+    fn arrival(node: u64, durable: u128, candidate: u64) -> NodeArrival {
+        let facts = NodeFacts {
+            capacity: Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() },
+            port_first: 20_000,
+            port_last: 20_009,
+            attributes: std::collections::BTreeMap::new(),
+            host: format!("10.0.0.{node}"),
+            boot_id: "boot".to_owned(),
+            agent_version: "0".to_owned(),
+            cards: Vec::new(),
+            domains: Vec::new(),
+        };
+        let identity = AgentIdentity::new(DurableId(durable), "").unwrap();
+        let agent = Some(AgentProcess { identity, identity_before: None, instance: candidate });
+        let name = Name::new(format!("n{node}")).unwrap();
+        NodeArrival { agent, ..NodeArrival::new(name, facts, NodeId(candidate), candidate) }
+    }
+
+    /// A writer of an empty cell, over a store with faults of `plan`.
+    async fn writer(plan: FaultPlan) -> Writer {
+        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
+        let engine: Arc<dyn Engine> =
+            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), SeededRng::shared(1)));
+        let space = CellSpace::new(Name::new("alpha").unwrap());
+        let (quiet, made) = (Database::new(Arc::clone(&engine)), &space);
+        let create = quiet.run("test", Idempotency::Natural, |tx, _| async move {
+            cell_create(&tx, made, &CellMeta::default(), 1).await
+        });
+        create.await.unwrap();
+        let db = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
+        let metrics = SessionMetrics::default();
+        Writer { context: WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics } }
+    }
+
+    fn pending(arrival: NodeArrival) -> (Pending, oneshot::Receiver<Arrived>) {
+        let (done, registered) = oneshot::channel();
+        (Pending::Arrival(Box::new(arrival), done), registered)
+    }
+
+    /// One of two is refused for itself, and its agent has hung up: the other one is not answered with its refusal.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_refused_for_another_one() {
+        let writer = writer(FaultPlan::none()).await;
+        let (first, registered) = pending(arrival(1, 1, 1));
+        writer.batch_write(vec![first]).await;
+        registered.await.unwrap().unwrap();
+        let (refused, hung_up) = pending(arrival(1, 2, 2));
+        let (innocent, registered) = pending(arrival(2, 3, 3));
+        drop(hung_up);
+        writer.batch_write(vec![refused, innocent]).await;
+        assert!(registered.await.unwrap().unwrap().0.created);
+    }
+
+    /// Registrations that the store never takes together come one by one.
+    #[tokio::test(start_paused = true)]
+    async fn registrations_that_the_store_never_takes_together_come_alone() {
+        let writer = writer(FaultPlan { read_fails: 0.1, ..FaultPlan::none() }).await;
+        let (batch, registered): (Vec<_>, Vec<_>) =
+            (1..=64).map(|node| pending(arrival(node, node.into(), node))).unzip();
+        // All of the 200 reads of 64 nodes succeed once in 10^9 attempts.
+        let written = tokio::time::timeout(std::time::Duration::from_secs(300), writer.batch_write(batch));
+        written.await.expect("registrations must be taken in parts");
+        for registered in registered {
+            assert!(registered.await.unwrap().unwrap().0.created);
+        }
+    }
+}
