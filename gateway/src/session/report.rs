@@ -186,23 +186,20 @@ impl Writer {
             if fault != Fault::Item {
                 tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
             }
-            if fault == Fault::Store {
-                tokio::time::sleep(pause).await;
-                pause = pause.saturating_mul(2).min(PAUSE_MAX);
-                continue;
-            }
-            if !alone {
+            if fault != Fault::Store && !alone {
                 let rest = batch.split_off(batch.len() / 2);
                 Box::pin(self.batch_apply(batch)).await;
                 Box::pin(self.batch_apply(rest)).await;
                 return;
             }
-            let Some(single) = batch.pop() else { return };
-            match fault {
-                Fault::Item => return self.set_aside(single, &error),
-                _ if single.reports.len() > 1 => return single.in_parts(),
-                _ => batch.push(single),
+            match (fault, batch.pop()) {
+                (Fault::Item, Some(single)) => return self.set_aside(single, &error),
+                (Fault::Batch, Some(single)) if single.reports.len() > 1 => return single.in_parts(),
+                (_, last) => batch.extend(last),
             }
+            // Also where the store refuses one report alone as often as it is asked.
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(PAUSE_MAX);
         }
     }
 
