@@ -29,7 +29,8 @@ pub const DESIRED_APPLIED_BYTES_MAX: usize = 128 * 1024;
 
 /// Most statuses of one report: as many rows as the gateway writes in one transaction.
 pub const REPORT_TASKS_MAX: usize = 512;
-/// Most attempts that an agent has at once, those that are over and not forgotten among them.
+/// Most attempts of one session, those that are over and not forgotten among them. A gateway ends a session with more; no
+/// agent keeps to it by itself.
 pub const SESSION_LIVES_MAX: usize = 65_536;
 /// Most reports that wait for their `ReportApplied`.
 pub const REPORTS_UNAPPLIED_MAX: usize = 4;

@@ -70,7 +70,7 @@ impl SchedulerView {
                     break;
                 }
             }
-            // The mirror is gone for good only when the process ends; otherwise begin anew.
+            // The mirror is gone for good only when the process ends; otherwise begin again.
             tokio::time::sleep(FOLLOW_PAUSE).await;
         }
     }
