@@ -1,5 +1,8 @@
 //! Deltas of the journal as watchers see them, after their filter.
 
+use std::collections::HashMap;
+
+use borough_model::journal::JobName;
 use borough_model::{Delta, JobId, Name};
 use borough_proto::convert::{endpoint_to_message, job_to_message};
 use borough_proto::v1;
@@ -43,40 +46,90 @@ impl Filter {
     }
 }
 
+/// The names of jobs that the cell has forgotten, as far as the entries read so far told them.
+#[derive(Debug, Default)]
+pub struct JobNames(HashMap<JobId, JobName>);
+
+impl JobNames {
+    /// Remembers the name in `delta` where the mirror has it no more.
+    pub fn learn(&mut self, state: &MirrorState, delta: &Delta) {
+        let (id, name) = match delta {
+            Delta::Job { row, .. } => (row.id, JobName { user: row.user.clone(), job: row.name.clone() }),
+            Delta::JobRemoved { job, name: Some(name) } => (*job, name.clone()),
+            _ => return,
+        };
+        if !state.jobs().contains_key(&id) {
+            self.0.insert(id, name);
+        }
+    }
+
+    /// The name of a job; `None` where neither the mirror nor an entry has it.
+    pub fn of(&self, state: &MirrorState, job: JobId) -> Option<JobName> {
+        let living = state.jobs().get(&job);
+        let living = living.map(|row| JobName { user: row.user.clone(), job: row.name.clone() });
+        living.or_else(|| self.0.get(&job).cloned())
+    }
+}
+
+impl Filter {
+    /// Whether a watcher wants `delta`. A job that nobody can name any more is wanted by those who name no job; its
+    /// removal is wanted by all, since they may know its id.
+    pub fn wants(&self, state: &MirrorState, names: &JobNames, delta: &Delta) -> bool {
+        let [jobs, tasks, nodes, endpoints] = self.kinds;
+        match delta {
+            Delta::Job { row, .. } => jobs && self.node.is_empty() && self.job_wanted(&row.user, &row.name),
+            Delta::JobRemoved { name, .. } => {
+                let named = name.as_ref().is_none_or(|name| self.job_wanted(&name.user, &name.job));
+                jobs && self.node.is_empty() && named
+            }
+            Delta::Task { row } => {
+                let node = row.node.and_then(|node| state.nodes().get(&node)).map(|node| &node.name);
+                let job = names.of(state, row.id.job);
+                let job = job.map_or(!self.names_job(), |name| self.job_wanted(&name.user, &name.job));
+                tasks && job && self.node_wanted(node)
+            }
+            Delta::Node { row } => nodes && !self.names_job() && self.node_wanted(Some(&row.name)),
+            Delta::NodeRemoved { .. } => nodes && !self.names_job(),
+            Delta::Endpoint { endpoint, .. } => {
+                let job = self.job_wanted(&endpoint.user, &endpoint.job);
+                endpoints && job && self.node_wanted(Some(&endpoint.node))
+            }
+            Delta::EndpointWithdrawn { user, job, .. } => {
+                endpoints && self.node.is_empty() && self.job_wanted(user, job)
+            }
+            Delta::NodeAlloc { .. }
+            | Delta::NodeLoad { .. }
+            | Delta::TaskRemoved { .. }
+            | Delta::Unit { .. }
+            | Delta::CellSettings { .. } => false,
+        }
+    }
+}
+
 /// What a delta means to a watcher; `None` where it is not wanted, or carries nothing people see.
 pub fn change_of(door: &CellDoor, state: &MirrorState, filter: &Filter, delta: &Delta) -> Option<Change> {
-    let [jobs, tasks, nodes, endpoints] = filter.kinds;
+    if !filter.wants(state, &JobNames::default(), delta) {
+        return None;
+    }
     match delta {
-        Delta::Job { row, .. }
-            if jobs && filter.node.is_empty() && filter.job_wanted(&row.user, &row.name) =>
-        {
+        Delta::Job { row, .. } => {
             let kind = state.spec_of(row)?.kind;
             Some(Change::Job(job_to_message(&door.name, row, kind, job_counts(state, row))))
         }
-        Delta::JobRemoved { job } if jobs && !filter.names_job() && filter.node.is_empty() => {
-            Some(Change::JobRemoved(job.to_string()))
+        Delta::JobRemoved { job, name } => {
+            let text =
+                |of: fn(&JobName) -> &Name| name.as_ref().map(of).map(Name::to_string).unwrap_or_default();
+            let (user, name) = (text(|name| &name.user), text(|name| &name.job));
+            Some(Change::JobRemoved(v1::JobRemoved { id: job.to_string(), user, job: name }))
         }
-        Delta::Task { row } if tasks => {
-            let job = job_of(state, filter, row.id.job)?;
-            let node = row.node.and_then(|node| state.nodes().get(&node)).map(|node| &node.name);
-            filter.node_wanted(node).then(|| Change::Task(task_message(door, state, job, row)))
+        Delta::Task { row } => {
+            let job = state.jobs().get(&row.id.job)?;
+            Some(Change::Task(task_message(door, state, job, row)))
         }
-        Delta::Node { row } if nodes && !filter.names_job() && filter.node_wanted(Some(&row.name)) => {
-            Some(Change::Node(node_message(door, state, row)))
-        }
-        Delta::NodeRemoved { node } if nodes && !filter.names_job() => {
-            Some(Change::NodeRemoved(node.to_string()))
-        }
-        Delta::Endpoint { endpoint, .. }
-            if endpoints
-                && filter.job_wanted(&endpoint.user, &endpoint.job)
-                && filter.node_wanted(Some(&endpoint.node)) =>
-        {
-            Some(Change::Endpoint(endpoint_to_message(&door.name, endpoint)))
-        }
-        Delta::EndpointWithdrawn { user, job, task, .. }
-            if endpoints && filter.node.is_empty() && filter.job_wanted(user, job) =>
-        {
+        Delta::Node { row } => Some(Change::Node(node_message(door, state, row))),
+        Delta::NodeRemoved { node } => Some(Change::NodeRemoved(node.to_string())),
+        Delta::Endpoint { endpoint, .. } => Some(Change::Endpoint(endpoint_to_message(&door.name, endpoint))),
+        Delta::EndpointWithdrawn { user, job, task, .. } => {
             let incarnation = state.tasks().get(task).map_or(0, |row| row.incarnation.0);
             Some(Change::EndpointWithdrawn(v1::EndpointWithdrawn {
                 user: user.to_string(),
@@ -104,9 +157,4 @@ pub fn forgotten(state: &MirrorState, filter: &Filter, delta: &Delta) -> Option<
         }
         _ => None,
     }
-}
-
-fn job_of<'a>(state: &'a MirrorState, filter: &Filter, job: JobId) -> Option<&'a borough_model::JobRow> {
-    let row = state.jobs().get(&job)?;
-    filter.job_wanted(&row.user, &row.name).then_some(row)
 }

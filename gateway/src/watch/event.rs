@@ -5,6 +5,8 @@ use borough_model::task::{EndReason, Exit, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
+use super::change::JobNames;
+
 /// What an event is about, and what it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
@@ -14,16 +16,20 @@ pub struct Sentence {
     pub text: String,
 }
 
-/// What a delta says; `None` where it says nothing to people. Names are those the mirror knows now; what it has
-/// forgotten is told by its id.
-pub fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
+/// What a delta says; `None` where it says nothing to people. Names are those the mirror knows now, or `names` remembers;
+/// everything else is told by its id.
+pub fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
         Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row)),
-        Delta::JobRemoved { job } => (format!("job {job}"), "forgotten".to_owned()),
+        Delta::JobRemoved { job, name } => {
+            let name =
+                name.as_ref().map_or_else(|| job.to_string(), |name| format!("{}/{}", name.user, name.job));
+            (format!("job {name}"), "forgotten".to_owned())
+        }
         Delta::Task { row } => {
             let node = row.node.map(node_name).unwrap_or_default();
-            (task_subject(state, row), task_text(row, &node))
+            (task_subject(state, names, row), task_text(row, &node))
         }
         Delta::Node { row } => {
             let mut text = format!("{:?}", row.state).to_lowercase();
@@ -56,9 +62,9 @@ pub fn sentence(state: &MirrorState, delta: &Delta) -> Option<Sentence> {
     Some(Sentence { subject, text })
 }
 
-fn task_subject(state: &MirrorState, row: &TaskRow) -> String {
-    match state.jobs().get(&row.id.job) {
-        Some(job) => format!("task {}/{}/{}", job.user, job.name, row.id.index),
+fn task_subject(state: &MirrorState, names: &JobNames, row: &TaskRow) -> String {
+    match names.of(state, row.id.job) {
+        Some(name) => format!("task {}/{}/{}", name.user, name.job, row.id.index),
         None => format!("task {}", row.id),
     }
 }

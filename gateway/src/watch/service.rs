@@ -12,7 +12,7 @@ use borough_store::journal::{Cursor, journal_floor, journal_tail};
 use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
 
-use super::change::{Filter, change_of, forgotten};
+use super::change::{Filter, JobNames, change_of, forgotten};
 use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
 use crate::cell::{CellDoor, Cells, caller_of_read, cursor_from_message, cursor_to_message};
@@ -124,6 +124,7 @@ async fn events_list(door: &CellDoor, filter: &Filter, limit: usize) -> StoreRes
     let floor = begin.await?;
     let epoch = door.mirror.cursor().store_epoch;
     let mut after = floor.as_ref().map_or_else(|| Cursor::start(epoch), |floor| floor.trimmed_to);
+    let mut names = JobNames::default();
     let mut events: VecDeque<v1::Event> = VecDeque::new();
     loop {
         let page = door.db.run("events_read", Idempotency::ReadOnly, |tx, _| async move {
@@ -131,7 +132,10 @@ async fn events_list(door: &CellDoor, filter: &Filter, limit: usize) -> StoreRes
         });
         let page = page.await?;
         for (cursor, entry) in &page.entries {
-            events.extend(door.mirror.read(|state| events_of(door, state, filter, *cursor, entry)));
+            door.mirror.read(|state| {
+                entry.deltas.iter().for_each(|delta| names.learn(state, delta));
+                events.extend(events_of(state, &names, filter, *cursor, entry));
+            });
             while events.len() > limit {
                 events.pop_front();
             }
@@ -149,13 +153,13 @@ async fn events_list(door: &CellDoor, filter: &Filter, limit: usize) -> StoreRes
 }
 
 fn events_of(
-    door: &CellDoor,
     state: &borough_store::mirror::MirrorState,
+    names: &JobNames,
     filter: &Filter,
     cursor: Cursor,
     entry: &borough_model::JournalEntry,
 ) -> Vec<v1::Event> {
-    let wanted = entry.deltas.iter().filter(|delta| change_of(door, state, filter, delta).is_some());
+    let wanted = entry.deltas.iter().filter(|delta| filter.wants(state, names, delta));
     let event = |sentence: Sentence| v1::Event {
         cursor: Some(cursor_to_message(cursor)),
         at_ms: entry.at_ms,
@@ -164,7 +168,7 @@ fn events_of(
         subject: sentence.subject,
         text: sentence.text,
     };
-    wanted.filter_map(|delta| sentence(state, delta)).map(event).collect()
+    wanted.filter_map(|delta| sentence(state, names, delta)).map(event).collect()
 }
 
 #[cfg(test)]
@@ -198,10 +202,8 @@ mod tests {
         (tasks, None)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_behind_a_forgotten_job_says_so_and_leaves_nothing_out() {
-        let gateway = TestGateway::new().await;
-        assert_eq!(tasks_seen(&gateway).await, (1, None));
+    /// Ends the running task and its job. The cell still knows both.
+    async fn job_end(gateway: &TestGateway) {
         let job = TASK.job;
         gateway.change(async |tx, changes| job_stop(tx, changes, job).await.map(drop)).await;
         let door = gateway.cells.get("alpha").unwrap();
@@ -222,8 +224,73 @@ mod tests {
         let stop = TaskEvent::StopRequested { reason: StopReason::JobStopped };
         gateway.task_events(&[stop, TaskEvent::ProcessExited { life, exit, released: true, rules }]).await;
         gateway.change(async |tx, changes| job_tasks_gone(tx, changes, job).await.map(drop)).await;
+    }
+
+    async fn job_forget(gateway: &TestGateway) {
+        gateway.change(async |tx, changes| job_remove(tx, changes, TASK.job).await).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_behind_a_forgotten_job_says_so_and_leaves_nothing_out() {
+        let gateway = TestGateway::new().await;
+        assert_eq!(tasks_seen(&gateway).await, (1, None));
+        job_end(&gateway).await;
         assert_eq!(tasks_seen(&gateway).await, (2, None));
-        gateway.change(async |tx, changes| job_remove(tx, changes, job).await).await;
+        job_forget(&gateway).await;
         assert_eq!(tasks_seen(&gateway).await, (0, Some(Code::OutOfRange)));
+    }
+
+    /// The first change that a watch of one user brings after a position.
+    async fn first_change(gateway: &TestGateway, user: &str, after: Cursor) -> v1::watch_response::Change {
+        let request = v1::WatchRequest {
+            context: context(0),
+            cell: "alpha".to_owned(),
+            resume: Some(cursor_to_message(after)),
+            filter: Some(v1::WatchFilter { user: user.to_owned(), ..v1::WatchFilter::default() }),
+        };
+        let room = WatchRoom::new(Arc::clone(&gateway.cells));
+        let mut items = room.watch(Request::new(request)).await.unwrap().into_inner();
+        items.next().await.unwrap().unwrap().change.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_of_one_user_hears_that_a_job_is_forgotten() {
+        use v1::watch_response::Change;
+        let gateway = TestGateway::new().await;
+        job_end(&gateway).await;
+        let before = gateway.cells.get("alpha").unwrap().mirror.cursor();
+        job_forget(&gateway).await;
+        let Change::JobRemoved(gone) = first_change(&gateway, "ada", before).await else {
+            panic!("not heard")
+        };
+        let id = TASK.job.to_string();
+        assert_eq!(gone, v1::JobRemoved { id, user: "ada".to_owned(), job: "web".to_owned() });
+        assert_eq!(first_change(&gateway, "ben", before).await, Change::Bookmark(true));
+    }
+
+    /// What the listed events of one user are about.
+    async fn subjects(gateway: &TestGateway, user: &str) -> Vec<String> {
+        let message = v1::ListEventsRequest {
+            context: context(0),
+            cell: "alpha".to_owned(),
+            filter: Some(v1::WatchFilter { user: user.to_owned(), ..v1::WatchFilter::default() }),
+            limit: 0,
+        };
+        let room = WatchRoom::new(Arc::clone(&gateway.cells));
+        let answer = room.list_events(Request::new(message)).await.unwrap().into_inner();
+        answer.events.into_iter().map(|event| event.subject).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_events_of_a_forgotten_job_are_listed_under_its_name() {
+        let gateway = TestGateway::new().await;
+        job_end(&gateway).await;
+        let before = subjects(&gateway, "ada").await;
+        assert!(before.contains(&"task ada/web/0".to_owned()), "{before:?}");
+        job_forget(&gateway).await;
+        let after = subjects(&gateway, "ada").await;
+        assert_eq!(after[..before.len()], before, "nothing is left out");
+        assert_eq!(after[before.len()..], ["job ada/web".to_owned()]);
+        assert!(subjects(&gateway, "ben").await.is_empty());
     }
 }

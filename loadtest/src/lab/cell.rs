@@ -137,7 +137,7 @@ impl Cell {
             let job = JobId(id_of(number));
             let node = self.snapshot.task(TaskId { job, index: 0 }).and_then(|task| task.node);
             if node.is_none() {
-                self.snapshot.apply(&Delta::JobRemoved { job });
+                self.snapshot.apply(&Delta::JobRemoved { job, name: None });
             }
             placed.push(node);
         }

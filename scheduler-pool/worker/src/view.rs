@@ -91,7 +91,7 @@ impl CellView {
                 None => drop(self.held.remove(&row.id)),
             },
             Delta::TaskRemoved { task, .. } => drop(self.held.remove(task)),
-            Delta::JobRemoved { job } => {
+            Delta::JobRemoved { job, .. } => {
                 self.units.retain(|_, unit| unit.job != *job);
                 self.held.retain(|task, _| task.job != *job);
             }

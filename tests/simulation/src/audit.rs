@@ -188,7 +188,7 @@ impl Auditor {
                 touched.jobs.insert(row.id);
                 self.jobs.insert(row.id, row.clone());
             }
-            Delta::JobRemoved { job } => self.job_removed(*job),
+            Delta::JobRemoved { job, .. } => self.job_removed(*job),
             Delta::Task { row } => {
                 touched.tasks.insert(row.id);
                 self.task(at_ms, row, touched);

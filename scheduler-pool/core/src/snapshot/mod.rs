@@ -128,7 +128,7 @@ impl Snapshot {
             Delta::Job { row, spec } => {
                 self.job_upsert(row, spec.as_deref().map(|spec| Arc::new(spec.clone())))
             }
-            Delta::JobRemoved { job } => self.job_remove(*job),
+            Delta::JobRemoved { job, .. } => self.job_remove(*job),
             Delta::Task { row } => self.task_upsert(row),
             Delta::TaskRemoved { task, revision } => self.task_remove(*task, *revision),
             // A snapshot keeps the settings it was made with: whoever keeps it makes a new one.

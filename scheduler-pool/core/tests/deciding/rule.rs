@@ -270,7 +270,7 @@ fn a_wish_holds_both_ways() {
         // Once nobody wishes it any more, all racks are alike.
         world.job_change(JobId(1), |row| row.state = borough_model::job::JobState::Stopping);
         world.journal_apply(&mut snapshot);
-        snapshot.apply(&borough_model::Delta::JobRemoved { job: JobId(1) });
+        snapshot.apply(&borough_model::Delta::JobRemoved { job: JobId(1), name: None });
         world.job_submit(JobId(5), &labelled("ann", "free", 60, "db"));
         assert_eq!(round(&mut world, &mut snapshot).placements.len(), 60);
     }

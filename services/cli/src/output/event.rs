@@ -85,8 +85,11 @@ impl ChangeView {
                 let subject = format!("{}.{job}.{user}", gone.index);
                 ("endpoint_withdrawn", subject, format!("incarnation {}", gone.incarnation), Value::Null)
             }
-            Change::JobRemoved(id) => {
-                ("job_removed", Foreign::from(id).to_string(), String::new(), Value::Null)
+            Change::JobRemoved(gone) => {
+                let [user, job, id] = [gone.user, gone.job, gone.id].map(Foreign::from);
+                let named = !user.to_string().is_empty();
+                let subject = if named { format!("{user}/{job}") } else { id.to_string() };
+                ("job_removed", subject, String::new(), Value::Null)
             }
             Change::NodeRemoved(name) => {
                 ("node_removed", Foreign::from(name).to_string(), String::new(), Value::Null)

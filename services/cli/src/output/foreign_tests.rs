@@ -136,7 +136,7 @@ fn changes() -> Vec<ChangeView> {
         Change::Node(node()),
         Change::Endpoint(endpoint()),
         Change::EndpointWithdrawn(gone),
-        Change::JobRemoved(hostile()),
+        Change::JobRemoved(v1::JobRemoved { id: hostile(), user: hostile(), job: hostile() }),
         Change::NodeRemoved(hostile()),
     ];
     let view = |change| {

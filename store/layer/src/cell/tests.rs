@@ -65,7 +65,7 @@ async fn closing_the_gate_fails_what_is_in_flight() {
     gate_set(&cell, CellState::Draining).await;
     let committing = cell.db.commit_at("late", gate.version(), |tx| {
         let mut changes = ChangeSet::begin_at(tx, &gate, &change(1, "late"))?;
-        changes.push(Delta::JobRemoved { job: JobId(1) });
+        changes.push(Delta::JobRemoved { job: JobId(1), name: None });
         changes.append(tx)
     });
     let error = committing.await.unwrap_err().error;
@@ -79,7 +79,7 @@ async fn a_new_epoch_has_a_journal_of_its_own() {
     let cell = TestCell::new().await;
     let write = async || {
         let changing = cell.change(change(1, "x"), async |_, changes| {
-            changes.push(Delta::JobRemoved { job: JobId(1) });
+            changes.push(Delta::JobRemoved { job: JobId(1), name: None });
             Ok(())
         });
         changing.await.unwrap();

@@ -85,7 +85,7 @@ impl JournalTold {
             Delta::Unit { row } => {
                 self.unit_jobs.insert(row.id, row.job);
             }
-            Delta::JobRemoved { job } => self.job_forget(*job),
+            Delta::JobRemoved { job, .. } => self.job_forget(*job),
             Delta::NodeRemoved { node } => {
                 self.last.remove(&DeltaKey::NodeAlloc(*node));
                 self.last.remove(&DeltaKey::NodeLoad(*node));

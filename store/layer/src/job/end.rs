@@ -2,6 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobState};
+use borough_model::journal::JobName;
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{Delta, JobId};
 
@@ -91,12 +92,13 @@ pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -
     if keys::read(tx, &space, &name).await? == Some(job) {
         keys::clear(tx, &space, &name)?;
     }
-    let past = JobPastKey { user: row.user, name: row.name, submitted_ms: row.submitted_ms, job };
+    let JobRow { user, name, .. } = row;
+    let past = JobPastKey { user: user.clone(), name: name.clone(), submitted_ms: row.submitted_ms, job };
     keys::clear(tx, &space, &past)?;
     keys::clear(tx, &space, &JobRowKey { job })?;
     keys::clear(tx, &space, &JobGateKey { job })?;
     keys::clear_prefix(tx, &space, &Prefix::<JobSpecKey>::of(&job))?;
     keys::clear_prefix(tx, &space, &Prefix::<TaskKey>::of(&job))?;
-    changes.push(Delta::JobRemoved { job });
+    changes.push(Delta::JobRemoved { job, name: Some(JobName { user, job: name }) });
     Ok(())
 }

@@ -236,7 +236,7 @@ mod tests {
             actor: "user/ada".to_owned(),
             action: "test".to_owned(),
             at_ms: 7,
-            deltas: (0..deltas).map(|job| Delta::JobRemoved { job: JobId(job as u64) }).collect(),
+            deltas: (0..deltas).map(|job| Delta::JobRemoved { job: JobId(job as u64), name: None }).collect(),
         }
     }
 

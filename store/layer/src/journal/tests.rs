@@ -30,7 +30,7 @@ async fn produce(cell: &TestCell, producer: u64) -> StoreResult<()> {
         let large = alloc.epoch % 8 == producer;
         changes.push(Delta::NodeAlloc { node, alloc });
         if large {
-            let large = |job| Delta::JobRemoved { job: JobId(u64::MAX - job) };
+            let large = |job| Delta::JobRemoved { job: JobId(u64::MAX - job), name: None };
             (0..).take(BALLAST).map(large).for_each(|delta| changes.push(delta));
         }
         Ok(())

@@ -58,7 +58,7 @@ mod tests {
             let mut ring = Ring::new(at_version(1), 20);
             let mut all = Vec::new();
             for (version, size) in (1_i64..).map(|n| n * 2 + 1).zip(sizes) {
-                let deltas = vec![Delta::JobRemoved { job: JobId(0) }; size];
+                let deltas = vec![Delta::JobRemoved { job: JobId(0), name: None }; size];
                 let entry = JournalEntry {
                     request: RequestId(0), actor: String::new(), action: String::new(), at_ms: version, deltas,
                 };

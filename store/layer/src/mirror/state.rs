@@ -178,7 +178,7 @@ impl MirrorState {
                 put_newer(&mut self.loads, *node, load, |load| load.revision);
             }
             Delta::Job { row, spec } => self.job_put(row, spec.as_deref()),
-            Delta::JobRemoved { job } => self.job_remove(*job),
+            Delta::JobRemoved { job, .. } => self.job_remove(*job),
             Delta::Task { row } => self.task_put(row),
             Delta::TaskRemoved { task, revision } => {
                 if self.tasks.get(task).is_some_and(|row| row.revision <= *revision) {

@@ -32,7 +32,7 @@ impl Delta {
             Self::NodeRemoved { node } => DeltaKey::Node(*node),
             Self::NodeAlloc { node, .. } => DeltaKey::NodeAlloc(*node),
             Self::Job { row, .. } => DeltaKey::Job(row.id),
-            Self::JobRemoved { job } => DeltaKey::Job(*job),
+            Self::JobRemoved { job, .. } => DeltaKey::Job(*job),
             Self::Task { row } => DeltaKey::Task(row.id),
             Self::TaskRemoved { task, .. } => DeltaKey::Task(*task),
             Self::Endpoint { endpoint, .. } => DeltaKey::Endpoint(endpoint.task),

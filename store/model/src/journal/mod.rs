@@ -32,6 +32,17 @@ pub struct JournalEntry {
     pub deltas: Vec<Delta>,
 }
 
+/// The name of a job with that of its user. No two living jobs of a cell share it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct JobName {
+    /// Whose job it is.
+    #[n(0)]
+    pub user: Name,
+    /// Its own name.
+    #[n(1)]
+    pub job: Name,
+}
+
 /// The new value of one row; an older revision never overwrites a newer one.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -76,6 +87,9 @@ pub enum Delta {
         /// Which.
         #[n(0)]
         job: JobId,
+        /// Its name, by which a watcher asks for it: no row has it any more. Entries of older versions lack it.
+        #[n(1)]
+        name: Option<JobName>,
     },
     /// A task's row.
     #[n(5)]

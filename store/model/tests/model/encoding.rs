@@ -10,7 +10,7 @@ use borough_model::job::{
     HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec, Probe,
     RestartMode, Role, Spread, TaskOverride, Together, Toleration, TolerationOperator,
 };
-use borough_model::journal::{Delta, JournalEntry};
+use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
     AgentIdentity, Card, CardSelector, DurableId, LoadMeasured, NodeAlloc, NodeLive, NodeLoad, NodeRow,
     NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Within,
@@ -258,7 +258,11 @@ fn journal() -> JournalEntry {
             Delta::NodeAlloc { node: NodeId(7), alloc: node_alloc() },
             Delta::Job { row: job_row(JobState::Running), spec: Some(Box::new(spec(JobKind::Service))) },
             Delta::Job { row: job_row(JobState::Waiting), spec: None },
-            Delta::JobRemoved { job: JobId(0x11) },
+            Delta::JobRemoved { job: JobId(0x11), name: None },
+            Delta::JobRemoved {
+                job: JobId(0x11),
+                name: Some(JobName { user: name("ada"), job: name("web") }),
+            },
             Delta::Task { row: task_full() },
             Delta::TaskRemoved { task, revision },
             Delta::Endpoint { endpoint: endpoint(), revision },

@@ -194,7 +194,7 @@ impl Audit {
             Delta::Job { row, .. } => drop(self.jobs.insert(row.id)),
             Delta::Task { row } => drop(self.tasks.insert(row.id, row.clone())),
             Delta::TaskRemoved { task, .. } => drop(self.tasks.remove(task)),
-            Delta::JobRemoved { job } => self.tasks.retain(|task, _| task.job != *job),
+            Delta::JobRemoved { job, .. } => self.tasks.retain(|task, _| task.job != *job),
             Delta::Endpoint { endpoint, .. } => drop(self.endpoints.insert(endpoint.task, endpoint.clone())),
             Delta::EndpointWithdrawn { task, .. } => drop(self.endpoints.remove(task)),
             _ => {}

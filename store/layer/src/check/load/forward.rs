@@ -20,7 +20,7 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
         Delta::NodeAlloc { node, alloc } => drop(rows.allocs.insert(node, alloc)),
         Delta::NodeLoad { node, load } => drop(rows.loads.insert(node, load)),
         Delta::Job { row, spec } => job_put(rows, row, spec),
-        Delta::JobRemoved { job } => job_remove(rows, job),
+        Delta::JobRemoved { job, .. } => job_remove(rows, job),
         Delta::Task { row } => task_put(rows, row),
         Delta::TaskRemoved { task, .. } => task_remove(rows, task),
         Delta::Endpoint { endpoint, revision } => {

@@ -202,7 +202,7 @@ async fn job_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> Stor
     keys::clear_prefix(tx, &space, &Prefix::<TaskKey>::of(&job))?;
     keys::clear_prefix(tx, &space, &Prefix::<JobSpecKey>::of(&job))?;
     keys::clear(tx, &space, &JobRowKey { job })?;
-    changes.push(Delta::JobRemoved { job });
+    changes.push(Delta::JobRemoved { job, name: None });
     Ok(())
 }
 
