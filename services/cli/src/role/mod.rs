@@ -11,7 +11,7 @@ pub(crate) mod store;
 mod task_user;
 pub(crate) mod token;
 
-use borough_kv::{Database, EngineState, KvError};
+use borough_kv::{Database, EngineState, ErrorCode, KvError};
 use borough_store::error_chain;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -74,11 +74,11 @@ async fn role_end(db: &Database, signal: impl Future<Output = &'static str>) -> 
 /// The end of a role whose store has stopped. Its supervisor starts it again.
 fn store_stopped(error: &KvError) -> Failure {
     let failure = Failure::new(Code::StoreFailed, format!("the store has stopped: {}", error_chain(error)));
-    let hint = match error.to_string().contains("under the process") {
-        true => {
+    let hint = match error.code {
+        ErrorCode::FileNotFound => {
             "put the store's directory back, or restore its backup; what was committed is where its files went"
         }
-        false => "look at the disk (`dmesg`), then start the role again; what was acknowledged is kept",
+        _ => "look at the disk (`dmesg`), then start the role again; what was acknowledged is kept",
     };
     failure.with_hint(hint)
 }

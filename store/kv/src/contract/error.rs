@@ -79,6 +79,8 @@ error_codes! {
     TransactionRejectedRangeLocked = 1242, "transaction rejected because the range is locked";
     /// The disk or its bookkeeping failed; the engine has stopped.
     IoError = 1510, "disk i/o operation failed";
+    /// The store's files were removed or moved under the process; the engine has stopped. Put them back.
+    FileNotFound = 1511, "file not found";
     /// The call is not legal in this state or with these words.
     ClientInvalidOperation = 2000, "invalid API call";
     /// An operation while the commit is in flight.

@@ -64,8 +64,8 @@ pub(crate) enum AppendError {
     NoSpace(String),
     /// The process has no descriptor, memory or thread left for it; the log is as it was before.
     Resources(String),
-    /// Anything else: what is on the disk is unknown.
-    Failed(String),
+    /// Anything else: what is on the disk is unknown, and the engine stops with this error.
+    Failed(KvError),
 }
 
 /// Where accepted batches become durable.
@@ -86,7 +86,7 @@ pub(crate) trait Durable: Send {
 
     /// Makes durable how far the log is durable: now and then under load, and always when `idle`. An error means that
     /// the disk has failed.
-    fn confirm(&mut self, idle: bool) -> Result<(), String>;
+    fn confirm(&mut self, idle: bool) -> Result<(), KvError>;
 }
 
 /// What the sequencer and the transactions share.
@@ -211,9 +211,9 @@ impl Sequencer {
 
     fn confirm(&mut self, idle: bool) {
         let Some(durable) = &mut self.durable else { return };
-        if let Err(detail) = durable.confirm(idle) {
-            tracing::error!(detail, "the store's disk failed: the engine stops");
-            self.shared.stop(KvError::with(ErrorCode::IoError, detail));
+        if let Err(error) = durable.confirm(idle) {
+            tracing::error!(%error, "the store's disk failed: the engine stops");
+            self.shared.stop(error);
         }
     }
 
@@ -312,13 +312,13 @@ impl Sequencer {
         let error = match error {
             AppendError::NoSpace(detail) => KvError::with(ErrorCode::NoSpace, detail),
             AppendError::Resources(detail) => KvError::with(ErrorCode::ShortOfResources, detail),
-            AppendError::Failed(detail) => {
-                tracing::error!(detail, "the store's disk failed: the engine stops");
-                let unknown = KvError::with(ErrorCode::CommitUnknownResult, detail.clone());
+            AppendError::Failed(error) => {
+                tracing::error!(%error, "the store's disk failed: the engine stops");
+                let unknown = KvError::with(ErrorCode::CommitUnknownResult, error.to_string());
                 for Accepted { reply, .. } in accepted {
                     answer(reply, Err(unknown.clone().into()));
                 }
-                self.shared.stop(KvError::with(ErrorCode::IoError, detail));
+                self.shared.stop(error);
                 return;
             }
         };

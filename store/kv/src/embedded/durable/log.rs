@@ -18,7 +18,7 @@ use super::record::{
     record_encode, seal_encode,
 };
 use super::recover::{LogEnd, Tail};
-use crate::contract::Version;
+use crate::contract::{ErrorCode, KvError, Version};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::AppendError;
 use crate::env::Rng;
@@ -235,7 +235,8 @@ impl Log {
             return Err(undone.map_or_else(|undo| append_failed(&undo), |()| append_error(&error)));
         }
         // After a failed flush nobody knows what is on the disk, whatever the error says.
-        file.sync_data().map_err(|error| AppendError::Failed(format!("flush of the commit log: {error}")))?;
+        file.sync_data()
+            .map_err(|error| AppendError::Failed(disk_failed("flush of the commit log", &error)))?;
         self.segment.offset = end;
         self.bytes = self.bytes.saturating_add(size);
         self.last_version = version;
@@ -356,7 +357,16 @@ fn append_error(error: &io::Error) -> AppendError {
 }
 
 fn append_failed(error: &io::Error) -> AppendError {
-    AppendError::Failed(format!("commit log: {error}"))
+    AppendError::Failed(disk_failed("commit log", error))
+}
+
+/// What the engine stops with after `error` of its disk in `what`.
+pub(super) fn disk_failed(what: &str, error: &io::Error) -> KvError {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => ErrorCode::FileNotFound,
+        _ => ErrorCode::IoError,
+    };
+    KvError::with(code, format!("{what}: {error}"))
 }
 
 /// A flush that failed is a failure of the disk, whatever its error says. A full disk may be tried again: what was to

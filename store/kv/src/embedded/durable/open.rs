@@ -337,7 +337,8 @@ fn store_start(
     durable.append(first, Some(ceiling), &[]).map_err(|error| {
         Failure::Io(match error {
             AppendError::NoSpace(detail) => io::Error::new(io::ErrorKind::StorageFull, detail),
-            AppendError::Resources(detail) | AppendError::Failed(detail) => io::Error::other(detail),
+            AppendError::Resources(detail) => io::Error::other(detail),
+            AppendError::Failed(error) => io::Error::other(error),
         })
     })?;
     if fresh || upgrade {

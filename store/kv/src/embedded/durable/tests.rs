@@ -386,7 +386,7 @@ async fn a_store_whose_files_are_removed_stops() {
         };
         let error = tokio::time::timeout(Duration::from_secs(60), refused).await;
         let error = error.expect("it goes on without its files");
-        assert_eq!(error.code, ErrorCode::IoError, "{error}");
+        assert_eq!(error.code, ErrorCode::FileNotFound, "{error}");
         assert!(error.to_string().contains("were removed or moved under the process"), "{error}");
     }
 }

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use super::checkpoint::{CheckpointError, Order, checkpoint_write};
 use super::disk::Disk;
-use super::log::{Log, segment_name, spare_name};
-use crate::contract::Version;
+use super::log::{Log, disk_failed, segment_name, spare_name};
+use crate::contract::{KvError, Version};
 use crate::embedded::memory::{Key, Memory};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::{AppendError, Durable};
@@ -277,13 +277,13 @@ impl Durable for DurableLog {
         self.log.marker_due(true)
     }
 
-    fn confirm(&mut self, idle: bool) -> Result<(), String> {
+    fn confirm(&mut self, idle: bool) -> Result<(), KvError> {
         if self.failed || !self.log.marker_due(idle) {
             return Ok(());
         }
         self.log.marker_flush().map_err(|error| {
             self.failed = true;
-            format!("marker of the commit log's end: {error}")
+            disk_failed("marker of the commit log's end", &error)
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::contract::Version;
+use crate::contract::{KvError, Version};
 use crate::embedded::atomic::atomic_apply;
 use crate::embedded::memory::Memory;
 use crate::embedded::mutation::Mutation;
@@ -149,7 +149,7 @@ impl Durable for Recorder {
         self.inner.is_unconfirmed()
     }
 
-    fn confirm(&mut self, idle: bool) -> Result<(), String> {
+    fn confirm(&mut self, idle: bool) -> Result<(), KvError> {
         self.inner.confirm(idle)
     }
 }
