@@ -1,6 +1,6 @@
 //! Deltas of the journal as watchers see them, after their filter.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use borough_model::journal::JobName;
 use borough_model::{Delta, JobId, Name};
@@ -48,7 +48,7 @@ impl Filter {
 
 /// The names of jobs that the cell has forgotten, as far as the entries read so far told them.
 #[derive(Debug, Default)]
-pub struct JobNames(HashMap<JobId, JobName>);
+pub struct JobNames(BTreeMap<JobId, JobName>);
 
 impl JobNames {
     /// Remembers the name in `delta` where the mirror has it no more.
@@ -85,7 +85,10 @@ impl Filter {
             Delta::Task { row } => {
                 let node = row.node.and_then(|node| state.nodes().get(&node)).map(|node| &node.name);
                 let job = names.of(state, row.id.job);
-                let job = job.map_or(!self.names_job(), |name| self.job_wanted(&name.user, &name.job));
+                let job = match job {
+                    Some(name) => self.job_wanted(&name.user, &name.job),
+                    None => !self.names_job(),
+                };
                 tasks && job && self.node_wanted(node)
             }
             Delta::Node { row } => nodes && !self.names_job() && self.node_wanted(Some(&row.name)),
