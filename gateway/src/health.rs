@@ -93,12 +93,12 @@ fn status_of(engine: EngineState, answer: Result<(), String>, mirrors: &[MirrorA
 }
 
 /// The health of a process, as of the last look.
-pub struct Health {
+pub struct ProcessHealth {
     source: HealthSource,
     status: watch::Sender<HealthStatus>,
 }
 
-impl Health {
+impl ProcessHealth {
     /// Looks every second until `cancelled`. Not ready before the first look.
     pub fn start(source: HealthSource, cancelled: CancellationToken) -> Arc<Self> {
         let silent = Some("the store has not been asked yet".to_owned());

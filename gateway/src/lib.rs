@@ -18,4 +18,4 @@ pub mod task;
 pub mod watch;
 
 pub use connection::ConnectionLimits;
-pub use serve::{Gateway, GatewayConfig, Network};
+pub use serve::{Gateway, GatewayConfig, NetworkSettings};

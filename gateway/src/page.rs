@@ -1,5 +1,5 @@
-//! Pages of lists: at most a thousand rows and a bound of bytes at a time, continued by the last row's key, so that a page stays right
-//! while rows come and go.
+//! Pages of lists: at most a thousand rows and a bound of bytes at a time, continued by the last row's key, so that a
+//! page stays right while rows come and go.
 
 use borough_proto::bounds::PAGE_BYTES_MAX;
 use borough_proto::v1;
@@ -10,7 +10,7 @@ pub const PAGE_ROWS_MAX: usize = 1_000;
 
 /// What page is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ListPage {
     /// Rows at most.
     pub limit: usize,
     /// The key of the last row of the page before.
@@ -18,18 +18,18 @@ pub struct Page {
 }
 
 /// The page a request asks for.
-pub fn page_request(request: Option<&v1::PageRequest>) -> Page {
+pub fn page_request(request: Option<&v1::PageRequest>) -> ListPage {
     let limit = request.map_or(0, |request| request.limit);
     let limit = match usize::try_from(limit) {
         Ok(0) | Err(_) => PAGE_ROWS_MAX,
         Ok(limit) => limit.min(PAGE_ROWS_MAX),
     };
     let after = request.map(|request| request.page.clone()).filter(|page| !page.is_empty());
-    Page { limit, after }
+    ListPage { limit, after }
 }
 
 /// The rows of `page` among `rows`, which are in the order of their keys, and what names the next page (empty: none).
-pub fn page_of<T>(rows: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
+pub fn page_of<T>(rows: Vec<T>, page: &ListPage, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let begin = match &page.after {
         Some(after) => rows.partition_point(|row| key(row) <= *after),
         None => 0,
@@ -40,7 +40,8 @@ pub fn page_of<T>(rows: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec
     (taken, next)
 }
 
-/// The same page within [`PAGE_BYTES_MAX`], at least one row, and what names the next one: `next` where nothing was cut.
+/// The same page within [`PAGE_BYTES_MAX`], at least one row, and what names the next one: `next` where nothing was
+/// cut.
 pub fn page_cut<T: Message>(mut rows: Vec<T>, next: String, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let mut bytes = 0_usize;
     let fits = |row: &&T| {
@@ -83,7 +84,7 @@ mod tests {
         let mut seen = Vec::new();
         let mut after = None;
         loop {
-            let page = Page { limit: 10, after };
+            let page = ListPage { limit: 10, after };
             let (taken, next) = page_of(rows.clone(), &page, Clone::clone);
             seen.extend(taken);
             if next.is_empty() {
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_page_goes_on_behind_a_row_that_has_gone() {
-        let page = Page { limit: 2, after: Some("b".to_owned()) };
+        let page = ListPage { limit: 2, after: Some("b".to_owned()) };
         let (taken, next) = page_of(vec!["a", "c", "d", "e"], &page, |row| (*row).to_owned());
         assert_eq!((taken, next), (vec!["c", "d"], "d".to_owned()));
     }

@@ -6,6 +6,7 @@ mod hollow;
 mod kv;
 mod lab;
 mod memory;
+mod micro_task;
 mod recovery;
 mod result;
 mod scheduler;
@@ -14,7 +15,6 @@ mod spec;
 mod start_latency;
 mod sustained;
 mod system;
-mod tiny;
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Benchmarks of a Borough cell.
 #[derive(Debug, Parser)]
 #[command(name = "borough-loadtest", version, about, max_term_width = 110)]
-struct Arguments {
+struct LoadtestArguments {
     /// The program that is measured: a release build
     #[arg(long, global = true, env = "BOROUGH_PROGRAM", value_name = "FILE")]
     borough: Option<PathBuf>,
@@ -56,7 +56,7 @@ enum Bench {
     /// The store's engine alone: commits, reads, the placement commit, watches, a tail
     Kv(kv::KvArguments),
     /// The scheduler pool over a store, with nodes as rows
-    Scheduler(scheduler::SchedulerArguments),
+    Scheduler(scheduler::SchedulerBenchArguments),
     /// Simulated agents in one process, through a real gateway: sessions, tasks, storms, promises
     Hollow(hollow::HollowArguments),
     /// Resident memory of an idle control process, an agent and a shim
@@ -77,13 +77,13 @@ enum Bench {
     Sustained(sustained::SustainedArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
-    TinyTask(tiny::TinyArguments),
+    TinyTask(micro_task::MicroTaskArguments),
 }
 
 fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+    let arguments = LoadtestArguments::parse();
     if let Bench::TinyTask(tiny) = &arguments.bench {
-        return tiny::run(tiny);
+        return micro_task::run(tiny);
     }
     if let Some(held) = without_store(&arguments.bench) {
         return held;
@@ -184,7 +184,7 @@ fn with_store(
 fn scheduler_run(
     runtime: &tokio::runtime::Runtime,
     directory: &Path,
-    arguments: &scheduler::SchedulerArguments,
+    arguments: &scheduler::SchedulerBenchArguments,
     system: Option<&SystemOptions>,
 ) -> anyhow::Result<()> {
     let scratch = scratch(directory)?;

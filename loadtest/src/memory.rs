@@ -48,11 +48,11 @@ pub async fn run(options: &SystemOptions, results: &mut Results) -> anyhow::Resu
     let shims = rss_of(|arguments| ours(arguments) && is_shim(arguments), control)?;
     let mib = |kib: u64| f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0;
     let rounded = |kib: u64| (mib(kib) * 100.0).round() / 100.0;
-    let mut figures = Map::new();
-    figures.insert("control_idle_rss_mib".to_owned(), json!(rounded(idle)));
-    figures.insert("agent_max_rss_mib".to_owned(), json!(rounded(agents.context("no agent was found")?)));
-    figures.insert("shim_max_rss_mib".to_owned(), json!(rounded(shims.context("no shim was found")?)));
-    results.line("memory", "idle-cell", figures);
+    let mut stats = Map::new();
+    stats.insert("control_idle_rss_mib".to_owned(), json!(rounded(idle)));
+    stats.insert("agent_max_rss_mib".to_owned(), json!(rounded(agents.context("no agent was found")?)));
+    stats.insert("shim_max_rss_mib".to_owned(), json!(rounded(shims.context("no shim was found")?)));
+    results.line("memory", "idle-cell", stats);
     Ok(())
 }
 

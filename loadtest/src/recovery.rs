@@ -1,5 +1,5 @@
-//! `recovery`: the control process is killed and started again; how long until it places? Measured from the start of the
-//! new process to the moment a client is told that a task submitted after the kill is assigned to a node.
+//! `recovery`: the control process is killed and started again; how long until it places? Measured from the start of
+//! the new process to the moment a client is told that a task submitted after the kill is assigned to a node.
 
 use std::time::{Duration, Instant};
 
@@ -50,10 +50,10 @@ pub async fn run(
         placed(&system, spec, begin).await?;
         samples.push(u64::try_from(begin.elapsed().as_micros())?);
     }
-    let mut figures = Map::new();
-    figures.insert("jobs".to_owned(), json!(arguments.jobs));
-    percentiles(&mut figures, "start_to_placement", &samples)?;
-    results.line("recovery", "kill-control", figures);
+    let mut stats = Map::new();
+    stats.insert("jobs".to_owned(), json!(arguments.jobs));
+    percentiles(&mut stats, "start_to_placement", &samples)?;
+    results.line("recovery", "kill-control", stats);
     Ok(())
 }
 

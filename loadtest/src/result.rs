@@ -52,7 +52,7 @@ impl Results {
 
     /// One result.
     #[expect(clippy::print_stdout, reason = "result lines are what this program is for")]
-    pub fn line(&mut self, bench: &str, workload: &str, figures: Map<String, Value>) {
+    pub fn line(&mut self, bench: &str, workload: &str, stats: Map<String, Value>) {
         let mut line = json!({
             "bench": bench,
             "workload": workload,
@@ -65,10 +65,10 @@ impl Results {
             if let Some(fsync_per_s) = self.fsync_per_s {
                 object.insert("fsync_per_s".to_owned(), json!(fsync_per_s));
             }
-            object.extend(figures.clone());
+            object.extend(stats.clone());
         }
         println!("{line}");
-        self.lines.push((bench.to_owned(), workload.to_owned(), figures));
+        self.lines.push((bench.to_owned(), workload.to_owned(), stats));
     }
 
     /// A table of its own for people.
@@ -90,8 +90,8 @@ impl Results {
         }
         let mut table = Table::new();
         table.set_header(["bench", "workload", "figure", "value"]);
-        for (bench, workload, figures) in &self.lines {
-            for (name, value) in figures {
+        for (bench, workload, stats) in &self.lines {
+            for (name, value) in stats {
                 table.add_row([bench.clone(), workload.clone(), name.clone(), value.to_string()]);
             }
         }
@@ -100,25 +100,25 @@ impl Results {
 }
 
 /// Percentiles of microseconds as milliseconds, with the number of samples.
-pub fn percentiles(figures: &mut Map<String, Value>, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
+pub fn percentiles(stats: &mut Map<String, Value>, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
     let mut histogram = Histogram::<u64>::new(3)?;
     for &sample in samples_us {
         histogram.record(sample.max(1))?;
     }
-    percentiles_of(figures, name, &histogram);
+    percentiles_of(stats, name, &histogram);
     Ok(())
 }
 
 /// Percentiles of a histogram of microseconds as milliseconds, with the number of samples.
-pub fn percentiles_of(figures: &mut Map<String, Value>, name: &str, histogram: &Histogram<u64>) {
+pub fn percentiles_of(stats: &mut Map<String, Value>, name: &str, histogram: &Histogram<u64>) {
     let ms = |quantile: f64| {
         let micros = u32::try_from(histogram.value_at_quantile(quantile)).unwrap_or(u32::MAX);
         (f64::from(micros) / 10.0).round() / 100.0
     };
     for (label, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
-        figures.insert(format!("{name}_{label}_ms"), json!(ms(quantile)));
+        stats.insert(format!("{name}_{label}_ms"), json!(ms(quantile)));
     }
-    figures.insert(format!("{name}_samples"), json!(histogram.len()));
+    stats.insert(format!("{name}_samples"), json!(histogram.len()));
 }
 
 /// Durable writes of 4 KiB per second on the disk of the cell.
@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_samples() {
         let samples: Vec<u64> = (1..=100).map(|ms| ms * 1_000).collect();
-        let mut figures = Map::new();
-        percentiles(&mut figures, "exec", &samples).unwrap();
-        assert_eq!(figures["exec_samples"], json!(100));
-        let p50 = figures["exec_p50_ms"].as_f64().unwrap();
+        let mut stats = Map::new();
+        percentiles(&mut stats, "exec", &samples).unwrap();
+        assert_eq!(stats["exec_samples"], json!(100));
+        let p50 = stats["exec_p50_ms"].as_f64().unwrap();
         assert!((49.0..=51.0).contains(&p50), "{p50}");
-        assert!(figures["exec_max_ms"].as_f64().unwrap() >= 99.0);
+        assert!(stats["exec_max_ms"].as_f64().unwrap() >= 99.0);
     }
 }

@@ -1,6 +1,6 @@
-//! `start-latency`: tiny tasks at a steady rate on real agents. Measured from just before the submission is sent: to the
-//! first instruction of the task's program, and to the moment a watcher of the names has its endpoint, healthy after
-//! its first good probe. Every task is stopped once it was seen, so that the cell does not fill up.
+//! `start-latency`: tiny tasks at a steady rate on real agents. Measured from just before the submission is sent: to
+//! the first instruction of the task's program, and to the moment a watcher of the names has its endpoint, healthy
+//! after its first good probe. Every task is stopped once it was seen, so that the cell does not fill up.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use futures::StreamExt as _;
 use serde_json::{Map, json};
 use tokio::sync::mpsc;
 
+use crate::micro_task::wall_us;
 use crate::result::{Results, percentiles};
 use crate::spec::tiny_service;
 use crate::system::{System, SystemOptions};
-use crate::tiny::wall_us;
 
 /// How long the last tasks are waited for.
 const LAST_WAIT: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub struct StartLatencyArguments {
 }
 
 /// A name that a watcher has seen, and when (microseconds since 1970).
-struct Seen {
+struct SeenName {
     job: String,
     at_us: u64,
 }
@@ -80,8 +80,8 @@ pub async fn run(
     }
     bar.finish_and_clear();
     watcher.abort();
-    let figures = figures_of(arguments, &submitted, &published, &notes)?;
-    results.line("start-latency", "tiny-services", figures);
+    let stats = stats_of(arguments, &submitted, &published, &notes)?;
+    results.line("start-latency", "tiny-services", stats);
     if published.len() < tasks {
         bail!("only {} of {tasks} endpoints were seen", published.len());
     }
@@ -92,7 +92,7 @@ pub async fn run(
 fn seen_note(
     client: &Client,
     published: &mut BTreeMap<String, u64>,
-    seen: Seen,
+    seen: SeenName,
     bar: &indicatif::ProgressBar,
 ) {
     if published.contains_key(&seen.job) {
@@ -108,20 +108,20 @@ fn seen_note(
     });
 }
 
-async fn watch(client: Arc<Client>, seen: mpsc::UnboundedSender<Seen>) {
+async fn watch(client: Arc<Client>, seen: mpsc::UnboundedSender<SeenName>) {
     let healthy = i32::from(v1::Health::Healthy);
     let mut items = client.watch_endpoints("loadtest", "", None);
     while let Some(Ok(item)) = items.next().await {
         if let EndpointItem::Published(endpoint) = item
             && endpoint.health == healthy
-            && seen.send(Seen { job: endpoint.job, at_us: wall_us() }).is_err()
+            && seen.send(SeenName { job: endpoint.job, at_us: wall_us() }).is_err()
         {
             return;
         }
     }
 }
 
-fn figures_of(
+fn stats_of(
     arguments: &StartLatencyArguments,
     submitted: &BTreeMap<String, u64>,
     published: &BTreeMap<String, u64>,
@@ -138,10 +138,10 @@ fn figures_of(
             to_endpoint.push(seen_us.saturating_sub(at_us));
         }
     }
-    let mut figures = Map::new();
-    figures.insert("tasks".to_owned(), json!(arguments.tasks));
-    figures.insert("submitted_per_s".to_owned(), json!(arguments.rate));
-    percentiles(&mut figures, "submit_to_exec", &to_exec)?;
-    percentiles(&mut figures, "submit_to_endpoint", &to_endpoint)?;
-    Ok(figures)
+    let mut stats = Map::new();
+    stats.insert("tasks".to_owned(), json!(arguments.tasks));
+    stats.insert("submitted_per_s".to_owned(), json!(arguments.rate));
+    percentiles(&mut stats, "submit_to_exec", &to_exec)?;
+    percentiles(&mut stats, "submit_to_endpoint", &to_endpoint)?;
+    Ok(stats)
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use borough_client::{Client, ClientConfig, Token};
+use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SeededRng;
 
 /// How long a cell may take to be ready.
@@ -141,7 +141,7 @@ impl System {
     pub fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
         let (gateways, cell) = self.client_file()?;
         let mut config = ClientConfig::new(gateways, "loadtest", cell);
-        config.token = Some(Token::File(self.directory.join("token")));
+        config.token = Some(ClientToken::File(self.directory.join("token")));
         set(&mut config);
         let (rng, _) = SeededRng::from_kernel();
         Ok(Client::new(config, rng)?)

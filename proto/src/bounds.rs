@@ -1,8 +1,8 @@
-//! The bound of every message: what a sender makes and a receiver accepts. Both sides of each call set their limits from
-//! here; the comments of the `.proto` files state the same numbers.
+//! The bound of every message: what a sender makes and a receiver accepts. Both sides of each call set their limits
+//! from here; the comments of the `.proto` files state the same numbers.
 //!
-//! A session of an agent lives as long as its node, so nothing in it may grow with the number of tasks: what may be long
-//! is sent in chunks, within a credit that the receiver renews as it takes them.
+//! A session of an agent lives as long as its node, so nothing in it may grow with the number of tasks: what may be
+//! long is sent in chunks, within a credit that the receiver renews as it takes them.
 
 /// Most bytes of any message of an agent's session, in both directions. The longest single items fit: a hello with
 /// every card and processor (about 400,000 bytes), a spec ([`SPEC_BYTES_MAX`]).
@@ -29,9 +29,9 @@ pub const DESIRED_APPLIED_BYTES_MAX: usize = 128 * 1024;
 
 /// Most statuses of one report: as many rows as the gateway writes in one transaction.
 pub const REPORT_TASKS_MAX: usize = 512;
-/// Most attempts of one session, those that are over and not forgotten among them. A gateway ends a session with more; no
-/// agent keeps to it by itself.
-pub const SESSION_LIVES_MAX: usize = 65_536;
+/// Most attempts of one session, those that are over and not forgotten among them. A gateway ends a session with more;
+/// no agent keeps to it by itself.
+pub const SESSION_ATTEMPTS_MAX: usize = 65_536;
 /// Most reports that wait for their `ReportApplied`.
 pub const REPORTS_UNAPPLIED_MAX: usize = 4;
 /// Most bytes of one status.
@@ -97,8 +97,8 @@ mod tests {
         "x".repeat(bytes)
     }
 
-    fn life() -> Option<v1::TaskLife> {
-        Some(v1::TaskLife { job_id: text(17), index: u32::MAX, incarnation: u64::MAX })
+    fn attempt() -> Option<v1::TaskAttempt> {
+        Some(v1::TaskAttempt { job_id: text(17), index: u32::MAX, incarnation: u64::MAX })
     }
 
     fn card() -> v1::Card {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_largest_assignment_and_stop_fit() {
         let assignment = v1::Assignment {
-            life: life(),
+            attempt: attempt(),
             cell: text(NAME),
             user: text(NAME),
             job: text(NAME),
@@ -165,7 +165,7 @@ mod tests {
         const { assert!(ASSIGNMENT_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX && SPEC_BYTES_MAX <= CHUNK_ITEM_BYTES_MAX) };
         let (drain_delay_ms, grace_ms) = (u64::MAX, u64::MAX);
         within(
-            &v1::StopCommand { life: life(), reason: i32::MAX, drain_delay_ms, grace_ms },
+            &v1::StopCommand { attempt: attempt(), reason: i32::MAX, drain_delay_ms, grace_ms },
             SHORT_MESSAGE_BYTES_MAX,
         );
     }
@@ -185,7 +185,7 @@ mod tests {
         within(&v1::CommandResult { id, error }, 8_192);
         let command = vec![text(EXEC_COMMAND_BYTES_MAX / EXEC_ARGUMENTS_MAX); EXEC_ARGUMENTS_MAX];
         let terminal = Some(v1::WindowSize { rows: u32::MAX, columns: u32::MAX });
-        let start = v1::ExecStart { id, life: life(), command, terminal, window_bytes: u64::MAX };
+        let start = v1::ExecStart { id, attempt: attempt(), command, terminal, window_bytes: u64::MAX };
         within(&start, EXEC_START_BYTES_MAX);
     }
 
@@ -204,7 +204,7 @@ mod tests {
         };
         within(&ask, SHORT_MESSAGE_BYTES_MAX);
         within(
-            &v1::SignalCommand { id, life: life(), signal: i32::MAX, request_id: text(32) },
+            &v1::SignalCommand { id, attempt: attempt(), signal: i32::MAX, request_id: text(32) },
             SHORT_MESSAGE_BYTES_MAX,
         );
         within(&v1::StreamCredit { id, bytes: u64::MAX }, 64);

@@ -44,7 +44,7 @@ impl Connector {
     pub async fn connect(&self, endpoint: Endpoint) -> Result<Channel, Error> {
         match self.0.clone() {
             None => endpoint.connect().await,
-            Some(connect) => endpoint.connect_with_connector(Simulated(connect)).await,
+            Some(connect) => endpoint.connect_with_connector(SimulatedConnect(connect)).await,
         }
     }
 
@@ -52,14 +52,14 @@ impl Connector {
     pub fn connect_lazy(&self, endpoint: &Endpoint) -> Channel {
         match self.0.clone() {
             None => endpoint.connect_lazy(),
-            Some(connect) => endpoint.connect_with_connector_lazy(Simulated(connect)),
+            Some(connect) => endpoint.connect_with_connector_lazy(SimulatedConnect(connect)),
         }
     }
 }
 
-struct Simulated(Arc<dyn Fn(Uri) -> Connecting + Send + Sync>);
+struct SimulatedConnect(Arc<dyn Fn(Uri) -> Connecting + Send + Sync>);
 
-impl Service<Uri> for Simulated {
+impl Service<Uri> for SimulatedConnect {
     type Response = TokioIo<Box<dyn Connection>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;

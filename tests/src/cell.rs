@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use borough_agent::ProcessGuard;
-use borough_client::{Client, ClientConfig, JobRef, TaskRef, Token};
+use borough_client::{Client, ClientConfig, ClientToken, JobRef, TaskRef};
 use borough_kv::env::SeededRng;
 use borough_kv::secret::Secret;
 use borough_proto::v1::{Node, NodeState, Task};
 use borough_shim::process::ProcessId;
-use borough_shim::record::Kind;
+use borough_shim::record::ProcessKind;
 use rustix::process::Signal;
 
 use crate::RECORDS_VARIABLE;
@@ -82,7 +82,7 @@ impl TestCell {
             USER,
             options.cells.first().expect("a cell").as_str(),
         );
-        config.token = Some(Token::Value(token.expose().to_owned()));
+        config.token = Some(ClientToken::Value(token.expose().to_owned()));
         let client = Client::new(config, SeededRng::from_kernel().0).expect("a client");
         let store = TestStore::start(directory.path());
         let tasks = tempfile::Builder::new().prefix("borough-tasks-").tempdir().expect("a directory");
@@ -235,7 +235,7 @@ impl TestCell {
     /// Where there is none.
     pub fn control(&self) -> ProcessId {
         let pid = self.dev.as_ref().expect("the control process runs").id();
-        ProcessId::find(pid).expect("the control process lives")
+        ProcessId::find(pid).expect("the control process attempts")
     }
 
     /// SIGTERM for the control process: it ends its agents and tasks, then itself.
@@ -280,7 +280,7 @@ impl TestCell {
             let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
             line.split(|byte| *byte == 0).any(|argument| argument == state.as_bytes())
         };
-        let agents = recorded(&self.records()).into_iter().filter(|record| record.kind == Kind::Agent);
+        let agents = recorded(&self.records()).into_iter().filter(|record| record.kind == ProcessKind::Agent);
         agents.map(|record| record.process).find(is_of)
     }
 

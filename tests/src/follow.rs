@@ -28,7 +28,7 @@ type Place = (String, u32);
 struct Told {
     seen: Vec<Seen>,
     current: BTreeMap<Place, Endpoint>,
-    /// The newest life of each task that was withdrawn.
+    /// The newest attempt of each task that was withdrawn.
     withdrawn: BTreeMap<Place, u64>,
     broken: Vec<String>,
 }
@@ -73,7 +73,7 @@ impl Watcher {
         told.seen.iter().filter(|seen| !matches!(seen.item, EndpointItem::Bookmark(_))).cloned().collect()
     }
 
-    /// When the life `incarnation` of the task `index` was withdrawn, or replaced by a snapshot without it.
+    /// When the attempt `incarnation` of the task `index` was withdrawn, or replaced by a snapshot without it.
     pub fn withdrawn_at(&self, index: u32, incarnation: u64) -> Option<Duration> {
         let gone = |seen: &&Seen| match &seen.item {
             EndpointItem::Withdrawn(gone) => gone.index == index && gone.incarnation == incarnation,
@@ -136,13 +136,15 @@ impl Told {
 
     fn publish(&mut self, endpoint: &Endpoint) {
         let place = (endpoint.job.clone(), endpoint.index);
-        let life = endpoint.incarnation;
-        if self.withdrawn.get(&place).is_some_and(|gone| *gone >= life) {
-            self.broken.push(format!("{place:?}: life {life} is published after its withdrawal"));
+        let attempt = endpoint.incarnation;
+        if self.withdrawn.get(&place).is_some_and(|gone| *gone >= attempt) {
+            self.broken.push(format!("{place:?}: attempt {attempt} is published after its withdrawal"));
         }
-        if let Some(known) = self.current.get(&place).filter(|known| known.incarnation != life) {
-            self.broken
-                .push(format!("{place:?}: life {life} is published beside life {}", known.incarnation));
+        if let Some(known) = self.current.get(&place).filter(|known| known.incarnation != attempt) {
+            self.broken.push(format!(
+                "{place:?}: attempt {attempt} is published beside attempt {}",
+                known.incarnation
+            ));
         }
         self.current.insert(place, endpoint.clone());
     }

@@ -12,7 +12,7 @@ use borough_kv::Database;
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_shim::process::ProcessId;
-use borough_shim::record::{Kind, process_record};
+use borough_shim::record::{ProcessKind, process_record};
 use tempfile::TempDir;
 
 /// Says which engine cells under test are kept on.
@@ -68,8 +68,8 @@ impl FdbServer {
             .stderr(out)
             .spawn()
             .expect("fdbserver starts");
-        let own = ProcessId::find(process.id()).expect("fdbserver lives");
-        process_record(&directory.join("records"), Kind::Agent, own, Vec::new())
+        let own = ProcessId::find(process.id()).expect("fdbserver attempts");
+        process_record(&directory.join("records"), ProcessKind::Agent, own, Vec::new())
             .expect("fdbserver is recorded");
         let server = Self { cluster_file, process, _guard: guard, _directory: temporary };
         let configured = Command::new("fdbcli")

@@ -1,5 +1,5 @@
-//! How large a cell's journal is: measured now and then, shown as metrics, and a reason to admit nothing while it is over
-//! its bound. The controller trims it long before; where none does, an embedded store would run out of memory.
+//! How large a cell's journal is: measured now and then, shown as metrics, and a reason to admit nothing while it is
+//! over its bound. The controller trims it long before; where none does, an embedded store would run out of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,20 +13,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::CellDoor;
+use super::CellContext;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The journal of a cell, as of the last look.
 #[derive(Debug)]
-pub struct JournalSize {
+pub struct JournalUse {
     kept: Gauge<u64, AtomicU64>,
     most: Gauge<u64, AtomicU64>,
     refused: Counter,
 }
 
-impl Default for JournalSize {
+impl Default for JournalUse {
     fn default() -> Self {
         let most = Gauge::<u64, AtomicU64>::default();
         most.set(u64::MAX);
@@ -34,7 +34,7 @@ impl Default for JournalSize {
     }
 }
 
-impl JournalSize {
+impl JournalUse {
     /// Whether new work may be admitted: an error names how much is kept, and how much may be.
     pub fn admit(&self) -> StoreResult<()> {
         let (kept, most) = (self.kept.get(), self.most.get());
@@ -61,23 +61,23 @@ impl JournalSize {
     }
 }
 
-/// Measures the journal of `door` for as long as it is polled.
-pub(super) async fn journal_follow(door: Arc<CellDoor>) {
+/// Measures the journal of `cell` for as long as it is polled.
+pub(super) async fn journal_follow(cell: Arc<CellContext>) {
     loop {
-        let space = &door.space;
-        let look = door.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
+        let space = &cell.space;
+        let look = cell.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
             let most = cell_meta_read(&tx, space).await?.journal_bytes_max();
             Ok::<_, StoreError>((journal_bytes(&tx, space).await?, most))
         });
         match look.await {
             Ok((kept, most)) => {
-                door.journal.note(kept, most);
+                cell.journal.note(kept, most);
                 if kept >= most {
-                    tracing::warn!(cell = %door.name, kept, most, "no work is admitted: nobody trims the journal");
+                    tracing::warn!(cell = %cell.name, kept, most, "no work is admitted: nobody trims the journal");
                 }
             }
             Err(error) => {
-                tracing::debug!(cell = %door.name, error = %error_chain(&error), "journal not measured")
+                tracing::debug!(cell = %cell.name, error = %error_chain(&error), "journal not measured")
             }
         }
         tokio::time::sleep(LOOK).await;
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn work_is_admitted_below_the_bound_only() {
-        let journal = JournalSize::default();
+        let journal = JournalUse::default();
         assert!(journal.admit().is_ok(), "nothing is known yet");
         for (kept, admitted) in [(0, true), (99, true), (100, false), (101, false), (99, true)] {
             journal.note(kept, 100);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn journal_full() -> StoreError {
-        let journal = JournalSize::default();
+        let journal = JournalUse::default();
         journal.note(7, 7);
         journal.admit().unwrap_err()
     }

@@ -12,7 +12,7 @@ use prost::Message;
 
 use tonic::Status;
 
-use super::door::{Caller, CellDoor};
+use super::context::{Caller, CellContext};
 use crate::status::status_from_store;
 
 /// How long the answer of a request is kept: longer than any client goes on trying.
@@ -33,7 +33,7 @@ pub enum Admission {
 /// The record of the request is looked at before anything else, the cell's gate too: what was done stays done, and its
 /// caller gets the answer also where the cell takes no such request any more.
 pub async fn keyed_run<T, F, Fut>(
-    door: &CellDoor,
+    cell: &CellContext,
     caller: &Caller,
     (action, admission): (&'static str, Admission),
     asked: &impl Message,
@@ -44,12 +44,12 @@ where
     F: Fn(Transaction, ChangeSet) -> Fut,
     Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
 {
-    let change = door.change(caller, action);
+    let change = cell.change(caller, action);
     let digest = digest_of_request(action, asked);
     let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
     let expires_ms = change.at_ms.saturating_add(kept);
-    let (change, space, digest, closure) = (&change, &door.space, &digest, &closure);
-    let run = door.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
+    let (change, space, digest, closure) = (&change, &cell.space, &digest, &closure);
+    let run = cell.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
         if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
             let value = minicbor::decode(&result).map_err(|error| StoreError::refused(error.to_string()))?;
             return Ok((value, None));
@@ -70,9 +70,9 @@ where
     if own.is_some() {
         return Ok((value, own));
     }
-    // It has no entry of its own: it was done before, or changed nothing. Whoever reads after the answer is to see what it
-    // found.
-    let head = door
+    // It has no entry of its own: it was done before, or changed nothing. Whoever reads after the answer is to see what
+    // it found.
+    let head = cell
         .db
         .run("journal_head", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
     Ok((value, Some(head.await?)))
@@ -81,14 +81,14 @@ where
 /// Whether the caller's request is on record as done: its answer is known then, and checks of what it asks against the
 /// state of now are beside the point. The same id with other content is refused.
 async fn keyed_done(
-    door: &CellDoor,
+    cell: &CellContext,
     caller: &Caller,
     action: &'static str,
     asked: &impl Message,
 ) -> StoreResult<bool> {
     let digest = digest_of_request(action, asked);
-    let (request, space, digest) = (caller.request, &door.space, &digest);
-    let begun = door.db.run("request_begin", Idempotency::ReadOnly, |tx, _| async move {
+    let (request, space, digest) = (caller.request, &cell.space, &digest);
+    let begun = cell.db.run("request_begin", Idempotency::ReadOnly, |tx, _| async move {
         request_begin(&tx, space, request, digest).await
     });
     Ok(begun.await? != RequestBegun::Fresh)
@@ -97,7 +97,7 @@ async fn keyed_done(
 /// What a check against the state of now has found, for a request that may be done already: `None` where the check
 /// refuses and the request is on record as done, so that its answer is the recorded one.
 pub async fn keyed_found<T>(
-    door: &CellDoor,
+    cell: &CellContext,
     caller: &Caller,
     action: &'static str,
     asked: &impl Message,
@@ -106,7 +106,7 @@ pub async fn keyed_found<T>(
     match found {
         Ok(found) => Ok(Some(found)),
         Err(refused) => {
-            let done = keyed_done(door, caller, action, asked).await;
+            let done = keyed_done(cell, caller, action, asked).await;
             done.map_err(|error| status_from_store(&error))?.then_some(None).ok_or(refused)
         }
     }

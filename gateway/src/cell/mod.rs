@@ -1,6 +1,6 @@
-//! Cells: the doors to them, and the service that shows them.
+//! Cells: the contexts of those behind this gateway, and the service that shows them.
 
-mod door;
+mod context;
 mod journal;
 mod keyed;
 mod scheduler;
@@ -9,12 +9,12 @@ mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use door::{
-    Caller, CellConnection, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
+pub use context::{
+    Caller, CellConnection, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
     cursor_to_message,
 };
-pub use journal::JournalSize;
+pub use journal::JournalUse;
 pub use keyed::{Admission, keyed_found, keyed_run};
-pub use service::CellRoom;
+pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{queue_check, settings_read};

@@ -1,8 +1,8 @@
-//! The cell as its schedulers see it, for questions that the scheduler's own code answers: what a job would do, and why a
-//! task waits.
+//! The cell as its schedulers see it, for questions that the scheduler's own code answers: what a job would do, and why
+//! a task waits.
 //!
-//! An answer over a large cell takes seconds. So questions of one cell are answered one after the other, on threads of their
-//! own: what else the gateway does (sessions, reports, leases) never waits for them.
+//! An answer over a large cell takes seconds. So questions of one cell are answered one after the other, on threads of
+//! their own: what else the gateway does (sessions, reports, leases) never waits for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +19,19 @@ use tonic::Status;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
 
 /// A scheduler's snapshot of one cell.
-pub struct SchedulerView {
+pub struct SchedulerMirror {
     snapshot: Arc<tokio::sync::Mutex<Snapshot>>,
     queues: Mutex<Vec<QueueSpec>>,
 }
 
-impl Default for SchedulerView {
+impl Default for SchedulerMirror {
     fn default() -> Self {
         let snapshot = Snapshot::new(CellSettings::default());
         Self { snapshot: Arc::new(tokio::sync::Mutex::new(snapshot)), queues: Mutex::default() }
     }
 }
 
-impl SchedulerView {
+impl SchedulerMirror {
     /// Asks the scheduler's own code, over the cell as it is known now; after the questions that were asked before.
     ///
     /// # Errors
@@ -75,8 +75,8 @@ impl SchedulerView {
         }
     }
 
-    /// Applies an event and all that came while a question was answered, so that questions in a row leave the snapshot no
-    /// further behind than one. `false`: a new snapshot is to be made.
+    /// Applies an event and all that came while a question was answered, so that questions in a row leave the snapshot
+    /// no further behind than one. `false`: a new snapshot is to be made.
     async fn apply(&self, first: MirrorEvent, subscription: &mut MirrorSubscription) -> bool {
         let mut snapshot = self.snapshot.lock().await;
         let mut next = Some(first);
@@ -128,7 +128,7 @@ mod tests {
     /// One thread runs everything here: a question that were answered on it would keep the rest waiting for ever.
     #[tokio::test]
     async fn what_else_a_gateway_does_waits_for_no_question() {
-        let view = SchedulerView::default();
+        let view = SchedulerMirror::default();
         let (go_on, told) = mpsc::channel();
         let long = view.ask(move |_| told.recv_timeout(Duration::from_secs(30)));
         let second = async {
@@ -146,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_panics_is_answered_and_the_next_one_too() {
-        let view = SchedulerView::default();
+        let view = SchedulerMirror::default();
         let broken: Result<(), Status> = view.ask(|_| panic!("on purpose")).await;
         assert_eq!(broken.unwrap_err().code(), tonic::Code::Internal);
         assert_eq!(view.ask(|_| 7).await.unwrap(), 7);

@@ -16,33 +16,33 @@ use borough_store::lease::{SCHEDULER_DEFAULT, SchedulerShard, WorkerStatus, sche
 use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
-use super::door::{CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use super::context::{CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
 use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
 use crate::status::status_from_store;
 
-/// The room of cells.
+/// The gRPC service of cells.
 #[derive(Clone)]
-pub struct CellRoom {
+pub struct CellServer {
     cells: Arc<Cells>,
 }
 
-impl CellRoom {
-    /// A room over `cells`.
+impl CellServer {
+    /// A service over `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
 }
 
 #[tonic::async_trait]
-impl CellService for CellRoom {
+impl CellService for CellServer {
     async fn list_cells(
         &self,
         request: Request<v1::ListCellsRequest>,
     ) -> Result<Response<v1::ListCellsResponse>, Status> {
         caller_of_read(request.get_ref().context.as_ref())?;
         let mut cells = Vec::with_capacity(self.cells.0.len());
-        for door in self.cells.0.values() {
-            cells.push(cell_message(door).await?);
+        for cell in self.cells.0.values() {
+            cells.push(cell_message(cell).await?);
         }
         Ok(Response::new(v1::ListCellsResponse { cells }))
     }
@@ -53,10 +53,10 @@ impl CellService for CellRoom {
     ) -> Result<Response<v1::GetCellResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.name)?;
-        let cell = cell_message(door).await?;
-        let cursor = Some(cursor_to_message(door.mirror.cursor()));
-        Ok(Response::new(v1::GetCellResponse { cell: Some(cell), cursor }))
+        let cell = self.cells.get(&request.name)?;
+        let message = cell_message(cell).await?;
+        let cursor = Some(cursor_to_message(cell.mirror.cursor()));
+        Ok(Response::new(v1::GetCellResponse { cell: Some(message), cursor }))
     }
 
     async fn update_cell(
@@ -65,32 +65,32 @@ impl CellService for CellRoom {
     ) -> Result<Response<v1::UpdateCellResponse>, Status> {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
-        let door = self.cells.get(&request.name)?;
+        let cell = self.cells.get(&request.name)?;
         let change = SettingsChange::of(&request)?;
-        let changed = settings_change(door, &caller, &request, &change).await;
-        let (_, cursor) = door.settled(changed).await?;
-        let cell = cell_message(door).await?;
+        let changed = settings_change(cell, &caller, &request, &change).await;
+        let (_, cursor) = cell.settled(changed).await?;
+        let message = cell_message(cell).await?;
         Ok(Response::new(v1::UpdateCellResponse {
-            cell: Some(cell),
+            cell: Some(message),
             cursor: Some(cursor_to_message(cursor)),
         }))
     }
 }
 
-async fn cell_message(door: &CellDoor) -> Result<v1::Cell, Status> {
-    let mut cell = door.state(cell_of_state)?;
-    cell.name = door.name.to_string();
-    let info = door.db.info();
-    cell.store = format!("{} {}", info.name, info.location);
-    cell.staleness_ms = u64::try_from(door.mirror.staleness().as_millis()).unwrap_or(u64::MAX);
-    let shards = scheduler_shards_read(door).await?;
-    let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;
-    let wanted = door.state(|state| schedulers_wanted(state, &meta))?;
-    cell.warnings = schedulers_unserved(&shards, &wanted, door.clock.wall_ms());
-    cell.warnings.extend(reclaim_idle(&meta));
-    cell.schedulers = shards.into_iter().map(scheduler_message).collect();
-    cell.settings = Some(settings_message(meta));
-    Ok(cell)
+async fn cell_message(cell: &CellContext) -> Result<v1::Cell, Status> {
+    let mut message = cell.state(cell_of_state)?;
+    message.name = cell.name.to_string();
+    let info = cell.db.info();
+    message.store = format!("{} {}", info.name, info.location);
+    message.staleness_ms = u64::try_from(cell.mirror.staleness().as_millis()).unwrap_or(u64::MAX);
+    let shards = scheduler_shards_read(cell).await?;
+    let meta = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
+    let wanted = cell.state(|state| schedulers_wanted(state, &meta))?;
+    message.warnings = schedulers_unserved(&shards, &wanted, cell.clock.wall_ms());
+    message.warnings.extend(reclaim_idle(&meta));
+    message.schedulers = shards.into_iter().map(scheduler_message).collect();
+    message.settings = Some(settings_message(meta));
+    Ok(message)
 }
 
 fn cell_of_state(state: &MirrorState) -> v1::Cell {
@@ -145,9 +145,9 @@ fn never_placed(state: &MirrorState) -> u32 {
 }
 
 /// Every shard of the cell's schedulers.
-pub(crate) async fn scheduler_shards_read(door: &CellDoor) -> Result<Vec<SchedulerShard>, Status> {
-    let space = &door.space;
-    let rows = door.db.run("cell_schedulers", Idempotency::ReadOnly, |tx, _| async move {
+pub(crate) async fn scheduler_shards_read(cell: &CellContext) -> Result<Vec<SchedulerShard>, Status> {
+    let space = &cell.space;
+    let rows = cell.db.run("cell_schedulers", Idempotency::ReadOnly, |tx, _| async move {
         scheduler_shards(&tx, space).await
     });
     rows.await.map_err(|error| status_from_store(&error))
@@ -155,8 +155,8 @@ pub(crate) async fn scheduler_shards_read(door: &CellDoor) -> Result<Vec<Schedul
 
 /// The schedulers that the cell's rules and the jobs of now name, and how many of the jobs are of each.
 fn schedulers_wanted(state: &MirrorState, meta: &CellMeta) -> BTreeMap<String, usize> {
-    let ruled = meta.schedulers.iter().flatten().map(|(_, scheduler)| (scheduler.to_string(), 0));
-    let mut wanted: BTreeMap<String, usize> = ruled.collect();
+    let constrained = meta.schedulers.iter().flatten().map(|(_, scheduler)| (scheduler.to_string(), 0));
+    let mut wanted: BTreeMap<String, usize> = constrained.collect();
     for row in state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. })) {
         let named = state.spec_of(row).and_then(|spec| spec.scheduler.as_ref().map(Name::as_str));
         let jobs = wanted.entry(named.unwrap_or(SCHEDULER_DEFAULT).to_owned()).or_default();
@@ -184,10 +184,10 @@ fn schedulers_unserved(
 
 fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
     let age_versions = shard.age_versions;
-    let figures = |status: WorkerStatus| v1::WorkerFigures {
+    let stats = |status: WorkerStatus| v1::WorkerStats {
         at_ms: status.at_ms,
         waiting: status.waiting,
-        blocked: status.blocked,
+        unschedulable: status.unschedulable,
         rate_per_s: status.rate_per_ks as f64 / 1000.0,
         placed: status.placed,
         commits: status.commits,
@@ -206,7 +206,7 @@ fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
         owner: shard.lease.holder,
         epoch: shard.lease.epoch,
         scheduler: shard.scheduler,
-        figures: shard.status.map(figures),
+        stats: shard.status.map(stats),
     }
 }
 

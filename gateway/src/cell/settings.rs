@@ -14,7 +14,7 @@ use borough_store::journal::Cursor;
 use borough_store::{StoreError, StoreResult};
 use tonic::Status;
 
-use super::door::{Caller, CellDoor};
+use super::context::{Caller, CellContext};
 use super::keyed::{Admission, keyed_run};
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
@@ -164,9 +164,9 @@ impl SettingsChange {
 }
 
 /// The settings as they are stored now.
-pub(crate) async fn settings_read(door: &CellDoor) -> StoreResult<CellMeta> {
-    let space = &door.space;
-    let meta = door.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
+pub(crate) async fn settings_read(cell: &CellContext) -> StoreResult<CellMeta> {
+    let space = &cell.space;
+    let meta = cell.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
         cell_meta_read(&tx, space).await
     });
     meta.await
@@ -175,15 +175,15 @@ pub(crate) async fn settings_read(door: &CellDoor) -> StoreResult<CellMeta> {
 /// Makes a change under the caller's request id. Answers the revision of the settings after it, and a cursor by which a
 /// mirror shows it.
 pub(super) async fn settings_change(
-    door: &CellDoor,
+    cell: &CellContext,
     caller: &Caller,
     asked: &v1::UpdateCellRequest,
     change: &SettingsChange,
 ) -> StoreResult<(u64, Option<Cursor>)> {
-    let space = &door.space;
+    let space = &cell.space;
     let action = ("cell_settings", Admission::Existing);
     // Keyed: a commit whose result was unknown is found, and not held against the revision that it has made itself.
-    let changed = keyed_run(door, caller, action, asked, |tx, mut changes| async move {
+    let changed = keyed_run(cell, caller, action, asked, |tx, mut changes| async move {
         let expected = change.expected_revision;
         let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
         if expected != revision {
@@ -255,14 +255,14 @@ fn queue_of_message(queue: &v1::Queue) -> QueueSpec {
     }
 }
 
-/// Whether a cell has the queue that a job names. What the gateway knows of the cell follows its settings by a moment: before a
-/// queue is refused they are read.
-pub(crate) async fn queue_check(door: &CellDoor, queue: Option<&str>) -> Result<(), Status> {
+/// Whether a cell has the queue that a job names. What the gateway knows of the cell follows its settings by a moment:
+/// before a queue is refused they are read.
+pub(crate) async fn queue_check(cell: &CellContext, queue: Option<&str>) -> Result<(), Status> {
     let Some(queue) = queue else { return Ok(()) };
-    if queue_known(&door.scheduler.queues(), queue).is_ok() {
+    if queue_known(&cell.scheduler.queues(), queue).is_ok() {
         return Ok(());
     }
-    let meta = settings_read(door).await.map_err(|error| status_from_store(&error))?;
+    let meta = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
     queue_known(&meta.queues, queue).map_err(|refused| status_from_field(&refused))
 }
 

@@ -1,5 +1,5 @@
-//! Keyed requests over a store whose every commit is in doubt: each takes effect once and keeps its answer, whatever the
-//! cell has become since.
+//! Keyed requests over a store whose every commit is in doubt: each takes effect once and keeps its answer, whatever
+//! the cell has become since.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use borough_kv::env::{Clock, ManualClock, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency};
 use borough_model::job::JobKind;
-use borough_model::task::{Health, Life, Placement, TaskEvent};
+use borough_model::task::{Attempt, Health, Placement, TaskEvent};
 use borough_model::{Incarnation, JobId, JobSpec, Name, NodeId, RequestId, Resources, TaskId};
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
@@ -18,15 +18,15 @@ use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
 use borough_store::job::job_submit;
 use borough_store::journal::{Change, ChangeSet, journal_head};
 use borough_store::mirror::MirrorFollower;
-use borough_store::node::{NodeArrival, node_register, node_reported};
+use borough_store::node::{NodeRegistration, node_register, node_reported};
 use borough_store::task::TaskBook;
 use borough_store::{CellSpace, StoreError, StoreResult};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 
 use super::*;
-use crate::job::JobRoom;
-use crate::node::NodeRoom;
+use crate::job::JobServer;
+use crate::node::NodeServer;
 use crate::session::metrics::DeliveryMetrics;
 
 const NODE: NodeId = NodeId(1);
@@ -68,14 +68,14 @@ impl TestGateway {
         let mirror =
             MirrorFollower::spawn(quiet.clone(), space.clone(), Arc::clone(&shared), SeededRng::shared(3));
         let connection = CellConnection { space: space.clone(), name: name("alpha"), db, mirror };
-        let door = CellDoor::open(
+        let cell = CellContext::open(
             connection,
             shared,
             SeededRng::shared(4),
             DeliveryMetrics::default(),
             &CancellationToken::new(),
         );
-        let cells = Arc::new(Cells(BTreeMap::from([(name("alpha"), door)])));
+        let cells = Arc::new(Cells(BTreeMap::from([(name("alpha"), cell)])));
         let gateway = Self { cells, quiet, space, clock };
         gateway.furnish().await;
         gateway
@@ -94,10 +94,10 @@ impl TestGateway {
             domains: Vec::new(),
         };
         let spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
-        let arrival = NodeArrival::new(name("n1"), facts, NODE, 1);
-        let (arrival, spec) = (&arrival, &spec);
+        let registration = NodeRegistration::new(name("n1"), facts, NODE, 1);
+        let (registration, spec) = (&registration, &spec);
         self.change(async |tx, changes| {
-            let (_, writer) = node_register(tx, changes, arrival).await?;
+            let (_, writer) = node_register(tx, changes, registration).await?;
             node_reported(&writer, changes, &[]).await?;
             job_submit(tx, changes, spec, TASK.job).await.map(drop)
         })
@@ -137,11 +137,11 @@ impl TestGateway {
             ports: Vec::new(),
             resources: Resources { cpu_millis: 100, ..Resources::default() },
             spec_version: 1,
-            unit: None,
+            gang: None,
         });
-        let life = Life { node: NODE, incarnation };
+        let attempt = Attempt { node: NODE, incarnation };
         let (pid, started_ms, health) = (10, 1_000, Health::Healthy);
-        let started = TaskEvent::ProcessStarted { life, pid, started_ms, health, cores: Vec::new() };
+        let started = TaskEvent::ProcessStarted { attempt, pid, started_ms, health, cores: Vec::new() };
         self.task_events(&[place, started]).await;
     }
 
@@ -174,7 +174,7 @@ impl TestGateway {
             spec: Some(job_spec_to_message(&spec)),
             expected_revision: 0,
         };
-        let answer = JobRoom::new(Arc::clone(&self.cells)).submit_job(Request::new(message)).await;
+        let answer = JobServer::new(Arc::clone(&self.cells)).submit_job(Request::new(message)).await;
         answer.map(tonic::Response::into_inner)
     }
 
@@ -186,14 +186,14 @@ impl TestGateway {
             settings: Some(settings),
             expected_revision: expected,
         };
-        let answer = CellRoom::new(Arc::clone(&self.cells)).update_cell(Request::new(message)).await;
+        let answer = CellServer::new(Arc::clone(&self.cells)).update_cell(Request::new(message)).await;
         Ok(answer?.into_inner().cell.unwrap().settings.unwrap().revision)
     }
 
     async fn cordoned(&self) -> bool {
         let message =
             v1::GetNodeRequest { context: context(0), cell: "alpha".to_owned(), name: "n1".to_owned() };
-        let answer = NodeRoom::new(Arc::clone(&self.cells), std::time::Duration::ZERO)
+        let answer = NodeServer::new(Arc::clone(&self.cells), std::time::Duration::ZERO)
             .get_node(Request::new(message))
             .await;
         !answer.unwrap().into_inner().node.unwrap().schedulable
@@ -234,7 +234,7 @@ async fn settings_for_a_revision_are_set_though_the_result_was_unknown() {
 #[tokio::test(start_paused = true)]
 async fn an_order_to_a_node_that_is_repeated_late_does_not_undo_the_next_one() {
     let gateway = TestGateway::new().await;
-    let nodes = NodeRoom::new(Arc::clone(&gateway.cells), std::time::Duration::ZERO);
+    let nodes = NodeServer::new(Arc::clone(&gateway.cells), std::time::Duration::ZERO);
     let cordon =
         || v1::CordonNodeRequest { context: context(1), cell: "alpha".to_owned(), name: "n1".to_owned() };
     nodes.cordon_node(Request::new(cordon())).await.unwrap();

@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use accept::{AcceptedConnection, connections_accept};
 pub use limits::ConnectionLimits;
-use table::{Admission, ConnectionId, Kind, Table};
+use table::{Admission, ConnectionId, ConnectionKind, ConnectionTable};
 
 /// Counters of the connections of a process.
 #[derive(Debug, Default)]
-struct Metrics {
+struct ConnectionMetrics {
     open: Gauge,
     unauthenticated: Gauge,
     refused: Counter,
@@ -35,7 +35,7 @@ struct Metrics {
     accept_errors: Counter,
 }
 
-impl Metrics {
+impl ConnectionMetrics {
     fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("borough_gateway_connections");
         registry.register("open", "Connections that are open", self.open.clone());
@@ -53,23 +53,23 @@ impl Metrics {
     }
 }
 
-struct Shared {
+struct ConnectionShared {
     limits: ConnectionLimits,
-    table: Mutex<Table<CancellationToken>>,
-    metrics: Metrics,
+    table: Mutex<ConnectionTable<CancellationToken>>,
+    metrics: ConnectionMetrics,
 }
 
 /// The connections of all listeners of a gateway. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Connections(Arc<Shared>);
+pub(crate) struct Connections(Arc<ConnectionShared>);
 
 impl Connections {
     /// No connections yet; shows their metrics in `registry`.
     pub(crate) fn new(limits: ConnectionLimits, registry: &mut Registry) -> Self {
-        let metrics = Metrics::default();
+        let metrics = ConnectionMetrics::default();
         metrics.register(registry);
-        let table = Mutex::new(Table::new(limits.clone()));
-        Self(Arc::new(Shared { limits, table, metrics }))
+        let table = Mutex::new(ConnectionTable::new(limits.clone()));
+        Self(Arc::new(ConnectionShared { limits, table, metrics }))
     }
 
     /// Takes a new connection of `peer`, or refuses it. Whatever has to go for it is told so.
@@ -108,7 +108,7 @@ impl Connections {
         self.note(&table);
     }
 
-    fn note(&self, table: &Table<CancellationToken>) {
+    fn note(&self, table: &ConnectionTable<CancellationToken>) {
         let count = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
         self.0.metrics.open.set(count(table.open()));
         self.0.metrics.unauthenticated.set(count(table.unauthenticated()));
@@ -134,7 +134,8 @@ impl ConnectionMark {
             return true;
         }
         let mut table = connections.0.table.lock();
-        let admitted = table.authenticate(*id, if agent { Kind::Agent } else { Kind::Caller });
+        let admitted =
+            table.authenticate(*id, if agent { ConnectionKind::Agent } else { ConnectionKind::Caller });
         connections.note(&table);
         drop(table);
         authenticated.fetch_or(admitted, Ordering::Relaxed);

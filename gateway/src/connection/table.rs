@@ -10,7 +10,7 @@ pub(super) type ConnectionId = u64;
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ConnectionKind {
     /// Nothing yet.
     Unauthenticated,
     /// It had to go, and is open until it is closed.
@@ -21,9 +21,9 @@ pub(super) enum Kind {
     Agent,
 }
 
-struct Entry<T> {
+struct ConnectionEntry<T> {
     peer: IpAddr,
-    kind: Kind,
+    kind: ConnectionKind,
     handle: T,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Admission<T> {
 }
 
 /// The connections that are open. `T` is how one is told to go.
-pub(super) struct Table<T> {
+pub(super) struct ConnectionTable<T> {
     limits: ConnectionLimits,
-    entries: BTreeMap<ConnectionId, Entry<T>>,
+    entries: BTreeMap<ConnectionId, ConnectionEntry<T>>,
     /// Those without a token, by peer; the oldest first.
     unauthenticated: BTreeMap<IpAddr, BTreeSet<ConnectionId>>,
     unauthenticated_count: usize,
@@ -57,7 +57,7 @@ fn peer_of(address: IpAddr) -> IpAddr {
     }
 }
 
-impl<T: Clone> Table<T> {
+impl<T: Clone> ConnectionTable<T> {
     pub(super) fn new(limits: ConnectionLimits) -> Self {
         let (entries, unauthenticated) = (BTreeMap::new(), BTreeMap::new());
         Self { limits, entries, unauthenticated, unauthenticated_count: 0, callers: 0, next: 0 }
@@ -90,7 +90,7 @@ impl<T: Clone> Table<T> {
         };
         let id = self.next;
         self.next = self.next.saturating_add(1);
-        self.entries.insert(id, Entry { peer, kind: Kind::Unauthenticated, handle });
+        self.entries.insert(id, ConnectionEntry { peer, kind: ConnectionKind::Unauthenticated, handle });
         self.unauthenticated.entry(peer).or_default().insert(id);
         self.unauthenticated_count = self.unauthenticated_count.saturating_add(1);
         Admission { admitted: Some(id), gone }
@@ -106,7 +106,7 @@ impl<T: Clone> Table<T> {
         let id = self.unauthenticated.get(&peer)?.first().copied()?;
         self.unauthenticated_remove(peer, id);
         let entry = self.entries.get_mut(&id)?;
-        entry.kind = Kind::Evicted;
+        entry.kind = ConnectionKind::Evicted;
         Some(entry.handle.clone())
     }
 
@@ -121,14 +121,14 @@ impl<T: Clone> Table<T> {
     }
 
     /// A connection has presented a valid token. False where there is no room for one of that kind.
-    pub(super) fn authenticate(&mut self, id: ConnectionId, kind: Kind) -> bool {
-        let Some(Entry { peer, kind: known, .. }) = self.entries.get(&id) else { return true };
+    pub(super) fn authenticate(&mut self, id: ConnectionId, kind: ConnectionKind) -> bool {
+        let Some(ConnectionEntry { peer, kind: known, .. }) = self.entries.get(&id) else { return true };
         let (peer, known) = (*peer, *known);
-        if known == kind || known == Kind::Agent {
+        if known == kind || known == ConnectionKind::Agent {
             return true;
         }
         let for_callers = self.limits.total.saturating_sub(self.limits.for_agents);
-        if kind == Kind::Caller && self.callers >= for_callers {
+        if kind == ConnectionKind::Caller && self.callers >= for_callers {
             return false;
         }
         self.unauthenticated_remove(peer, id);
@@ -139,16 +139,16 @@ impl<T: Clone> Table<T> {
         true
     }
 
-    fn callers_count(&mut self, before: Kind, after: Kind) {
-        self.callers = self.callers.saturating_add(usize::from(after == Kind::Caller));
-        self.callers = self.callers.saturating_sub(usize::from(before == Kind::Caller));
+    fn callers_count(&mut self, before: ConnectionKind, after: ConnectionKind) {
+        self.callers = self.callers.saturating_add(usize::from(after == ConnectionKind::Caller));
+        self.callers = self.callers.saturating_sub(usize::from(before == ConnectionKind::Caller));
     }
 
     /// A connection is closed.
     pub(super) fn close(&mut self, id: ConnectionId) {
-        let Some(Entry { peer, kind, .. }) = self.entries.remove(&id) else { return };
+        let Some(ConnectionEntry { peer, kind, .. }) = self.entries.remove(&id) else { return };
         self.unauthenticated_remove(peer, id);
-        self.callers_count(kind, Kind::Evicted);
+        self.callers_count(kind, ConnectionKind::Evicted);
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_a_peer_goes_for_a_newcomer_of_it() {
-        let mut table = Table::new(limits());
+        let mut table = ConnectionTable::new(limits());
         for number in 0..3 {
             assert!(table.admit(peer(1), number).gone.is_none());
         }
@@ -187,10 +187,10 @@ mod tests {
 
     #[test]
     fn connections_with_a_token_count_for_no_peer() {
-        let mut table = Table::new(limits());
+        let mut table = ConnectionTable::new(limits());
         for number in 0..8 {
             let id = table.admit(peer(1), number).admitted.unwrap();
-            assert!(table.authenticate(id, Kind::Agent));
+            assert!(table.authenticate(id, ConnectionKind::Agent));
         }
         assert_eq!((table.open(), table.unauthenticated()), (8, 0));
         assert!(table.admit(peer(1), 9).gone.is_none());
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn agents_find_room_that_callers_do_not() {
-        let mut table = Table::new(limits());
-        let admit = |table: &mut Table<u8>, kind| {
+        let mut table = ConnectionTable::new(limits());
+        let admit = |table: &mut ConnectionTable<u8>, kind| {
             let id = table.admit(peer(1), 0).admitted?;
             let admitted = table.authenticate(id, kind);
             if !admitted {
@@ -207,12 +207,12 @@ mod tests {
             }
             admitted.then_some(id)
         };
-        let callers: Vec<_> = std::iter::from_fn(|| admit(&mut table, Kind::Caller)).collect();
+        let callers: Vec<_> = std::iter::from_fn(|| admit(&mut table, ConnectionKind::Caller)).collect();
         assert_eq!(callers.len(), 8);
-        let agents: Vec<_> = std::iter::from_fn(|| admit(&mut table, Kind::Agent)).collect();
+        let agents: Vec<_> = std::iter::from_fn(|| admit(&mut table, ConnectionKind::Agent)).collect();
         assert_eq!(agents.len(), 4);
         table.close(callers[0]);
-        assert!(admit(&mut table, Kind::Caller).is_some(), "room comes back");
+        assert!(admit(&mut table, ConnectionKind::Caller).is_some(), "room comes back");
     }
 
     #[test]
@@ -229,13 +229,13 @@ mod tests {
         /// Whatever comes and goes: no bound is exceeded, and nothing is left when all have gone.
         #[test]
         fn no_bound_is_ever_exceeded(steps in prop::collection::vec((0..4u8, 0..4u8, any::<prop::sample::Index>()), 0..200)) {
-            let (mut table, limits) = (Table::new(limits()), limits());
+            let (mut table, limits) = (ConnectionTable::new(limits()), limits());
             let mut open = Vec::new();
             for (step, from, which) in steps {
                 match step {
                     0 | 1 => open.extend(table.admit(peer(from), ()).admitted),
                     2 if !open.is_empty() => {
-                        let kind = if from == 0 { Kind::Agent } else { Kind::Caller };
+                        let kind = if from == 0 { ConnectionKind::Agent } else { ConnectionKind::Caller };
                         table.authenticate(open[which.index(open.len())], kind);
                     }
                     3 if !open.is_empty() => table.close(open.swap_remove(which.index(open.len()))),
@@ -246,7 +246,7 @@ mod tests {
                 prop_assert!(table.unauthenticated() <= limits.unauthenticated);
                 prop_assert!(table.unauthenticated.values().all(|ids| ids.len() <= limits.unauthenticated_per_peer));
                 prop_assert!(table.callers <= limits.total - limits.for_agents);
-                let kinds = table.entries.values().filter(|entry| entry.kind == Kind::Unauthenticated);
+                let kinds = table.entries.values().filter(|entry| entry.kind == ConnectionKind::Unauthenticated);
                 prop_assert_eq!(table.unauthenticated(), kinds.count());
             }
             open.into_iter().for_each(|id| table.close(id));

@@ -8,7 +8,7 @@ use borough_store::journal::Cursor;
 use serde_json::{Map, Value, json};
 use tonic::Status;
 
-use crate::name::{EndpointChange, Told};
+use crate::name::{EndpointEvent, StampedEvent};
 
 /// A list of endpoints with the position it is as of.
 pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> String {
@@ -19,16 +19,16 @@ pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> St
 }
 
 /// One event: its kind, its data, and as its id the position a reconnecting reader sends back.
-pub fn event(cell: &Name, told: &Told) -> String {
+pub fn event(cell: &Name, told: &StampedEvent) -> String {
     let (kind, data) = match &told.change {
-        EndpointChange::Published(row) => ("published", endpoint(cell, row)),
-        EndpointChange::Withdrawn { user, job, index, incarnation } => {
+        EndpointEvent::Published(row) => ("published", endpoint(cell, row)),
+        EndpointEvent::Withdrawn { user, job, index, incarnation } => {
             let name = format!("{index}.{job}.{user}.{cell}");
             let data =
                 json!({ "name": name, "user": user, "job": job, "index": index, "incarnation": incarnation });
             ("withdrawn", data)
         }
-        EndpointChange::Bookmark => ("bookmark", json!({})),
+        EndpointEvent::Bookmark => ("bookmark", json!({})),
     };
     // Within a commit the position before it stays: a reader that reconnects is told the whole commit again.
     let id = if told.more { String::new() } else { format!("id: {}\n", told.cursor) };

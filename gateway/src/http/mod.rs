@@ -23,7 +23,7 @@ use tonic::Status;
 use crate::auth::{Credentials, NODE_TOKEN_ONLY, Principal};
 use crate::cell::Cells;
 use crate::connection::ConnectionMark;
-use crate::health::{Health, HealthStatus};
+use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
 
 /// How often an idle stream is kept alive, shorter than the patience of common proxies.
@@ -32,7 +32,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The HTTP front door.
-pub struct HttpDoor {
+pub struct HttpServer {
     /// The cells.
     pub cells: Arc<Cells>,
     /// Who may speak.
@@ -40,10 +40,10 @@ pub struct HttpDoor {
     /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
     /// What `/healthz` and `/readyz` answer.
-    pub health: Arc<Health>,
+    pub health: Arc<ProcessHealth>,
 }
 
-impl HttpDoor {
+impl HttpServer {
     /// Answers one request, which came over the connection of `mark`.
     pub(crate) async fn answer(
         self: Arc<Self>,
@@ -109,10 +109,10 @@ impl HttpDoor {
     }
 
     fn names(&self, cell: &str, user: &str, job: &str) -> Result<Response<Body>, Status> {
-        let door = self.cells.get(cell)?;
+        let cell = self.cells.get(cell)?;
         let filter = filter_of(user, job)?;
-        let (endpoints, cursor) = door.state(|state| endpoints_now(state, &filter))?;
-        let body = json::endpoints(&door.name, &endpoints, cursor);
+        let (endpoints, cursor) = cell.state(|state| endpoints_now(state, &filter))?;
+        let body = json::endpoints(&cell.name, &endpoints, cursor);
         Ok(with_type(text(StatusCode::OK, body), "application/json"))
     }
 
@@ -123,14 +123,14 @@ impl HttpDoor {
         job: &str,
         resume: Option<String>,
     ) -> Result<Response<Body>, Status> {
-        let door = Arc::clone(self.cells.get(cell)?);
+        let cell = Arc::clone(self.cells.get(cell)?);
         let filter = filter_of(user, job)?;
         let resume = resume.map(|text| text.parse()).transpose();
         let resume = resume.map_err(|error: borough_store::journal::CursorParseError| {
             Status::invalid_argument(format!("last-event-id: {error}"))
         })?;
-        let name = door.name.clone();
-        let events = endpoint_changes(door, filter, resume)?.map(move |told| match told {
+        let name = cell.name.clone();
+        let events = endpoint_changes(cell, filter, resume)?.map(move |told| match told {
             Ok(told) => json::event(&name, &told),
             Err(status) => json::error_event(&status),
         });

@@ -9,12 +9,12 @@ use borough_proto::convert::{job_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_store::mirror::MirrorState;
 
-use crate::cell::CellDoor;
+use crate::cell::CellContext;
 
 pub use plan::{explanation_message, scheduler_named};
-pub use service::JobRoom;
+pub use service::JobServer;
 
-/// Where a job's tasks are in their lives; those that were never placed count as pending.
+/// Where a job's tasks are in their attempts; those that were never placed count as pending.
 pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
     let mut counts = v1::TaskCounts::default();
     let mut known = 0_u32;
@@ -29,7 +29,7 @@ pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
 }
 
 /// A job of the mirror as a message.
-pub fn job_message(door: &CellDoor, state: &MirrorState, row: &JobRow) -> v1::Job {
+pub fn job_message(cell: &CellContext, state: &MirrorState, row: &JobRow) -> v1::Job {
     let kind = state.spec_of(row).map_or(borough_model::job::JobKind::Service, |spec| spec.kind);
-    job_to_message(&door.name, row, kind, job_counts(state, row))
+    job_to_message(&cell.name, row, kind, job_counts(state, row))
 }

@@ -6,20 +6,21 @@ use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
-use borough_scheduler_core::{DryRun, EvictionsTold, Explanation, VictimTold, dry_run};
+use borough_scheduler_core::{DryRun, EvictionReport, Explanation, VictimReport, dry_run};
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
-use crate::cell::{CellDoor, cursor_to_message, scheduler_shards_read, scheduler_unserved};
+use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
 
-/// A spec as it would be admitted: under the scheduler that it names, that of the job that runs, or what `rules` choose.
+/// A spec as it would be admitted: under the scheduler that it names, that of the job that runs, or what `rules`
+/// choose.
 pub fn spec_planned(
-    door: &CellDoor,
+    cell: &CellContext,
     spec: &JobSpec,
     rules: &BTreeMap<String, Name>,
 ) -> Result<JobSpec, Status> {
-    door.state(|state| {
+    cell.state(|state| {
         let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
         let live = live.and_then(|row| state.spec_of(row));
         spec_with_scheduler(spec, live.map(|live| live.as_ref()), rules).into_owned()
@@ -31,23 +32,23 @@ pub fn scheduler_named(state: &MirrorState, job: JobId) -> Option<Name> {
     state.spec_of(state.jobs().get(&job)?)?.scheduler.clone()
 }
 
-/// What would keep the tasks of a scheduler waiting. Of the default one nothing is said here: it is what cells are begun
-/// with, `why` tells of it, and each submission would read every lease.
-pub async fn warnings_of(door: &CellDoor, scheduler: Option<&Name>) -> Vec<String> {
+/// What would keep the tasks of a scheduler waiting. Of the default one nothing is said here: it is what cells are
+/// begun with, `why` tells of it, and each submission would read every lease.
+pub async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) -> Vec<String> {
     let Some(scheduler) = scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT) else {
         return Vec::new();
     };
     // What was asked for is done; that the leases could not be read is no reason to say otherwise.
-    let Ok(shards) = scheduler_shards_read(door).await else { return Vec::new() };
-    scheduler_unserved(&shards, scheduler.as_str(), door.clock.wall_ms()).into_iter().collect()
+    let Ok(shards) = scheduler_shards_read(cell).await else { return Vec::new() };
+    scheduler_unserved(&shards, scheduler.as_str(), cell.clock.wall_ms()).into_iter().collect()
 }
 
 /// A plan for `spec`.
-pub async fn plan_of(door: &CellDoor, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
-    let mut response = door.state(|state| plan_changes(state, spec))?;
+pub async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
+    let mut response = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
-        let (now_ms, spec) = (door.clock.wall_ms(), spec.clone());
-        let dry = door.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, now_ms)).await?;
+        let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
+        let dry = cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, now_ms)).await?;
         dry_add(&mut response, dry);
     }
     Ok(response)
@@ -120,7 +121,7 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
         nodes: near.nodes(),
     };
     let (victims, victims_node) = match &explanation.evictions {
-        Some(EvictionsTold::Help { node, victims, .. }) => (victims.as_slice(), node.to_string()),
+        Some(EvictionReport::Help { node, victims, .. }) => (victims.as_slice(), node.to_string()),
         _ => Default::default(),
     };
     v1::Explanation {
@@ -134,7 +135,7 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
     }
 }
 
-fn victim_message(victim: &VictimTold) -> v1::Victim {
+fn victim_message(victim: &VictimReport) -> v1::Victim {
     v1::Victim {
         user: victim.user.to_string(),
         job: victim.job.to_string(),

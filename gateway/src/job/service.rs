@@ -18,8 +18,8 @@ use tonic::{Request, Response, Status};
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::{job_counts, job_message};
 use crate::cell::{
-    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
-    keyed_run, queue_check, settings_read,
+    Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
+    keyed_found, keyed_run, queue_check, settings_read,
 };
 use crate::page::{page_of, page_request};
 use crate::status::{
@@ -30,14 +30,14 @@ use crate::task::job_found;
 /// Jobs of a history at most.
 const HISTORY_JOBS_MAX: usize = 100;
 
-/// The room of jobs.
+/// The gRPC service of jobs.
 #[derive(Clone)]
-pub struct JobRoom {
+pub struct JobServer {
     cells: Arc<Cells>,
 }
 
-impl JobRoom {
-    /// A room over `cells`.
+impl JobServer {
+    /// A service over `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
@@ -65,7 +65,7 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
 
 /// A mutation of the job of a name; its id is the value.
 async fn job_change<F, Fut>(
-    door: &CellDoor,
+    cell: &CellContext,
     caller: &Caller,
     action: &'static str,
     asked: &impl prost::Message,
@@ -75,33 +75,33 @@ where
     F: Fn(borough_kv::Transaction, borough_store::ChangeSet) -> Fut,
     Fut: Future<Output = StoreResult<(JobId, borough_store::ChangeSet)>>,
 {
-    let changed = keyed_run(door, caller, (action, Admission::Existing), asked, change).await;
-    let (job, cursor) = door.settled(changed).await?;
-    Ok((job_by_id(door, job)?, cursor_to_message(cursor)))
+    let changed = keyed_run(cell, caller, (action, Admission::Existing), asked, change).await;
+    let (job, cursor) = cell.settled(changed).await?;
+    Ok((job_by_id(cell, job)?, cursor_to_message(cursor)))
 }
 
-fn job_by_id(door: &CellDoor, job: JobId) -> Result<v1::Job, Status> {
-    let message = door.state(|state| state.jobs().get(&job).map(|row| job_message(door, state, row)))?;
+fn job_by_id(cell: &CellContext, job: JobId) -> Result<v1::Job, Status> {
+    let message = cell.state(|state| state.jobs().get(&job).map(|row| job_message(cell, state, row)))?;
     message.ok_or_else(|| status_not_found(&format!("job {job} any more")))
 }
 
 #[tonic::async_trait]
-impl JobService for JobRoom {
+impl JobService for JobServer {
     async fn submit_job(
         &self,
         request: Request<v1::SubmitJobRequest>,
     ) -> Result<Response<v1::SubmitJobResponse>, Status> {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
         // A submission that was admitted has its answer, whatever queues there are by now.
-        let queue = queue_check(door, spec.queue.as_deref()).await;
-        keyed_found(door, &caller, "job_submit", &request, queue).await?;
-        let (spec, candidate, expected) = (&spec, JobId(door.id()), request.expected_revision);
-        let journal = &door.journal;
+        let queue = queue_check(cell, spec.queue.as_deref()).await;
+        keyed_found(cell, &caller, "job_submit", &request, queue).await?;
+        let (spec, candidate, expected) = (&spec, JobId(cell.id()), request.expected_revision);
+        let journal = &cell.journal;
         let submitted = keyed_run(
-            door,
+            cell,
             &caller,
             ("job_submit", Admission::New),
             &request,
@@ -112,11 +112,11 @@ impl JobService for JobRoom {
                 Ok((submitted, changes))
             },
         );
-        let (submitted, cursor) = door.settled(submitted.await).await?;
-        let scheduler = door.state(|state| scheduler_named(state, submitted.job))?;
+        let (submitted, cursor) = cell.settled(submitted.await).await?;
+        let scheduler = cell.state(|state| scheduler_named(state, submitted.job))?;
         let response = v1::SubmitJobResponse {
-            job: Some(job_by_id(door, submitted.job)?),
-            warnings: warnings_of(door, scheduler.as_ref()).await,
+            job: Some(job_by_id(cell, submitted.job)?),
+            warnings: warnings_of(cell, scheduler.as_ref()).await,
             changed: submitted.outcome != SubmitOutcome::Unchanged,
             diff: Vec::new(),
             cursor: Some(cursor_to_message(cursor)),
@@ -130,14 +130,14 @@ impl JobService for JobRoom {
     ) -> Result<Response<v1::PlanJobResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
-        queue_check(door, spec.queue.as_deref()).await?;
-        let settings = settings_read(door).await.map_err(|error| status_from_store(&error))?;
-        let spec = spec_planned(door, &spec, &settings.schedulers.unwrap_or_default())?;
-        let mut response = plan_of(door, &spec).await?;
+        queue_check(cell, spec.queue.as_deref()).await?;
+        let settings = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
+        let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
+        let mut response = plan_of(cell, &spec).await?;
         let scheduler = spec.scheduler.as_ref();
-        response.warnings = warnings_of(door, scheduler).await;
+        response.warnings = warnings_of(cell, scheduler).await;
         response.scheduler = scheduler.map_or(SCHEDULER_DEFAULT, Name::as_str).to_owned();
         Ok(Response::new(response))
     }
@@ -148,11 +148,11 @@ impl JobService for JobRoom {
     ) -> Result<Response<v1::ScaleJobResponse>, Status> {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
-        let (user, name, count, space) = (&user, &name, request.count, &door.space);
-        let journal = &door.journal;
-        let (job, cursor) = job_change(door, &caller, "job_scale", &request, |tx, mut changes| async move {
+        let (user, name, count, space) = (&user, &name, request.count, &cell.space);
+        let journal = &cell.journal;
+        let (job, cursor) = job_change(cell, &caller, "job_scale", &request, |tx, mut changes| async move {
             let row = job_by_name(&tx, space, user, name).await?;
             if count > row.count {
                 journal.admit()?;
@@ -170,10 +170,10 @@ impl JobService for JobRoom {
     ) -> Result<Response<v1::StopJobResponse>, Status> {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
-        let (user, name, space) = (&user, &name, &door.space);
-        let (job, cursor) = job_change(door, &caller, "job_stop", &request, |tx, mut changes| async move {
+        let (user, name, space) = (&user, &name, &cell.space);
+        let (job, cursor) = job_change(cell, &caller, "job_stop", &request, |tx, mut changes| async move {
             let job = job_by_name(&tx, space, user, name).await?.id;
             job_stop(&tx, &mut changes, job).await?;
             Ok((job, changes))
@@ -188,12 +188,12 @@ impl JobService for JobRoom {
     ) -> Result<Response<v1::GetJobResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
-        let response = door.state(|state| {
-            let row = job_found(state, &door.name, &request.user, &request.name)?;
+        let cell = self.cells.get(&request.cell)?;
+        let response = cell.state(|state| {
+            let row = job_found(state, &cell.name, &request.user, &request.name)?;
             let spec = state.spec_of(row).map(|spec| job_spec_to_message(&spec.in_force(row)));
             let cursor = Some(cursor_to_message(state.cursor()));
-            Ok::<_, Status>(v1::GetJobResponse { job: Some(job_message(door, state, row)), spec, cursor })
+            Ok::<_, Status>(v1::GetJobResponse { job: Some(job_message(cell, state, row)), spec, cursor })
         })??;
         Ok(Response::new(response))
     }
@@ -204,8 +204,8 @@ impl JobService for JobRoom {
     ) -> Result<Response<v1::ListJobsResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
-        Ok(Response::new(door.state(|state| jobs_listed(door, state, &request))?))
+        let cell = self.cells.get(&request.cell)?;
+        Ok(Response::new(cell.state(|state| jobs_listed(cell, state, &request))?))
     }
 
     async fn get_job_history(
@@ -214,20 +214,20 @@ impl JobService for JobRoom {
     ) -> Result<Response<v1::GetJobHistoryResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
-        let (user, name, space) = (&user, &name, &door.space);
-        let versions = door.db.run("job_history", Idempotency::ReadOnly, |tx, _| async move {
+        let (user, name, space) = (&user, &name, &cell.space);
+        let versions = cell.db.run("job_history", Idempotency::ReadOnly, |tx, _| async move {
             job_history(&tx, space, user, name, HISTORY_JOBS_MAX).await
         });
         let versions = versions.await.map_err(|error| status_from_store(&error))?;
         if versions.is_empty() {
-            return Err(status_not_found(&format!("job {user}/{name} in cell {}, now or before", door.name)));
+            return Err(status_not_found(&format!("job {user}/{name} in cell {}, now or before", cell.name)));
         }
-        let versions = door.state(|state| {
+        let versions = cell.state(|state| {
             let message = |version: &borough_store::job::JobVersion| v1::JobVersion {
                 job: Some(job_to_message(
-                    &door.name,
+                    &cell.name,
                     &version.job,
                     version.spec.kind,
                     job_counts(state, &version.job),
@@ -265,7 +265,11 @@ async fn revision_check(
     }
 }
 
-fn jobs_listed(door: &CellDoor, state: &MirrorState, request: &v1::ListJobsRequest) -> v1::ListJobsResponse {
+fn jobs_listed(
+    cell: &CellContext,
+    state: &MirrorState,
+    request: &v1::ListJobsRequest,
+) -> v1::ListJobsResponse {
     let page = page_request(request.page.as_ref());
     let wanted = |row: &&Arc<JobRow>| {
         let live = request.ended || !matches!(row.state, JobState::Ended { .. });
@@ -276,7 +280,7 @@ fn jobs_listed(door: &CellDoor, state: &MirrorState, request: &v1::ListJobsReque
     rows.sort_by_cached_key(key);
     let (rows, next_page) = page_of(rows, &page, key);
     v1::ListJobsResponse {
-        jobs: rows.into_iter().map(|row| job_message(door, state, row)).collect(),
+        jobs: rows.into_iter().map(|row| job_message(cell, state, row)).collect(),
         next_page,
         cursor: Some(cursor_to_message(state.cursor())),
     }

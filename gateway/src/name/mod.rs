@@ -3,5 +3,5 @@
 mod service;
 mod stream;
 
-pub use service::{NameRoom, filter_of};
-pub use stream::{EndpointChange, EndpointFilter, Told, endpoint_changes, endpoints_now};
+pub use service::{NameServer, filter_of};
+pub use stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};

@@ -10,18 +10,18 @@ use borough_proto::v1::name_service_server::NameService;
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
-use super::stream::{EndpointChange, EndpointFilter, Told, endpoint_changes, endpoints_now};
+use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
 use crate::cell::{Cells, caller_of_read, cursor_from_message, cursor_to_message};
 use crate::status::status_from_field;
 
-/// The room of names.
+/// The gRPC service of names.
 #[derive(Clone)]
-pub struct NameRoom {
+pub struct NameServer {
     cells: Arc<Cells>,
 }
 
-impl NameRoom {
-    /// A room over `cells`.
+impl NameServer {
+    /// A service over `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
@@ -39,7 +39,7 @@ pub fn filter_of(user: &str, job: &str) -> Result<EndpointFilter, Status> {
 type EndpointStream = Pin<Box<dyn Stream<Item = Result<v1::WatchEndpointsResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
-impl NameService for NameRoom {
+impl NameService for NameServer {
     type WatchEndpointsStream = EndpointStream;
 
     async fn list_endpoints(
@@ -48,10 +48,10 @@ impl NameService for NameRoom {
     ) -> Result<Response<v1::ListEndpointsResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let filter = filter_of(&request.user, &request.job)?;
-        let (endpoints, cursor) = door.state(|state| endpoints_now(state, &filter))?;
-        let endpoints = endpoints.iter().map(|endpoint| endpoint_to_message(&door.name, endpoint)).collect();
+        let (endpoints, cursor) = cell.state(|state| endpoints_now(state, &filter))?;
+        let endpoints = endpoints.iter().map(|endpoint| endpoint_to_message(&cell.name, endpoint)).collect();
         Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)) }))
     }
 
@@ -61,25 +61,28 @@ impl NameService for NameRoom {
     ) -> Result<Response<EndpointStream>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = Arc::clone(self.cells.get(&request.cell)?);
+        let cell = Arc::clone(self.cells.get(&request.cell)?);
         let filter = filter_of(&request.user, &request.job)?;
         let resume = request.resume.as_ref().map(cursor_from_message).transpose()?;
-        let cell = door.name.clone();
-        let changes = endpoint_changes(door, filter, resume)?;
-        let responses = changes.map(move |told| told.map(|told| response_of(&cell, told)));
+        let name = cell.name.clone();
+        let events = endpoint_changes(cell, filter, resume)?;
+        let responses = events.map(move |event| event.map(|event| response_of(&name, event)));
         Ok(Response::new(Box::pin(responses)))
     }
 }
 
-fn response_of(cell: &Name, Told { change, cursor, more }: Told) -> v1::WatchEndpointsResponse {
+fn response_of(
+    cell: &Name,
+    StampedEvent { change, cursor, more }: StampedEvent,
+) -> v1::WatchEndpointsResponse {
     use v1::watch_endpoints_response::Event;
     let event = match change {
-        EndpointChange::Published(endpoint) => Event::Published(endpoint_to_message(cell, &endpoint)),
-        EndpointChange::Withdrawn { user, job, index, incarnation } => {
+        EndpointEvent::Published(endpoint) => Event::Published(endpoint_to_message(cell, &endpoint)),
+        EndpointEvent::Withdrawn { user, job, index, incarnation } => {
             let (user, job) = (user.to_string(), job.to_string());
             Event::Withdrawn(v1::EndpointWithdrawn { user, job, index, incarnation })
         }
-        EndpointChange::Bookmark => Event::Bookmark(true),
+        EndpointEvent::Bookmark => Event::Bookmark(true),
     };
     v1::WatchEndpointsResponse { event: Some(event), cursor: Some(cursor_to_message(cursor)), more }
 }

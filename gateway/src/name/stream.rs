@@ -12,7 +12,7 @@ use borough_store::mirror::MirrorState;
 use futures::{Stream, StreamExt as _};
 use tonic::Status;
 
-use crate::cell::CellDoor;
+use crate::cell::CellContext;
 use crate::watch::{FeedItem, feed};
 
 /// Which endpoints are wanted; absent is any.
@@ -33,7 +33,7 @@ impl EndpointFilter {
 
 /// What a watcher is told.
 #[derive(Clone, Debug, PartialEq)]
-pub enum EndpointChange {
+pub enum EndpointEvent {
     /// It serves, as described from now on.
     Published(Arc<Endpoint>),
     /// It no longer serves.
@@ -44,7 +44,7 @@ pub enum EndpointChange {
         job: Name,
         /// Which task.
         index: u32,
-        /// The life that served; 0 where this gateway no longer knows.
+        /// The attempt that served; 0 where this gateway no longer knows.
         incarnation: u64,
     },
     /// What there is has been told, or nothing has changed for a while.
@@ -60,9 +60,9 @@ pub fn endpoints_now(state: &MirrorState, filter: &EndpointFilter) -> (Vec<Arc<E
 
 /// A change, with where it stands in the order of changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct StampedEvent {
     /// The change.
-    pub change: EndpointChange,
+    pub change: EndpointEvent,
     /// The position of its commit, or of the snapshot.
     pub cursor: Cursor,
     /// Whether more of the same commit (or snapshot) follow: resuming from here would miss them.
@@ -71,25 +71,25 @@ pub struct Told {
 
 /// Endpoints from `resume` on, or from a snapshot.
 pub fn endpoint_changes(
-    door: Arc<CellDoor>,
+    cell: Arc<CellContext>,
     filter: EndpointFilter,
     resume: Option<Cursor>,
-) -> Result<impl Stream<Item = Result<Told, Status>> + Send, Status> {
-    let (now, cursor) = door.state(|state| endpoints_now(state, &filter))?;
+) -> Result<impl Stream<Item = Result<StampedEvent, Status>> + Send, Status> {
+    let (now, cursor) = cell.state(|state| endpoints_now(state, &filter))?;
     let (snapshot, after) = match resume {
         Some(after) => (Vec::new(), after),
         None => {
-            let told = |change, more| Ok(Told { change, cursor, more });
-            let published = now.into_iter().map(|endpoint| told(EndpointChange::Published(endpoint), true));
-            let complete = std::iter::once(told(EndpointChange::Bookmark, false));
+            let told = |change, more| Ok(StampedEvent { change, cursor, more });
+            let published = now.into_iter().map(|endpoint| told(EndpointEvent::Published(endpoint), true));
+            let complete = std::iter::once(told(EndpointEvent::Bookmark, false));
             (published.chain(complete).collect(), cursor)
         }
     };
-    let follower = Arc::clone(&door);
-    let changes = feed(door, after).flat_map(move |item| {
-        let told: Vec<Result<Told, Status>> = match item {
+    let follower = Arc::clone(&cell);
+    let changes = feed(cell, after).flat_map(move |item| {
+        let told: Vec<Result<StampedEvent, Status>> = match item {
             Ok(FeedItem::Bookmark(cursor)) => {
-                vec![Ok(Told { change: EndpointChange::Bookmark, cursor, more: false })]
+                vec![Ok(StampedEvent { change: EndpointEvent::Bookmark, cursor, more: false })]
             }
             Ok(FeedItem::Entry(cursor, entry)) => changes_of(&follower, &filter, &entry.deltas, cursor),
             Err(status) => vec![Err(status)],
@@ -100,22 +100,22 @@ pub fn endpoint_changes(
 }
 
 fn changes_of(
-    door: &CellDoor,
+    cell: &CellContext,
     filter: &EndpointFilter,
     deltas: &[Delta],
     cursor: Cursor,
-) -> Vec<Result<Told, Status>> {
+) -> Vec<Result<StampedEvent, Status>> {
     let change = |delta: &Delta| match delta {
         Delta::Endpoint { endpoint, .. } if filter.wants(&endpoint.user, &endpoint.job) => {
-            Some(EndpointChange::Published(Arc::new(endpoint.clone())))
+            Some(EndpointEvent::Published(Arc::new(endpoint.clone())))
         }
         Delta::EndpointWithdrawn { user, job, task, .. } if filter.wants(user, job) => {
             let own = deltas.iter().find_map(|delta| match delta {
                 Delta::Task { row } if row.id == *task => Some(row.incarnation.0),
                 _ => None,
             });
-            let known = || door.mirror.read(|state| state.tasks().get(task).map(|row| row.incarnation.0));
-            Some(EndpointChange::Withdrawn {
+            let known = || cell.mirror.read(|state| state.tasks().get(task).map(|row| row.incarnation.0));
+            Some(EndpointEvent::Withdrawn {
                 user: user.clone(),
                 job: job.clone(),
                 index: task.index,
@@ -124,8 +124,8 @@ fn changes_of(
         }
         _ => None,
     };
-    let changes: Vec<EndpointChange> = deltas.iter().filter_map(change).collect();
+    let changes: Vec<EndpointEvent> = deltas.iter().filter_map(change).collect();
     let last = changes.len().saturating_sub(1);
-    let told = |(place, change)| Ok(Told { change, cursor, more: place < last });
+    let told = |(place, change)| Ok(StampedEvent { change, cursor, more: place < last });
     changes.into_iter().enumerate().map(told).collect()
 }

@@ -22,25 +22,25 @@ use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
 use crate::cell::{
-    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
-    keyed_run,
+    Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
+    keyed_found, keyed_run,
 };
 use crate::page::{page_cut, page_of, page_request};
-use crate::session::register::{Watched, lease_watch};
+use crate::session::register::{WatchedLease, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
 /// Tasks that one transaction stops.
 const STOPPED_MAX: usize = 256;
 
-/// The room of nodes.
+/// The gRPC service of nodes.
 #[derive(Clone)]
-pub struct NodeRoom {
+pub struct NodeServer {
     cells: Arc<Cells>,
     silence: Duration,
 }
 
-impl NodeRoom {
-    /// A room over `cells`. A node is given to another agent when its lease was unchanged for `silence`.
+impl NodeServer {
+    /// A service over `cells`. A node is given to another agent when its lease was unchanged for `silence`.
     pub fn new(cells: Arc<Cells>, silence: Duration) -> Self {
         Self { cells, silence }
     }
@@ -49,17 +49,17 @@ impl NodeRoom {
     /// already needs no watch.
     async fn silent(
         &self,
-        door: &CellDoor,
+        cell: &CellContext,
         name: &Name,
         identity: &AgentIdentity,
     ) -> Result<Option<NodeLive>, Status> {
-        let row = door.state(|state| state.node_by_name(name).cloned())?;
-        let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", door.name)))?;
+        let row = cell.state(|state| state.node_by_name(name).cloned())?;
+        let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
         let known = row.identity.as_ref() == Some(identity);
         let silence = if known { Duration::ZERO } else { self.silence };
-        match lease_watch(door, row.id, silence).await.map_err(|error| status_from_store(&error))? {
-            Watched::Silent(seen) => Ok(seen),
-            Watched::Beats => {
+        match lease_watch(cell, row.id, silence).await.map_err(|error| status_from_store(&error))? {
+            WatchedLease::Silent(seen) => Ok(seen),
+            WatchedLease::Beats => {
                 let recorded =
                     row.identity.as_ref().map_or_else(|| "of before".to_owned(), ToString::to_string);
                 let text = format!(
@@ -76,21 +76,21 @@ impl NodeRoom {
         &self,
         context: Option<&v1::RequestContext>,
         (cell, name): (&str, &str),
-        verb: Verb,
+        verb: NodeOperation,
         asked: &impl prost::Message,
     ) -> Result<(Option<v1::Node>, Option<v1::Cursor>), Status> {
         let caller = caller_of_mutation(context)?;
-        let door = self.cells.get(cell)?;
+        let cell = self.cells.get(cell)?;
         let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
-        let (verb, known, space) = (&verb, &name, &door.space);
+        let (verb, known, space) = (&verb, &name, &cell.space);
         let action = (verb.action(), Admission::Existing);
-        let steered = keyed_run(door, &caller, action, asked, |tx, mut changes| async move {
+        let steered = keyed_run(cell, &caller, action, asked, |tx, mut changes| async move {
             let node = node_by_name(&tx, space, known).await?.id;
             verb.apply(&tx, &mut changes, node).await?;
             Ok((node, changes))
         });
-        let (node, cursor) = door.settled(steered.await).await?;
-        let message = door.state(|state| Some(node_message(door, state, state.nodes().get(&node)?)))?;
+        let (node, cursor) = cell.settled(steered.await).await?;
+        let message = cell.state(|state| Some(node_message(cell, state, state.nodes().get(&node)?)))?;
         let message = message.ok_or_else(|| status_not_found(&format!("node {name} any more")))?;
         Ok((Some(message), Some(cursor_to_message(cursor))))
     }
@@ -98,7 +98,7 @@ impl NodeRoom {
 
 /// What an operator does to a node.
 #[derive(Clone, Debug)]
-enum Verb {
+enum NodeOperation {
     Cordon,
     Uncordon,
     Drain,
@@ -107,7 +107,7 @@ enum Verb {
     Admit(AgentIdentity, Option<NodeLive>),
 }
 
-impl Verb {
+impl NodeOperation {
     fn action(&self) -> &'static str {
         match self {
             Self::Cordon => "node_cordon",
@@ -133,12 +133,12 @@ impl Verb {
 
 /// Begins to stop every task of a drained node, in as many transactions as it takes. Refused where the node takes tasks
 /// again by now.
-async fn node_tasks_stop(door: &CellDoor, caller: &Caller, name: &Name) -> StoreResult<Option<Cursor>> {
-    let change = door.change(caller, "node_drain_force");
-    let (change, space) = (&change, &door.space);
+async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> StoreResult<Option<Cursor>> {
+    let change = cell.change(caller, "node_drain_force");
+    let (change, space) = (&change, &cell.space);
     let (mut after, mut cursor) = (None, None);
     loop {
-        let stopped = door.db.run_committed(change.action, Idempotency::Natural, |tx, _| async move {
+        let stopped = cell.db.run_committed(change.action, Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let node = node_by_name(&tx, space, name).await?;
             if !node.draining {
@@ -146,8 +146,8 @@ async fn node_tasks_stop(door: &CellDoor, caller: &Caller, name: &Name) -> Store
             }
             let page = task_list_by_node(&tx, space, node.id, after, STOPPED_MAX).await?;
             let charged = page.rows.iter().filter(|row| row.state.is_charged());
-            let lives: Vec<_> = charged.map(|row| (row.id, row.incarnation)).collect();
-            task_stop_begin(&tx, &mut changes, &lives, StopReason::Drained).await?;
+            let attempts: Vec<_> = charged.map(|row| (row.id, row.incarnation)).collect();
+            task_stop_begin(&tx, &mut changes, &attempts, StopReason::Drained).await?;
             let epoch = changes.store_epoch();
             changes.append(&tx)?;
             Ok::<_, StoreError>((page.next, epoch))
@@ -162,20 +162,20 @@ async fn node_tasks_stop(door: &CellDoor, caller: &Caller, name: &Name) -> Store
 }
 
 #[tonic::async_trait]
-impl NodeService for NodeRoom {
+impl NodeService for NodeServer {
     async fn list_nodes(
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let page = page_request(request.page.as_ref());
-        let (nodes, next_page, cursor) = door.state(|state| {
+        let (nodes, next_page, cursor) = cell.state(|state| {
             let mut rows: Vec<&Arc<NodeRow>> = state.nodes().values().collect();
             rows.sort_by(|left, right| left.name.cmp(&right.name));
             let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
-            let nodes = rows.into_iter().map(|row| node_message(door, state, row)).collect();
+            let nodes = rows.into_iter().map(|row| node_message(cell, state, row)).collect();
             let (nodes, next) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
             (nodes, next, state.cursor())
         })?;
@@ -188,14 +188,14 @@ impl NodeService for NodeRoom {
     ) -> Result<Response<v1::GetNodeResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
-        let found = door.state(|state| {
+        let found = cell.state(|state| {
             let row = state.node_by_name(&name)?;
-            Some((node_message(door, state, row), state.cursor()))
+            Some((node_message(cell, state, row), state.cursor()))
         })?;
         let (node, cursor) =
-            found.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", door.name)))?;
+            found.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
         Ok(Response::new(v1::GetNodeResponse { node: Some(node), cursor: Some(cursor_to_message(cursor)) }))
     }
 
@@ -205,7 +205,7 @@ impl NodeService for NodeRoom {
     ) -> Result<Response<v1::CordonNodeResponse>, Status> {
         let request = request.into_inner();
         let (node, cursor) = self
-            .steer(request.context.as_ref(), (&request.cell, &request.name), Verb::Cordon, &request)
+            .steer(request.context.as_ref(), (&request.cell, &request.name), NodeOperation::Cordon, &request)
             .await?;
         Ok(Response::new(v1::CordonNodeResponse { node, cursor }))
     }
@@ -216,7 +216,12 @@ impl NodeService for NodeRoom {
     ) -> Result<Response<v1::UncordonNodeResponse>, Status> {
         let request = request.into_inner();
         let (node, cursor) = self
-            .steer(request.context.as_ref(), (&request.cell, &request.name), Verb::Uncordon, &request)
+            .steer(
+                request.context.as_ref(),
+                (&request.cell, &request.name),
+                NodeOperation::Uncordon,
+                &request,
+            )
             .await?;
         Ok(Response::new(v1::UncordonNodeResponse { node, cursor }))
     }
@@ -227,15 +232,15 @@ impl NodeService for NodeRoom {
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
         let request = request.into_inner();
         let (node, cursor) = self
-            .steer(request.context.as_ref(), (&request.cell, &request.name), Verb::Drain, &request)
+            .steer(request.context.as_ref(), (&request.cell, &request.name), NodeOperation::Drain, &request)
             .await?;
         if request.force {
             let caller = caller_of_mutation(request.context.as_ref())?;
-            let door = self.cells.get(&request.cell)?;
+            let cell = self.cells.get(&request.cell)?;
             let name =
                 name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
-            let stopped = node_tasks_stop(door, &caller, &name).await;
-            door.settled(stopped.map(|cursor| ((), cursor))).await?;
+            let stopped = node_tasks_stop(cell, &caller, &name).await;
+            cell.settled(stopped.map(|cursor| ((), cursor))).await?;
         }
         Ok(Response::new(v1::DrainNodeResponse { node, cursor }))
     }
@@ -247,7 +252,7 @@ impl NodeService for NodeRoom {
         let request = request.into_inner();
         let now_ms = self.cells.get(&request.cell)?.clock.wall_ms();
         let taints = taints_from_message(&request.taints, now_ms);
-        let verb = Verb::Taint(taints.map_err(|refused| status_from_field(&refused))?);
+        let verb = NodeOperation::Taint(taints.map_err(|refused| status_from_field(&refused))?);
         let (node, cursor) =
             self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::TaintNodeResponse { node, cursor }))
@@ -259,7 +264,7 @@ impl NodeService for NodeRoom {
     ) -> Result<Response<v1::UntaintNodeResponse>, Status> {
         let request = request.into_inner();
         let gone = taint_matches_from_message(&request.taints);
-        let verb = Verb::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
+        let verb = NodeOperation::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
         let (node, cursor) =
             self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
@@ -275,12 +280,12 @@ impl NodeService for NodeRoom {
             let accepted = "the identity that the refused agent logs: DURABLE@MACHINE";
             status_from_field(&FieldRefused::new("identity", request.identity.clone(), accepted))
         })?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
         // What was done is answered again, also where another agent has the node and beats since.
-        let silent = self.silent(door, &name, &identity).await;
-        let seen = keyed_found(door, &caller, "node_admit", &request, silent).await?.flatten();
-        let verb = Verb::Admit(identity, seen);
+        let silent = self.silent(cell, &name, &identity).await;
+        let seen = keyed_found(cell, &caller, "node_admit", &request, silent).await?.flatten();
+        let verb = NodeOperation::Admit(identity, seen);
         let (node, cursor) =
             self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
         Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
@@ -288,10 +293,10 @@ impl NodeService for NodeRoom {
 }
 
 /// A node of the mirror as a message.
-pub fn node_message(door: &CellDoor, state: &MirrorState, row: &NodeRow) -> v1::Node {
+pub fn node_message(cell: &CellContext, state: &MirrorState, row: &NodeRow) -> v1::Node {
     let empty = NodeAlloc::default();
     let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);
     let load = state.loads().get(&row.id).map(|load| &**load);
-    let message = node_to_message(&door.name, row, (alloc, load), door.sessions.get(row.id).is_some());
-    v1::Node { session_failure: door.sessions.failures.of(row.id), ..message }
+    let message = node_to_message(&cell.name, row, (alloc, load), cell.sessions.get(row.id).is_some());
+    v1::Node { session_failure: cell.sessions.failures.of(row.id), ..message }
 }

@@ -33,20 +33,20 @@ use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use tower::layer::util::{Identity, Stack};
 
 use crate::auth::{AuthLayer, Credentials};
-use crate::cell::{CellConnection, CellDoor, CellRoom, Cells};
+use crate::cell::{CellConnection, CellContext, CellServer, Cells};
 use crate::connection::{AcceptedConnection, ConnectionLimits, Connections, connections_accept};
-use crate::health::{Health, HealthSource};
-use crate::http::HttpDoor;
-use crate::job::JobRoom;
-use crate::name::NameRoom;
-use crate::node::NodeRoom;
+use crate::health::{HealthSource, ProcessHealth};
+use crate::http::HttpServer;
+use crate::job::JobServer;
+use crate::name::NameServer;
+use crate::node::NodeServer;
 use crate::peer::Peers;
-use crate::session::AgentRoom;
+use crate::session::AgentServer;
 use crate::session::live::live_renew;
 use crate::session::load::loads_write;
 use crate::session::metrics::DeliveryMetrics;
-use crate::task::TaskRoom;
-use crate::watch::WatchRoom;
+use crate::task::TaskServer;
+use crate::watch::WatchServer;
 
 /// How often an idle connection is asked whether it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -114,20 +114,21 @@ impl Gateway {
         let (credentials, registry) = (config.credentials.clone(), Arc::clone(&config.registry));
         let connections = Connections::new(config.connections.clone(), &mut registry.lock());
         let incoming = grpc_listener.map(|listener| connections_accept(listener, connections.clone()));
-        let network = Network { name, incoming, connector: Connector::default() };
-        let Started { mut tasks, cells, health } =
+        let network = NetworkSettings { name, incoming, connector: Connector::default() };
+        let StartedParts { mut tasks, cells, health } =
             Self::roles_start(config, network, (&clock, &rng), &cancelled);
-        let door = Arc::new(HttpDoor { cells, credentials, registry, health });
+        let cell = Arc::new(HttpServer { cells, credentials, registry, health });
         let incoming = connections_accept(http_listener, connections);
-        tasks.push(tokio::spawn(http_answer(incoming, door, cancelled)));
+        tasks.push(tokio::spawn(http_answer(incoming, cell, cancelled)));
         Ok(Self { grpc, http, tasks })
     }
 
-    /// Answers gRPC over connections that a simulation brings, and reaches other gateways through its connector. Nothing
-    /// listens on a socket: `config.grpc`, `config.http` and `config.connections` are not used, and HTTP is not answered.
+    /// Answers gRPC over connections that a simulation brings, and reaches other gateways through its connector.
+    /// Nothing listens on a socket: `config.grpc`, `config.http` and `config.connections` are not used, and HTTP is not
+    /// answered.
     pub fn start_on<I, C>(
         config: GatewayConfig,
-        network: Network<I>,
+        network: NetworkSettings<I>,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
         cancelled: CancellationToken,
@@ -137,53 +138,53 @@ impl Gateway {
         C: Connection + Connected + 'static,
     {
         let http = config.http;
-        let Started { tasks, .. } = Self::roles_start(config, network, (&clock, &rng), &cancelled);
+        let StartedParts { tasks, .. } = Self::roles_start(config, network, (&clock, &rng), &cancelled);
         Self { grpc: None, http, tasks }
     }
 
     fn roles_start<I, C>(
         config: GatewayConfig,
-        network: Network<I>,
+        network: NetworkSettings<I>,
         (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
         cancelled: &CancellationToken,
-    ) -> Started
+    ) -> StartedParts
     where
         I: Stream<Item = io::Result<C>> + Send + 'static,
         C: Connection + Connected + 'static,
     {
-        let Network { name, incoming, connector } = network;
+        let NetworkSettings { name, incoming, connector } = network;
         let mut tasks = Vec::new();
         let mut cells = BTreeMap::new();
         let metrics = DeliveryMetrics::default();
         metrics.register(&mut config.registry.lock());
         for connection in config.cells {
             let (clock, rng) = (Arc::clone(clock), Arc::clone(rng));
-            let door = CellDoor::open(connection, clock, rng, metrics.clone(), cancelled);
-            let labels = [("cell".into(), door.name.to_string().into())];
-            door.session_metrics
+            let cell = CellContext::open(connection, clock, rng, metrics.clone(), cancelled);
+            let labels = [("cell".into(), cell.name.to_string().into())];
+            cell.session_metrics
                 .register(config.registry.lock().sub_registry_with_labels(labels.into_iter()));
             let silence_max = config.report_interval.saturating_mul(REPORTS_MISSED);
             tasks.push(tokio::spawn(live_renew(
-                Arc::clone(&door),
+                Arc::clone(&cell),
                 config.beat_interval,
                 silence_max,
                 cancelled.clone(),
             )));
-            tasks.push(tokio::spawn(loads_write(Arc::clone(&door), cancelled.clone())));
-            door.journal.register(door.name.as_str(), &mut config.registry.lock());
-            cells.insert(door.name.clone(), door);
+            tasks.push(tokio::spawn(loads_write(Arc::clone(&cell), cancelled.clone())));
+            cell.journal.register(cell.name.as_str(), &mut config.registry.lock());
+            cells.insert(cell.name.clone(), cell);
         }
         let cells = Arc::new(Cells(cells));
-        let health = Health::start(config.health, cancelled.clone());
+        let health = ProcessHealth::start(config.health, cancelled.clone());
         if let Some(incoming) = incoming {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
             // An agent that is alive may miss reports, and then a beat may be late.
             let report = config.report_interval;
             let silence = report * REPORTS_MISSED + config.beat_interval * 2;
-            let rooms = Rooms { cells: Arc::clone(&cells), name, peers, report, silence };
+            let servers = Servers { cells: Arc::clone(&cells), name, peers, report, silence };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));
-            let router = rooms.router(AuthLayer::new(config.credentials)).add_service(health_service);
+            let router = servers.router(AuthLayer::new(config.credentials)).add_service(health_service);
             let router = match reflection_service() {
                 Ok(reflection) => router.add_service(reflection),
                 Err(error) => {
@@ -193,7 +194,7 @@ impl Gateway {
             };
             tasks.push(tokio::spawn(grpc_answer(router, incoming, cancelled.clone())));
         }
-        Started { tasks, cells, health }
+        StartedParts { tasks, cells, health }
     }
 
     /// Waits until everything has ended after the cancellation.
@@ -206,7 +207,7 @@ impl Gateway {
 }
 
 /// Where a gateway takes its connections from, and how it reaches other gateways.
-pub struct Network<I> {
+pub struct NetworkSettings<I> {
     /// Where other gateways reach this one, as HOST:PORT.
     pub name: String,
     /// Accepted connections; absent: gRPC is not answered.
@@ -216,13 +217,13 @@ pub struct Network<I> {
 }
 
 /// The parts of a gateway that are at work.
-struct Started {
+struct StartedParts {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     cells: Arc<Cells>,
-    health: Arc<Health>,
+    health: Arc<ProcessHealth>,
 }
 
-struct Rooms {
+struct Servers {
     cells: Arc<Cells>,
     name: String,
     peers: Peers,
@@ -231,10 +232,10 @@ struct Rooms {
     silence: Duration,
 }
 
-impl Rooms {
+impl Servers {
     fn router(self, auth: AuthLayer) -> Router<Stack<AuthLayer, Identity>> {
         let cells = || Arc::clone(&self.cells);
-        let agents = AgentRoom::new(cells(), self.name.clone(), self.report, self.silence);
+        let agents = AgentServer::new(cells(), self.name.clone(), self.report, self.silence);
         let agents = AgentServiceServer::new(agents)
             .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
@@ -243,12 +244,12 @@ impl Rooms {
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .layer(auth)
             .add_service(agents)
-            .add_service(bounded!(JobServiceServer::new(JobRoom::new(cells()))))
-            .add_service(bounded!(TaskServiceServer::new(TaskRoom::new(cells(), self.peers.clone()))))
-            .add_service(bounded!(NodeServiceServer::new(NodeRoom::new(cells(), self.silence))))
-            .add_service(bounded!(CellServiceServer::new(CellRoom::new(cells()))))
-            .add_service(bounded!(NameServiceServer::new(NameRoom::new(cells()))))
-            .add_service(bounded!(WatchServiceServer::new(WatchRoom::new(cells()))))
+            .add_service(bounded!(JobServiceServer::new(JobServer::new(cells()))))
+            .add_service(bounded!(TaskServiceServer::new(TaskServer::new(cells(), self.peers.clone()))))
+            .add_service(bounded!(NodeServiceServer::new(NodeServer::new(cells(), self.silence))))
+            .add_service(bounded!(CellServiceServer::new(CellServer::new(cells()))))
+            .add_service(bounded!(NameServiceServer::new(NameServer::new(cells()))))
+            .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
     }
 }
 
@@ -292,7 +293,7 @@ const WRITERS: [&str; 6] = [
 ];
 
 /// Keeps what gRPC health answers, service by service, what is known of the store.
-async fn health_report(reporter: HealthReporter, health: Arc<Health>, cancelled: CancellationToken) {
+async fn health_report(reporter: HealthReporter, health: Arc<ProcessHealth>, cancelled: CancellationToken) {
     let serving = |serves| if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
     let mut follow = health.follow();
     loop {
@@ -312,7 +313,7 @@ async fn health_report(reporter: HealthReporter, health: Arc<Health>, cancelled:
 
 async fn http_answer(
     incoming: impl Stream<Item = io::Result<AcceptedConnection>>,
-    door: Arc<HttpDoor>,
+    cell: Arc<HttpServer>,
     cancelled: CancellationToken,
 ) {
     let mut incoming = pin!(incoming);
@@ -322,9 +323,9 @@ async fn http_answer(
             () = cancelled.cancelled() => return,
         };
         let Some(Ok(stream)) = accepted else { return };
-        let (door, cancelled, mark) = (Arc::clone(&door), cancelled.clone(), stream.mark());
+        let (cell, cancelled, mark) = (Arc::clone(&cell), cancelled.clone(), stream.mark());
         tokio::spawn(async move {
-            let answer = |request| Arc::clone(&door).answer(request, mark.clone());
+            let answer = |request| Arc::clone(&cell).answer(request, mark.clone());
             let mut builder = auto::Builder::new(TokioExecutor::new());
             builder.http1().timer(TokioTimer::new()).header_read_timeout(HTTP_IDLE);
             builder

@@ -1,9 +1,10 @@
 //! What is on its way to one agent, as data: commands that wait, in the order in which they matter, and chunks that the
 //! agent has not acknowledged.
 //!
-//! A life has one command at a time, so what waits is bounded by the lives of the node. Stops and forgets go before
-//! assignments: at most [`DESIRED_WINDOW_BYTES`] are on their way before a stop, however much waits. Each spec is sent
-//! once, before the first assignment that refers to it, and dropped after the last forget of a life that does.
+//! An attempt has one command at a time, so what waits is bounded by the attempts of the node. Stops and forgets go
+//! before assignments: at most [`DESIRED_WINDOW_BYTES`] are on their way before a stop, however much waits. Each spec
+//! is sent once, before the first assignment that refers to it, and dropped after the last forget of an attempt that
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,45 +14,45 @@ use borough_proto::bounds::{CHUNK_BYTES_MAX, CHUNK_ITEM_BYTES_MAX, DESIRED_ITEMS
 use borough_proto::v1;
 use prost::Message as _;
 
-use super::desired::{Command, Life};
+use super::desired::{Command, DesiredAttempt};
 
-/// How long an agent has to acknowledge a chunk. It acknowledges as soon as it has taken it in; a minute is for a machine
-/// that is short of everything.
+/// How long an agent has to acknowledge a chunk. It acknowledges as soon as it has taken it in; a minute is for a
+/// machine that is short of everything.
 pub const ACKNOWLEDGE_MAX: Duration = Duration::from_secs(60);
 /// Bytes that stand around an item in a chunk, at most.
 const ITEM_FRAME_BYTES: usize = 8;
 
 /// Which spec: of which job, and its version.
-pub type SpecKey = (JobId, u32);
+pub type DeliverySpecKey = (JobId, u32);
 
 /// A command as it is sent.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    /// Run a life, by this spec.
-    Run(SpecKey, Box<v1::Assignment>),
-    /// End a life.
+pub enum DeliveryItem {
+    /// Run an attempt, by this spec.
+    Run(DeliverySpecKey, Box<v1::Assignment>),
+    /// End an attempt.
     Stop(v1::StopCommand),
-    /// Drop a life's record.
-    Forget(v1::TaskLife),
+    /// Drop an attempt's record.
+    Forget(v1::TaskAttempt),
 }
 
 /// Where items and specs come from: the cell's rows as they are now.
-pub trait Rows {
-    /// A life's command as it is sent; `None` where the rows lack what it takes.
-    fn item(&self, life: Life, command: Command) -> Option<Item>;
+pub trait DeliverySource {
+    /// An attempt's command as it is sent; `None` where the rows lack what it takes.
+    fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem>;
     /// A spec as it is sent.
-    fn spec(&self, key: SpecKey) -> Option<v1::SpecDelivery>;
+    fn spec(&self, key: DeliverySpecKey) -> Option<v1::SpecDelivery>;
 }
 
 /// The next chunk, and what came of the commands on the way.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Chunk {
+pub struct DeliveryChunk {
     /// To be sent.
     pub message: v1::Desired,
-    /// Lives whose forget is in it.
-    pub forgotten: Vec<Life>,
-    /// Lives whose item is longer than any message takes, with its bytes: they were set aside.
-    pub set_aside: Vec<(Life, usize)>,
+    /// Attempts whose forget is in it.
+    pub forgotten: Vec<DesiredAttempt>,
+    /// Attempts whose item is longer than any message takes, with its bytes: they were set aside.
+    pub set_aside: Vec<(DesiredAttempt, usize)>,
     bytes: usize,
 }
 
@@ -64,7 +65,7 @@ pub struct NeverSent {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingItems {
     command: Command,
     /// The full state is complete only with it.
     full: bool,
@@ -91,16 +92,16 @@ struct Unacknowledged {
 #[derive(Debug, Default)]
 pub struct Delivery {
     /// Stops and forgets.
-    urgent: BTreeMap<Life, Waiting>,
-    runs: BTreeMap<Life, Waiting>,
+    urgent: BTreeMap<DesiredAttempt, WaitingItems>,
+    runs: BTreeMap<DesiredAttempt, WaitingItems>,
     /// Commands of the full state that wait.
     full_left: usize,
     full: Option<Full>,
-    /// What the agent was last sent of each life.
-    told: BTreeMap<Life, Command>,
-    /// Specs the agent has, and the lives that refer to them.
-    specs: BTreeMap<SpecKey, BTreeSet<Life>>,
-    spec_of: BTreeMap<Life, SpecKey>,
+    /// What the agent was last sent of each attempt.
+    told: BTreeMap<DesiredAttempt, Command>,
+    /// Specs the agent has, and the attempts that refer to them.
+    specs: BTreeMap<DeliverySpecKey, BTreeSet<DesiredAttempt>>,
+    spec_of: BTreeMap<DesiredAttempt, DeliverySpecKey>,
     sequence: u64,
     acknowledged: u64,
     unacknowledged: VecDeque<Unacknowledged>,
@@ -109,35 +110,35 @@ pub struct Delivery {
 impl Delivery {
     /// Has the full state sent, which is exactly these commands, whatever was sent before. Commands that waited are of
     /// before and are dropped.
-    pub fn full(&mut self, commands: impl IntoIterator<Item = (Life, Command)>) {
+    pub fn full(&mut self, commands: impl IntoIterator<Item = (DesiredAttempt, Command)>) {
         (self.urgent, self.runs) = (BTreeMap::new(), BTreeMap::new());
         self.told.clear();
         self.full_left = 0;
         self.full = Some(Full::Begin);
-        for (life, command) in commands {
+        for (attempt, command) in commands {
             self.full_left = self.full_left.saturating_add(1);
-            self.wait(life, Waiting { command, full: true });
+            self.wait(attempt, WaitingItems { command, full: true });
         }
     }
 
     /// Has a command sent, unless the agent was sent the same before. It takes the place of one that waits.
-    pub fn command(&mut self, life: Life, command: Command) {
-        let before = self.urgent.remove(&life).or_else(|| self.runs.remove(&life));
-        if before.is_none() && self.told.get(&life) == Some(&command) {
+    pub fn command(&mut self, attempt: DesiredAttempt, command: Command) {
+        let before = self.urgent.remove(&attempt).or_else(|| self.runs.remove(&attempt));
+        if before.is_none() && self.told.get(&attempt) == Some(&command) {
             return;
         }
-        self.wait(life, Waiting { command, full: before.is_some_and(|before| before.full) });
+        self.wait(attempt, WaitingItems { command, full: before.is_some_and(|before| before.full) });
     }
 
-    fn wait(&mut self, life: Life, waiting: Waiting) {
+    fn wait(&mut self, attempt: DesiredAttempt, waiting: WaitingItems) {
         match waiting.command {
-            Command::Run => self.runs.insert(life, waiting),
-            Command::Stop { .. } | Command::Forget => self.urgent.insert(life, waiting),
+            Command::Run => self.runs.insert(attempt, waiting),
+            Command::Stop { .. } | Command::Forget => self.urgent.insert(attempt, waiting),
         };
     }
 
-    /// Lives of which the agent was sent something in this session.
-    pub fn told(&self) -> impl Iterator<Item = Life> + '_ {
+    /// Attempts of which the agent was sent something in this session.
+    pub fn told(&self) -> impl Iterator<Item = DesiredAttempt> + '_ {
         self.told.keys().copied()
     }
 
@@ -164,24 +165,24 @@ impl Delivery {
     }
 
     /// The next chunk to be sent at `now` (monotonic); `None` where nothing waits, or too much is unacknowledged.
-    pub fn next(&mut self, rows: &impl Rows, now: Duration) -> Option<Chunk> {
+    pub fn next(&mut self, rows: &impl DeliverySource, now: Duration) -> Option<DeliveryChunk> {
         let begins = self.full == Some(Full::Begin);
         if (!begins && self.urgent.is_empty() && self.runs.is_empty()) || !self.has_credit() {
             return None;
         }
-        let mut chunk = Chunk::default();
+        let mut chunk = DeliveryChunk::default();
         if begins {
             chunk.message.full_begin = true;
             self.full = Some(Full::Within);
         }
-        while let Some((&life, &waiting)) =
+        while let Some((&attempt, &waiting)) =
             self.urgent.first_key_value().or_else(|| self.runs.first_key_value())
         {
-            if !self.item_add(&mut chunk, rows, life, waiting.command) {
+            if !self.item_add(&mut chunk, rows, attempt, waiting.command) {
                 break;
             }
-            self.urgent.remove(&life);
-            self.runs.remove(&life);
+            self.urgent.remove(&attempt);
+            self.runs.remove(&attempt);
             self.full_left = self.full_left.saturating_sub(usize::from(waiting.full));
         }
         let ends = self.full == Some(Full::Within) && self.full_left == 0;
@@ -206,64 +207,70 @@ impl Delivery {
         bytes == 0 || bytes.saturating_add(CHUNK_BYTES_MAX) <= DESIRED_WINDOW_BYTES
     }
 
-    /// Adds a life's command to the chunk; `false` where the chunk is full before it. What the rows lack is dropped: a
-    /// change of the rows brings it again.
-    fn item_add(&mut self, chunk: &mut Chunk, rows: &impl Rows, life: Life, command: Command) -> bool {
-        let Some(item) = rows.item(life, command) else { return true };
+    /// Adds an attempt's command to the chunk; `false` where the chunk is full before it. What the rows lack is
+    /// dropped: a change of the rows brings it again.
+    fn item_add(
+        &mut self,
+        chunk: &mut DeliveryChunk,
+        rows: &impl DeliverySource,
+        attempt: DesiredAttempt,
+        command: Command,
+    ) -> bool {
+        let Some(item) = rows.item(attempt, command) else { return true };
         match item {
-            Item::Run(key, assignment) => {
+            DeliveryItem::Run(key, assignment) => {
                 if !self.specs.contains_key(&key) {
                     let Some(spec) = rows.spec(key) else { return true };
                     match chunk.room(spec.encoded_len()) {
-                        Room::Fits => chunk.message.specs.push(spec),
-                        Room::Full => return false,
-                        Room::Never(bytes) => return chunk.set_aside(life, bytes),
+                        ItemFit::Fits => chunk.message.specs.push(spec),
+                        ItemFit::Full => return false,
+                        ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
                     }
-                    self.spec_use(life, key);
+                    self.spec_use(attempt, key);
                 }
                 match chunk.room(assignment.encoded_len()) {
-                    Room::Fits => chunk.message.assignments.push(*assignment),
-                    Room::Full => return false,
-                    Room::Never(bytes) => return chunk.set_aside(life, bytes),
+                    ItemFit::Fits => chunk.message.assignments.push(*assignment),
+                    ItemFit::Full => return false,
+                    ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
                 }
-                self.spec_use(life, key);
+                self.spec_use(attempt, key);
             }
-            Item::Stop(stop) => match chunk.room(stop.encoded_len()) {
-                Room::Fits => chunk.message.stops.push(stop),
-                Room::Full => return false,
-                Room::Never(bytes) => return chunk.set_aside(life, bytes),
+            DeliveryItem::Stop(stop) => match chunk.room(stop.encoded_len()) {
+                ItemFit::Fits => chunk.message.stops.push(stop),
+                ItemFit::Full => return false,
+                ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
             },
-            Item::Forget(forget) => {
+            DeliveryItem::Forget(forget) => {
                 match chunk.room(forget.encoded_len().saturating_mul(2)) {
-                    Room::Fits => chunk.message.forget.push(forget),
-                    Room::Full => return false,
-                    Room::Never(bytes) => return chunk.set_aside(life, bytes),
+                    ItemFit::Fits => chunk.message.forget.push(forget),
+                    ItemFit::Full => return false,
+                    ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
                 }
-                chunk.message.specs_dropped.extend(self.spec_unuse(life));
-                chunk.forgotten.push(life);
-                self.told.remove(&life);
+                chunk.message.specs_dropped.extend(self.spec_unuse(attempt));
+                chunk.forgotten.push(attempt);
+                self.told.remove(&attempt);
                 return true;
             }
         }
-        self.told.insert(life, command);
+        self.told.insert(attempt, command);
         true
     }
 
-    fn spec_use(&mut self, life: Life, key: SpecKey) {
-        self.specs.entry(key).or_default().insert(life);
-        if let Some(before) = self.spec_of.insert(life, key).filter(|before| *before != key)
-            && let Some(lives) = self.specs.get_mut(&before)
+    fn spec_use(&mut self, attempt: DesiredAttempt, key: DeliverySpecKey) {
+        self.specs.entry(key).or_default().insert(attempt);
+        if let Some(before) = self.spec_of.insert(attempt, key).filter(|before| *before != key)
+            && let Some(attempts) = self.specs.get_mut(&before)
         {
-            lives.remove(&life);
+            attempts.remove(&attempt);
         }
     }
 
-    /// A life is forgotten: the spec that no other life refers to.
-    fn spec_unuse(&mut self, life: Life) -> Option<v1::SpecReference> {
-        let key = self.spec_of.remove(&life)?;
-        let lives = self.specs.get_mut(&key)?;
-        lives.remove(&life);
-        if !lives.is_empty() {
+    /// An attempt is forgotten: the spec that no other attempt refers to.
+    fn spec_unuse(&mut self, attempt: DesiredAttempt) -> Option<v1::SpecReference> {
+        let key = self.spec_of.remove(&attempt)?;
+        let attempts = self.specs.get_mut(&key)?;
+        attempts.remove(&attempt);
+        if !attempts.is_empty() {
             return None;
         }
         self.specs.remove(&key);
@@ -272,7 +279,7 @@ impl Delivery {
 }
 
 /// Whether an item finds room.
-enum Room {
+enum ItemFit {
     Fits,
     /// Not in this chunk.
     Full,
@@ -280,11 +287,11 @@ enum Room {
     Never(usize),
 }
 
-impl Chunk {
+impl DeliveryChunk {
     /// Counts an item of so many bytes in, where it fits.
-    fn room(&mut self, item: usize) -> Room {
+    fn room(&mut self, item: usize) -> ItemFit {
         if item > CHUNK_ITEM_BYTES_MAX {
-            return Room::Never(item);
+            return ItemFit::Never(item);
         }
         let bytes = self.bytes.saturating_add(item).saturating_add(ITEM_FRAME_BYTES);
         let v1::Desired { assignments, stops, forget, specs, specs_dropped, .. } = &self.message;
@@ -292,14 +299,14 @@ impl Chunk {
         // A forget may take a dropped spec with it.
         let many = items.iter().sum::<usize>().saturating_add(2) > DESIRED_ITEMS_MAX;
         if self.bytes > 0 && (bytes > CHUNK_BYTES_MAX || many) {
-            return Room::Full;
+            return ItemFit::Full;
         }
         self.bytes = bytes;
-        Room::Fits
+        ItemFit::Fits
     }
 
-    fn set_aside(&mut self, life: Life, bytes: usize) -> bool {
-        self.set_aside.push((life, bytes));
+    fn set_aside(&mut self, attempt: DesiredAttempt, bytes: usize) -> bool {
+        self.set_aside.push((attempt, bytes));
         true
     }
 }

@@ -14,14 +14,14 @@ use borough_proto::v1;
 use proptest::prelude::*;
 use prost::Message as _;
 
-use super::delivery::{Delivery, Item, Rows, SpecKey};
-use super::desired::{Command, Life};
-use super::message::life_to_message;
+use super::delivery::{Delivery, DeliveryItem, DeliverySource, DeliverySpecKey};
+use super::desired::{Command, DesiredAttempt};
+use super::message::attempt_to_message;
 
 const STOP: Command = Command::Stop { reason: StopReason::JobStopped, drain: false, notice_max_ms: None };
 
-fn life(job: u64, index: u32) -> Life {
-    Life { task: TaskId { job: JobId(job), index }, incarnation: Incarnation(1) }
+fn attempt(job: u64, index: u32) -> DesiredAttempt {
+    DesiredAttempt { task: TaskId { job: JobId(job), index }, incarnation: Incarnation(1) }
 }
 
 /// A spec with so many bytes of environment.
@@ -46,29 +46,29 @@ impl World {
     }
 }
 
-impl Rows for World {
-    fn item(&self, life: Life, command: Command) -> Option<Item> {
-        let message = life_to_message(life);
+impl DeliverySource for World {
+    fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem> {
+        let message = attempt_to_message(attempt);
         Some(match command {
             Command::Run => {
                 let assignment = v1::Assignment {
-                    life: Some(message),
+                    attempt: Some(message),
                     spec_version: 1,
                     user: "x".repeat(self.assignment_bytes),
                     ..v1::Assignment::default()
                 };
-                Item::Run((life.task.job, 1), Box::new(assignment))
+                DeliveryItem::Run((attempt.task.job, 1), Box::new(assignment))
             }
-            Command::Stop { reason, .. } => Item::Stop(v1::StopCommand {
-                life: Some(message),
+            Command::Stop { reason, .. } => DeliveryItem::Stop(v1::StopCommand {
+                attempt: Some(message),
                 reason: stop_reason_to_message(reason).into(),
                 ..v1::StopCommand::default()
             }),
-            Command::Forget => Item::Forget(message),
+            Command::Forget => DeliveryItem::Forget(message),
         })
     }
 
-    fn spec(&self, (job, version): SpecKey) -> Option<v1::SpecDelivery> {
+    fn spec(&self, (job, version): DeliverySpecKey) -> Option<v1::SpecDelivery> {
         let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
         let spec = Some(job_spec_to_message(self.specs.get(&job)?));
         Some(v1::SpecDelivery { reference, spec })
@@ -105,15 +105,15 @@ impl Agent {
             assert!(self.specs.insert((reference.job_id, reference.version)), "delivered twice");
             self.spec_messages += 1;
         }
-        let key = |life: &Option<v1::TaskLife>| {
-            life.as_ref().map(|life| (life.job_id.clone(), life.index)).unwrap()
+        let key = |attempt: &Option<v1::TaskAttempt>| {
+            attempt.as_ref().map(|attempt| (attempt.job_id.clone(), attempt.index)).unwrap()
         };
         for assignment in &chunk.assignments {
-            let (job, index) = key(&assignment.life);
+            let (job, index) = key(&assignment.attempt);
             assert!(self.specs.contains(&(job.clone(), assignment.spec_version)), "before its spec");
             self.runs.insert((job, index));
         }
-        self.stops.extend(chunk.stops.iter().map(|stop| key(&stop.life)));
+        self.stops.extend(chunk.stops.iter().map(|stop| key(&stop.attempt)));
         for forget in &chunk.forget {
             self.runs.remove(&(forget.job_id.clone(), forget.index));
             self.stops.remove(&(forget.job_id.clone(), forget.index));
@@ -142,7 +142,7 @@ fn settle(delivery: &mut Delivery, world: &World, agent: &mut Agent) -> usize {
 fn sixty_tasks_of_85_kilobytes_come_with_one_spec() {
     let world = World::new([(1, spec(85_000))]);
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full((0..60).map(|index| (life(1, index), Command::Run)));
+    delivery.full((0..60).map(|index| (attempt(1, index), Command::Run)));
     settle(&mut delivery, &world, &mut agent);
     assert_eq!((agent.runs.len(), agent.spec_messages, agent.complete), (60, 1, true));
     assert!(delivery.is_complete());
@@ -152,7 +152,7 @@ fn sixty_tasks_of_85_kilobytes_come_with_one_spec() {
 fn a_thousand_jobs_of_4_kilobytes_come_in_chunks() {
     let world = World::new((0..1_000).map(|job| (job, spec(4_200))));
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full((0..1_000).map(|job| (life(job, 0), Command::Run)));
+    delivery.full((0..1_000).map(|job| (attempt(job, 0), Command::Run)));
     let chunks = settle(&mut delivery, &world, &mut agent);
     assert!(chunks >= 1_000 * 4_200 / CHUNK_BYTES_MAX, "{chunks} chunks");
     assert_eq!((agent.runs.len(), agent.spec_messages, agent.complete), (1_000, 1_000, true));
@@ -181,7 +181,7 @@ fn specs_at_their_bound_fit_a_message_each() {
     assert_eq!(job_spec_from_message(&message).unwrap(), largest, "the agent has what was admitted");
     let world = World::new((0..20).map(|job| (job, largest.clone())));
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full((0..20).map(|job| (life(job, 0), Command::Run)));
+    delivery.full((0..20).map(|job| (attempt(job, 0), Command::Run)));
     settle(&mut delivery, &world, &mut agent);
     assert_eq!(agent.runs.len(), 20);
 }
@@ -201,7 +201,7 @@ fn a_spec_with_roles_and_overrides_is_the_same_on_the_node() {
 fn no_more_is_on_its_way_than_the_agent_has_credit_for() {
     let world = World::new((0..1_000).map(|job| (job, spec(60_000))));
     let mut delivery = Delivery::default();
-    delivery.full((0..1_000).map(|job| (life(job, 0), Command::Run)));
+    delivery.full((0..1_000).map(|job| (attempt(job, 0), Command::Run)));
     let (mut bytes, mut first) = (0, None);
     while let Some(chunk) = delivery.next(&world, at(1)) {
         bytes += chunk.message.encoded_len();
@@ -219,11 +219,11 @@ fn no_more_is_on_its_way_than_the_agent_has_credit_for() {
 fn a_stop_does_not_wait_for_what_is_to_be_started() {
     let world = World::new((0..1_000).map(|job| (job, spec(60_000))));
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full((1..1_000).map(|job| (life(job, 0), Command::Run)));
+    delivery.full((1..1_000).map(|job| (attempt(job, 0), Command::Run)));
     while let Some(chunk) = delivery.next(&world, at(1)) {
         agent.take(&chunk.message);
     }
-    delivery.command(life(0, 0), STOP);
+    delivery.command(attempt(0, 0), STOP);
     assert!(delivery.next(&world, at(2)).is_none(), "no credit yet");
     delivery.acknowledged(1).unwrap();
     agent.take(&delivery.next(&world, at(2)).unwrap().message);
@@ -233,17 +233,17 @@ fn a_stop_does_not_wait_for_what_is_to_be_started() {
 
 /// Every task of a full node is forgotten, started and stopped again, within the bounds of items.
 #[test]
-fn twenty_thousand_lives_are_within_the_bounds() {
+fn twenty_thousand_attempts_are_within_the_bounds() {
     let world = World::new((0..4).map(|job| (job, spec(10))));
-    let lives = || (0..4).flat_map(|job| (0..5_000).map(move |index| life(job, index)));
+    let attempts = || (0..4).flat_map(|job| (0..5_000).map(move |index| attempt(job, index)));
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full(lives().map(|life| (life, Command::Run)));
+    delivery.full(attempts().map(|attempt| (attempt, Command::Run)));
     settle(&mut delivery, &world, &mut agent);
     assert_eq!(agent.runs.len(), 20_000);
-    lives().for_each(|life| delivery.command(life, STOP));
+    attempts().for_each(|attempt| delivery.command(attempt, STOP));
     settle(&mut delivery, &world, &mut agent);
     assert_eq!(agent.stops.len(), 20_000);
-    lives().for_each(|life| delivery.command(life, Command::Forget));
+    attempts().for_each(|attempt| delivery.command(attempt, Command::Forget));
     settle(&mut delivery, &world, &mut agent);
     assert!(agent.runs.is_empty() && agent.specs.is_empty(), "specs that nothing refers to are dropped");
 }
@@ -253,17 +253,17 @@ fn twenty_thousand_lives_are_within_the_bounds() {
 fn an_item_that_no_message_takes_holds_up_nothing() {
     let mut world = World::new([(1, spec(10)), (2, spec(SESSION_MESSAGE_BYTES_MAX))]);
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full([(life(2, 0), Command::Run), (life(1, 0), Command::Run)]);
+    delivery.full([(attempt(2, 0), Command::Run), (attempt(1, 0), Command::Run)]);
     let chunk = delivery.next(&world, at(1)).unwrap();
     agent.take(&chunk.message);
     assert!(
-        matches!(chunk.set_aside[..], [(aside, bytes)] if aside == life(2, 0) && bytes > SESSION_MESSAGE_BYTES_MAX)
+        matches!(chunk.set_aside[..], [(aside, bytes)] if aside == attempt(2, 0) && bytes > SESSION_MESSAGE_BYTES_MAX)
     );
     assert_eq!((agent.runs.len(), agent.complete), (1, true));
     // The largest assignment beside the largest spec: two chunks.
     world.specs.insert(JobId(3), spec(89_000));
     world.assignment_bytes = CHUNK_BYTES_MAX;
-    delivery.command(life(3, 0), Command::Run);
+    delivery.command(attempt(3, 0), Command::Run);
     assert_eq!(settle(&mut delivery, &world, &mut agent), 2, "one after the other");
     assert_eq!(agent.runs.len(), 2);
 }
@@ -272,23 +272,23 @@ fn an_item_that_no_message_takes_holds_up_nothing() {
 fn what_was_sent_is_not_sent_again_and_a_newer_command_takes_the_place_of_one_that_waits() {
     let world = World::new([(1, spec(10))]);
     let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-    delivery.full([(life(1, 0), Command::Run)]);
+    delivery.full([(attempt(1, 0), Command::Run)]);
     settle(&mut delivery, &world, &mut agent);
-    delivery.command(life(1, 0), Command::Run);
+    delivery.command(attempt(1, 0), Command::Run);
     assert!(delivery.next(&world, at(1)).is_none());
-    delivery.command(life(1, 1), Command::Run);
-    delivery.command(life(1, 1), STOP);
+    delivery.command(attempt(1, 1), Command::Run);
+    delivery.command(attempt(1, 1), STOP);
     let chunk = delivery.next(&world, at(1)).unwrap().message;
     assert_eq!((chunk.assignments.len(), chunk.stops.len()), (0, 1));
     delivery.acknowledged(chunk.sequence).unwrap();
-    delivery.full([(life(1, 0), Command::Run)]);
+    delivery.full([(attempt(1, 0), Command::Run)]);
     let again = delivery.next(&world, at(1)).unwrap().message;
     assert!(again.full_begin && again.full_end && again.assignments.len() == 1 && again.specs.is_empty());
 }
 
 proptest! {
-    /// However commands come and acknowledgements lag, the agent ends with what was wanted last, no spec comes twice, and
-    /// the full state is complete exactly when all of it was sent.
+    /// However commands come and acknowledgements lag, the agent ends with what was wanted last, no spec comes twice,
+    /// and the full state is complete exactly when all of it was sent.
     #[test]
     fn the_agent_ends_with_what_was_wanted(
         sizes in prop::collection::vec(1usize..80_000, 1..6),
@@ -297,22 +297,22 @@ proptest! {
         let jobs = sizes.len() as u64;
         let world = World::new(sizes.into_iter().enumerate().map(|(job, bytes)| (job as u64, spec(bytes))));
         let (mut delivery, mut agent) = (Delivery::default(), Agent::default());
-        let mut wanted: BTreeMap<Life, Command> = BTreeMap::new();
-        delivery.full((0..jobs).map(|job| (life(job, 0), Command::Run)));
-        wanted.extend((0..jobs).map(|job| (life(job, 0), Command::Run)));
+        let mut wanted: BTreeMap<DesiredAttempt, Command> = BTreeMap::new();
+        delivery.full((0..jobs).map(|job| (attempt(job, 0), Command::Run)));
+        wanted.extend((0..jobs).map(|job| (attempt(job, 0), Command::Run)));
         let mut acknowledged = 0;
         for (job, index, kind, acknowledge) in steps {
-            let life = life(job % jobs, index);
-            // A life runs, then stops, then is forgotten for good.
-            let next = match (wanted.get(&life), kind) {
+            let attempt = attempt(job % jobs, index);
+            // An attempt runs, then stops, then is forgotten for good.
+            let next = match (wanted.get(&attempt), kind) {
                 (None, _) => Some(Command::Run),
                 (Some(Command::Run), 1) => Some(STOP),
                 (Some(Command::Stop { .. }), 2) => Some(Command::Forget),
                 _ => None,
             };
             if let Some(next) = next {
-                delivery.command(life, next);
-                wanted.insert(life, next);
+                delivery.command(attempt, next);
+                wanted.insert(attempt, next);
             }
             if let Some(chunk) = delivery.next(&world, at(1)) {
                 agent.take(&chunk.message);

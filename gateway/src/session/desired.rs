@@ -1,6 +1,6 @@
-//! What a node is told: pure functions from the cell's rows and the lives its agent reports to commands.
+//! What a node is told: pure functions from the cell's rows and the attempts its agent reports to commands.
 //!
-//! The rows are the truth. A life the rows still want is run; one they want ended is stopped; one that is over and
+//! The rows are the truth. An attempt the rows still want is run; one they want ended is stopped; one that is over and
 //! whose end is durable is forgotten; one they do not know at all is left alone (parked), since a restored or moved
 //! store may know less than its nodes do.
 
@@ -10,16 +10,16 @@ use borough_model::task::StopReason;
 use borough_model::{Incarnation, NodeId, TaskId, TaskRow, TaskState};
 use borough_proto::v1::task_status::Phase;
 
-/// One life, as rooms of the gateway speak of it.
+/// One attempt, as rooms of the gateway speak of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Life {
+pub struct DesiredAttempt {
     /// The task.
     pub task: TaskId,
-    /// Which of its lives.
+    /// Which of its attempts.
     pub incarnation: Incarnation,
 }
 
-/// What an agent is told of one life.
+/// What an agent is told of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Start it, or keep it running.
@@ -37,11 +37,16 @@ pub enum Command {
     Forget,
 }
 
-/// What `row` wants of the `reported` life (or of its own, where nothing is reported) on `node`.
+/// What `row` wants of the `reported` attempt (or of its own, where nothing is reported) on `node`.
 ///
 /// `None` is silence: nothing to be said now.
-pub fn life_command(row: &TaskRow, node: NodeId, life: Life, reported: Option<Phase>) -> Option<Command> {
-    let own = row.node == Some(node) && row.incarnation == life.incarnation;
+pub fn attempt_command(
+    row: &TaskRow,
+    node: NodeId,
+    attempt: DesiredAttempt,
+    reported: Option<Phase>,
+) -> Option<Command> {
+    let own = row.node == Some(node) && row.incarnation == attempt.incarnation;
     let over = reported == Some(Phase::Released);
     let stale =
         Command::Stop { reason: row.stop.unwrap_or(StopReason::Restart), drain: false, notice_max_ms: None };
@@ -66,26 +71,26 @@ pub fn life_command(row: &TaskRow, node: NodeId, life: Life, reported: Option<Ph
 pub fn commands_full<'a>(
     node: NodeId,
     rows: impl IntoIterator<Item = &'a TaskRow>,
-    reported: &BTreeMap<Life, Phase>,
+    reported: &BTreeMap<DesiredAttempt, Phase>,
     row_of: impl Fn(TaskId) -> Option<&'a TaskRow>,
-) -> BTreeMap<Life, Command> {
-    let wanted = rows.into_iter().map(|row| Life { task: row.id, incarnation: row.incarnation });
-    let lives: BTreeSet<Life> = wanted.chain(reported.keys().copied()).collect();
-    let command = |life: Life| {
-        let row = row_of(life.task)?;
-        let command = life_command(row, node, life, reported.get(&life).copied())?;
-        Some((life, command))
+) -> BTreeMap<DesiredAttempt, Command> {
+    let wanted = rows.into_iter().map(|row| DesiredAttempt { task: row.id, incarnation: row.incarnation });
+    let attempts: BTreeSet<DesiredAttempt> = wanted.chain(reported.keys().copied()).collect();
+    let command = |attempt: DesiredAttempt| {
+        let row = row_of(attempt.task)?;
+        let command = attempt_command(row, node, attempt, reported.get(&attempt).copied())?;
+        Some((attempt, command))
     };
-    lives.into_iter().filter_map(command).collect()
+    attempts.into_iter().filter_map(command).collect()
 }
 
-/// Lives that rows have on `node`, past their delivery, and that its agent does not have: their record is gone, so
-/// they are over. Lives that were `sent` in this session are on their way and are not missing.
-pub fn lives_missing<'a>(
+/// Attempts that rows have on `node`, past their delivery, and that its agent does not have: their record is gone, so
+/// they are over. Attempts that were `sent` in this session are on their way and are not missing.
+pub fn attempts_missing<'a>(
     rows: impl IntoIterator<Item = &'a TaskRow>,
-    reported: &BTreeMap<Life, Phase>,
-    sent: &BTreeSet<Life>,
-) -> Vec<Life> {
+    reported: &BTreeMap<DesiredAttempt, Phase>,
+    sent: &BTreeSet<DesiredAttempt>,
+) -> Vec<DesiredAttempt> {
     let charged = |row: &&TaskRow| match row.state {
         TaskState::Starting
         | TaskState::Running
@@ -95,9 +100,11 @@ pub fn lives_missing<'a>(
         // An assignment that was never delivered is not lost: it is delivered now.
         TaskState::Assigned | TaskState::Held | TaskState::Pending | TaskState::Dead => false,
     };
-    let lives =
-        rows.into_iter().filter(charged).map(|row| Life { task: row.id, incarnation: row.incarnation });
-    lives.filter(|life| !reported.contains_key(life) && !sent.contains(life)).collect()
+    let attempts = rows
+        .into_iter()
+        .filter(charged)
+        .map(|row| DesiredAttempt { task: row.id, incarnation: row.incarnation });
+    attempts.filter(|attempt| !reported.contains_key(attempt) && !sent.contains(attempt)).collect()
 }
 
 #[cfg(test)]
@@ -120,19 +127,19 @@ mod tests {
         }
     }
 
-    fn life(incarnation: u64) -> Life {
-        Life { task: TASK, incarnation: Incarnation(incarnation) }
+    fn attempt(incarnation: u64) -> DesiredAttempt {
+        DesiredAttempt { task: TASK, incarnation: Incarnation(incarnation) }
     }
 
     fn full(row: &TaskRow, reported: &[(u64, Phase)]) -> Vec<(u64, Command)> {
-        let reported = reported.iter().map(|&(incarnation, phase)| (life(incarnation), phase)).collect();
+        let reported = reported.iter().map(|&(incarnation, phase)| (attempt(incarnation), phase)).collect();
         let here = Some(row).filter(|row| row.node == Some(NODE));
         let commands = commands_full(NODE, here, &reported, |task| Some(row).filter(|row| row.id == task));
-        commands.into_iter().map(|(life, command)| (life.incarnation.0, command)).collect()
+        commands.into_iter().map(|(attempt, command)| (attempt.incarnation.0, command)).collect()
     }
 
     #[test]
-    fn a_wanted_life_is_run_whether_or_not_it_is_known() {
+    fn a_wanted_attempt_is_run_whether_or_not_it_is_known() {
         for state in [TaskState::Assigned, TaskState::Starting, TaskState::Running] {
             assert_eq!(full(&row(state, NODE, 3), &[]), [(3, Command::Run)]);
             assert_eq!(full(&row(state, NODE, 3), &[(3, Phase::Running)]), [(3, Command::Run)]);
@@ -141,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_was_replaced_is_stopped_and_then_forgotten() {
+    fn an_attempt_that_was_replaced_is_stopped_and_then_forgotten() {
         let elsewhere = row(TaskState::Running, NodeId(2), 4);
         let stop = Command::Stop { reason: StopReason::Restart, drain: false, notice_max_ms: None };
         assert_eq!(full(&elsewhere, &[(3, Phase::Running)]), [(3, stop)]);
@@ -154,26 +161,26 @@ mod tests {
     }
 
     #[test]
-    fn a_life_declared_lost_is_stopped_where_it_still_runs() {
+    fn an_attempt_declared_lost_is_stopped_where_it_still_runs() {
         let stop = Command::Stop { reason: StopReason::Restart, drain: false, notice_max_ms: None };
         assert_eq!(full(&row(TaskState::Pending, NODE, 3), &[(3, Phase::Running)]), [(3, stop)]);
         assert_eq!(full(&row(TaskState::Pending, NODE, 3), &[]), []);
     }
 
     #[test]
-    fn a_life_nobody_knows_is_left_alone() {
-        let reported = BTreeMap::from([(life(1), Phase::Running)]);
+    fn an_attempt_nobody_knows_is_left_alone() {
+        let reported = BTreeMap::from([(attempt(1), Phase::Running)]);
         assert_eq!(commands_full(NODE, [], &reported, |_| None), BTreeMap::new());
     }
 
     #[test]
-    fn only_delivered_lives_can_be_missing() {
+    fn only_delivered_attempts_can_be_missing() {
         let none = (BTreeMap::new(), BTreeSet::new());
-        assert_eq!(lives_missing([&row(TaskState::Assigned, NODE, 1)], &none.0, &none.1), []);
-        assert_eq!(lives_missing([&row(TaskState::Running, NODE, 1)], &none.0, &none.1), [life(1)]);
-        let sent = BTreeSet::from([life(1)]);
-        assert_eq!(lives_missing([&row(TaskState::Running, NODE, 1)], &none.0, &sent), []);
-        let reported = BTreeMap::from([(life(1), Phase::Running)]);
-        assert_eq!(lives_missing([&row(TaskState::Running, NODE, 1)], &reported, &none.1), []);
+        assert_eq!(attempts_missing([&row(TaskState::Assigned, NODE, 1)], &none.0, &none.1), []);
+        assert_eq!(attempts_missing([&row(TaskState::Running, NODE, 1)], &none.0, &none.1), [attempt(1)]);
+        let sent = BTreeSet::from([attempt(1)]);
+        assert_eq!(attempts_missing([&row(TaskState::Running, NODE, 1)], &none.0, &sent), []);
+        let reported = BTreeMap::from([(attempt(1), Phase::Running)]);
+        assert_eq!(attempts_missing([&row(TaskState::Running, NODE, 1)], &reported, &none.1), []);
     }
 }

@@ -1,9 +1,9 @@
 //! Sessions that come to nothing: how many in a row a node's agent has had, why the last one ended, and whether what a
 //! session does keeps its node's lease alive.
 //!
-//! An agent that registers, breaks on what it is sent and registers again is alive and does no work. Its reconnects keep
-//! no lease: a session works once its agent has taken in all that it is to run. Only after few failures does the way
-//! there count as well, so that thousands of agents that return at once are not declared lost while they wait.
+//! An agent that registers, breaks on what it is sent and registers again is alive and does no work. Its reconnects
+//! keep no lease: a session works once its agent has taken in all that it is to run. Only after few failures does the
+//! way there count as well, so that thousands of agents that return at once are not declared lost while they wait.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use parking_lot::Mutex;
 /// desired state is acknowledged.
 pub const FAILURES_TOLERATED: u32 = 3;
 
-/// Whether a report that was applied, or a chunk that was acknowledged, keeps the node's lease alive: in a session whose
-/// agent has acknowledged its full desired state (`complete`) or not, after so many `failed` sessions in a row.
+/// Whether a report that was applied, or a chunk that was acknowledged, keeps the node's lease alive: in a session
+/// whose agent has acknowledged its full desired state (`complete`) or not, after so many `failed` sessions in a row.
 pub fn lease_counts(complete: bool, failed: u32) -> bool {
     complete || failed < FAILURES_TOLERATED
 }
 
 /// Nodes whose last sessions came to nothing. Kept in memory: agents carry the same to the next gateway.
 #[derive(Debug, Default)]
-pub struct Failures {
+pub struct NodeFailures {
     by_node: Mutex<BTreeMap<NodeId, v1::SessionFailure>>,
 }
 
-impl Failures {
-    /// A session of `node` was opened, whose agent says the same of its sessions with all gateways. Returns how many failed
-    /// in a row.
+impl NodeFailures {
+    /// A session of `node` was opened, whose agent says the same of its sessions with all gateways. Returns how many
+    /// failed in a row.
     pub fn opened(&self, node: NodeId, hello: &v1::Hello, at_ms: i64) -> u32 {
         let mut by_node = self.by_node.lock();
         if hello.sessions_failed > by_node.get(&node).map_or(0, |failure| failure.sessions) {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_session_that_breaks_again_and_again_keeps_no_lease_until_it_works() {
-        let failures = Failures::default();
+        let failures = NodeFailures::default();
         let hello = v1::Hello::default();
         for round in 0..10 {
             let failed = failures.opened(NODE, &hello, round);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn an_agent_brings_along_what_came_of_its_sessions_elsewhere() {
-        let failures = Failures::default();
+        let failures = NodeFailures::default();
         let session_error = "x".repeat(2 * SESSION_ERROR_BYTES_MAX);
         let hello = v1::Hello { sessions_failed: 5, session_error, ..v1::Hello::default() };
         assert_eq!(failures.opened(NODE, &hello, 1), 5);

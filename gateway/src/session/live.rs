@@ -10,17 +10,17 @@ use borough_store::{StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::EndKind;
-use super::registry::Session;
+use super::registry::RegisteredSession;
 use super::write::NotWritten;
-use crate::cell::CellDoor;
+use crate::cell::CellContext;
 
 /// Leases in one transaction.
 const BEATS_MAX: usize = 500;
 
-/// Renews until cancelled, for sessions that have done their work within `silence_max`: a report was applied, or a chunk
-/// of the desired state acknowledged. An open connection alone is no life, and neither is a registration.
+/// Renews until cancelled, for sessions that have done their work within `silence_max`: a report was applied, or a
+/// chunk of the desired state acknowledged. An open connection alone is no attempt, and neither is a registration.
 pub async fn live_renew(
-    door: Arc<CellDoor>,
+    cell: Arc<CellContext>,
     beat: Duration,
     silence_max: Duration,
     cancelled: CancellationToken,
@@ -30,37 +30,38 @@ pub async fn live_renew(
             () = tokio::time::sleep(beat) => {}
             () = cancelled.cancelled() => return,
         }
-        let now = door.machine.monotonic();
-        let mut sessions = door.sessions.all();
+        let now = cell.machine.monotonic();
+        let mut sessions = cell.sessions.all();
         sessions.retain(|session| {
             let works = session.worked_at().is_some_and(|at| now.saturating_sub(at) <= silence_max);
             session.is_current() && works
         });
         for chunk in sessions.chunks(BEATS_MAX) {
-            match beats_write(&door, chunk).await {
-                Ok(renewed) => superseded_end(&door, chunk, &renewed),
+            match beats_write(&cell, chunk).await {
+                Ok(renewed) => superseded_end(&cell, chunk, &renewed),
                 Err(error) => {
-                    tracing::warn!(cell = %door.name, error = %error_chain(&error), "leases of nodes were not renewed");
+                    tracing::warn!(cell = %cell.name, error = %error_chain(&error), "leases of nodes were not renewed");
                 }
             }
         }
     }
 }
 
-fn superseded_end(door: &CellDoor, sessions: &[Arc<Session>], renewed: &[bool]) {
+fn superseded_end(cell: &CellContext, sessions: &[Arc<RegisteredSession>], renewed: &[bool]) {
     for (session, _) in sessions.iter().zip(renewed).filter(|(_, renewed)| !**renewed) {
-        door.session_metrics.superseded("lease");
-        tracing::info!(cell = %door.name, node = %session.node, session = session.id, "another session is in force");
+        cell.session_metrics.superseded("lease");
+        tracing::info!(cell = %cell.name, node = %session.node, session = session.id, "another session is in force");
         session.end(EndKind::Superseded, NotWritten::Superseded.status());
     }
 }
 
 /// Renews the leases of sessions; for each whether it is in force.
-async fn beats_write(door: &CellDoor, sessions: &[Arc<Session>]) -> StoreResult<Vec<bool>> {
-    let beat = |session: &Arc<Session>| (session.fence(), session.beat_next(), session.report_revision());
+async fn beats_write(cell: &CellContext, sessions: &[Arc<RegisteredSession>]) -> StoreResult<Vec<bool>> {
+    let beat =
+        |session: &Arc<RegisteredSession>| (session.fence(), session.beat_next(), session.report_revision());
     let beats: Vec<(SessionFence, u64, u64)> = sessions.iter().map(beat).collect();
-    let (space, beats) = (&door.space, &beats);
-    let write = door.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
+    let (space, beats) = (&cell.space, &beats);
+    let write = cell.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
         let writers = node_writers(&tx, space, beats.iter().map(|&(fence, ..)| fence)).await?;
         let renew = |&(fence, beat, revision): &(SessionFence, u64, u64)| match writers.get(&fence) {
             Some(writer) => node_live_renew(writer, space, beat, revision).map(|()| true),

@@ -1,5 +1,5 @@
-//! The real load of the nodes whose agents speak to this gateway, written in batches. Of what an agent tells while a batch
-//! is under way only the last counts.
+//! The real load of the nodes whose agents speak to this gateway, written in batches. Of what an agent tells while a
+//! batch is under way only the last counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use borough_store::node::{SessionFence, node_loads_set, node_writers};
 use borough_store::{StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
-use super::registry::{LoadTold, Session};
-use crate::cell::CellDoor;
+use super::registry::{RegisteredSession, ReportedLoad};
+use crate::cell::CellContext;
 
 /// Nodes in one transaction.
 const LOADS_MAX: usize = 256;
@@ -20,22 +20,22 @@ const LOADS_MAX: usize = 256;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Writes until cancelled. What cannot be written is tried again with what comes later.
-pub async fn loads_write(door: Arc<CellDoor>, cancelled: CancellationToken) {
+pub async fn loads_write(cell: Arc<CellContext>, cancelled: CancellationToken) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
             () = cancelled.cancelled() => return,
         }
-        let sessions = door.sessions.all();
-        let told: Vec<(Arc<Session>, LoadTold)> = sessions
+        let sessions = cell.sessions.all();
+        let told: Vec<(Arc<RegisteredSession>, ReportedLoad)> = sessions
             .into_iter()
             .filter_map(|session| session.load_take().map(|told| (session, told)))
             .collect();
         for chunk in told.chunks(LOADS_MAX) {
-            let report = |(session, told): &(Arc<Session>, LoadTold)| (session.fence(), *told);
-            let reports: BTreeMap<SessionFence, LoadTold> = chunk.iter().map(report).collect();
-            if let Err(error) = reports_write(&door, &reports).await {
-                tracing::warn!(cell = %door.name, error = %error_chain(&error), "loads of nodes wait");
+            let report = |(session, told): &(Arc<RegisteredSession>, ReportedLoad)| (session.fence(), *told);
+            let reports: BTreeMap<SessionFence, ReportedLoad> = chunk.iter().map(report).collect();
+            if let Err(error) = reports_write(&cell, &reports).await {
+                tracing::warn!(cell = %cell.name, error = %error_chain(&error), "loads of nodes wait");
                 chunk.iter().for_each(|(session, told)| session.load_return(*told));
             }
         }
@@ -43,15 +43,18 @@ pub async fn loads_write(door: Arc<CellDoor>, cancelled: CancellationToken) {
 }
 
 /// Writes the loads of sessions that are in force; the others end with their next beat.
-async fn reports_write(door: &CellDoor, reports: &BTreeMap<SessionFence, LoadTold>) -> StoreResult<()> {
+async fn reports_write(
+    cell: &CellContext,
+    reports: &BTreeMap<SessionFence, ReportedLoad>,
+) -> StoreResult<()> {
     let change = Change {
-        request: door.request_id(),
+        request: cell.request_id(),
         actor: "gateway".to_owned(),
         action: "node_loads",
-        at_ms: door.clock.wall_ms(),
+        at_ms: cell.clock.wall_ms(),
     };
-    let (change, space) = (&change, &door.space);
-    let written = door.db.run("node_loads", Idempotency::Natural, |tx, _| async move {
+    let (change, space) = (&change, &cell.space);
+    let written = cell.db.run("node_loads", Idempotency::Natural, |tx, _| async move {
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
         let writers = node_writers(&tx, space, reports.keys().copied()).await?;
         let measured = |(fence, writer)| reports.get(fence).map(|measured| (writer, *measured));

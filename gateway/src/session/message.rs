@@ -16,9 +16,9 @@ use borough_proto::v1::task_status::Phase;
 use borough_store::mirror::MirrorState;
 use borough_store::task::{ReportPhase, TaskReport};
 
-use super::arrive::NodeNotes;
-use super::delivery::{Item, Rows, SpecKey};
-use super::desired::{Command, Life};
+use super::delivery::{DeliveryItem, DeliverySource, DeliverySpecKey};
+use super::desired::{Command, DesiredAttempt};
+use super::registration::NodeNotes;
 
 /// Milliseconds that a task must run before it is healthy: the first time, and at most, doubled with each failure.
 const HEALTHY_AFTER_MS: u64 = 1_000;
@@ -91,15 +91,21 @@ pub fn notes_of(report: &v1::Report) -> NodeNotes {
     }
 }
 
-/// The life a status is of.
-pub fn life_of(status: &v1::TaskStatus) -> Result<Life, FieldRefused> {
+/// The attempt a status is of.
+pub fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, FieldRefused> {
     let job = job_id_from_text("job_id", &status.job_id)?;
-    Ok(Life { task: TaskId { job, index: status.index }, incarnation: Incarnation(status.incarnation) })
+    Ok(DesiredAttempt {
+        task: TaskId { job, index: status.index },
+        incarnation: Incarnation(status.incarnation),
+    })
 }
 
 /// A status as a report, with its phase.
-pub fn report_of(status: &v1::TaskStatus, node: NodeId) -> Result<(Life, Phase, TaskReport), FieldRefused> {
-    let life = life_of(status)?;
+pub fn report_of(
+    status: &v1::TaskStatus,
+    node: NodeId,
+) -> Result<(DesiredAttempt, Phase, TaskReport), FieldRefused> {
+    let attempt = attempt_of(status)?;
     let phase = Phase::try_from(status.phase).unwrap_or(Phase::Unspecified);
     let report_phase = match phase {
         Phase::Accepted => ReportPhase::Accepted,
@@ -114,27 +120,27 @@ pub fn report_of(status: &v1::TaskStatus, node: NodeId) -> Result<(Life, Phase, 
     };
     let mut exit = status.exit.as_ref().map(|exit| exit_from_message(exit, node)).transpose()?;
     if let Some(exit) = &mut exit {
-        exit.incarnation = life.incarnation;
+        exit.incarnation = attempt.incarnation;
         text_cut(&mut exit.message, TEXT_BYTES_MAX);
     }
     let process = status.pid.zip(status.started_ms);
     let report = TaskReport {
-        task: life.task,
-        incarnation: life.incarnation,
+        task: attempt.task,
+        incarnation: attempt.incarnation,
         phase: report_phase,
         process,
         cores: status.cores.iter().copied().take(STATUS_CORES_MAX).collect(),
         health: health_from_message(status.health),
         exit,
     };
-    Ok((life, phase, report))
+    Ok((attempt, phase, report))
 }
 
-/// A report of a life whose record is gone.
-pub fn report_missing(life: Life) -> TaskReport {
+/// A report of an attempt whose record is gone.
+pub fn report_missing(attempt: DesiredAttempt) -> TaskReport {
     TaskReport {
-        task: life.task,
-        incarnation: life.incarnation,
+        task: attempt.task,
+        incarnation: attempt.incarnation,
         phase: ReportPhase::Missing,
         process: None,
         cores: Vec::new(),
@@ -143,12 +149,12 @@ pub fn report_missing(life: Life) -> TaskReport {
     }
 }
 
-/// A life as a message.
-pub fn life_to_message(life: Life) -> v1::TaskLife {
-    v1::TaskLife {
-        job_id: life.task.job.to_string(),
-        index: life.task.index,
-        incarnation: life.incarnation.0,
+/// An attempt as a message.
+pub fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
+    v1::TaskAttempt {
+        job_id: attempt.task.job.to_string(),
+        index: attempt.task.index,
+        incarnation: attempt.incarnation.0,
     }
 }
 
@@ -160,35 +166,35 @@ pub struct MirrorRows<'a> {
     pub cell: &'a str,
 }
 
-impl Rows for MirrorRows<'_> {
-    fn item(&self, life: Life, command: Command) -> Option<Item> {
+impl DeliverySource for MirrorRows<'_> {
+    fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem> {
         let state = self.state;
-        let row = state.tasks().get(&life.task);
-        let spec = row.and_then(|row| state.spec(life.task.job, row.spec_version));
+        let row = state.tasks().get(&attempt.task);
+        let spec = row.and_then(|row| state.spec(attempt.task.job, row.spec_version));
         match command {
             Command::Run => {
                 let row = row?;
                 let node = state.nodes().get(&row.node?)?;
-                let key = (life.task.job, row.spec_version);
-                Some(Item::Run(key, Box::new(assignment(self.cell, row, spec?, node))))
+                let key = (attempt.task.job, row.spec_version);
+                Some(DeliveryItem::Run(key, Box::new(assignment(self.cell, row, spec?, node))))
             }
-            Command::Stop { .. } => stop(life, command, spec.map(|spec| &**spec)).map(Item::Stop),
-            Command::Forget => Some(Item::Forget(life_to_message(life))),
+            Command::Stop { .. } => stop(attempt, command, spec.map(|spec| &**spec)).map(DeliveryItem::Stop),
+            Command::Forget => Some(DeliveryItem::Forget(attempt_to_message(attempt))),
         }
     }
 
-    fn spec(&self, (job, version): SpecKey) -> Option<v1::SpecDelivery> {
+    fn spec(&self, (job, version): DeliverySpecKey) -> Option<v1::SpecDelivery> {
         let spec = self.state.spec(job, version)?;
         let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
         Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(spec)) })
     }
 }
 
-/// The assignment of a row's life. It refers to its spec.
+/// The assignment of a row's attempt. It refers to its spec.
 pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
     let (cpus, memory_domains) = confinement(&row.charge.resources, &node.domains);
     v1::Assignment {
-        life: Some(life_to_message(Life { task: row.id, incarnation: row.incarnation })),
+        attempt: Some(attempt_to_message(DesiredAttempt { task: row.id, incarnation: row.incarnation })),
         cell: cell.to_owned(),
         user: spec.user.to_string(),
         job: spec.name.to_string(),
@@ -210,17 +216,17 @@ fn healthy_after_ms(failures: u32) -> u64 {
     HEALTHY_AFTER_MS.saturating_mul(1 << failures.min(10)).min(HEALTHY_AFTER_MAX_MS)
 }
 
-/// The stop of a life, with the delays of its spec (where that is known).
-pub fn stop(life: Life, command: Command, spec: Option<&JobSpec>) -> Option<v1::StopCommand> {
+/// The stop of an attempt, with the delays of its spec (where that is known).
+pub fn stop(attempt: DesiredAttempt, command: Command, spec: Option<&JobSpec>) -> Option<v1::StopCommand> {
     let Command::Stop { reason, drain, notice_max_ms } = command else { return None };
     let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| spec.drain_delay_ms);
     let grace_ms = spec.map_or(GRACE_MS, |spec| spec.task.grace_ms);
     let grace_ms = grace_ms.min(notice_max_ms.unwrap_or(u64::MAX));
     let reason = stop_reason_to_message(reason).into();
-    Some(v1::StopCommand { life: Some(life_to_message(life)), reason, drain_delay_ms, grace_ms })
+    Some(v1::StopCommand { attempt: Some(attempt_to_message(attempt)), reason, drain_delay_ms, grace_ms })
 }
 
-/// The grace of a life whose spec is forgotten.
+/// The grace of an attempt whose spec is forgotten.
 const GRACE_MS: u64 = 5_000;
 
 /// The cell and node a hello speaks of.

@@ -1,5 +1,5 @@
 //! Which session hears of which task. One follower of the journal per cell hands each change to the sessions it
-//! concerns: the node that the row names, and those whose agents have a life of the task. What a session then says
+//! concerns: the node that the row names, and those whose agents have an attempt of the task. What a session then says
 //! follows from the rows as they are when it looks, so several changes of a task may be one notice.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use borough_store::mirror::MirrorEvent;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::registry::Session;
-use crate::cell::CellDoor;
+use super::registry::RegisteredSession;
+use crate::cell::CellContext;
 
 /// What a session has yet to look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,15 +66,15 @@ impl Notices {
     }
 }
 
-/// Which sessions' agents have a life of a task.
+/// Which sessions' agents have an attempt of a task.
 #[derive(Default)]
 pub struct Holders {
-    by_task: Mutex<BTreeMap<TaskId, Vec<Arc<Session>>>>,
+    by_task: Mutex<BTreeMap<TaskId, Vec<Arc<RegisteredSession>>>>,
 }
 
 impl Holders {
-    /// The agent of `session` has a life of each of `tasks`.
-    pub fn hold(&self, session: &Arc<Session>, tasks: impl IntoIterator<Item = TaskId>) {
+    /// The agent of `session` has an attempt of each of `tasks`.
+    pub fn hold(&self, session: &Arc<RegisteredSession>, tasks: impl IntoIterator<Item = TaskId>) {
         let mut by_task = self.by_task.lock();
         for task in tasks {
             let holders = by_task.entry(task).or_default();
@@ -84,8 +84,8 @@ impl Holders {
         }
     }
 
-    /// The agent of `session` has no life of these tasks any more.
-    pub fn release(&self, session: &Session, tasks: impl IntoIterator<Item = TaskId>) {
+    /// The agent of `session` has no attempt of these tasks any more.
+    pub fn release(&self, session: &RegisteredSession, tasks: impl IntoIterator<Item = TaskId>) {
         let mut by_task = self.by_task.lock();
         for task in tasks {
             if let Some(holders) = by_task.get_mut(&task) {
@@ -97,32 +97,32 @@ impl Holders {
         }
     }
 
-    /// Who has a life of `task`.
-    pub fn of(&self, task: TaskId) -> Vec<Arc<Session>> {
+    /// Who has an attempt of `task`.
+    pub fn of(&self, task: TaskId) -> Vec<Arc<RegisteredSession>> {
         self.by_task.lock().get(&task).cloned().unwrap_or_default()
     }
 }
 
 /// Hands every change of a task to the sessions it concerns, for good.
-pub async fn notices_follow(door: Arc<CellDoor>) {
+pub async fn notices_follow(cell: Arc<CellContext>) {
     loop {
-        let mut subscription = door.mirror.subscribe();
+        let mut subscription = cell.mirror.subscribe();
         // Whatever was missed before this subscription is looked at now.
-        door.sessions.all().iter().for_each(|session| session.notices.all());
+        cell.sessions.all().iter().for_each(|session| session.notices.all());
         while let Some(event) = subscription.next().await {
             match event {
-                MirrorEvent::Entry { entry, .. } => entry_notice(&door, &entry),
+                MirrorEvent::Entry { entry, .. } => entry_notice(&cell, &entry),
                 MirrorEvent::Resync => break,
             }
         }
     }
 }
 
-fn entry_notice(door: &CellDoor, entry: &JournalEntry) {
+fn entry_notice(cell: &CellContext, entry: &JournalEntry) {
     for delta in &entry.deltas {
         let Delta::Task { row } = delta else { continue };
-        let holders = door.sessions.holders.of(row.id);
-        let own = row.node.and_then(|node| door.sessions.get(node));
+        let holders = cell.sessions.holders.of(row.id);
+        let own = row.node.and_then(|node| cell.sessions.get(node));
         let own = own.filter(|own| holders.iter().all(|holder| holder.id != own.id));
         own.iter().chain(&holders).for_each(|session| session.notices.task(row.id));
     }

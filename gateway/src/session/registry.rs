@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::Status;
 
-use super::desired::Life;
-use super::failure::{Failures, lease_counts};
+use super::desired::DesiredAttempt;
+use super::failure::{NodeFailures, lease_counts};
 use super::metrics::{DeliveryMetrics, EndKind};
 use super::notice::{Holders, Notices};
 
@@ -28,7 +28,7 @@ const LASTING_INTERVALS: u32 = 3;
 
 /// An answer from an agent to one request.
 #[derive(Debug)]
-pub enum Answer {
+pub enum AgentAnswer {
     /// Output of a task.
     Log(v1::LogChunk),
     /// Output or end of an exec.
@@ -40,7 +40,7 @@ pub enum Answer {
 }
 
 struct Waiter {
-    sender: mpsc::UnboundedSender<Answer>,
+    sender: mpsc::UnboundedSender<AgentAnswer>,
     /// Credit that is used up by what waits to be read: [`STREAM_WINDOW_BYTES`] at most.
     queued: Arc<AtomicUsize>,
     /// Credit for the input of a command.
@@ -48,20 +48,20 @@ struct Waiter {
 }
 
 /// Answers to one request, in order. The agent sends only what its reader has taken and one window more.
-pub struct Answers {
+pub struct AgentAnswers {
     /// The request's id, as the agent knows it.
     pub id: u64,
-    receiver: mpsc::UnboundedReceiver<Answer>,
+    receiver: mpsc::UnboundedReceiver<AgentAnswer>,
     queued: Arc<AtomicUsize>,
     /// Read and not given back to the agent as credit.
     owed: usize,
     input: Arc<Semaphore>,
-    session: Arc<Session>,
+    session: Arc<RegisteredSession>,
 }
 
-impl Answers {
+impl AgentAnswers {
     /// The next answer; `None` after the last. What is read of it lets the agent send more.
-    pub async fn next(&mut self) -> Option<Answer> {
+    pub async fn next(&mut self) -> Option<AgentAnswer> {
         let answer = self.receiver.recv().await?;
         let cost = answer_cost(&answer);
         self.queued.fetch_sub(cost, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Answers {
     }
 }
 
-impl Drop for Answers {
+impl Drop for AgentAnswers {
     fn drop(&mut self) {
         self.session.waiters.lock().remove(&self.id);
     }
@@ -111,7 +111,7 @@ pub struct End {
 }
 
 /// One agent's session.
-pub struct Session {
+pub struct RegisteredSession {
     /// The node.
     pub node: NodeId,
     /// New with each connection.
@@ -119,7 +119,7 @@ pub struct Session {
     outbound: mpsc::Sender<Outbound>,
     waiters: Mutex<BTreeMap<u64, Waiter>>,
     next_request: AtomicU64,
-    usage: Mutex<BTreeMap<Life, v1::Usage>>,
+    usage: Mutex<BTreeMap<DesiredAttempt, v1::Usage>>,
     opening: Opening,
     /// When it last did its work (monotonic).
     worked: Mutex<Option<Duration>>,
@@ -134,7 +134,7 @@ pub struct Session {
     over: AtomicBool,
     ended: Notify,
     /// What the agent last measured of its node, where it is not written yet.
-    load: Mutex<Option<LoadTold>>,
+    load: Mutex<Option<ReportedLoad>>,
     /// Tasks whose rows have changed since the session last looked.
     pub notices: Notices,
 }
@@ -143,21 +143,21 @@ pub struct Session {
 pub type Outbound = Result<v1::GatewayMessage, Status>;
 
 /// A measurement that an agent has told; `None`: it cannot tell.
-pub type LoadTold = Option<LoadMeasured>;
+pub type ReportedLoad = Option<LoadMeasured>;
 
-impl Session {
+impl RegisteredSession {
     /// Notes what the agent has measured of its node, to be written.
-    pub fn load_note(&self, told: LoadTold) {
+    pub fn load_note(&self, told: ReportedLoad) {
         *self.load.lock() = Some(told);
     }
 
     /// Takes what is to be written of the node's load.
-    pub fn load_take(&self) -> Option<LoadTold> {
+    pub fn load_take(&self) -> Option<ReportedLoad> {
         self.load.lock().take()
     }
 
     /// Gives back what could not be written, unless something newer has come.
-    pub fn load_return(&self, told: LoadTold) {
+    pub fn load_return(&self, told: ReportedLoad) {
         self.load.lock().get_or_insert(told);
     }
 
@@ -222,26 +222,26 @@ impl Session {
     }
 
     /// Registers a request; its answers come until the reader drops them.
-    pub fn request(self: &Arc<Self>) -> Answers {
+    pub fn request(self: &Arc<Self>) -> AgentAnswers {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let input = Arc::new(Semaphore::new(STREAM_WINDOW_BYTES));
         let waiter = Waiter { sender, queued: Arc::clone(&queued), input: Arc::clone(&input) };
         self.waiters.lock().insert(id, waiter);
-        Answers { id, receiver, queued, owed: 0, input, session: Arc::clone(self) }
+        AgentAnswers { id, receiver, queued, owed: 0, input, session: Arc::clone(self) }
     }
 
     /// Hands an answer to whoever waits for it; one that nobody waits for is dropped. An agent that sends more than its
     /// reader has asked for is no longer listened to.
-    pub fn answer(&self, id: u64, answer: Answer) {
+    pub fn answer(&self, id: u64, answer: AgentAnswer) {
         let mut waiters = self.waiters.lock();
         let Some(waiter) = waiters.get(&id) else { return };
         let cost = answer_cost(&answer);
         let queued = waiter.queued.fetch_add(cost, Ordering::Relaxed).saturating_add(cost);
         let excess = queued > STREAM_WINDOW_BYTES;
         let answer =
-            if excess { Answer::Broken("the agent sends more than it was asked for") } else { answer };
+            if excess { AgentAnswer::Broken("the agent sends more than it was asked for") } else { answer };
         let last = excess || is_last(&answer);
         if waiter.sender.send(answer).is_err() || last {
             waiters.remove(&id);
@@ -256,18 +256,18 @@ impl Session {
         waiter.input.add_permits(usize::try_from(credit.bytes).unwrap_or(usize::MAX).min(room));
     }
 
-    /// What the agent last measured of a life.
-    pub fn usage(&self, life: Life) -> Option<v1::Usage> {
-        self.usage.lock().get(&life).copied()
+    /// What the agent last measured of an attempt.
+    pub fn usage(&self, attempt: DesiredAttempt) -> Option<v1::Usage> {
+        self.usage.lock().get(&attempt).copied()
     }
 
-    /// Notes samples; those of lives that are over are dropped.
-    pub fn usage_note(&self, statuses: impl IntoIterator<Item = (Life, bool, Option<v1::Usage>)>) {
+    /// Notes samples; those of attempts that are over are dropped.
+    pub fn usage_note(&self, statuses: impl IntoIterator<Item = (DesiredAttempt, bool, Option<v1::Usage>)>) {
         let mut usage = self.usage.lock();
-        for (life, over, sample) in statuses {
+        for (attempt, over, sample) in statuses {
             match sample {
-                _ if over => drop(usage.remove(&life)),
-                Some(sample) => drop(usage.insert(life, sample)),
+                _ if over => drop(usage.remove(&attempt)),
+                Some(sample) => drop(usage.insert(attempt, sample)),
                 None => {}
             }
         }
@@ -278,8 +278,8 @@ impl Session {
         SessionFence { node: self.node, session: self.id }
     }
 
-    /// Ends the session and gives the agent the reason, unless it was ended before. An agent that takes no messages only
-    /// sees it closed.
+    /// Ends the session and gives the agent the reason, unless it was ended before. An agent that takes no messages
+    /// only sees it closed.
     pub fn end(&self, kind: EndKind, reason: Status) {
         let why = reason.message().to_owned();
         {
@@ -308,7 +308,7 @@ impl Session {
         self.over.store(true, Ordering::Release);
         for waiter in std::mem::take(&mut *self.waiters.lock()).into_values() {
             // The reader may be gone already.
-            waiter.sender.send(Answer::Broken("the node's agent has disconnected")).ok();
+            waiter.sender.send(AgentAnswer::Broken("the node's agent has disconnected")).ok();
         }
     }
 }
@@ -316,11 +316,11 @@ impl Session {
 /// The sessions of one cell on this gateway, one per node: a new one replaces the old.
 #[derive(Default)]
 pub struct Sessions {
-    by_node: Mutex<BTreeMap<NodeId, Arc<Session>>>,
-    /// Which agents have lives of which tasks.
+    by_node: Mutex<BTreeMap<NodeId, Arc<RegisteredSession>>>,
+    /// Which agents have attempts of which tasks.
     pub holders: Holders,
     /// Nodes whose last sessions came to nothing.
-    pub failures: Failures,
+    pub failures: NodeFailures,
     /// What goes wrong with sessions.
     pub metrics: DeliveryMetrics,
 }
@@ -332,10 +332,10 @@ impl Sessions {
     }
 
     /// Opens the session of `node`, with the receiver of what is to be sent to the agent.
-    pub fn open(&self, opening: Opening) -> (Arc<Session>, mpsc::Receiver<Outbound>) {
+    pub fn open(&self, opening: Opening) -> (Arc<RegisteredSession>, mpsc::Receiver<Outbound>) {
         let Opening { node, id, .. } = opening;
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
-        let session = Arc::new(Session {
+        let session = Arc::new(RegisteredSession {
             node,
             id,
             outbound,
@@ -362,7 +362,7 @@ impl Sessions {
     }
 
     /// Closes a session, unless a newer one has taken its place.
-    pub fn close(&self, session: &Session) {
+    pub fn close(&self, session: &RegisteredSession) {
         session.close();
         let mut by_node = self.by_node.lock();
         if by_node.get(&session.node).is_some_and(|current| current.id == session.id) {
@@ -371,35 +371,35 @@ impl Sessions {
     }
 
     /// The session of `node`, where this gateway holds it.
-    pub fn get(&self, node: NodeId) -> Option<Arc<Session>> {
+    pub fn get(&self, node: NodeId) -> Option<Arc<RegisteredSession>> {
         self.by_node.lock().get(&node).cloned()
     }
 
     /// Every open session.
-    pub fn all(&self) -> Vec<Arc<Session>> {
+    pub fn all(&self) -> Vec<Arc<RegisteredSession>> {
         self.by_node.lock().values().cloned().collect()
     }
 }
 
 /// The credit that an answer has cost its agent.
-fn answer_cost(answer: &Answer) -> usize {
+fn answer_cost(answer: &AgentAnswer) -> usize {
     match answer {
-        Answer::Log(chunk) if chunk.end && chunk.data.is_empty() => 0,
-        Answer::Log(chunk) => stream_cost(chunk.data.len()),
-        Answer::Exec(output) => match &output.output {
+        AgentAnswer::Log(chunk) if chunk.end && chunk.data.is_empty() => 0,
+        AgentAnswer::Log(chunk) => stream_cost(chunk.data.len()),
+        AgentAnswer::Exec(output) => match &output.output {
             Some(Output::Stdout(data) | Output::Stderr(data)) => stream_cost(data.len()),
             _ => 0,
         },
-        Answer::Result(_) | Answer::Broken(_) => 0,
+        AgentAnswer::Result(_) | AgentAnswer::Broken(_) => 0,
     }
 }
 
 /// Whether nothing comes after an answer.
-fn is_last(answer: &Answer) -> bool {
+fn is_last(answer: &AgentAnswer) -> bool {
     match answer {
-        Answer::Log(chunk) => chunk.end,
-        Answer::Exec(output) => !matches!(output.output, Some(Output::Stdout(_) | Output::Stderr(_))),
-        Answer::Result(_) | Answer::Broken(_) => true,
+        AgentAnswer::Log(chunk) => chunk.end,
+        AgentAnswer::Exec(output) => !matches!(output.output, Some(Output::Stdout(_) | Output::Stderr(_))),
+        AgentAnswer::Result(_) | AgentAnswer::Broken(_) => true,
     }
 }
 
@@ -415,8 +415,8 @@ mod tests {
 
     use super::*;
 
-    fn log(id: u64, bytes: usize) -> Answer {
-        Answer::Log(v1::LogChunk { id, data: vec![0; bytes].into(), ..Default::default() })
+    fn log(id: u64, bytes: usize) -> AgentAnswer {
+        AgentAnswer::Log(v1::LogChunk { id, data: vec![0; bytes].into(), ..Default::default() })
     }
 
     #[tokio::test]
@@ -428,8 +428,8 @@ mod tests {
         session.answer(second.id, log(second.id, 2));
         session.answer(first.id, log(first.id, 1));
         session.answer(99, log(99, 1));
-        assert!(matches!(first.next().await, Some(Answer::Log(chunk)) if chunk.data.len() == 1));
-        assert!(matches!(second.next().await, Some(Answer::Log(chunk)) if chunk.data.len() == 2));
+        assert!(matches!(first.next().await, Some(AgentAnswer::Log(chunk)) if chunk.data.len() == 1));
+        assert!(matches!(second.next().await, Some(AgentAnswer::Log(chunk)) if chunk.data.len() == 2));
     }
 
     /// A slow reader holds one window; the agent may send more only as it is read.
@@ -445,7 +445,7 @@ mod tests {
         }
         let mut credit = 0;
         for _ in 0..fit {
-            assert!(matches!(answers.next().await, Some(Answer::Log(_))));
+            assert!(matches!(answers.next().await, Some(AgentAnswer::Log(_))));
             while let Ok(Ok(v1::GatewayMessage { message: Some(Message::Credit(more)) })) =
                 outbound.try_recv()
             {
@@ -460,9 +460,9 @@ mod tests {
             session.answer(answers.id, log(answers.id, size));
         }
         for _ in 0..fit {
-            assert!(matches!(answers.next().await, Some(Answer::Log(_))));
+            assert!(matches!(answers.next().await, Some(AgentAnswer::Log(_))));
         }
-        assert!(matches!(answers.next().await, Some(Answer::Broken(_))));
+        assert!(matches!(answers.next().await, Some(AgentAnswer::Broken(_))));
         assert!(answers.next().await.is_none());
     }
 
@@ -486,7 +486,7 @@ mod tests {
         let (old, mut outbound) = sessions.open(opening(1, 1));
         let mut waiting = old.request();
         let (new, _b) = sessions.open(opening(1, 2));
-        assert!(matches!(waiting.next().await, Some(Answer::Broken(_))));
+        assert!(matches!(waiting.next().await, Some(AgentAnswer::Broken(_))));
         assert!(outbound.try_recv().unwrap().unwrap_err().message().contains("newer session"));
         sessions.close(&old);
         assert!(new.is_current() && sessions.get(NodeId(1)).is_some());

@@ -18,8 +18,8 @@ use borough_store::task::{ReportAnswer, TaskReport, task_report_apply};
 use borough_store::{StoreError, StoreResult, error_chain};
 use tokio::sync::{mpsc, oneshot};
 
-use super::arrive::WriterContext;
-use super::write::{Fault, NotWritten, fault_of};
+use super::registration::WriterContext;
+use super::write::{NotWritten, WriteFault, fault_of};
 
 /// Reports of single attempts in one transaction at most, of one agent or of several.
 const REPORTS_MAX: usize = 256;
@@ -39,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// What became of one agent's report.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct ReportOutcome {
     /// An answer per attempt, in the order of the report.
     pub answers: Vec<ReportAnswer>,
     /// Everything the answers rest on is in the journal up to here: the position of what was written or, where nothing
@@ -50,7 +50,7 @@ pub struct Applied {
 struct Pending {
     fence: SessionFence,
     reports: Vec<TaskReport>,
-    applied: oneshot::Sender<Result<Applied, Unapplied>>,
+    applied: oneshot::Sender<Result<ReportOutcome, Unapplied>>,
 }
 
 /// Why a part of a report was not applied.
@@ -89,18 +89,18 @@ impl ReportWriter {
     /// Starts the writer.
     pub fn spawn(context: WriterContext) -> Self {
         let (queue, receiver) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Writer { context, receiver }.run());
+        tokio::spawn(ReportBatches { context, receiver }.run());
         Self { queue }
     }
 
-    /// Applies a report, in as many transactions as it takes; waits as long as the store takes. `None` where this process
-    /// is ending.
+    /// Applies a report, in as many transactions as it takes; waits as long as the store takes. `None` where this
+    /// process is ending.
     pub async fn apply(
         &self,
         fence: SessionFence,
         mut reports: Vec<TaskReport>,
-    ) -> Option<Result<Applied, NotWritten>> {
-        let mut whole: Option<Applied> = None;
+    ) -> Option<Result<ReportOutcome, NotWritten>> {
+        let mut whole: Option<ReportOutcome> = None;
         let mut together = REPORTS_MAX;
         loop {
             let mut rest = reports.split_off(part_len(&reports, together));
@@ -118,7 +118,7 @@ impl ReportWriter {
             };
             let mut answers = whole.take().map_or_else(Vec::new, |whole| whole.answers);
             answers.extend(part.answers);
-            whole = Some(Applied { answers, cursor: part.cursor });
+            whole = Some(ReportOutcome { answers, cursor: part.cursor });
             reports = rest;
             if reports.is_empty() {
                 return whole.map(Ok);
@@ -138,12 +138,12 @@ fn part_len(reports: &[TaskReport], together: usize) -> usize {
     reports.iter().take(together).take_while(fits).count().max(1).min(reports.len())
 }
 
-struct Writer {
+struct ReportBatches {
     context: WriterContext,
     receiver: mpsc::Receiver<Pending>,
 }
 
-impl Writer {
+impl ReportBatches {
     async fn run(mut self) {
         let mut next = self.receiver.recv().await;
         while let Some(first) = next.take() {
@@ -178,23 +178,23 @@ impl Writer {
                 }
                 Err(error) => Arc::new(error),
             };
-            // Of several nobody knows whose fault it is, also where the sessions of all others have ended: those want no
-            // answer.
+            // Of several nobody knows whose fault it is, also where the sessions of all others have ended: those want
+            // no answer.
             let alone = batch.len() == 1;
             batch.retain(|pending| !pending.applied.is_closed());
             let fault = fault_of(&error);
-            if fault != Fault::Item {
+            if fault != WriteFault::Item {
                 tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
             }
-            if fault != Fault::Store && !alone {
+            if fault != WriteFault::Store && !alone {
                 let rest = batch.split_off(batch.len() / 2);
                 Box::pin(self.batch_apply(batch)).await;
                 Box::pin(self.batch_apply(rest)).await;
                 return;
             }
             match (fault, batch.pop()) {
-                (Fault::Item, Some(single)) => return self.set_aside(single, &error),
-                (Fault::Batch, Some(single)) if single.reports.len() > 1 => return single.in_parts(),
+                (WriteFault::Item, Some(single)) => return self.set_aside(single, &error),
+                (WriteFault::Batch, Some(single)) if single.reports.len() > 1 => return single.in_parts(),
                 (_, last) => batch.extend(last),
             }
             // Also where the store refuses one report alone as often as it is asked.
@@ -208,7 +208,7 @@ impl Writer {
             if answers.is_none() {
                 self.context.metrics.superseded("report");
             }
-            let applied = answers.map(|answers| Applied { answers, cursor });
+            let applied = answers.map(|answers| ReportOutcome { answers, cursor });
             // The session may have ended in the meantime.
             let applied = applied.ok_or(Unapplied::NotWritten(NotWritten::Superseded));
             pending.applied.send(applied).ok();
@@ -275,7 +275,7 @@ mod tests {
     use borough_store::cell::{CellMeta, cell_create};
     use borough_store::job::job_submit;
     use borough_store::keys::{Key as _, TaskKey};
-    use borough_store::node::{NodeArrival, node_register};
+    use borough_store::node::{NodeRegistration, node_register};
     use borough_store::task::{ReportPhase, TaskBook};
     use prometheus_client::registry::Registry;
 
@@ -291,7 +291,7 @@ mod tests {
         Name::new(text).unwrap()
     }
 
-    fn arrival(node: NodeId, session: u64) -> NodeArrival {
+    fn registration(node: NodeId, session: u64) -> NodeRegistration {
         let capacity = Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() };
         let facts = borough_model::node::NodeFacts {
             capacity,
@@ -304,7 +304,7 @@ mod tests {
             cards: Vec::new(),
             domains: Vec::new(),
         };
-        NodeArrival::new(name(&format!("n{}", node.0)), facts, node, session)
+        NodeRegistration::new(name(&format!("n{}", node.0)), facts, node, session)
     }
 
     fn change() -> Change {
@@ -330,7 +330,7 @@ mod tests {
                 ports: Vec::new(),
                 resources: spec.task.resources.clone(),
                 spec_version: 1,
-                unit: None,
+                gang: None,
             })
         };
         let (change, spec, place) = (&change(), &spec, &place);
@@ -342,7 +342,7 @@ mod tests {
                 job_submit(&tx, &mut changes, spec, TASK.job).await?;
                 let mut book = TaskBook::read(&tx, space, [TASK, OTHER_TASK]).await?;
                 for (node, task) in [(NODE, TASK), (OTHER_NODE, OTHER_TASK)] {
-                    node_register(&tx, &mut changes, &arrival(node, node.0)).await?;
+                    node_register(&tx, &mut changes, &registration(node, node.0)).await?;
                     book.extend_nodes(&tx, space, [node]).await?;
                     book.apply(task, &place(node), 1)?.unwrap();
                 }
@@ -379,8 +379,8 @@ mod tests {
         text
     }
 
-    /// The agent is told what follows from a report only when the mirror has seen it, also where the commit was in doubt
-    /// and the attempt that answers found everything written.
+    /// The agent is told what follows from a report only when the mirror has seen it, also where the commit was in
+    /// doubt and the attempt that answers found everything written.
     #[tokio::test(start_paused = true)]
     async fn a_report_in_doubt_has_a_position_too() {
         let (engine, context) = cell_with_tasks().await;
@@ -398,7 +398,8 @@ mod tests {
         assert_eq!(applied.cursor, head);
     }
 
-    /// A report that the transaction refuses is set aside: it is answered and counted, and what waits behind it commits.
+    /// A report that the transaction refuses is set aside: it is answered and counted, and what waits behind it
+    /// commits.
     #[tokio::test(start_paused = true)]
     async fn a_refused_report_holds_up_nobody() {
         let (_, context) = cell_with_tasks().await;
@@ -425,7 +426,7 @@ mod tests {
         let (_, context) = cell_with_tasks().await;
         let (db, space) = (context.db.clone(), context.space.clone());
         let writer = ReportWriter::spawn(context);
-        let (again, change) = (&arrival(NODE, 9), &change());
+        let (again, change) = (&registration(NODE, 9), &change());
         let space = &space;
         let register = db.run("test", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;

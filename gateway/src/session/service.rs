@@ -10,36 +10,36 @@ use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_server::AgentService;
 use borough_proto::v1::gateway_message::Message as ToAgent;
-use borough_store::node::NodeArrival;
+use borough_store::node::NodeRegistration;
 use futures::Stream;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::course::Course;
-use super::message::{agent_of, facts_of, hello_names, life_of};
+use super::agent_session::AgentSession;
+use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::EndKind;
 use super::register::register;
-use super::registry::{Answer, End, Opening, Session};
+use super::registry::{AgentAnswer, End, Opening, RegisteredSession};
 use crate::auth::Principal;
-use crate::cell::{CellDoor, Cells};
+use crate::cell::{CellContext, Cells};
 use crate::status::{status_from_field, status_unavailable};
 
 /// How long an agent has for its first message.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
-/// The room of agents.
+/// The gRPC service of agents.
 #[derive(Clone)]
-pub struct AgentRoom {
+pub struct AgentServer {
     cells: Arc<Cells>,
     gateway: String,
     report_interval: Duration,
     silence: Duration,
 }
 
-impl AgentRoom {
-    /// A room over `cells`, on the gateway that others reach as `gateway`. Agents report at least every
+impl AgentServer {
+    /// A service over `cells`, on the gateway that others reach as `gateway`. Agents report at least every
     /// `report_interval`. The same agent in another boot is admitted when its node's lease was unchanged for `silence`.
     pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration, silence: Duration) -> Self {
         Self { cells, gateway, report_interval, silence }
@@ -49,7 +49,7 @@ impl AgentRoom {
 type SessionStream = Pin<Box<dyn Stream<Item = Result<v1::GatewayMessage, Status>> + Send>>;
 
 #[tonic::async_trait]
-impl AgentService for AgentRoom {
+impl AgentService for AgentServer {
     type SessionStream = SessionStream;
 
     async fn session(
@@ -62,26 +62,27 @@ impl AgentService for AgentRoom {
         let mut inbound = request.into_inner();
         let hello = hello_of(&mut inbound).await?;
         principal.session_check(&hello.cell, &hello.node)?;
-        let door = Arc::clone(self.cells.get(&hello.cell)?);
+        let cell = Arc::clone(self.cells.get(&hello.cell)?);
         let (name, facts) = match (hello_names(&hello), facts_of(&hello)) {
             (Ok(name), Ok(facts)) => (name, facts),
             (Err(refused), _) | (_, Err(refused)) => return Err(status_from_field(&refused)),
         };
-        door.state(|_| ())?;
-        let id = door.id();
-        let (candidate, gateway) = (NodeId(door.id()), self.gateway.clone());
+        cell.state(|_| ())?;
+        let id = cell.id();
+        let (candidate, gateway) = (NodeId(cell.id()), self.gateway.clone());
         let agent = agent_of(&hello).map_err(|refused| status_from_field(&refused))?;
-        let arrival = NodeArrival { agent, gateway, ..NodeArrival::new(name.clone(), facts, candidate, id) };
-        let (registered, cursor) = register(&door, arrival, self.silence).await?;
+        let registration =
+            NodeRegistration { agent, gateway, ..NodeRegistration::new(name.clone(), facts, candidate, id) };
+        let (registered, cursor) = register(&cell, registration, self.silence).await?;
         let node = registered.row.id;
-        tracing::info!(cell = %door.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
+        tracing::info!(cell = %cell.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
         if hello.sessions_failed > 0 {
             let (failed, error) = (hello.sessions_failed, &hello.session_error);
-            tracing::warn!(cell = %door.name, node = %name, failed, error, "the agent's sessions before came to nothing");
+            tracing::warn!(cell = %cell.name, node = %name, failed, error, "the agent's sessions before came to nothing");
         }
-        let failed = door.sessions.failures.opened(node, &hello, door.clock.wall_ms());
-        let (now, report_interval) = (door.machine.monotonic(), self.report_interval);
-        let (session, outbound) = door.sessions.open(Opening { node, id, now, report_interval, failed });
+        let failed = cell.sessions.failures.opened(node, &hello, cell.clock.wall_ms());
+        let (now, report_interval) = (cell.machine.monotonic(), self.report_interval);
+        let (session, outbound) = cell.sessions.open(Opening { node, id, now, report_interval, failed });
         let welcome = v1::Welcome {
             node_id: node.to_string(),
             session: id,
@@ -91,9 +92,9 @@ impl AgentService for AgentRoom {
         session.send(ToAgent::Welcome(welcome)).await;
         let (reports, received) = mpsc::channel(REPORTS_UNAPPLIED_MAX);
         tokio::spawn(
-            Course::new(Arc::clone(&door), Arc::clone(&session), name.clone(), cursor).run(received),
+            AgentSession::new(Arc::clone(&cell), Arc::clone(&session), name.clone(), cursor).run(received),
         );
-        tokio::spawn(route(door, session, name, inbound, reports));
+        tokio::spawn(route(cell, session, name, inbound, reports));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
@@ -109,8 +110,8 @@ async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello
 
 /// Hands on what the agent sends, until it stops or a newer session takes over.
 async fn route(
-    door: Arc<CellDoor>,
-    session: Arc<Session>,
+    cell: Arc<CellContext>,
+    session: Arc<RegisteredSession>,
     name: Name,
     mut inbound: Streaming<v1::AgentMessage>,
     reports: mpsc::Sender<v1::Report>,
@@ -133,33 +134,33 @@ async fn route(
         if !session.is_current() {
             break End { kind: EndKind::Superseded, why: "a newer session has taken over".to_owned() };
         }
-        if let Err(why) = message_route(&door, &session, &name, message, &reports) {
+        if let Err(why) = message_route(&cell, &session, &name, message, &reports) {
             break End { kind: EndKind::Protocol, why: why.to_owned() };
         }
     };
     let lasting = session.is_lasting();
-    door.sessions.metrics.ended(&door.name, kind, lasting);
+    cell.sessions.metrics.ended(&cell.name, kind, lasting);
     // Also where the agent was back before the end of its connection was seen.
     if !lasting {
-        door.sessions.failures.failed(session.node, &why, door.clock.wall_ms());
+        cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms());
     }
-    tracing::info!(cell = %door.name, node = %name, session = session.id, ?kind, lasting, why, "agent disconnected");
+    tracing::info!(cell = %cell.name, node = %name, session = session.id, ?kind, lasting, why, "agent disconnected");
     if kind != EndKind::Closed {
         session.end(kind, Status::aborted(why));
     }
-    door.sessions.close(&session);
+    cell.sessions.close(&session);
 }
 
 /// Why this gateway ends a session.
-fn end_of(session: &Session) -> End {
-    let ended = || End { kind: EndKind::Gateway, why: "its course has ended".to_owned() };
+fn end_of(session: &RegisteredSession) -> End {
+    let ended = || End { kind: EndKind::Gateway, why: "its session has ended".to_owned() };
     session.end_reason().unwrap_or_else(ended)
 }
 
 /// Hands one message on. The error is why the session cannot go on.
 fn message_route(
-    door: &CellDoor,
-    session: &Session,
+    cell: &CellContext,
+    session: &RegisteredSession,
     name: &Name,
     message: v1::AgentMessage,
     reports: &mpsc::Sender<v1::Report>,
@@ -177,27 +178,27 @@ fn message_route(
         }
         Some(FromAgent::DesiredApplied(applied)) => {
             if !applied.refused.is_empty() {
-                door.sessions.metrics.refused(&door.name, applied.refused.len());
+                cell.sessions.metrics.refused(&cell.name, applied.refused.len());
             }
             for refused in &applied.refused {
                 let refused = refused.chars().take(SESSION_ERROR_BYTES_MAX).collect::<String>();
-                tracing::error!(cell = %door.name, node = %name, refused, "the agent has set an item aside");
+                tracing::error!(cell = %cell.name, node = %name, refused, "the agent has set an item aside");
             }
             session.desired_applied(applied.sequence);
         }
-        Some(FromAgent::LogChunk(chunk)) => session.answer(chunk.id, Answer::Log(chunk)),
-        Some(FromAgent::ExecOutput(output)) => session.answer(output.id, Answer::Exec(output)),
+        Some(FromAgent::LogChunk(chunk)) => session.answer(chunk.id, AgentAnswer::Log(chunk)),
+        Some(FromAgent::ExecOutput(output)) => session.answer(output.id, AgentAnswer::Exec(output)),
         Some(FromAgent::Credit(credit)) => session.input_taken(credit),
-        Some(FromAgent::Result(result)) => session.answer(result.id, Answer::Result(result.error)),
+        Some(FromAgent::Result(result)) => session.answer(result.id, AgentAnswer::Result(result.error)),
         Some(FromAgent::Hello(_)) | None => return Err("the agent said something out of order"),
     }
     Ok(())
 }
 
-fn usage_note(session: &Session, report: &v1::Report) {
+fn usage_note(session: &RegisteredSession, report: &v1::Report) {
     let statuses = report.tasks.iter().filter_map(|status| {
         let over = status.phase == i32::from(v1::task_status::Phase::Released);
-        Some((life_of(status).ok()?, over, status.usage))
+        Some((attempt_of(status).ok()?, over, status.usage))
     });
     session.usage_note(statuses);
 }

@@ -1,13 +1,14 @@
-//! One line of a log for any number of the same: an agent decides how much it reports, and not how much is logged of it.
+//! One line of a log for any number of the same: an agent decides how much it reports, and not how much is logged of
+//! it.
 
 /// How many there were, and the first.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct FirstAndCount {
     count: usize,
     first: String,
 }
 
-impl Tally {
+impl FirstAndCount {
     /// Counts one more; `text` is called for the first.
     pub fn note(&mut self, text: impl FnOnce() -> String) {
         if self.count == 0 {
@@ -28,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_first_is_told_and_the_others_are_counted() {
-        let mut tally = Tally::default();
+        let mut tally = FirstAndCount::default();
         assert_eq!(tally.told(), None);
         for number in 1..=1_000 {
             tally.note(|| format!("number {number}"));

@@ -31,8 +31,8 @@ impl NotWritten {
     /// What an error of the only item of a batch means for it.
     pub fn of(error: &Arc<StoreError>) -> Self {
         match fault_of(error) {
-            Fault::Item => Self::Refused(Arc::clone(error)),
-            Fault::Store | Fault::Batch => Self::Later(Arc::clone(error)),
+            WriteFault::Item => Self::Refused(Arc::clone(error)),
+            WriteFault::Store | WriteFault::Batch => Self::Later(Arc::clone(error)),
         }
     }
 
@@ -59,7 +59,7 @@ impl NotWritten {
 
 /// Whose fault it is that a transaction did not commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum WriteFault {
     /// The store's, or that of the whole cell: every item of the batch may be tried again.
     Store,
     /// The store refuses it as often as it is asked: it is always in conflict, or too long. Smaller batches may commit.
@@ -69,21 +69,23 @@ pub enum Fault {
 }
 
 /// Whose fault an error of a batch is.
-pub fn fault_of(error: &StoreError) -> Fault {
+pub fn fault_of(error: &StoreError) -> WriteFault {
     match error {
         StoreError::Kv(kv) => match kv.code {
-            ErrorCode::TransactionTooLarge | ErrorCode::KeyTooLarge | ErrorCode::ValueTooLarge => Fault::Item,
+            ErrorCode::TransactionTooLarge | ErrorCode::KeyTooLarge | ErrorCode::ValueTooLarge => {
+                WriteFault::Item
+            }
             ErrorCode::TransactionTooOld
             | ErrorCode::FutureVersion
             | ErrorCode::NotCommitted
             | ErrorCode::ProcessBehind
             | ErrorCode::CommitUnknownResult
-            | ErrorCode::ClusterVersionChanged => Fault::Batch,
+            | ErrorCode::ClusterVersionChanged => WriteFault::Batch,
             // Locked, throttled, out of memory: smaller batches would only be more of them.
-            _ => Fault::Store,
+            _ => WriteFault::Store,
         },
-        StoreError::CellClosed { .. } | StoreError::CellUnknown { .. } => Fault::Store,
-        _ => Fault::Item,
+        StoreError::CellClosed { .. } | StoreError::CellUnknown { .. } => WriteFault::Store,
+        _ => WriteFault::Item,
     }
 }
 

@@ -14,10 +14,10 @@ use futures::Stream;
 use tokio::sync::Semaphore;
 use tonic::{Status, Streaming};
 
-use super::session::Found;
+use super::session::FoundAttempt;
 use super::slot::{STREAM_WINDOW, StreamSlot};
-use crate::session::message::life_to_message;
-use crate::session::registry::{Answer, Session};
+use crate::session::message::attempt_to_message;
+use crate::session::registry::{AgentAnswer, RegisteredSession};
 use crate::status::{status_from_field, status_refused, status_unavailable};
 
 /// A stream of output.
@@ -41,7 +41,7 @@ pub fn command_check(open: &v1::ExecOpen) -> Result<(), Status> {
 /// Starts the command and connects both sides, each as fast as the other reads. The command ends with the caller. The
 /// stream holds its `slot` to its end.
 pub async fn exec_start(
-    found: Found,
+    found: FoundAttempt,
     open: v1::ExecOpen,
     inbound: Streaming<v1::ExecRequest>,
     slot: StreamSlot,
@@ -50,7 +50,7 @@ pub async fn exec_start(
     let id = answers.id;
     let start = v1::ExecStart {
         id,
-        life: Some(life_to_message(found.life)),
+        attempt: Some(attempt_to_message(found.attempt)),
         command: open.command,
         terminal: open.terminal,
         window_bytes: STREAM_WINDOW,
@@ -64,12 +64,12 @@ pub async fn exec_start(
         let _held = (guard, slot);
         while let Some(answer) = answers.next().await {
             let output = match answer {
-                Answer::Exec(output) => output.output,
-                Answer::Broken(why) => {
+                AgentAnswer::Exec(output) => output.output,
+                AgentAnswer::Broken(why) => {
                     yield Err(status_unavailable("EXEC_BROKEN", why));
                     return;
                 }
-                Answer::Log(_) | Answer::Result(_) => continue,
+                AgentAnswer::Log(_) | AgentAnswer::Result(_) => continue,
             };
             let (message, last) = match output {
                 Some(v1::exec_output::Output::Stdout(data)) => (ToCaller::Stdout(data), false),
@@ -106,7 +106,7 @@ pub fn exec_again(
 /// Brings the caller's input to the agent, in pieces, as fast as the command reads it: nothing more is read of the
 /// caller before that.
 async fn input_forward(
-    session: Arc<Session>,
+    session: Arc<RegisteredSession>,
     credit: Arc<Semaphore>,
     id: u64,
     mut inbound: Streaming<v1::ExecRequest>,
@@ -134,7 +134,12 @@ async fn input_forward(
     }
 }
 
-async fn stdin_send(session: &Session, credit: &Semaphore, id: u64, mut data: bytes::Bytes) -> bool {
+async fn stdin_send(
+    session: &RegisteredSession,
+    credit: &Semaphore,
+    id: u64,
+    mut data: bytes::Bytes,
+) -> bool {
     while !data.is_empty() {
         let piece = data.split_to(data.len().min(STREAM_DATA_BYTES_MAX));
         let cost = stream_cost(piece.len());
@@ -146,7 +151,13 @@ async fn stdin_send(session: &Session, credit: &Semaphore, id: u64, mut data: by
 }
 
 /// Sends one piece of input once there is credit for it; `false` where the session or the command is over.
-async fn input_send(session: &Session, credit: &Semaphore, id: u64, input: Input, cost: usize) -> bool {
+async fn input_send(
+    session: &RegisteredSession,
+    credit: &Semaphore,
+    id: u64,
+    input: Input,
+    cost: usize,
+) -> bool {
     let Ok(permits) = credit.acquire_many(u32::try_from(cost).unwrap_or(u32::MAX)).await else {
         return false;
     };
@@ -156,7 +167,7 @@ async fn input_send(session: &Session, credit: &Semaphore, id: u64, input: Input
 
 /// Ends the command when the caller no longer listens.
 struct Cancel {
-    session: Arc<Session>,
+    session: Arc<RegisteredSession>,
     id: u64,
     input: tokio::task::JoinHandle<()>,
 }

@@ -7,9 +7,9 @@ use borough_proto::v1::gateway_message::Message as ToAgent;
 use futures::Stream;
 use tonic::Status;
 
-use super::session::Found;
+use super::session::FoundAttempt;
 use super::slot::{STREAM_WINDOW, StreamSlot};
-use crate::session::registry::Answer;
+use crate::session::registry::AgentAnswer;
 use crate::status::{status_refused, status_unavailable};
 
 /// A stream of output.
@@ -17,7 +17,7 @@ pub type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Stat
 
 /// Asks the agent, and brings what it sends as fast as it is read. The stream holds its `slot` to its end.
 pub async fn log_read(
-    found: Found,
+    found: FoundAttempt,
     request: &v1::ReadLogsRequest,
     slot: StreamSlot,
 ) -> Result<LogStream, Status> {
@@ -25,9 +25,9 @@ pub async fn log_read(
     let id = answers.id;
     let ask = v1::LogRequest {
         id,
-        job_id: found.life.task.job.to_string(),
-        index: found.life.task.index,
-        incarnation: found.life.incarnation.0,
+        job_id: found.attempt.task.job.to_string(),
+        index: found.attempt.task.index,
+        incarnation: found.attempt.incarnation.0,
         stream: request.stream,
         tail_lines: request.tail_lines,
         follow: request.follow,
@@ -41,12 +41,12 @@ pub async fn log_read(
         let _held = (guard, slot);
         while let Some(answer) = answers.next().await {
             let chunk = match answer {
-                Answer::Log(chunk) => chunk,
-                Answer::Broken(why) => {
+                AgentAnswer::Log(chunk) => chunk,
+                AgentAnswer::Broken(why) => {
                     yield Err(status_unavailable("LOG_BROKEN", why));
                     return;
                 }
-                Answer::Exec(_) | Answer::Result(_) => continue,
+                AgentAnswer::Exec(_) | AgentAnswer::Result(_) => continue,
             };
             if !chunk.error.is_empty() {
                 yield Err(status_refused("LOG_REFUSED", chunk.error));
@@ -64,7 +64,7 @@ pub async fn log_read(
 
 /// Tells the agent when nobody reads any more.
 struct Cancel {
-    session: std::sync::Arc<crate::session::registry::Session>,
+    session: std::sync::Arc<crate::session::registry::RegisteredSession>,
     id: u64,
 }
 

@@ -8,27 +8,27 @@ use borough_proto::v1;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
 
-use crate::cell::CellDoor;
-use crate::session::desired::Life;
+use crate::cell::CellContext;
+use crate::session::desired::DesiredAttempt;
 use crate::status::{status_from_field, status_not_found};
 
 /// A task as a message; one without a row is pending and was never placed.
-pub fn task_message(door: &CellDoor, state: &MirrorState, job: &JobRow, row: &TaskRow) -> v1::Task {
+pub fn task_message(cell: &CellContext, state: &MirrorState, job: &JobRow, row: &TaskRow) -> v1::Task {
     let node = |id: Option<NodeId>| id.and_then(|id| state.nodes().get(&id));
     let name = |id| node(id).map(|row| row.name.to_string()).unwrap_or_default();
-    let life = Life { task: row.id, incarnation: row.incarnation };
-    let session = row.node.and_then(|node| door.sessions.get(node));
+    let attempt = DesiredAttempt { task: row.id, incarnation: row.incarnation };
+    let session = row.node.and_then(|node| cell.sessions.get(node));
     let context = TaskContext {
         node: name(row.node),
         host: node(row.node).map(|row| row.host.clone()).unwrap_or_default(),
         exit_node: name(row.exit.as_ref().and_then(|exit| exit.node)),
-        usage: session.and_then(|session| session.usage(life)),
+        usage: session.and_then(|session| session.usage(attempt)),
     };
     task_to_message(job, row, context)
 }
 
 /// Every task of a job that is wanted or has a row, by index.
-pub fn job_task_messages(door: &CellDoor, state: &MirrorState, job: &JobRow) -> Vec<v1::Task> {
+pub fn job_task_messages(cell: &CellContext, state: &MirrorState, job: &JobRow) -> Vec<v1::Task> {
     let mut rows: Vec<Arc<TaskRow>> = state.job_tasks(job.id).cloned().collect();
     if !matches!(job.state, borough_model::job::JobState::Ended { .. }) {
         let known: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.id.index).collect();
@@ -36,7 +36,7 @@ pub fn job_task_messages(door: &CellDoor, state: &MirrorState, job: &JobRow) -> 
         rows.extend(absent.map(|index| Arc::new(TaskRow::never_placed(TaskId { job: job.id, index }))));
         rows.sort_by_key(|row| row.id.index);
     }
-    rows.iter().map(|row| task_message(door, state, job, row)).collect()
+    rows.iter().map(|row| task_message(cell, state, job, row)).collect()
 }
 
 /// The newest job of that user and name.

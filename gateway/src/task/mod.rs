@@ -8,4 +8,4 @@ mod session;
 mod slot;
 
 pub use message::{job_found, job_task_messages, task_found, task_message};
-pub use service::TaskRoom;
+pub use service::TaskServer;

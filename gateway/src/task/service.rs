@@ -19,17 +19,17 @@ use tonic::{Request, Response, Status, Streaming};
 use super::exec::{ExecStream, command_check, exec_again, exec_start};
 use super::log::{LogStream, log_read};
 use super::message::{job_found, job_task_messages, task_found, task_message};
-use super::session::{Found, Reached, Wanted, life_found};
+use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::StreamSlots;
 use crate::cell::{
-    Admission, Caller, CellDoor, Cells, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
-    keyed_run, scheduler_shards_read, scheduler_unserved,
+    Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
+    keyed_found, keyed_run, scheduler_shards_read, scheduler_unserved,
 };
 use crate::job::{explanation_message, scheduler_named};
 use crate::page::{page_cut, page_of, page_request};
 use crate::peer::{Peers, is_handed_on};
-use crate::session::message::life_to_message;
-use crate::session::registry::Answer;
+use crate::session::message::attempt_to_message;
+use crate::session::registry::AgentAnswer;
 use crate::status::{
     status_from_field, status_from_store, status_not_found, status_refused, status_unavailable,
 };
@@ -37,23 +37,23 @@ use crate::status::{
 /// How long an agent has to answer a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
 
-/// The room of tasks.
+/// The gRPC service of tasks.
 #[derive(Clone)]
-pub struct TaskRoom {
+pub struct TaskServer {
     cells: Arc<Cells>,
     peers: Peers,
     streams: StreamSlots,
 }
 
-impl TaskRoom {
-    /// A room over `cells`, which asks `peers` for agents that are theirs.
+impl TaskServer {
+    /// A service over `cells`, which asks `peers` for agents that are theirs.
     pub fn new(cells: Arc<Cells>, peers: Peers) -> Self {
         Self { cells, peers, streams: StreamSlots::default() }
     }
 }
 
 #[tonic::async_trait]
-impl TaskService for TaskRoom {
+impl TaskService for TaskServer {
     type ReadLogsStream = LogStream;
     type ExecStream = ExecStream;
 
@@ -63,15 +63,15 @@ impl TaskService for TaskRoom {
     ) -> Result<Response<v1::ListTasksResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let page = page_request(request.page.as_ref());
-        let (tasks, cursor) = door.state(|state| {
+        let (tasks, cursor) = cell.state(|state| {
             let tasks = match request.node.is_empty() {
                 true => {
-                    let job = job_found(state, &door.name, &request.user, &request.job)?;
-                    job_task_messages(door, state, job)
+                    let job = job_found(state, &cell.name, &request.user, &request.job)?;
+                    job_task_messages(cell, state, job)
                 }
-                false => node_task_messages(door, state, &request.node)?,
+                false => node_task_messages(cell, state, &request.node)?,
             };
             Ok::<_, Status>((tasks, state.cursor()))
         })??;
@@ -87,19 +87,19 @@ impl TaskService for TaskRoom {
     ) -> Result<Response<v1::ExplainTaskResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
-        let (job, cursor) = door.state(|state| {
-            let job = job_found(state, &door.name, &request.user, &request.job)?;
+        let cell = self.cells.get(&request.cell)?;
+        let (job, cursor) = cell.state(|state| {
+            let job = job_found(state, &cell.name, &request.user, &request.job)?;
             if let Some(index) = request.index {
-                task_found(state, &door.name, job, index)?;
+                task_found(state, &cell.name, job, index)?;
             }
             Ok::<_, Status>((job.id, state.cursor()))
         })??;
-        let now_ms = door.clock.wall_ms();
-        let scheduler = door.state(|state| scheduler_named(state, job))?;
+        let now_ms = cell.clock.wall_ms();
+        let scheduler = cell.state(|state| scheduler_named(state, job))?;
         let scheduler = scheduler.as_ref().map_or(SCHEDULER_DEFAULT, Name::as_str);
-        let unserved = scheduler_unserved(&scheduler_shards_read(door).await?, scheduler, now_ms);
-        let explained = door.scheduler.ask(move |snapshot| match request.index {
+        let unserved = scheduler_unserved(&scheduler_shards_read(cell).await?, scheduler, now_ms);
+        let explained = cell.scheduler.ask(move |snapshot| match request.index {
             Some(index) if request.elsewhere => {
                 vec![(vec![index], explain_elsewhere(snapshot, job, index, now_ms))]
             }
@@ -123,12 +123,12 @@ impl TaskService for TaskRoom {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let slot = self.streams.take()?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let (index, incarnation) = (request.index, request.incarnation);
-        let wanted = Wanted { user: &request.user, job: &request.job, index, incarnation, handed_on };
-        match life_found(door, &self.peers, &wanted).await? {
-            Reached::Here(found) => Ok(Response::new(log_read(found, &request, slot).await?)),
-            Reached::Elsewhere(gateway) => {
+        let wanted = WantedAttempt { user: &request.user, job: &request.job, index, incarnation, handed_on };
+        match attempt_found(cell, &self.peers, &wanted).await? {
+            AgentReached::Here(found) => Ok(Response::new(log_read(found, &request, slot).await?)),
+            AgentReached::Elsewhere(gateway) => {
                 let stream = self.peers.tasks(&gateway)?.read_logs(request).await?.into_inner();
                 Ok(Response::new(Box::pin(slot.held(stream))))
             }
@@ -148,15 +148,20 @@ impl TaskService for TaskRoom {
         caller_of_read(open.context.as_ref())?;
         command_check(&open)?;
         let slot = self.streams.take()?;
-        let door = self.cells.get(&open.cell)?;
-        let wanted =
-            Wanted { user: &open.user, job: &open.job, index: open.index, incarnation: None, handed_on };
-        match life_found(door, &self.peers, &wanted).await? {
-            Reached::Here(found) => {
+        let cell = self.cells.get(&open.cell)?;
+        let wanted = WantedAttempt {
+            user: &open.user,
+            job: &open.job,
+            index: open.index,
+            incarnation: None,
+            handed_on,
+        };
+        match attempt_found(cell, &self.peers, &wanted).await? {
+            AgentReached::Here(found) => {
                 running(&found.row, &open.user, &open.job)?;
                 Ok(Response::new(exec_start(found, open, inbound, slot).await?))
             }
-            Reached::Elsewhere(gateway) => {
+            AgentReached::Elsewhere(gateway) => {
                 let stream = self.peers.tasks(&gateway)?.exec(exec_again(open, inbound)).await?;
                 Ok(Response::new(Box::pin(slot.held(stream.into_inner()))))
             }
@@ -175,16 +180,16 @@ impl TaskService for TaskRoom {
             let refused = borough_proto::convert::FieldRefused::new("signal", given, "a number from 1 to 64");
             return Err(status_from_field(&refused));
         }
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let (user, job, index) = (&request.user, &request.job, request.index);
-        let incarnation = signal_attempt(door, &caller, &request).await?;
-        let wanted = Wanted { user, job, index, incarnation: Some(incarnation), handed_on };
-        match life_found(door, &self.peers, &wanted).await? {
-            Reached::Here(found) => {
+        let incarnation = signal_attempt(cell, &caller, &request).await?;
+        let wanted = WantedAttempt { user, job, index, incarnation: Some(incarnation), handed_on };
+        match attempt_found(cell, &self.peers, &wanted).await? {
+            AgentReached::Here(found) => {
                 signal_send(&found, &caller, request.signal).await?;
                 Ok(Response::new(v1::SignalTaskResponse {}))
             }
-            Reached::Elsewhere(gateway) => self.peers.tasks(&gateway)?.signal_task(request).await,
+            AgentReached::Elsewhere(gateway) => self.peers.tasks(&gateway)?.signal_task(request).await,
         }
     }
 
@@ -194,20 +199,20 @@ impl TaskService for TaskRoom {
     ) -> Result<Response<v1::RestartTaskResponse>, Status> {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
-        let found = door.state(|state| {
-            let job = job_found(state, &door.name, &request.user, &request.job)?;
-            Ok::<_, Status>(task_found(state, &door.name, job, request.index)?.id)
+        let cell = self.cells.get(&request.cell)?;
+        let found = cell.state(|state| {
+            let job = job_found(state, &cell.name, &request.user, &request.job)?;
+            Ok::<_, Status>(task_found(state, &cell.name, job, request.index)?.id)
         })?;
         // A restart that is done has its answer, also where the job is forgotten by now.
-        let task = keyed_found(door, &caller, "task_restart", &request, found).await?;
+        let task = keyed_found(cell, &caller, "task_restart", &request, found).await?;
         let action = ("task_restart", Admission::Existing);
-        let restarted = keyed_run(door, &caller, action, &request, |tx, mut changes| async move {
+        let restarted = keyed_run(cell, &caller, action, &request, |tx, mut changes| async move {
             let task = task.ok_or_else(|| StoreError::not_found("the task"))?;
             task_restart(&tx, &mut changes, task).await?;
             Ok((true, changes))
         });
-        let (_, cursor) = door.settled(restarted.await).await?;
+        let (_, cursor) = cell.settled(restarted.await).await?;
         Ok(Response::new(v1::RestartTaskResponse { cursor: Some(cursor_to_message(cursor)) }))
     }
 }
@@ -215,19 +220,19 @@ impl TaskService for TaskRoom {
 /// The attempt that a signal is for: the one that runs when the request first comes. It is recorded under the request's
 /// id, so that a repetition, also through another gateway, reaches the same attempt and never the one after it.
 async fn signal_attempt(
-    door: &CellDoor,
+    cell: &CellContext,
     caller: &Caller,
     request: &v1::SignalTaskRequest,
 ) -> Result<u64, Status> {
-    let found = door.state(|state| {
-        let job = job_found(state, &door.name, &request.user, &request.job)?;
-        let row = task_found(state, &door.name, job, request.index)?;
+    let found = cell.state(|state| {
+        let job = job_found(state, &cell.name, &request.user, &request.job)?;
+        let row = task_found(state, &cell.name, job, request.index)?;
         running(&row, &request.user, &request.job)?;
         Ok::<_, Status>(row.incarnation.0)
     })?;
-    let found = keyed_found(door, caller, "task_signal", request, found).await?;
+    let found = keyed_found(cell, caller, "task_signal", request, found).await?;
     let action = ("task_signal", Admission::Existing);
-    let recorded = keyed_run(door, caller, action, request, |_, changes| async move {
+    let recorded = keyed_run(cell, caller, action, request, |_, changes| async move {
         Ok((found.ok_or_else(|| StoreError::not_found("the task"))?, changes))
     });
     Ok(recorded.await.map_err(|error| status_from_store(&error))?.0)
@@ -235,17 +240,17 @@ async fn signal_attempt(
 
 /// Asks the agent, and waits for its answer. The agent knows the request's id again, so that a call that is repeated
 /// because its answer was late sends no second signal.
-async fn signal_send(found: &Found, caller: &Caller, signal: i32) -> Result<(), Status> {
+async fn signal_send(found: &FoundAttempt, caller: &Caller, signal: i32) -> Result<(), Status> {
     let mut answers = found.session.request();
-    let life = Some(life_to_message(found.life));
+    let attempt = Some(attempt_to_message(found.attempt));
     let request_id = caller.request.to_string();
-    let command = v1::SignalCommand { id: answers.id, life, signal, request_id };
+    let command = v1::SignalCommand { id: answers.id, attempt, signal, request_id };
     found.session.send(ToAgent::Signal(command)).await;
     let answer = tokio::time::timeout(COMMAND_WAIT, answers.next()).await;
     match answer {
-        Ok(Some(Answer::Result(error))) if error.is_empty() => Ok(()),
-        Ok(Some(Answer::Result(error))) => Err(status_refused("SIGNAL_REFUSED", error)),
-        Ok(Some(Answer::Broken(why))) => Err(status_unavailable("AGENT_AWAY", why)),
+        Ok(Some(AgentAnswer::Result(error))) if error.is_empty() => Ok(()),
+        Ok(Some(AgentAnswer::Result(error))) => Err(status_refused("SIGNAL_REFUSED", error)),
+        Ok(Some(AgentAnswer::Broken(why))) => Err(status_unavailable("AGENT_AWAY", why)),
         Ok(_) | Err(_) => Err(status_unavailable("AGENT_SILENT", "the node's agent did not answer in time")),
     }
 }
@@ -263,13 +268,13 @@ fn running(row: &TaskRow, user: &str, job: &str) -> Result<(), Status> {
     }
 }
 
-fn node_task_messages(door: &CellDoor, state: &MirrorState, node: &str) -> Result<Vec<v1::Task>, Status> {
+fn node_task_messages(cell: &CellContext, state: &MirrorState, node: &str) -> Result<Vec<v1::Task>, Status> {
     let name = name_from_text("node", node).map_err(|refused| status_from_field(&refused))?;
     let row = state.node_by_name(&name);
-    let node: NodeId = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", door.name)))?.id;
+    let node: NodeId = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?.id;
     let tasks = state.node_tasks(node).filter_map(|row| {
         let job = state.jobs().get(&row.id.job)?;
-        Some(task_message(door, state, job, row))
+        Some(task_message(cell, state, job, row))
     });
     let mut tasks: Vec<v1::Task> = tasks.collect();
     tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
@@ -279,7 +284,7 @@ fn node_task_messages(door: &CellDoor, state: &MirrorState, node: &str) -> Resul
 #[cfg(test)]
 mod tests {
     use borough_model::Incarnation;
-    use borough_model::task::{EndReason, Exit, Life, StopReason, TaskEvent};
+    use borough_model::task::{Attempt, EndReason, Exit, StopReason, TaskEvent};
 
     use super::*;
     use crate::cell::tests::{TASK, TestGateway, context};
@@ -290,8 +295,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_repeated_signal_is_for_the_attempt_that_ran_when_it_first_came() {
         let gateway = TestGateway::new().await;
-        let door = gateway.cells.get("alpha").unwrap();
-        let attempt = async |request: u128| {
+        let cell = gateway.cells.get("alpha").unwrap();
+        let signal = async |request: u128| {
             let request = v1::SignalTaskRequest {
                 context: context(request),
                 cell: "alpha".to_owned(),
@@ -301,41 +306,41 @@ mod tests {
                 signal: 15,
             };
             let caller = caller_of_mutation(request.context.as_ref()).unwrap();
-            signal_attempt(door, &caller, &request).await
+            signal_attempt(cell, &caller, &request).await
         };
-        assert_eq!(attempt(1).await.unwrap(), 1);
-        let node = door.mirror.read(|state| state.tasks().get(&TASK).unwrap().node).unwrap();
-        let life = Life { node, incarnation: Incarnation(1) };
+        assert_eq!(signal(1).await.unwrap(), 1);
+        let node = cell.mirror.read(|state| state.tasks().get(&TASK).unwrap().node).unwrap();
+        let attempt = Attempt { node, incarnation: Incarnation(1) };
         let exit = Exit {
             reason: EndReason::Signaled,
             code: None,
             signal: Some(15),
             message: String::new(),
             at_ms: 1_000,
-            incarnation: life.incarnation,
+            incarnation: attempt.incarnation,
             node: Some(node),
         };
-        let spec = door.mirror.read(|state| {
+        let spec = cell.mirror.read(|state| {
             let job = state.jobs().get(&TASK.job).unwrap();
             state.spec_of(job).unwrap().as_ref().into()
         });
         let stop = TaskEvent::StopRequested { reason: StopReason::Restart };
-        let ended = TaskEvent::ProcessExited { life, exit, released: true, rules: spec };
+        let ended = TaskEvent::ProcessExited { attempt, exit, released: true, rules: spec };
         gateway.task_events(&[stop, ended]).await;
-        assert_eq!(attempt(1).await.unwrap(), 1, "nothing runs, and it is answered as before");
-        let refused = attempt(2).await.unwrap_err();
+        assert_eq!(signal(1).await.unwrap(), 1, "nothing runs, and it is answered as before");
+        let refused = signal(2).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "a new one is refused");
         gateway.task_starts(2).await;
-        assert_eq!(attempt(1).await.unwrap(), 1);
-        assert_eq!(attempt(3).await.unwrap(), 2);
+        assert_eq!(signal(1).await.unwrap(), 1);
+        assert_eq!(signal(3).await.unwrap(), 2);
     }
 
     /// The agent knows a repeated signal by the id of its request.
     #[tokio::test(start_paused = true)]
     async fn a_signal_goes_to_the_agent_under_the_id_of_its_request() {
         let gateway = TestGateway::new().await;
-        let door = gateway.cells.get("alpha").unwrap();
-        let row = door.mirror.read(|state| Arc::clone(state.tasks().get(&TASK).unwrap()));
+        let cell = gateway.cells.get("alpha").unwrap();
+        let row = cell.mirror.read(|state| Arc::clone(state.tasks().get(&TASK).unwrap()));
         let opening = Opening {
             node: row.node.unwrap(),
             id: 7,
@@ -343,14 +348,14 @@ mod tests {
             report_interval: Duration::from_secs(1),
             failed: 0,
         };
-        let (session, mut outbound) = door.sessions.open(opening);
-        let life = desired::Life { task: TASK, incarnation: row.incarnation };
-        let found = Found { row, life, session: Arc::clone(&session) };
+        let (session, mut outbound) = cell.sessions.open(opening);
+        let attempt = desired::DesiredAttempt { task: TASK, incarnation: row.incarnation };
+        let found = FoundAttempt { row, attempt, session: Arc::clone(&session) };
         let caller = caller_of_mutation(context(9).as_ref()).unwrap();
         let agent = async {
             let message = outbound.recv().await.unwrap().unwrap().message;
             let Some(ToAgent::Signal(command)) = message else { panic!("no signal: {message:?}") };
-            session.answer(command.id, Answer::Result(String::new()));
+            session.answer(command.id, AgentAnswer::Result(String::new()));
             (command.request_id, command.signal)
         };
         let (sent, received) = tokio::join!(signal_send(&found, &caller, 15), agent);

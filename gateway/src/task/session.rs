@@ -1,4 +1,4 @@
-//! The agent that a task's life is, or was, with: in a session of this gateway, or of another.
+//! The agent that a task's attempt is, or was, with: in a session of this gateway, or of another.
 
 use std::sync::Arc;
 
@@ -8,51 +8,55 @@ use borough_store::node::node_live_read;
 use tonic::Status;
 
 use super::message::{job_found, task_found};
-use crate::cell::CellDoor;
+use crate::cell::CellContext;
 use crate::peer::Peers;
-use crate::session::desired::Life;
-use crate::session::registry::Session;
+use crate::session::desired::DesiredAttempt;
+use crate::session::registry::RegisteredSession;
 use crate::status::{status_from_store, status_refused, status_unavailable};
 
-/// A life, and the session of the agent that has it.
-pub struct Found {
+/// An attempt, and the session of the agent that has it.
+pub struct FoundAttempt {
     /// The task's row.
     pub row: Arc<TaskRow>,
-    /// The life that is asked for.
-    pub life: Life,
+    /// The attempt that is asked for.
+    pub attempt: DesiredAttempt,
     /// Its agent's session.
-    pub session: Arc<Session>,
+    pub session: Arc<RegisteredSession>,
 }
 
 /// Who can reach the agent.
-pub enum Reached {
+pub enum AgentReached {
     /// This gateway.
-    Here(Found),
+    Here(FoundAttempt),
     /// The gateway of this address.
     Elsewhere(String),
 }
 
-/// Which task, or which life of it, a caller means.
-pub struct Wanted<'a> {
+/// Which task, or which attempt of it, a caller means.
+pub struct WantedAttempt<'a> {
     /// Its user.
     pub user: &'a str,
     /// Its job.
     pub job: &'a str,
     /// Its index.
     pub index: u32,
-    /// The life; `None` is the current one.
+    /// The attempt; `None` is the current one.
     pub incarnation: Option<u64>,
     /// Whether another gateway has handed the call on, so that it ends here.
     pub handed_on: bool,
 }
 
-/// Finds the life of a task and who reaches its agent. The current life is meant, or the one given, where its node is
-/// known.
-pub async fn life_found(door: &CellDoor, peers: &Peers, wanted: &Wanted<'_>) -> Result<Reached, Status> {
-    let &Wanted { user, job, index, incarnation, handed_on } = wanted;
-    let row = door.state(|state| {
-        let job = job_found(state, &door.name, user, job)?;
-        task_found(state, &door.name, job, index)
+/// Finds the attempt of a task and who reaches its agent. The current attempt is meant, or the one given, where its
+/// node is known.
+pub async fn attempt_found(
+    cell: &CellContext,
+    peers: &Peers,
+    wanted: &WantedAttempt<'_>,
+) -> Result<AgentReached, Status> {
+    let &WantedAttempt { user, job, index, incarnation, handed_on } = wanted;
+    let row = cell.state(|state| {
+        let job = job_found(state, &cell.name, user, job)?;
+        task_found(state, &cell.name, job, index)
     })??;
     let current = row.incarnation;
     let wanted = incarnation.map_or(current, Incarnation);
@@ -63,34 +67,38 @@ pub async fn life_found(door: &CellDoor, peers: &Peers, wanted: &Wanted<'_>) -> 
                 "incarnation {wanted} of task {user}/{job}/{index} is not known; the current one is {current}"
             ),
         };
-        status_refused("NO_SUCH_LIFE", text)
+        status_refused("NO_SUCH_ATTEMPT", text)
     })?;
-    if let Some(session) = door.sessions.get(node) {
-        return Ok(Reached::Here(Found { life: Life { task: row.id, incarnation: wanted }, row, session }));
+    if let Some(session) = cell.sessions.get(node) {
+        return Ok(AgentReached::Here(FoundAttempt {
+            attempt: DesiredAttempt { task: row.id, incarnation: wanted },
+            row,
+            session,
+        }));
     }
     if !handed_on
-        && let Some(gateway) = gateway_of(door, node).await?
+        && let Some(gateway) = gateway_of(cell, node).await?
         && !peers.is_own(&gateway)
     {
-        return Ok(Reached::Elsewhere(gateway));
+        return Ok(AgentReached::Elsewhere(gateway));
     }
-    let name = door.mirror.read(|state| state.nodes().get(&node).map(|row| row.name.to_string()));
+    let name = cell.mirror.read(|state| state.nodes().get(&node).map(|row| row.name.to_string()));
     let name = name.unwrap_or_else(|| node.to_string());
     let text = format!("the agent of node {name} has no session with a gateway; try again when it is back");
     Err(status_unavailable("AGENT_AWAY", text))
 }
 
 /// The gateway that last renewed the node's lease.
-async fn gateway_of(door: &CellDoor, node: NodeId) -> Result<Option<String>, Status> {
-    let space = &door.space;
-    let live = door.db.run("node_live_read", Idempotency::ReadOnly, |tx, _| async move {
+async fn gateway_of(cell: &CellContext, node: NodeId) -> Result<Option<String>, Status> {
+    let space = &cell.space;
+    let live = cell.db.run("node_live_read", Idempotency::ReadOnly, |tx, _| async move {
         node_live_read(&tx, space, node).await
     });
     let live = live.await.map_err(|error| status_from_store(&error))?;
     Ok(live.map(|live| live.gateway).filter(|gateway| !gateway.is_empty()))
 }
 
-/// The node of a life, where the row still tells: the current one's, or the one the last exit was on.
+/// The node of an attempt, where the row still tells: the current one's, or the one the last exit was on.
 fn node_of(row: &TaskRow, wanted: Incarnation) -> Option<NodeId> {
     let last = row.exit.as_ref().filter(|exit| exit.incarnation == wanted).and_then(|exit| exit.node);
     if row.incarnation == wanted { row.node.or(last) } else { last }

@@ -9,21 +9,21 @@ use borough_proto::v1;
 use borough_proto::v1::watch_response::Change;
 use borough_store::mirror::MirrorState;
 
-use crate::cell::CellDoor;
+use crate::cell::CellContext;
 use crate::job::job_counts;
 use crate::node::node_message;
 use crate::task::task_message;
 
 /// What a watcher wants; an empty filter is everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct WatchScope {
     user: String,
     job: String,
     node: String,
     kinds: [bool; 4],
 }
 
-impl Filter {
+impl WatchScope {
     /// The filter of a request.
     pub fn of(message: Option<&v1::WatchFilter>) -> Self {
         let Some(message) = message else { return Self { kinds: [true; 4], ..Self::default() } };
@@ -71,7 +71,7 @@ impl JobNames {
     }
 }
 
-impl Filter {
+impl WatchScope {
     /// Whether a watcher wants `delta`. A job that nobody can name any more is wanted by those who name no job; its
     /// removal is wanted by all, since they may know its id.
     pub fn wants(&self, state: &MirrorState, names: &JobNames, delta: &Delta) -> bool {
@@ -103,21 +103,26 @@ impl Filter {
             Delta::NodeAlloc { .. }
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }
-            | Delta::Unit { .. }
+            | Delta::Gang { .. }
             | Delta::CellSettings { .. } => false,
         }
     }
 }
 
 /// What a delta means to a watcher; `None` where it is not wanted, or carries nothing people see.
-pub fn change_of(door: &CellDoor, state: &MirrorState, filter: &Filter, delta: &Delta) -> Option<Change> {
+pub fn change_of(
+    cell: &CellContext,
+    state: &MirrorState,
+    filter: &WatchScope,
+    delta: &Delta,
+) -> Option<Change> {
     if !filter.wants(state, &JobNames::default(), delta) {
         return None;
     }
     match delta {
         Delta::Job { row, .. } => {
             let kind = state.spec_of(row)?.kind;
-            Some(Change::Job(job_to_message(&door.name, row, kind, job_counts(state, row))))
+            Some(Change::Job(job_to_message(&cell.name, row, kind, job_counts(state, row))))
         }
         Delta::JobRemoved { job, name } => {
             let text =
@@ -127,11 +132,11 @@ pub fn change_of(door: &CellDoor, state: &MirrorState, filter: &Filter, delta: &
         }
         Delta::Task { row } => {
             let job = state.jobs().get(&row.id.job)?;
-            Some(Change::Task(task_message(door, state, job, row)))
+            Some(Change::Task(task_message(cell, state, job, row)))
         }
-        Delta::Node { row } => Some(Change::Node(node_message(door, state, row))),
+        Delta::Node { row } => Some(Change::Node(node_message(cell, state, row))),
         Delta::NodeRemoved { node } => Some(Change::NodeRemoved(node.to_string())),
-        Delta::Endpoint { endpoint, .. } => Some(Change::Endpoint(endpoint_to_message(&door.name, endpoint))),
+        Delta::Endpoint { endpoint, .. } => Some(Change::Endpoint(endpoint_to_message(&cell.name, endpoint))),
         Delta::EndpointWithdrawn { user, job, task, .. } => {
             let incarnation = state.tasks().get(task).map_or(0, |row| row.incarnation.0);
             Some(Change::EndpointWithdrawn(v1::EndpointWithdrawn {
@@ -145,9 +150,9 @@ pub fn change_of(door: &CellDoor, state: &MirrorState, filter: &Filter, delta: &
     }
 }
 
-/// What a delta speaks of that the cell has forgotten since, so that nobody can say what it means, or whether it is wanted.
-/// Only who reads far behind meets such a delta; it has to list again.
-pub fn forgotten(state: &MirrorState, filter: &Filter, delta: &Delta) -> Option<String> {
+/// What a delta speaks of that the cell has forgotten since, so that nobody can say what it means, or whether it is
+/// wanted. Only who reads far behind meets such a delta; it has to list again.
+pub fn forgotten(state: &MirrorState, filter: &WatchScope, delta: &Delta) -> Option<String> {
     let [jobs, tasks, _, _] = filter.kinds;
     match delta {
         Delta::Job { row, .. } if jobs && filter.job_wanted(&row.user, &row.name) => {

@@ -16,8 +16,8 @@ pub struct Sentence {
     pub text: String,
 }
 
-/// What a delta says; `None` where it says nothing to people. Names are those the mirror knows now, or `names` remembers;
-/// everything else is told by its id.
+/// What a delta says; `None` where it says nothing to people. Names are those the mirror knows now, or `names`
+/// remembers; everything else is told by its id.
 pub fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
@@ -55,7 +55,7 @@ pub fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<
         Delta::CellSettings { revision } => {
             ("cell settings".to_owned(), format!("changed to revision {revision}"))
         }
-        Delta::NodeAlloc { .. } | Delta::NodeLoad { .. } | Delta::TaskRemoved { .. } | Delta::Unit { .. } => {
+        Delta::NodeAlloc { .. } | Delta::NodeLoad { .. } | Delta::TaskRemoved { .. } | Delta::Gang { .. } => {
             return None;
         }
     };
@@ -86,7 +86,7 @@ fn job_text(row: &JobRow) -> String {
 }
 
 fn task_text(row: &TaskRow, node: &str) -> String {
-    let life = row.incarnation;
+    let attempt = row.incarnation;
     match row.state {
         TaskState::Pending => match &row.exit {
             Some(exit) => {
@@ -94,16 +94,16 @@ fn task_text(row: &TaskRow, node: &str) -> String {
             }
             None => "pending".to_owned(),
         },
-        TaskState::Held => format!("incarnation {life} holds room on {node}"),
-        TaskState::Assigned => format!("incarnation {life} assigned to {node}{}", place_text(row)),
-        TaskState::Starting => format!("incarnation {life} starting on {node}"),
+        TaskState::Held => format!("incarnation {attempt} holds room on {node}"),
+        TaskState::Assigned => format!("incarnation {attempt} assigned to {node}{}", place_text(row)),
+        TaskState::Starting => format!("incarnation {attempt} starting on {node}"),
         TaskState::Running => {
             let health = format!("{:?}", row.health).to_lowercase();
-            format!("incarnation {life} running on {node}{}, health {health}", place_text(row))
+            format!("incarnation {attempt} running on {node}{}, health {health}", place_text(row))
         }
-        TaskState::Stopping => format!("incarnation {life} stopping on {node}: {}", stop_text(row.stop)),
-        TaskState::Releasing => format!("incarnation {life} has exited on {node} and is being cleared"),
-        TaskState::Lost => format!("incarnation {life} lost with {node}"),
+        TaskState::Stopping => format!("incarnation {attempt} stopping on {node}: {}", stop_text(row.stop)),
+        TaskState::Releasing => format!("incarnation {attempt} has exited on {node} and is being cleared"),
+        TaskState::Lost => format!("incarnation {attempt} lost with {node}"),
         TaskState::Dead => match &row.exit {
             Some(exit) => format!("over: {}", exit_text(exit)),
             None => "over".to_owned(),
@@ -111,7 +111,7 @@ fn task_text(row: &TaskRow, node: &str) -> String {
     }
 }
 
-/// Where on its node a life stays: `, cores 2 and 3 of NUMA node 1`; nothing where it floats.
+/// Where on its node an attempt stays: `, cores 2 and 3 of NUMA node 1`; nothing where it floats.
 fn place_text(row: &TaskRow) -> String {
     let of = |kind: &str| {
         let mut dimensions = row.charge.resources.device_millis.keys();
@@ -142,7 +142,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
     }
 }
 
-/// How a life ended, in words.
+/// How an attempt ended, in words.
 pub fn exit_text(exit: &Exit) -> String {
     let mut text = match (exit.reason, exit.code, exit.signal) {
         (EndReason::Exited, Some(code), _) => format!("exited with code {code}"),

@@ -11,7 +11,7 @@ use borough_store::mirror::{MirrorEvent, MirrorSubscription, Resume};
 use futures::Stream;
 use tonic::Status;
 
-use crate::cell::CellDoor;
+use crate::cell::CellContext;
 use crate::status::{status_from_store, status_unavailable, status_with};
 
 /// Entries of a page read from the store.
@@ -32,11 +32,11 @@ pub enum FeedItem {
 
 /// Everything after `after`, for as long as the reader reads. Ends with `OUT_OF_RANGE` where entries are gone ("list
 /// again").
-pub fn feed(door: Arc<CellDoor>, after: Cursor) -> impl Stream<Item = Result<FeedItem, Status>> + Send {
+pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<FeedItem, Status>> + Send {
     async_stream::stream! {
         let mut after = after;
         loop {
-            let (backlog, subscription) = match step(&door, after).await {
+            let (backlog, subscription) = match step(&cell, after).await {
                 Ok(found) => found,
                 Err(status) => {
                     yield Err(status);
@@ -64,20 +64,20 @@ pub fn feed(door: Arc<CellDoor>, after: Cursor) -> impl Stream<Item = Result<Fee
     }
 }
 
-type Step = (Vec<(Cursor, Arc<JournalEntry>)>, Option<MirrorSubscription>);
+type FeedStep = (Vec<(Cursor, Arc<JournalEntry>)>, Option<MirrorSubscription>);
 
 /// The next entries after `after`, with a subscription where they reach up to now.
-async fn step(door: &CellDoor, after: Cursor) -> Result<Step, Status> {
-    match door.mirror.resume(after) {
+async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
+    match cell.mirror.resume(after) {
         Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
-        Resume::TooOld => Ok((entries_stored(door, after).await?, None)),
+        Resume::TooOld => Ok((entries_stored(cell, after).await?, None)),
         Resume::Ahead => {
-            // A later life of the store: one this gateway has yet to see, or a position of somewhere else. The store
+            // A later attempt of the store: one this gateway has yet to see, or a position of somewhere else. The store
             // knows, and refuses the latter.
-            if after.store_epoch != door.mirror.cursor().store_epoch {
-                entries_stored(door, after).await?;
+            if after.store_epoch != cell.mirror.cursor().store_epoch {
+                entries_stored(cell, after).await?;
             }
-            let waited = tokio::time::timeout(AHEAD_WAIT, door.mirror.wait_for(after)).await;
+            let waited = tokio::time::timeout(AHEAD_WAIT, cell.mirror.wait_for(after)).await;
             match waited {
                 Ok(Ok(())) => Ok((Vec::new(), None)),
                 Ok(Err(error)) => Err(status_from_store(&error)),
@@ -88,15 +88,19 @@ async fn step(door: &CellDoor, after: Cursor) -> Result<Step, Status> {
             }
         }
         Resume::ForeignEpoch { current } => {
-            let message = format!("{after} belongs to another life of the store than {current}; list again");
+            let message =
+                format!("{after} belongs to another attempt of the store than {current}; list again");
             Err(status_with(tonic::Code::OutOfRange, "CURSOR_FOREIGN", message, Default::default()))
         }
     }
 }
 
-async fn entries_stored(door: &CellDoor, after: Cursor) -> Result<Vec<(Cursor, Arc<JournalEntry>)>, Status> {
-    let space = &door.space;
-    let page = door.db.run("watch_read", Idempotency::ReadOnly, |tx, _| async move {
+async fn entries_stored(
+    cell: &CellContext,
+    after: Cursor,
+) -> Result<Vec<(Cursor, Arc<JournalEntry>)>, Status> {
+    let space = &cell.space;
+    let page = cell.db.run("watch_read", Idempotency::ReadOnly, |tx, _| async move {
         journal_tail(&tx, space, after, PAGE_ENTRIES).await
     });
     let page = page.await.map_err(|error| status_from_store(&error))?;

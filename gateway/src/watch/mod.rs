@@ -6,4 +6,4 @@ mod feed;
 mod service;
 
 pub use feed::{FeedItem, feed};
-pub use service::WatchRoom;
+pub use service::WatchServer;

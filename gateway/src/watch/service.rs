@@ -12,10 +12,10 @@ use borough_store::journal::{Cursor, journal_floor, journal_tail};
 use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
 
-use super::change::{Filter, JobNames, change_of, forgotten};
+use super::change::{JobNames, WatchScope, change_of, forgotten};
 use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
-use crate::cell::{CellDoor, Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
 use crate::status::{status_from_store, status_with};
 
 /// Events of an answer where the request does not say.
@@ -25,14 +25,14 @@ const EVENTS_MAX: usize = 10_000;
 /// Entries of a page read for events.
 const PAGE_ENTRIES: usize = 1_000;
 
-/// The room of watches.
+/// The gRPC service of watches.
 #[derive(Clone)]
-pub struct WatchRoom {
+pub struct WatchServer {
     cells: Arc<Cells>,
 }
 
-impl WatchRoom {
-    /// A room over `cells`.
+impl WatchServer {
+    /// A service over `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
@@ -41,19 +41,19 @@ impl WatchRoom {
 type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
-impl WatchService for WatchRoom {
+impl WatchService for WatchServer {
     type WatchStream = WatchStream;
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = Arc::clone(self.cells.get(&request.cell)?);
-        let now = door.state(borough_store::mirror::MirrorState::cursor)?;
+        let cell = Arc::clone(self.cells.get(&request.cell)?);
+        let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
-        let filter = Filter::of(request.filter.as_ref());
-        let items = feed(Arc::clone(&door), after).flat_map(move |item| {
+        let filter = WatchScope::of(request.filter.as_ref());
+        let items = feed(Arc::clone(&cell), after).flat_map(move |item| {
             let responses: Vec<Result<v1::WatchResponse, Status>> = match item {
-                Ok(item) => match responses_of(&door, &filter, item) {
+                Ok(item) => match responses_of(&cell, &filter, item) {
                     Ok(responses) => responses.into_iter().map(Ok).collect(),
                     // The call ends with it.
                     Err(status) => vec![Err(status)],
@@ -71,27 +71,31 @@ impl WatchService for WatchRoom {
     ) -> Result<Response<v1::ListEventsResponse>, Status> {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let door = self.cells.get(&request.cell)?;
+        let cell = self.cells.get(&request.cell)?;
         let limit = match usize::try_from(request.limit) {
             Ok(0) | Err(_) => EVENTS_DEFAULT,
             Ok(limit) => limit.min(EVENTS_MAX),
         };
-        let filter = Filter::of(request.filter.as_ref());
-        let answer = events_list(door, &filter, limit).await.map_err(|error| status_from_store(&error))?;
+        let filter = WatchScope::of(request.filter.as_ref());
+        let answer = events_list(cell, &filter, limit).await.map_err(|error| status_from_store(&error))?;
         Ok(Response::new(answer))
     }
 }
 
-/// The changes of one item. Those of one entry share its cursor, and all but the last say that more follow. An entry that
-/// speaks of what is forgotten by now is `OUT_OF_RANGE`: it cannot be shown, and is not left out in silence.
-fn responses_of(door: &CellDoor, filter: &Filter, item: FeedItem) -> Result<Vec<v1::WatchResponse>, Status> {
+/// The changes of one item. Those of one entry share its cursor, and all but the last say that more follow. An entry
+/// that speaks of what is forgotten by now is `OUT_OF_RANGE`: it cannot be shown, and is not left out in silence.
+fn responses_of(
+    cell: &CellContext,
+    filter: &WatchScope,
+    item: FeedItem,
+) -> Result<Vec<v1::WatchResponse>, Status> {
     let (cursor, entry) = match item {
         FeedItem::Entry(cursor, entry) => (cursor, entry),
         FeedItem::Bookmark(cursor) => return Ok(vec![bookmark(cursor)]),
     };
-    let changes: Result<Vec<v1::watch_response::Change>, String> = door.mirror.read(|state| {
+    let changes: Result<Vec<v1::watch_response::Change>, String> = cell.mirror.read(|state| {
         let gone = entry.deltas.iter().find_map(|delta| forgotten(state, filter, delta));
-        let changes = entry.deltas.iter().filter_map(|delta| change_of(door, state, filter, delta));
+        let changes = entry.deltas.iter().filter_map(|delta| change_of(cell, state, filter, delta));
         gone.map_or_else(|| Ok(changes.collect()), Err)
     });
     let changes = changes.map_err(|gone| {
@@ -116,23 +120,27 @@ fn bookmark(cursor: Cursor) -> v1::WatchResponse {
 }
 
 /// The newest events up to now, oldest first.
-async fn events_list(door: &CellDoor, filter: &Filter, limit: usize) -> StoreResult<v1::ListEventsResponse> {
-    let space = &door.space;
-    let begin = door
+async fn events_list(
+    cell: &CellContext,
+    filter: &WatchScope,
+    limit: usize,
+) -> StoreResult<v1::ListEventsResponse> {
+    let space = &cell.space;
+    let begin = cell
         .db
         .run("events_floor", Idempotency::ReadOnly, |tx, _| async move { journal_floor(&tx, space).await });
     let floor = begin.await?;
-    let epoch = door.mirror.cursor().store_epoch;
+    let epoch = cell.mirror.cursor().store_epoch;
     let mut after = floor.as_ref().map_or_else(|| Cursor::start(epoch), |floor| floor.trimmed_to);
     let mut names = JobNames::default();
     let mut events: VecDeque<v1::Event> = VecDeque::new();
     loop {
-        let page = door.db.run("events_read", Idempotency::ReadOnly, |tx, _| async move {
+        let page = cell.db.run("events_read", Idempotency::ReadOnly, |tx, _| async move {
             journal_tail(&tx, space, after, PAGE_ENTRIES).await
         });
         let page = page.await?;
         for (cursor, entry) in &page.entries {
-            door.mirror.read(|state| {
+            cell.mirror.read(|state| {
                 entry.deltas.iter().for_each(|delta| names.learn(state, delta));
                 events.extend(events_of(state, &names, filter, *cursor, entry));
             });
@@ -155,7 +163,7 @@ async fn events_list(door: &CellDoor, filter: &Filter, limit: usize) -> StoreRes
 fn events_of(
     state: &borough_store::mirror::MirrorState,
     names: &JobNames,
-    filter: &Filter,
+    filter: &WatchScope,
     cursor: Cursor,
     entry: &borough_model::JournalEntry,
 ) -> Vec<v1::Event> {
@@ -174,7 +182,7 @@ fn events_of(
 #[cfg(test)]
 mod tests {
     use borough_model::Incarnation;
-    use borough_model::task::{EndReason, Exit, Life, StopReason, TaskEvent};
+    use borough_model::task::{Attempt, EndReason, Exit, StopReason, TaskEvent};
     use borough_store::job::{job_remove, job_stop, job_tasks_gone};
 
     use super::*;
@@ -188,8 +196,8 @@ mod tests {
             resume: Some(cursor_to_message(Cursor::start(1))),
             ..v1::WatchRequest::default()
         };
-        let room = WatchRoom::new(Arc::clone(&gateway.cells));
-        let mut items = room.watch(Request::new(request)).await.unwrap().into_inner();
+        let server = WatchServer::new(Arc::clone(&gateway.cells));
+        let mut items = server.watch(Request::new(request)).await.unwrap().into_inner();
         let mut tasks = 0;
         while let Some(item) = items.next().await {
             match item.map(|response| response.change) {
@@ -206,23 +214,23 @@ mod tests {
     async fn job_end(gateway: &TestGateway) {
         let job = TASK.job;
         gateway.change(async |tx, changes| job_stop(tx, changes, job).await.map(drop)).await;
-        let door = gateway.cells.get("alpha").unwrap();
-        let (node, rules) = door.mirror.read(|state| {
+        let cell = gateway.cells.get("alpha").unwrap();
+        let (node, rules) = cell.mirror.read(|state| {
             let spec = state.spec_of(state.jobs().get(&job).unwrap()).unwrap();
             (state.tasks().get(&TASK).unwrap().node.unwrap(), spec.as_ref().into())
         });
-        let life = Life { node, incarnation: Incarnation(1) };
+        let attempt = Attempt { node, incarnation: Incarnation(1) };
         let exit = Exit {
             reason: EndReason::Stopped,
             code: None,
             signal: Some(15),
             message: String::new(),
             at_ms: 1_000,
-            incarnation: life.incarnation,
+            incarnation: attempt.incarnation,
             node: Some(node),
         };
         let stop = TaskEvent::StopRequested { reason: StopReason::JobStopped };
-        gateway.task_events(&[stop, TaskEvent::ProcessExited { life, exit, released: true, rules }]).await;
+        gateway.task_events(&[stop, TaskEvent::ProcessExited { attempt, exit, released: true, rules }]).await;
         gateway.change(async |tx, changes| job_tasks_gone(tx, changes, job).await.map(drop)).await;
     }
 
@@ -248,8 +256,8 @@ mod tests {
             resume: Some(cursor_to_message(after)),
             filter: Some(v1::WatchFilter { user: user.to_owned(), ..v1::WatchFilter::default() }),
         };
-        let room = WatchRoom::new(Arc::clone(&gateway.cells));
-        let mut items = room.watch(Request::new(request)).await.unwrap().into_inner();
+        let server = WatchServer::new(Arc::clone(&gateway.cells));
+        let mut items = server.watch(Request::new(request)).await.unwrap().into_inner();
         items.next().await.unwrap().unwrap().change.unwrap()
     }
 
@@ -276,8 +284,8 @@ mod tests {
             filter: Some(v1::WatchFilter { user: user.to_owned(), ..v1::WatchFilter::default() }),
             limit: 0,
         };
-        let room = WatchRoom::new(Arc::clone(&gateway.cells));
-        let answer = room.list_events(Request::new(message)).await.unwrap().into_inner();
+        let server = WatchServer::new(Arc::clone(&gateway.cells));
+        let answer = server.list_events(Request::new(message)).await.unwrap().into_inner();
         answer.events.into_iter().map(|event| event.subject).collect()
     }
 

@@ -1,4 +1,5 @@
-//! Sessions of a real gateway with agents that do exactly what a test says: bounds, credit, and what keeps a node alive.
+//! Sessions of a real gateway with agents that do exactly what a test says: bounds, credit, and what keeps a node
+//! alive.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -7,7 +8,7 @@ mod world;
 use borough_model::node::{AgentKey, REGISTERED};
 use borough_model::{JobId, TaskId};
 use borough_proto::bounds::{
-    CHUNK_BYTES_MAX, DESIRED_WINDOW_BYTES, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, SESSION_LIVES_MAX,
+    CHUNK_BYTES_MAX, DESIRED_WINDOW_BYTES, REPORT_TASKS_MAX, REPORTS_UNAPPLIED_MAX, SESSION_ATTEMPTS_MAX,
 };
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
@@ -15,8 +16,8 @@ use borough_proto::v1::gateway_message::Message as ToAgent;
 
 use world::{BEAT, World, spec, within};
 
-/// A thousand tasks of different jobs, 4.2 kilobytes each: more than any message takes, and more than the agent's credit.
-/// The stop of one of them does not wait for the others.
+/// A thousand tasks of different jobs, 4.2 kilobytes each: more than any message takes, and more than the agent's
+/// credit. The stop of one of them does not wait for the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_specs_come_within_the_credit_and_a_stop_comes_between() {
     let world = World::start().await;
@@ -35,7 +36,7 @@ async fn a_thousand_specs_come_within_the_credit_and_a_stop_comes_between() {
     world.stop(TaskId { job: JobId(1_000), index: 0 }).await;
     agent.acknowledge();
     agent.held_until("the stop", |held| !held.stops.is_empty()).await;
-    assert!(agent.held.assignments.len() < 900, "{} lives before it", agent.held.assignments.len());
+    assert!(agent.held.assignments.len() < 900, "{} attempts before it", agent.held.assignments.len());
     agent.held_until("the end of the full state", |held| held.complete).await;
     assert_eq!((agent.held.assignments.len(), agent.held.specs.len()), (999, 999));
     assert_eq!(agent.held.stops.len(), 1);
@@ -47,7 +48,7 @@ async fn sixty_tasks_of_one_large_spec_come_with_it_once() {
     let world = World::start().await;
     let mut agent = world.agent().await;
     world.place(agent.node, &[(JobId(1), spec(1, 60, 85_000))]).await;
-    agent.held_until("every life", |held| held.assignments.len() == 60).await;
+    agent.held_until("every attempt", |held| held.assignments.len() == 60).await;
     assert_eq!(agent.held.specs.len(), 1);
     assert!(agent.held.assignments.values().all(|assignment| assignment.spec.is_none()));
 }
@@ -134,7 +135,7 @@ async fn an_agent_beyond_its_bounds_is_told_which() {
         ..v1::TaskStatus::default()
     };
     let attempts: Vec<v1::TaskStatus> =
-        (0..=u32::try_from(SESSION_LIVES_MAX).unwrap()).map(attempt).collect();
+        (0..=u32::try_from(SESSION_ATTEMPTS_MAX).unwrap()).map(attempt).collect();
     let (last, within_bound) = attempts.split_last().unwrap();
     for tasks in within_bound.chunks(REPORT_TASKS_MAX) {
         agent.report(v1::Report { tasks: tasks.to_vec(), ..v1::Report::default() }).await;
@@ -151,7 +152,7 @@ async fn a_full_report_in_chunks_is_whole_before_anything_is_missed() {
     let mut agent = world.agent().await;
     let node = agent.node;
     world.place(node, &[(JobId(1), spec(1, 1_200, 10))]).await;
-    agent.held_until("every life", |held| held.assignments.len() == 1_200).await;
+    agent.held_until("every attempt", |held| held.assignments.len() == 1_200).await;
     let statuses: Vec<v1::TaskStatus> = agent
         .held
         .assignments

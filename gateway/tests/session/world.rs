@@ -141,7 +141,7 @@ impl World {
                         ports: Vec::new(),
                         resources: spec.task.resources.clone(),
                         spec_version: 1,
-                        unit: None,
+                        gang: None,
                     });
                     for task in tasks(&(*job, spec.clone())) {
                         book.apply(task, &place, 1)?.unwrap();
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Has the first life of a task ended.
+    /// Has the first attempt of a task ended.
     pub async fn stop(&self, task: TaskId) {
         let (change, space) = (&self.change("test"), &self.space);
         let stopped = self.db.run("test", Idempotency::Natural, |tx, _| async move {
@@ -370,12 +370,12 @@ impl Agent {
             assert!(self.held.specs.insert((reference.job_id, reference.version)), "a spec came twice");
         }
         for assignment in chunk.assignments {
-            let life = assignment.life.clone().unwrap();
-            assert!(self.held.specs.contains(&(life.job_id.clone(), assignment.spec_version)));
-            self.held.assignments.insert((life.job_id, life.index), assignment);
+            let attempt = assignment.attempt.clone().unwrap();
+            assert!(self.held.specs.contains(&(attempt.job_id.clone(), assignment.spec_version)));
+            self.held.assignments.insert((attempt.job_id, attempt.index), assignment);
         }
-        let lives = chunk.stops.into_iter().map(|stop| stop.life.unwrap());
-        self.held.stops.extend(lives.map(|life| (life.job_id, life.index)));
+        let attempts = chunk.stops.into_iter().map(|stop| stop.attempt.unwrap());
+        self.held.stops.extend(attempts.map(|attempt| (attempt.job_id, attempt.index)));
         self.held.complete |= chunk.full_end;
     }
 }

@@ -1,7 +1,7 @@
-//! `conflicts`: one to twelve workers over one cell of 10,000 nodes in simulated time. Each worker has a processor of its
-//! own, which takes as long as the production code takes here (of one thread's processor time); commits take as long as
-//! those of the embedded engine on this machine; whether a commit stands is decided by its guards, as in the store. What
-//! the workers do to each other is then seen without the cores to run them on.
+//! `conflicts`: one to twelve workers over one cell of 10,000 nodes in simulated time. Each worker has a processor of
+//! its own, which takes as long as the production code takes here (of one thread's processor time); commits take as
+//! long as those of the embedded engine on this machine; whether a commit stands is decided by its guards, as in the
+//! store. What the workers do to each other is then seen without the cores to run them on.
 
 mod store;
 mod worker;
@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 
 use crate::decide::workload::shared_out;
 use crate::result::Results;
-use store::Store;
-use worker::Pool;
+use store::ModelStore;
+use worker::ModelPool;
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
@@ -103,31 +103,31 @@ pub fn run(
     let mut rates = Vec::new();
     for &workers in &arguments.workers {
         let workload = shared_out(arguments.seed, arguments.tasks);
-        let mut pool = Pool::new(&workload, workers, arguments.whole);
-        let mut store = Store::new(latencies, arguments.seed);
+        let mut pool = ModelPool::new(&workload, workers, arguments.whole);
+        let mut store = ModelStore::new(latencies, arguments.seed);
         pool.run(&mut store)?;
         let took_s = store.now_s;
         let placed = pool.placed();
         let rate = placed as f64 / took_s;
         rates.push(rate);
-        let mut figures = Map::new();
-        let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
-        figure("workers", json!(workers));
-        figure("nodes", json!(workload.nodes));
-        figure("tasks", json!(workload.tasks));
-        figure("placed", json!(placed));
-        figure("simulated_s", json!(rounded(took_s)));
-        figure("placements_per_s", json!(rate.round()));
-        figure("commits", json!(pool.commits));
-        figure("conflicts", json!(pool.conflicts));
-        figure("tasks_lost_percent", json!(rounded(pool.lost as f64 * 100.0 / placed.max(1) as f64)));
+        let mut stats = Map::new();
+        let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
+        stat("workers", json!(workers));
+        stat("nodes", json!(workload.nodes));
+        stat("tasks", json!(workload.tasks));
+        stat("placed", json!(placed));
+        stat("simulated_s", json!(rounded(took_s)));
+        stat("placements_per_s", json!(rate.round()));
+        stat("commits", json!(pool.commits));
+        stat("conflicts", json!(pool.conflicts));
+        stat("tasks_lost_percent", json!(rounded(pool.lost as f64 * 100.0 / placed.max(1) as f64)));
         let share = |spent_s: f64| json!(rounded(spent_s * 100.0 / (took_s * f64::from(workers))));
-        figure("decide_percent", share(pool.spent.decide_s));
-        figure("decode_percent", share(pool.spent.decode_s));
-        figure("apply_percent", share(pool.spent.apply_s));
-        figure("commit_wait_percent", share(pool.spent.commit_s));
-        figure("store_busy_percent", json!(rounded(store.busy_s * 100.0 / took_s)));
-        results.line("conflicts", &format!("workers-{workers}"), figures);
+        stat("decide_percent", share(pool.spent.decide_s));
+        stat("decode_percent", share(pool.spent.decode_s));
+        stat("apply_percent", share(pool.spent.apply_s));
+        stat("commit_wait_percent", share(pool.spent.commit_s));
+        stat("store_busy_percent", json!(rounded(store.busy_s * 100.0 / took_s)));
+        results.line("conflicts", &format!("workers-{workers}"), stats);
     }
     let most = rates.iter().copied().fold(0.0, f64::max);
     let falls = rates.iter().scan(0.0_f64, |before, &rate| {
@@ -135,10 +135,10 @@ pub fn run(
         *before = before.max(rate);
         Some(fall.max(0.0))
     });
-    let mut figures = Map::new();
-    figures.insert("placements_per_s_most".to_owned(), json!(most.round()));
-    figures.insert("fall_most_percent".to_owned(), json!(rounded(falls.fold(0.0, f64::max) * 100.0 / most)));
-    results.line("conflicts", "workers", figures);
+    let mut stats = Map::new();
+    stats.insert("placements_per_s_most".to_owned(), json!(most.round()));
+    stats.insert("fall_most_percent".to_owned(), json!(rounded(falls.fold(0.0, f64::max) * 100.0 / most)));
+    results.line("conflicts", "workers", stats);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use super::Latencies;
 use crate::decide::drive::timed;
 
 /// An entry of the journal.
-pub struct Entry {
+pub struct ModelEntry {
     /// What it says.
     pub entry: JournalEntry,
     /// What it takes each reader to decode it.
@@ -18,12 +18,12 @@ pub struct Entry {
 }
 
 /// The journal, and when each guard was last written. A version is the number of entries before it.
-pub struct Store<'l> {
+pub struct ModelStore<'l> {
     /// Virtual time.
     pub now_s: f64,
     /// How long it has worked.
     pub busy_s: f64,
-    pub journal: Vec<Entry>,
+    pub journal: Vec<ModelEntry>,
     latencies: &'l Latencies,
     free_at_s: f64,
     nodes: BTreeMap<NodeId, usize>,
@@ -31,7 +31,7 @@ pub struct Store<'l> {
     draws: u64,
 }
 
-impl<'l> Store<'l> {
+impl<'l> ModelStore<'l> {
     pub fn new(latencies: &'l Latencies, seed: u64) -> Self {
         Self {
             now_s: 0.0,
@@ -84,7 +84,7 @@ impl<'l> Store<'l> {
         let bytes = minicbor::to_vec(&entry)?;
         let mut decode_s = 0.0;
         timed(&mut decode_s, || minicbor::decode::<JournalEntry>(&bytes).is_ok());
-        self.journal.push(Entry { entry, decode_s });
+        self.journal.push(ModelEntry { entry, decode_s });
         let at = self.version();
         self.nodes.extend(batch.nodes.keys().map(|&node| (node, at)));
         self.tasks.extend(batch.tasks().into_iter().map(|task| (task, at)));

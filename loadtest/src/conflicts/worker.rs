@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{RequestId, TaskId};
 use borough_scheduler::{BatchStamp, CellView, batch_of_plan};
-use borough_scheduler_core::{PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from};
+use borough_scheduler_core::{BatchSize, OpenQueue, PLAN_SEED, StartOffset, pending_in, plan_from};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_losers, placement_survivors};
 
-use super::store::Store;
+use super::store::ModelStore;
 use crate::decide::drive::timed;
-use crate::decide::workload::Workload;
+use crate::decide::workload::DecideCell;
 
 const NOW_MS: i64 = 1_700_000_000_000;
 /// Tasks in a batch at most, and attempts at what is left of one: as in production.
@@ -26,11 +26,11 @@ pub struct Spent {
     pub commit_s: f64,
 }
 
-struct Worker {
+struct ModelWorker {
     view: CellView,
-    queue: Queue,
-    vantage: Vantage,
-    pace: Pace,
+    queue: OpenQueue,
+    start_offset: StartOffset,
+    pace: BatchSize,
     cursor: usize,
     collisions: u64,
     placed: u64,
@@ -53,8 +53,8 @@ enum Next {
 }
 
 /// The workers.
-pub struct Pool {
-    workers: Vec<Worker>,
+pub struct ModelPool {
+    workers: Vec<ModelWorker>,
     /// What happens when, by virtual nanoseconds and worker.
     agenda: BTreeMap<(u64, usize), Next>,
     batches: u128,
@@ -68,24 +68,24 @@ fn nanoseconds(at_s: f64) -> u64 {
     (at_s * 1e9) as u64
 }
 
-impl Pool {
+impl ModelPool {
     /// So many workers, each of which has listed the cell.
-    pub fn new(workload: &Workload, workers: u32, whole: bool) -> Self {
+    pub fn new(workload: &DecideCell, workers: u32, whole: bool) -> Self {
         let worker = |part: u32| {
             let mut view = CellView::new(workload.settings.clone(), workers);
             workload.deltas.iter().for_each(|delta| view.apply_delta(delta));
             let parts = if whole { 1 } else { workers };
-            Worker {
+            ModelWorker {
                 view,
-                queue: Queue { shard: part, ..Queue::default() },
-                vantage: Vantage { part, parts, ..Vantage::whole(PLAN_SEED) },
-                pace: Pace::new(BATCH_TASKS_MAX),
+                queue: OpenQueue { shard: part, ..OpenQueue::default() },
+                start_offset: StartOffset { part, parts, ..StartOffset::whole(PLAN_SEED) },
+                pace: BatchSize::new(BATCH_TASKS_MAX),
                 cursor: 0,
                 collisions: 0,
                 placed: 0,
             }
         };
-        let workers: Vec<Worker> = (0..workers).map(worker).collect();
+        let workers: Vec<ModelWorker> = (0..workers).map(worker).collect();
         // They do not begin at the same moment.
         let agenda =
             (0..workers.len()).map(|number| ((number as u64 * 100_000, number), Next::Round)).collect();
@@ -99,7 +99,7 @@ impl Pool {
     }
 
     /// Works until nothing is left to place.
-    pub fn run(&mut self, store: &mut Store<'_>) -> anyhow::Result<()> {
+    pub fn run(&mut self, store: &mut ModelStore<'_>) -> anyhow::Result<()> {
         while let Some(((at_ns, number), next)) = self.agenda.pop_first() {
             store.now_s = at_ns as f64 / 1e9;
             match next {
@@ -111,7 +111,7 @@ impl Pool {
     }
 
     /// Applies what the worker has not seen. Answers how long that takes.
-    fn read(&mut self, store: &Store<'_>, number: usize) -> f64 {
+    fn read(&mut self, store: &ModelStore<'_>, number: usize) -> f64 {
         let Some(worker) = self.workers.get_mut(number) else { return 0.0 };
         let unseen = store.journal.get(worker.cursor..).unwrap_or_default();
         let decode_s: f64 = unseen.iter().map(|entry| entry.decode_s).sum();
@@ -128,7 +128,7 @@ impl Pool {
         RequestId(self.batches)
     }
 
-    fn round(&mut self, store: &mut Store<'_>, number: usize) {
+    fn round(&mut self, store: &mut ModelStore<'_>, number: usize) {
         let read_s = self.read(store, number);
         let id = self.request_id();
         let Some(worker) = self.workers.get_mut(number) else { return };
@@ -136,8 +136,8 @@ impl Pool {
         let flight = timed(&mut decide_s, || {
             let queue = pending_in(&mut worker.view.snapshot, &worker.queue, NOW_MS, worker.pace.batch());
             let seed = PLAN_SEED.wrapping_add(worker.collisions);
-            let vantage = Vantage { seed, beyond: worker.pace.beyond(), ..worker.vantage };
-            let plan = plan_from(&worker.view.snapshot, &queue, NOW_MS, vantage, &mut worker.view.cache);
+            let start_offset = StartOffset { seed, beyond: worker.pace.beyond(), ..worker.start_offset };
+            let plan = plan_from(&worker.view.snapshot, &queue, NOW_MS, start_offset, &mut worker.view.cache);
             worker.view.snapshot.remember(&plan, NOW_MS);
             let lease = LeaseKey { role: "scheduler".to_owned(), shard: worker.queue.shard };
             let (batch, _) =
@@ -156,7 +156,7 @@ impl Pool {
         }
     }
 
-    fn send(&mut self, store: &mut Store<'_>, at_s: f64, number: usize, flight: Flight) {
+    fn send(&mut self, store: &mut ModelStore<'_>, at_s: f64, number: usize, flight: Flight) {
         let decided_s = store.decided_at(at_s, flight.batch.placements.len());
         self.spent.commit_s += decided_s - at_s;
         self.happens(decided_s, number, Next::Decided(Box::new(flight)));
@@ -166,7 +166,12 @@ impl Pool {
         self.agenda.insert((nanoseconds(at_s), number), next);
     }
 
-    fn decided(&mut self, store: &mut Store<'_>, number: usize, mut flight: Flight) -> anyhow::Result<()> {
+    fn decided(
+        &mut self,
+        store: &mut ModelStore<'_>,
+        number: usize,
+        mut flight: Flight,
+    ) -> anyhow::Result<()> {
         let conflicts = store.commit(&flight.batch, flight.version)?;
         let Some(conflicts) = conflicts else {
             self.commits += 1;

@@ -3,11 +3,11 @@
 use borough_model::task::task_transition;
 use borough_model::{Delta, TaskRow};
 use borough_scheduler_core::{
-    PLAN_SEED, Plan, PlanCache, PlanCounters, Snapshot, Vantage, pending, plan_from,
+    PLAN_SEED, Plan, PlanCache, PlanCounters, Snapshot, StartOffset, pending, plan_from,
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::workload::Workload;
+use super::workload::DecideCell;
 
 /// What it cost, in seconds of this thread's processor time: on a machine that does other things too, time on the wall
 /// says nothing of the code.
@@ -56,7 +56,7 @@ pub fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
 const NOW_MS: i64 = 1_700_000_000_000;
 
 /// Places everything that can be placed.
-pub fn drive(workload: &Workload, batch: usize) -> anyhow::Result<Driven> {
+pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
     let mut driven = Driven { nodes: workload.nodes, tasks: workload.tasks, ..Driven::default() };
     let mut snapshot = Snapshot::new(workload.settings.clone());
     timed(&mut driven.listing_s, || {
@@ -64,7 +64,7 @@ pub fn drive(workload: &Workload, batch: usize) -> anyhow::Result<Driven> {
             snapshot.apply(delta);
         }
     });
-    let (mut cache, vantage) = (PlanCache::default(), Vantage::whole(PLAN_SEED));
+    let (mut cache, start_offset) = (PlanCache::default(), StartOffset::whole(PLAN_SEED));
     loop {
         let queue = timed(&mut driven.queue_s, || pending(&mut snapshot, &|_| true, NOW_MS, batch));
         if queue.tasks.is_empty() {
@@ -73,7 +73,8 @@ pub fn drive(workload: &Workload, batch: usize) -> anyhow::Result<Driven> {
             }
             break;
         }
-        let planned = timed(&mut driven.plan_s, || plan_from(&snapshot, &queue, NOW_MS, vantage, &mut cache));
+        let planned =
+            timed(&mut driven.plan_s, || plan_from(&snapshot, &queue, NOW_MS, start_offset, &mut cache));
         timed(&mut driven.remember_s, || snapshot.remember(&planned, NOW_MS));
         let deltas = committed(&snapshot, &planned)?;
         timed(&mut driven.follow_s, || {

@@ -12,8 +12,8 @@ fn resident_bytes() -> anyhow::Result<u64> {
     Ok(Process::myself()?.statm()?.resident * page_bytes)
 }
 
-/// Fills a worker's picture with nodes, then with tasks that run, and tells what each cost. Rows are made, applied and dropped
-/// one by one, so that nothing else stays behind.
+/// Fills a worker's picture with nodes, then with tasks that run, and tells what each cost. Rows are made, applied and
+/// dropped one by one, so that nothing else stays behind.
 pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
     let mut view = CellView::new(workload::settings(), 1);
     let begin = resident_bytes()?;
@@ -26,11 +26,11 @@ pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
     });
     let with_tasks = resident_bytes()?;
     let per = |more: u64, less: u64, count: u32| json!(more.saturating_sub(less) / u64::from(count.max(1)));
-    let mut figures = Map::new();
-    figures.insert("nodes".to_owned(), json!(nodes));
-    figures.insert("tasks".to_owned(), json!(tasks));
-    figures.insert("bytes_per_node".to_owned(), per(with_nodes, begin, nodes));
-    figures.insert("bytes_per_task".to_owned(), per(with_tasks, with_nodes, tasks));
-    figures.insert("nodes_known".to_owned(), json!(view.snapshot.node_count()));
-    Ok(figures)
+    let mut stats = Map::new();
+    stats.insert("nodes".to_owned(), json!(nodes));
+    stats.insert("tasks".to_owned(), json!(tasks));
+    stats.insert("bytes_per_node".to_owned(), per(with_nodes, begin, nodes));
+    stats.insert("bytes_per_task".to_owned(), per(with_tasks, with_nodes, tasks));
+    stats.insert("nodes_known".to_owned(), json!(view.snapshot.node_count()));
+    Ok(stats)
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::result::Results;
 use drive::{Driven, drive};
-use workload::Workload;
+use workload::DecideCell;
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
@@ -105,15 +105,16 @@ fn line(
     arguments: &DecideArguments,
     results: &mut Results,
     name: &str,
-    made: &dyn Fn(u64) -> Workload,
+    made: &dyn Fn(u64) -> DecideCell,
 ) -> anyhow::Result<()> {
     let driven = drive(&made(arguments.seed), arguments.batch)?;
-    results.line("decide", name, figures(&driven, arguments.batch));
+    results.line("decide", name, stats(&driven, arguments.batch));
     Ok(())
 }
 
 /// One line per size, and one that compares them. One run takes milliseconds, which says little on a machine that does
-/// other things too: the sizes take turns, with other seeds, until there is enough of each, and what counts is the median.
+/// other things too: the sizes take turns, with other seeds, until there is enough of each, and what counts is the
+/// median.
 fn scale(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
     let mut samples: BTreeMap<u32, Vec<Driven>> = BTreeMap::new();
     for round in 0..SCALE_ROUNDS_MAX {
@@ -135,19 +136,19 @@ fn scale(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<(
         let at = |part: usize| of_size.get((of_size.len() * part / 100).min(of_size.len() - 1));
         let cost = |part| at(part).map_or(0.0, Driven::decide_ns_per_placement);
         costs.push(cost(50));
-        let mut figures = at(50).map(|driven| figures(driven, arguments.batch)).unwrap_or_default();
-        figures.insert("samples".to_owned(), json!(of_size.len()));
-        figures.insert("numa_domains".to_owned(), json!(arguments.numa_domains));
-        figures.insert("decide_ns_per_placement_p10".to_owned(), json!(cost(10).round()));
-        figures.insert("decide_ns_per_placement_p90".to_owned(), json!(cost(90).round()));
-        results.line("decide", &format!("scale-{nodes}"), figures);
+        let mut stats = at(50).map(|driven| stats(driven, arguments.batch)).unwrap_or_default();
+        stats.insert("samples".to_owned(), json!(of_size.len()));
+        stats.insert("numa_domains".to_owned(), json!(arguments.numa_domains));
+        stats.insert("decide_ns_per_placement_p10".to_owned(), json!(cost(10).round()));
+        stats.insert("decide_ns_per_placement_p90".to_owned(), json!(cost(90).round()));
+        results.line("decide", &format!("scale-{nodes}"), stats);
     }
     let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
     let most = costs.iter().copied().fold(0.0, f64::max);
-    let mut figures = Map::new();
-    figures.insert("numa_domains".to_owned(), json!(arguments.numa_domains));
-    figures.insert("cost_most_over_least".to_owned(), json!(rounded(most / least)));
-    results.line("decide", "scale", figures);
+    let mut stats = Map::new();
+    stats.insert("numa_domains".to_owned(), json!(arguments.numa_domains));
+    stats.insert("cost_most_over_least".to_owned(), json!(rounded(most / least)));
+    results.line("decide", "scale", stats);
     Ok(())
 }
 
@@ -155,10 +156,10 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-fn figures(driven: &Driven, batch: usize) -> Map<String, Value> {
+fn stats(driven: &Driven, batch: usize) -> Map<String, Value> {
     let placed = driven.placed.max(1) as f64;
     let per_placement = |count: u64| json!(rounded(count as f64 / placed));
-    let figures = [
+    let stats = [
         ("nodes", json!(driven.nodes)),
         ("tasks", json!(driven.tasks)),
         ("batch", json!(batch)),
@@ -177,5 +178,5 @@ fn figures(driven: &Driven, batch: usize) -> Map<String, Value> {
         ("nodes_examined_per_placement", per_placement(driven.counters.nodes_examined)),
         ("cpu_allocated_percent", json!(rounded(driven.cpu_allocated * 100.0))),
     ];
-    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

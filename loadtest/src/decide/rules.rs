@@ -1,9 +1,10 @@
-//! Workloads of tasks that are held against other tasks: the shapes of scheduler_perf's affinity and topology_spreading.
+//! Workloads of tasks that are held against other tasks: the shapes of scheduler_perf's affinity and
+//! topology_spreading.
 
 use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, Spread};
 use borough_scheduler_core::CellSettings;
 
-use super::workload::{MIB, Maker, Workload, amounts, constraint};
+use super::workload::{DecideCell, MIB, Maker, amounts, constraint};
 
 fn maker(seed: u64) -> Maker {
     let mut maker = Maker::new(seed);
@@ -20,7 +21,7 @@ fn green() -> Constraint {
 }
 
 /// One job whose tasks each need a node of their own.
-pub fn anti_affinity(seed: u64) -> Workload {
+pub fn anti_affinity(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 3_000, amounts(100, 500 * MIB), |spec| {
         spec.labels.insert("color".to_owned(), "green".to_owned());
@@ -30,7 +31,7 @@ pub fn anti_affinity(seed: u64) -> Workload {
 }
 
 /// One job whose tasks must all be in one zone, which every node is in.
-pub fn affinity(seed: u64) -> Workload {
+pub fn affinity(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 10_000, amounts(100, 500 * MIB), |spec| {
         spec.labels.insert("color".to_owned(), "green".to_owned());
@@ -40,7 +41,7 @@ pub fn affinity(seed: u64) -> Workload {
 }
 
 /// Forty jobs of as many users, none of whose tasks may share a node with another's.
-pub fn anti_affinity_users(seed: u64) -> Workload {
+pub fn anti_affinity_users(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     let anybody = constraint("job.user", ConstraintOperator::Exists, &[]);
     for _ in 0..40 {
@@ -53,7 +54,7 @@ pub fn anti_affinity_users(seed: u64) -> Workload {
 }
 
 /// One job that keeps within a skew of five over three zones.
-pub fn spreading(seed: u64) -> Workload {
+pub fn spreading(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 10_000, amounts(100, 500 * MIB), |spec| {
         spec.spread = vec![Spread { max_skew: Some(5), ..Spread::preferred("zone".to_owned(), 1) }];
@@ -62,7 +63,7 @@ pub fn spreading(seed: u64) -> Workload {
 }
 
 /// One job of a task for each of 4,000 nodes, within a skew of one over nodes: as many domains as tasks.
-pub fn inclusion(seed: u64) -> Workload {
+pub fn inclusion(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..4_000).for_each(|_| maker.node(4, 32, 0));
     maker.job(JobKind::Batch, 4_000, amounts(100, 500 * MIB), |spec| {

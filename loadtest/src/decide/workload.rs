@@ -13,7 +13,7 @@ use borough_model::{
 use borough_scheduler_core::CellSettings;
 
 /// A cell and what wants to run in it.
-pub struct Workload {
+pub struct DecideCell {
     pub settings: CellSettings,
     pub deltas: Vec<Delta>,
     pub nodes: usize,
@@ -139,8 +139,8 @@ impl Maker {
         self.tasks += u64::from(count);
     }
 
-    pub fn done(self, settings: CellSettings) -> Workload {
-        Workload { settings, deltas: self.deltas, nodes: self.nodes, tasks: self.tasks }
+    pub fn done(self, settings: CellSettings) -> DecideCell {
+        DecideCell { settings, deltas: self.deltas, nodes: self.nodes, tasks: self.tasks }
     }
 }
 
@@ -150,7 +150,7 @@ pub fn amounts(cpu_millis: u64, memory_bytes: u64) -> Resources {
 
 /// 10,000 nodes of 4 cores and 32 GiB, 10 jobs of 10,000 tasks that each ask differently, about 100 m and 500 MiB (the
 /// node and task of scheduler_perf).
-pub fn ten_classes(seed: u64) -> Workload {
+pub fn ten_classes(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for class in 0..10 {
@@ -159,8 +159,9 @@ pub fn ten_classes(seed: u64) -> Workload {
     maker.done(CellSettings::default())
 }
 
-/// 10,000 nodes of 4 cores and 32 GiB, and so many tasks of ten classes in jobs of 50: for workers that divide the jobs.
-pub fn shared_out(seed: u64, tasks: u32) -> Workload {
+/// 10,000 nodes of 4 cores and 32 GiB, and so many tasks of ten classes in jobs of 50: for workers that divide the
+/// jobs.
+pub fn shared_out(seed: u64, tasks: u32) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..u64::from(tasks / 50) {
@@ -201,7 +202,7 @@ fn constraints_mixed(maker: &Maker, job: u64) -> Vec<Constraint> {
 }
 
 /// 10,000 nodes, 1,000 jobs of 100 tasks, each with constraints of its own.
-pub fn thousand_classes(seed: u64) -> Workload {
+pub fn thousand_classes(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..1_000 {
@@ -214,7 +215,7 @@ pub fn thousand_classes(seed: u64) -> Workload {
 
 /// 10,000 nodes of four sizes and 150,000 tasks: large and small jobs, services with ports that spread and batch work,
 /// four bands of priority, a fifth with constraints. About nine tenths of the processors are asked for.
-pub fn full_cell(seed: u64) -> Workload {
+pub fn full_cell(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     for _ in 0..10_000 {
         let (cores, gib) = [(16, 64), (32, 128), (32, 256), (64, 256)][maker.below(4) as usize % 4];
@@ -261,7 +262,7 @@ fn domains_put(row: &mut NodeRow, domains: u32) {
 
 /// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes. With NUMA domains every
 /// second class asks to stay within one.
-pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> Workload {
+pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> DecideCell {
     let mut maker = Maker::new(seed);
     for _ in 0..nodes {
         let used_per_mille = if maker.below(2) == 0 { 990 } else { maker.below(500) };
@@ -282,7 +283,7 @@ pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> Workload {
 
 /// 15,000 nodes and two tasks for each, bound to it by its name: 30,000 classes (SchedulingDaemonset's narrowing, with
 /// every node as a target).
-pub fn daemons(seed: u64) -> Workload {
+pub fn daemons(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..15_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..30_000_u64 {
@@ -294,7 +295,7 @@ pub fn daemons(seed: u64) -> Workload {
 }
 
 /// 10,000 nodes; 200 jobs of 100 tasks that are too large for every node, each otherwise, before 50,000 tasks that fit.
-pub fn unschedulable(seed: u64) -> Workload {
+pub fn unschedulable(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..200 {

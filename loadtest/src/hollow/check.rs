@@ -1,12 +1,12 @@
-//! What hollow nodes hold the control plane to: no task has two lives at once, no life is begun after a later one, and
-//! no node is given more than it has or a port twice.
+//! What hollow nodes hold the control plane to: no task has two attempts at once, no attempt is begun after a later
+//! one, and no node is given more than it has or a port twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use borough_agent::LifeId;
+use borough_agent::AttemptId;
 use borough_proto::v1;
 use parking_lot::Mutex;
 
@@ -19,19 +19,19 @@ type Task = (String, u32);
 
 /// What is known of a task in the whole cell.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    /// The latest life that was begun.
+struct KnownTask {
+    /// The latest attempt that was begun.
     latest: u64,
-    /// The life that is not over, and its node.
+    /// The attempt that is not over, and its node.
     live: Option<(u64, usize)>,
 }
 
 /// The cell as its nodes see it.
 pub struct Checker {
-    tasks: Vec<Mutex<BTreeMap<Task, Known>>>,
+    tasks: Vec<Mutex<BTreeMap<Task, KnownTask>>>,
     /// When each node's session ended (microseconds, monotonic); 0 while it has one.
     away_since_us: Vec<AtomicU64>,
-    /// Silence after which a node's lives may be given to others.
+    /// Silence after which a node's attempts may be given to others.
     lost_after: Duration,
     violations: Mutex<Vec<String>>,
     count: AtomicU64,
@@ -62,15 +62,15 @@ impl Checker {
         }
     }
 
-    fn known<T>(&self, id: &LifeId, look: impl FnOnce(&mut Known) -> T) -> T {
+    fn known<T>(&self, id: &AttemptId, look: impl FnOnce(&mut KnownTask) -> T) -> T {
         let digits =
             id.job_id.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let place = digits.wrapping_add(usize::try_from(id.index).unwrap_or(0)) % SHARDS;
         look(self.tasks[place].lock().entry((id.job_id.clone(), id.index)).or_default())
     }
 
-    /// A life was begun on `node`.
-    fn begun(&self, id: &LifeId, node: usize, now: Duration) {
+    /// An attempt was begun on `node`.
+    fn begun(&self, id: &AttemptId, node: usize, now: Duration) {
         let before = self.known(id, |known| {
             let before = *known;
             known.latest = known.latest.max(id.incarnation);
@@ -78,19 +78,19 @@ impl Checker {
             before
         });
         if before.latest > id.incarnation {
-            self.violation(format!("{id} was begun on node {node} after life {}", before.latest));
+            self.violation(format!("{id} was begun on node {node} after attempt {}", before.latest));
         }
         if let Some((incarnation, other)) = before.live
             && !self.is_lost(other, now)
         {
             self.violation(format!(
-                "{id} was begun on node {node} while life {incarnation} was on node {other}"
+                "{id} was begun on node {node} while attempt {incarnation} was on node {other}"
             ));
         }
     }
 
-    /// A life is over, or may be taken over by others because its node was away.
-    fn over(&self, id: &LifeId) {
+    /// An attempt is over, or may be taken over by others because its node was away.
+    fn over(&self, id: &AttemptId) {
         self.known(id, |known| {
             if known.live.is_some_and(|(incarnation, _)| incarnation == id.incarnation) {
                 known.live = None;
@@ -109,20 +109,20 @@ pub struct Ledger {
     checker: Arc<Checker>,
     node: usize,
     capacity: v1::Resources,
-    lives: BTreeMap<LifeId, Arc<v1::Assignment>>,
+    attempts: BTreeMap<AttemptId, Arc<v1::Assignment>>,
     used: v1::Resources,
 }
 
 impl Ledger {
     /// Of a node with that capacity.
     pub fn new(checker: Arc<Checker>, node: usize, capacity: v1::Resources) -> Self {
-        Self { checker, node, capacity, lives: BTreeMap::new(), used: v1::Resources::default() }
+        Self { checker, node, capacity, attempts: BTreeMap::new(), used: v1::Resources::default() }
     }
 
     /// The node has a session again. What was begun before a long silence is no longer its own alone.
     pub fn connected(&self, now: Duration) {
         if self.checker.is_lost(self.node, now) {
-            self.lives.keys().for_each(|id| self.checker.over(id));
+            self.attempts.keys().for_each(|id| self.checker.over(id));
         }
         self.checker.away_since_us[self.node].store(0, Ordering::Relaxed);
     }
@@ -133,28 +133,29 @@ impl Ledger {
         self.checker.away_since_us[self.node].store(us, Ordering::Relaxed);
     }
 
-    /// A life was begun.
-    pub fn begun(&mut self, id: &LifeId, assignment: &Arc<v1::Assignment>, now: Duration) {
+    /// An attempt was begun.
+    pub fn begun(&mut self, id: &AttemptId, assignment: &Arc<v1::Assignment>, now: Duration) {
         self.checker.begun(id, self.node, now);
         let ports = |assignment: &v1::Assignment| -> Vec<u32> {
             assignment.ports.iter().map(|port| port.number).collect()
         };
         let own = ports(assignment);
-        let twice = self.lives.iter().find(|(_, other)| ports(other).iter().any(|port| own.contains(port)));
+        let twice =
+            self.attempts.iter().find(|(_, other)| ports(other).iter().any(|port| own.contains(port)));
         if let Some((other, _)) = twice.filter(|_| !own.is_empty()) {
             self.checker.violation(format!("{id} was given a port of {other} on node {}", self.node));
         }
         charge(&mut self.used, assignment, u64::checked_add);
-        self.lives.insert(id.clone(), Arc::clone(assignment));
+        self.attempts.insert(id.clone(), Arc::clone(assignment));
         if let Some(dimension) = exceeded(&self.used, &self.capacity) {
             self.checker.violation(format!("node {} has not the {dimension} for {id}", self.node));
         }
     }
 
-    /// A life is over.
-    pub fn released(&mut self, id: &LifeId) {
+    /// An attempt is over.
+    pub fn released(&mut self, id: &AttemptId) {
         self.checker.over(id);
-        if let Some(assignment) = self.lives.remove(id) {
+        if let Some(assignment) = self.attempts.remove(id) {
             charge(&mut self.used, &assignment, u64::checked_sub);
         }
     }
@@ -192,8 +193,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn life(incarnation: u64) -> LifeId {
-        LifeId::new("j0000000000000001", 0, incarnation).unwrap()
+    fn attempt(incarnation: u64) -> AttemptId {
+        AttemptId::new("j0000000000000001", 0, incarnation).unwrap()
     }
 
     fn assignment(cpu_millis: u64, port: u32) -> Arc<v1::Assignment> {
@@ -214,42 +215,42 @@ mod tests {
     }
 
     #[test]
-    fn a_life_after_the_end_of_the_one_before_is_well() {
+    fn an_attempt_after_the_end_of_the_one_before_is_well() {
         let (checker, mut first, mut second) = ledgers();
-        first.begun(&life(1), &assignment(1_000, 1), SECOND);
-        first.released(&life(1));
-        second.begun(&life(2), &assignment(1_000, 1), SECOND);
+        first.begun(&attempt(1), &assignment(1_000, 1), SECOND);
+        first.released(&attempt(1));
+        second.begun(&attempt(2), &assignment(1_000, 1), SECOND);
         assert_eq!(checker.violations().0, 0);
     }
 
     #[test]
-    fn two_lives_at_once_and_a_life_out_of_order_are_found() {
+    fn two_attempts_at_once_and_an_attempt_out_of_order_are_found() {
         let (checker, mut first, mut second) = ledgers();
-        first.begun(&life(2), &assignment(1, 1), SECOND);
-        second.begun(&life(3), &assignment(1, 1), SECOND);
+        first.begun(&attempt(2), &assignment(1, 1), SECOND);
+        second.begun(&attempt(3), &assignment(1, 1), SECOND);
         assert_eq!(checker.violations().0, 1);
-        second.released(&life(3));
-        second.begun(&life(1), &assignment(1, 1), SECOND);
+        second.released(&attempt(3));
+        second.begun(&attempt(1), &assignment(1, 1), SECOND);
         assert_eq!(checker.violations().0, 2);
     }
 
     #[test]
     fn a_node_that_was_away_for_long_has_nothing_of_its_own() {
         let (checker, mut first, mut second) = ledgers();
-        first.begun(&life(1), &assignment(1, 1), SECOND);
+        first.begun(&attempt(1), &assignment(1, 1), SECOND);
         first.away(SECOND * 2);
-        second.begun(&life(2), &assignment(1, 1), SECOND * 12);
+        second.begun(&attempt(2), &assignment(1, 1), SECOND * 12);
         assert_eq!(checker.violations().0, 0);
         first.connected(SECOND * 13);
-        first.released(&life(1));
+        first.released(&attempt(1));
         assert_eq!(checker.violations().0, 0);
     }
 
     #[test]
     fn a_node_that_is_given_too_much_or_a_port_twice_is_found() {
         let (checker, mut first, _) = ledgers();
-        first.begun(&life(1), &assignment(600, 1), SECOND);
-        let other = LifeId::new("j0000000000000002", 0, 1).unwrap();
+        first.begun(&attempt(1), &assignment(600, 1), SECOND);
+        let other = AttemptId::new("j0000000000000002", 0, 1).unwrap();
         first.begun(&other, &assignment(600, 1), SECOND);
         assert_eq!(checker.violations().0, 2, "{:?}", checker.violations().1);
     }

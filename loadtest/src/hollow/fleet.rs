@@ -17,7 +17,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::check::Checker;
 use super::node::node_run;
-use super::tally::{Stage, Tally};
+use super::tally::{GenerationCounts, Stage};
 use super::traffic::Traffic;
 
 /// As an agent's.
@@ -61,13 +61,13 @@ pub struct Counters {
     pub reports: AtomicU64,
     /// Messages received.
     pub messages: AtomicU64,
-    /// Lives begun.
+    /// Attempts begun.
     pub begun: AtomicU64,
-    /// Lives that have come to run.
+    /// Attempts that have come to run.
     pub running: AtomicU64,
-    /// Lives over.
+    /// Attempts over.
     pub released: AtomicU64,
-    /// Lives asked for after their end.
+    /// Attempts asked for after their end.
     pub late: AtomicU64,
     /// What could not be understood.
     pub refused: AtomicU64,
@@ -86,7 +86,7 @@ impl Counters {
 }
 
 /// What the nodes share.
-pub struct Shared {
+pub struct FleetShared {
     /// What they were made with.
     pub options: FleetOptions,
     /// The token, as it is sent.
@@ -94,7 +94,7 @@ pub struct Shared {
     /// What they have seen.
     pub counters: Counters,
     /// How far the sessions of the present generation of connections have come.
-    pub tally: Mutex<Tally>,
+    pub tally: Mutex<GenerationCounts>,
     /// Messages to the gateways.
     pub sent: Traffic,
     /// Messages from them.
@@ -110,7 +110,7 @@ pub struct Shared {
     channels: Mutex<Vec<Channel>>,
 }
 
-impl Shared {
+impl FleetShared {
     /// The connection of a node.
     pub fn channel(&self, node: usize) -> Option<Channel> {
         self.channels.lock().get(node / self.options.sessions_per_connection).cloned()
@@ -120,7 +120,7 @@ impl Shared {
 /// The nodes at work.
 pub struct Fleet {
     /// What they share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<FleetShared>,
     nodes: JoinSet<()>,
 }
 
@@ -130,12 +130,12 @@ impl Fleet {
         let count = options.hellos.len();
         let authorization =
             options.token.as_ref().map(|token| format!("Bearer {token}").parse()).transpose()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FleetShared {
             checker: Arc::new(Checker::new(count, options.lost_after)),
             channels: Mutex::new(channels(&options)?),
             authorization,
             counters: Counters::default(),
-            tally: Mutex::new(Tally::new(options.clock.monotonic())?),
+            tally: Mutex::new(GenerationCounts::new(options.clock.monotonic())?),
             sent: Traffic::default(),
             received: Traffic::default(),
             applied_us: Mutex::new(Histogram::new_with_bounds(1, APPLIED_US_MAX, 3)?),

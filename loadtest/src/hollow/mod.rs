@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use borough_agent::hollow::HollowTimes;
-use borough_client::{Client, ClientConfig, Token};
+use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::{Rng, SeededRng, SystemClock};
 use borough_proto::v1;
 use clap::Args;
@@ -67,12 +67,12 @@ pub struct HollowArguments {
     #[command(flatten)]
     storms: StormArguments,
     #[command(flatten)]
-    simulated: Simulated,
+    simulated: SimulatedFleet,
 }
 
 /// What is simulated, and how connections are shared.
 #[derive(Clone, Debug, Args)]
-pub struct Simulated {
+pub struct SimulatedFleet {
     /// Sessions that share a connection; a real agent has its own
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub sessions_per_connection: u32,
@@ -93,7 +93,7 @@ pub struct Simulated {
     pub lost_after_ms: u64,
 }
 
-impl Simulated {
+impl SimulatedFleet {
     /// How long things take.
     pub fn times(&self) -> HollowTimes {
         HollowTimes {
@@ -155,7 +155,7 @@ pub fn fleet_options(
     gateways: Vec<String>,
     token: Option<String>,
     hellos: Vec<v1::Hello>,
-    simulated: &Simulated,
+    simulated: &SimulatedFleet,
 ) -> anyhow::Result<FleetOptions> {
     let (rng, _) = SeededRng::from_kernel();
     let hellos = hellos.into_iter().map(|hello| v1::Hello { instance: rng.next_u64().max(1), ..hello });
@@ -202,7 +202,7 @@ pub async fn run(
 /// A client of the cell behind `--gateway`.
 fn gateway_client(arguments: &HollowArguments) -> anyhow::Result<Client> {
     let mut config = ClientConfig::new(arguments.gateway.clone(), "loadtest", &arguments.cell);
-    config.token = arguments.token_file.clone().map(Token::File);
+    config.token = arguments.token_file.clone().map(ClientToken::File);
     config.deadline = arguments.storms.wait();
     let (rng, _) = SeededRng::from_kernel();
     Ok(Client::new(config, rng)?)
@@ -226,33 +226,33 @@ async fn measured(
     let fleet = Fleet::start(options)?;
     let took = fleet.all_connected(PATIENCE).await?;
     let connected = look(pid)?;
-    let mut figures = Map::new();
-    figures.insert("nodes".to_owned(), json!(nodes));
-    figures.insert("sessions_per_connection".to_owned(), json!(arguments.simulated.sessions_per_connection));
-    figures.insert("registered_per_s".to_owned(), json!(per_second(nodes, took)));
-    cost(&mut figures, "registration", nodes, empty, connected);
+    let mut stats = Map::new();
+    stats.insert("nodes".to_owned(), json!(nodes));
+    stats.insert("sessions_per_connection".to_owned(), json!(arguments.simulated.sessions_per_connection));
+    stats.insert("registered_per_s".to_owned(), json!(per_second(nodes, took)));
+    cost(&mut stats, "registration", nodes, empty, connected);
     storms_run(&arguments.storms, &fleet, client.as_ref(), pid, results).await?;
     tokio::time::sleep(SETTLE).await;
     let (before, reports) = (look(pid)?, Counters::get(&fleet.shared.counters.reports));
     let held = hold(arguments).await?;
     let after = look(pid)?;
-    figures.insert("held_s".to_owned(), json!(held.as_secs()));
+    stats.insert("held_s".to_owned(), json!(held.as_secs()));
     let reports = Counters::get(&fleet.shared.counters.reports) - reports;
-    figures.insert("reports_per_s".to_owned(), json!(per_second(usize::try_from(reports)?, held)));
+    stats.insert("reports_per_s".to_owned(), json!(per_second(usize::try_from(reports)?, held)));
     if let (Some(before), Some(after)) = (before, after) {
         let cpu_us = after.cpu.saturating_sub(before.cpu).as_micros();
         let session_seconds = held.as_secs().max(1) * u64::try_from(nodes.max(1))?;
         let each_us = cpu_us / u128::from(session_seconds);
-        figures.insert("gateway_cpu_us_per_session_s".to_owned(), json!(u64::try_from(each_us)?));
-        figures.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
+        stats.insert("gateway_cpu_us_per_session_s".to_owned(), json!(u64::try_from(each_us)?));
+        stats.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
         let empty = empty.map_or(0, |empty| empty.rss_bytes);
         let each = after.rss_bytes.saturating_sub(empty) / u64::try_from(nodes.max(1))?;
-        figures.insert("gateway_bytes_per_session".to_owned(), json!(each));
+        stats.insert("gateway_bytes_per_session".to_owned(), json!(each));
     }
-    fleet_figures(&mut figures, &fleet)?;
+    fleet_stats(&mut stats, &fleet)?;
     let violations = fleet.shared.checker.violations();
     fleet.end().await;
-    results.line("hollow", "sessions", figures);
+    results.line("hollow", "sessions", stats);
     anyhow::ensure!(violations.0 == 0, "{} violations: {}", violations.0, violations.1.join("; "));
     Ok(())
 }
@@ -264,7 +264,7 @@ fn per_second(count: usize, time: Duration) -> u64 {
 
 /// Processor time of the gateway per session between two looks.
 fn cost(
-    figures: &mut Map<String, Value>,
+    stats: &mut Map<String, Value>,
     name: &str,
     nodes: usize,
     before: Option<ProcessUsage>,
@@ -273,27 +273,27 @@ fn cost(
     if let (Some(before), Some(after)) = (before, after) {
         let us = after.cpu.saturating_sub(before.cpu).as_micros();
         let each = us / u128::try_from(nodes.max(1)).unwrap_or(1);
-        figures.insert(format!("{name}_gateway_cpu_us"), json!(u64::try_from(each).unwrap_or(u64::MAX)));
+        stats.insert(format!("{name}_gateway_cpu_us"), json!(u64::try_from(each).unwrap_or(u64::MAX)));
     }
 }
 
 /// What the nodes have seen.
-pub fn fleet_figures(figures: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Result<()> {
+pub fn fleet_stats(stats: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Result<()> {
     let counters = &fleet.shared.counters;
     for (name, counter) in [
         ("sessions_broken", &counters.broken),
-        ("lives_begun", &counters.begun),
-        ("lives_released", &counters.released),
-        ("lives_late", &counters.late),
+        ("attempts_begun", &counters.begun),
+        ("attempts_released", &counters.released),
+        ("attempts_late", &counters.late),
         ("messages_refused", &counters.refused),
     ] {
-        figures.insert(name.to_owned(), json!(Counters::get(counter)));
+        stats.insert(name.to_owned(), json!(Counters::get(counter)));
     }
-    percentiles_of(figures, "report_applied", &fleet.shared.applied_us.lock());
+    percentiles_of(stats, "report_applied", &fleet.shared.applied_us.lock());
     let (violations, texts) = fleet.shared.checker.violations();
-    figures.insert("node_violations".to_owned(), json!(violations));
+    stats.insert("node_violations".to_owned(), json!(violations));
     if violations > 0 {
-        figures.insert("node_violations_first".to_owned(), json!(texts));
+        stats.insert("node_violations_first".to_owned(), json!(texts));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_agent::Pace;
+use borough_agent::Intervals;
 use borough_agent::hollow::{Hollow, HollowEvent, HollowStep};
 use borough_proto::bounds::SESSION_MESSAGE_BYTES_MAX;
 use borough_proto::v1;
@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
 use super::check::Ledger;
-use super::fleet::{Counters, Shared};
+use super::fleet::{Counters, FleetShared};
 use super::tally::Stage;
 
 /// Messages on their way to the gateway.
@@ -25,8 +25,8 @@ const OUTBOX: usize = 16;
 const MESSAGES_MAX: usize = 64;
 
 /// A node.
-struct Node {
-    shared: Arc<Shared>,
+struct HollowNode {
+    shared: Arc<FleetShared>,
     number: usize,
     hollow: Hollow,
     ledger: Ledger,
@@ -44,14 +44,14 @@ struct Node {
 }
 
 /// Keeps the node's session open until the end.
-pub async fn node_run(shared: Arc<Shared>, number: usize) {
+pub async fn node_run(shared: Arc<FleetShared>, number: usize) {
     let hello = &shared.options.hellos[number];
     let seed = shared.options.rng.next_u64();
     let hollow = Hollow::new(&hello.node, &hello.boot_id, shared.options.times.clone(), seed);
     let capacity = hello.capacity.clone().unwrap_or_default();
     let ledger = Ledger::new(Arc::clone(&shared.checker), number, capacity);
     let cancelled = shared.cancelled.clone();
-    let mut node = Node {
+    let mut node = HollowNode {
         shared,
         number,
         hollow,
@@ -69,9 +69,9 @@ pub async fn node_run(shared: Arc<Shared>, number: usize) {
     }
 }
 
-impl Node {
+impl HollowNode {
     async fn sessions(&mut self) {
-        let pace = Pace::default();
+        let pace = Intervals::default();
         let mut generation = self.shared.generation.subscribe();
         let mut pause = pace.reconnect_first;
         loop {

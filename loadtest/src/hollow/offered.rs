@@ -44,16 +44,16 @@ impl Window {
         Ok(Self { began: Instant::now(), submitted: 0, placed: 0, wait_us })
     }
 
-    fn figures(&self) -> Map<String, Value> {
+    fn stats(&self) -> Map<String, Value> {
         let seconds = self.began.elapsed().as_secs_f64().max(0.001);
         let per_s = |count: u64| {
             json!((f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / seconds * 10.0).round() / 10.0)
         };
-        let mut figures = Map::new();
-        figures.insert("submitted_per_s".to_owned(), per_s(self.submitted));
-        figures.insert("placements_per_s".to_owned(), per_s(self.placed));
-        percentiles_of(&mut figures, "submit_to_placed", &self.wait_us);
-        figures
+        let mut stats = Map::new();
+        stats.insert("submitted_per_s".to_owned(), per_s(self.submitted));
+        stats.insert("placements_per_s".to_owned(), per_s(self.placed));
+        percentiles_of(&mut stats, "submit_to_placed", &self.wait_us);
+        stats
     }
 }
 
@@ -125,7 +125,7 @@ impl Offered {
             ended?.context("the offered load ended")?;
         }
         let window = std::mem::replace(&mut self.book.lock().window, Window::new()?);
-        Ok(window.figures())
+        Ok(window.stats())
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         book.task(&task(0, "n1"));
         book.task(&task(0, "n2"));
         book.task(&task(1, "n1"));
-        let figures = book.window.figures();
-        assert_eq!((book.window.placed, &figures["submit_to_placed_samples"]), (2, &json!(2)));
+        let stats = book.window.stats();
+        assert_eq!((book.window.placed, &stats["submit_to_placed_samples"]), (2, &json!(2)));
     }
 }

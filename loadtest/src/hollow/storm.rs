@@ -82,13 +82,13 @@ pub async fn storms_run(
         let fill = Fill { per_node: tasks_per_node, per_job: tasks_per_job, spec_bytes };
         let took = nodes_fill(client, fleet, fill, arguments.wait()).await?;
         let tasks = fleet.shared.options.hellos.len().saturating_mul(usize::try_from(tasks_per_node)?);
-        let mut figures = shape(arguments, fleet);
-        figures.insert("tasks".to_owned(), json!(tasks));
-        figures.insert("to_running_per_s".to_owned(), json!(per_second(tasks, took)));
+        let mut stats = shape(arguments, fleet);
+        stats.insert("tasks".to_owned(), json!(tasks));
+        stats.insert("to_running_per_s".to_owned(), json!(per_second(tasks, took)));
         if let Some(pid) = pid {
-            figures.insert("gateway_rss_mib".to_owned(), json!(process_usage(pid)?.rss_bytes >> 20));
+            stats.insert("gateway_rss_mib".to_owned(), json!(process_usage(pid)?.rss_bytes >> 20));
         }
-        results.line("hollow", "fill", figures);
+        results.line("hollow", "fill", stats);
     }
     let offers = client.filter(|_| arguments.offered_per_s > 0 && arguments.storms > 0);
     let offered = offers.map(|client| Offered::start(client, arguments.offered_per_s)).transpose()?;
@@ -100,18 +100,18 @@ pub async fn storms_run(
 }
 
 fn shape(arguments: &StormArguments, fleet: &Fleet) -> Map<String, Value> {
-    let mut figures = Map::new();
+    let mut stats = Map::new();
     let options = &fleet.shared.options;
-    figures.insert("nodes".to_owned(), json!(options.hellos.len()));
-    figures.insert("tasks_per_node".to_owned(), json!(arguments.tasks_per_node));
-    figures.insert("tasks_per_job".to_owned(), json!(arguments.tasks_per_job));
-    figures.insert("spec_bytes".to_owned(), json!(arguments.spec_bytes));
-    figures.insert("sessions_per_connection".to_owned(), json!(options.sessions_per_connection));
-    figures
+    stats.insert("nodes".to_owned(), json!(options.hellos.len()));
+    stats.insert("tasks_per_node".to_owned(), json!(arguments.tasks_per_node));
+    stats.insert("tasks_per_job".to_owned(), json!(arguments.tasks_per_job));
+    stats.insert("spec_bytes".to_owned(), json!(arguments.spec_bytes));
+    stats.insert("sessions_per_connection".to_owned(), json!(options.sessions_per_connection));
+    stats
 }
 
 /// Processor time and memory before a storm.
-struct Before {
+struct StormBaseline {
     gateway: Option<ProcessUsage>,
     agents: ProcessUsage,
     /// Whether the gateway's peak is that of the storm.
@@ -120,11 +120,11 @@ struct Before {
 
 impl Storms<'_> {
     async fn storm(&mut self, number: u32, results: &mut Results) -> anyhow::Result<()> {
-        let mut figures = shape(self.arguments, self.fleet);
-        figures.insert("storm".to_owned(), json!(number));
+        let mut stats = shape(self.arguments, self.fleet);
+        stats.insert("storm".to_owned(), json!(number));
         tokio::time::sleep(SETTLE).await;
-        self.calm(&mut figures).await?;
-        let before = Before {
+        self.calm(&mut stats).await?;
+        let before = StormBaseline {
             gateway: self.pid.map(process_usage).transpose()?,
             agents: process_usage(own_pid()?)?,
             peak: self.pid.is_some_and(|pid| peak_reset(pid).is_ok()),
@@ -135,46 +135,46 @@ impl Storms<'_> {
         self.fleet.storm()?;
         let (took, current) = self.fleet.all_reached(Stage::Current, self.arguments.wait()).await;
         let all = shared.options.hellos.len();
-        figures.insert("sessions_current".to_owned(), json!(current));
-        figures.insert("current_s".to_owned(), json!(seconds(took)));
-        figures.insert("current_per_s".to_owned(), json!(per_second(current, took)));
-        percentiles_of(&mut figures, "current", shared.tally.lock().current_us());
+        stats.insert("sessions_current".to_owned(), json!(current));
+        stats.insert("current_s".to_owned(), json!(seconds(took)));
+        stats.insert("current_per_s".to_owned(), json!(per_second(current, took)));
+        percentiles_of(&mut stats, "current", shared.tally.lock().current_us());
         for (name, (bytes, largest)) in [("sent", shared.sent.take()), ("received", shared.received.take())] {
-            figures.insert(format!("{name}_mib"), json!(bytes >> 20));
-            figures.insert(format!("{name}_largest_bytes"), json!(largest));
+            stats.insert(format!("{name}_mib"), json!(bytes >> 20));
+            stats.insert(format!("{name}_largest_bytes"), json!(largest));
         }
-        self.usage(&mut figures, &before)?;
+        self.usage(&mut stats, &before)?;
         if let Some(offered) = &mut self.offered {
-            figures.extend(offered.look()?);
+            stats.extend(offered.look()?);
         }
-        results.line("hollow", "storm", figures);
+        results.line("hollow", "storm", stats);
         anyhow::ensure!(current == all, "{current} of {all} sessions were current after {took:?}");
         Ok(())
     }
 
     /// Placements while all sessions are open.
-    async fn calm(&mut self, figures: &mut Map<String, Value>) -> anyhow::Result<()> {
+    async fn calm(&mut self, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
         let Some(offered) = &mut self.offered else { return Ok(()) };
         offered.look()?;
         tokio::time::sleep(CALM).await;
-        figures.insert("offered_per_s".to_owned(), json!(self.arguments.offered_per_s));
-        figures.extend(offered.look()?.into_iter().map(|(name, value)| (format!("calm_{name}"), value)));
+        stats.insert("offered_per_s".to_owned(), json!(self.arguments.offered_per_s));
+        stats.extend(offered.look()?.into_iter().map(|(name, value)| (format!("calm_{name}"), value)));
         Ok(())
     }
 
     /// Processor time of both sides during the storm, and the gateway's memory.
-    fn usage(&self, figures: &mut Map<String, Value>, before: &Before) -> anyhow::Result<()> {
+    fn usage(&self, stats: &mut Map<String, Value>, before: &StormBaseline) -> anyhow::Result<()> {
         let spent = |after: ProcessUsage, before: ProcessUsage| seconds(after.cpu.saturating_sub(before.cpu));
         let agents = process_usage(own_pid()?)?;
-        figures.insert("agents_cpu_s".to_owned(), json!(spent(agents, before.agents)));
-        figures.insert("agents_rss_mib".to_owned(), json!(agents.rss_bytes >> 20));
+        stats.insert("agents_cpu_s".to_owned(), json!(spent(agents, before.agents)));
+        stats.insert("agents_rss_mib".to_owned(), json!(agents.rss_bytes >> 20));
         let (Some(pid), Some(gateway)) = (self.pid, before.gateway) else { return Ok(()) };
         let after = process_usage(pid)?;
-        figures.insert("gateway_cpu_s".to_owned(), json!(spent(after, gateway)));
-        figures.insert("gateway_rss_before_mib".to_owned(), json!(gateway.rss_bytes >> 20));
-        figures.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
+        stats.insert("gateway_cpu_s".to_owned(), json!(spent(after, gateway)));
+        stats.insert("gateway_rss_before_mib".to_owned(), json!(gateway.rss_bytes >> 20));
+        stats.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
         if before.peak {
-            figures.insert("gateway_rss_peak_mib".to_owned(), json!(process_peak(pid)? >> 20));
+            stats.insert("gateway_rss_peak_mib".to_owned(), json!(process_peak(pid)? >> 20));
         }
         Ok(())
     }

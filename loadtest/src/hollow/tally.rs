@@ -32,7 +32,7 @@ impl Stage {
 
 /// Counts of one generation.
 #[derive(Debug)]
-pub struct Tally {
+pub struct GenerationCounts {
     generation: u64,
     began: Duration,
     connected: usize,
@@ -40,7 +40,7 @@ pub struct Tally {
     current_us: Histogram<u64>,
 }
 
-impl Tally {
+impl GenerationCounts {
     /// No session at `now` (monotonic).
     pub fn new(now: Duration) -> anyhow::Result<Self> {
         let current_us = Histogram::new_with_bounds(1, SPREAD_US_MAX, 3)?;
@@ -94,13 +94,13 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn counts(tally: &Tally) -> (usize, usize) {
+    fn counts(tally: &GenerationCounts) -> (usize, usize) {
         (tally.count(Stage::Connected), tally.count(Stage::Current))
     }
 
     #[test]
     fn a_session_counts_as_far_as_it_has_come() {
-        let mut tally = Tally::new(Duration::ZERO).unwrap();
+        let mut tally = GenerationCounts::new(Duration::ZERO).unwrap();
         tally.moved(0, Stage::Opening, Stage::Connected, MS);
         assert_eq!(counts(&tally), (1, 0));
         tally.moved(0, Stage::Connected, Stage::Current, MS * 2);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_storm_forgets_the_sessions_before_it_and_what_they_still_do() {
-        let mut tally = Tally::new(Duration::ZERO).unwrap();
+        let mut tally = GenerationCounts::new(Duration::ZERO).unwrap();
         tally.moved(0, Stage::Opening, Stage::Current, MS);
         assert_eq!(tally.generation_begin(MS * 10), 1);
         assert_eq!(counts(&tally), (0, 0));

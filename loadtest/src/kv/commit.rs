@@ -34,10 +34,10 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                 }
             });
             let done = done.await?;
-            let mut figures = done.figures("commit", clients)?;
+            let mut stats = done.stats("commit", clients)?;
             let written = done.samples_us.len().saturating_mul(usize::try_from(keys)?);
-            figures.insert("keys_per_s".to_owned(), json!(done.per_second(written)));
-            bench.results.line("kv", &format!("commit-{keys}-keys"), figures);
+            stats.insert("keys_per_s".to_owned(), json!(done.per_second(written)));
+            bench.results.line("kv", &format!("commit-{keys}-keys"), stats);
         }
     }
     Ok(())

@@ -48,7 +48,7 @@ impl EngineKind {
 
 /// One kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Workload {
+enum KvWorkload {
     /// Durable commits of 1, 10 and 200 keys with 1 to 256 clients
     Commit,
     /// Point reads and ranges of 100 rows
@@ -72,7 +72,7 @@ pub struct KvArguments {
     cluster: Option<String>,
     /// Only these loads
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
-    workload: Vec<Workload>,
+    workload: Vec<KvWorkload>,
     /// Seconds of each line
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -92,19 +92,19 @@ pub async fn run(scratch: PathBuf, arguments: &KvArguments, results: &mut Result
         Bench { db: Database::new(engine), time: Duration::from_secs(arguments.seconds), results };
     prefix_clear(&bench.db).await?;
     let wanted = |workload| arguments.workload.is_empty() || arguments.workload.contains(&workload);
-    if wanted(Workload::Commit) {
+    if wanted(KvWorkload::Commit) {
         commit::run(&mut bench).await?;
     }
-    if wanted(Workload::Placement) {
+    if wanted(KvWorkload::Placement) {
         placement::run(&mut bench).await?;
     }
-    if wanted(Workload::Read) {
+    if wanted(KvWorkload::Read) {
         read::run(&mut bench).await?;
     }
-    if wanted(Workload::Watch) {
+    if wanted(KvWorkload::Watch) {
         watch::run(&mut bench).await?;
     }
-    if wanted(Workload::Tail) {
+    if wanted(KvWorkload::Tail) {
         tail::run(&mut bench).await?;
     }
     prefix_clear(&bench.db).await?;
@@ -148,14 +148,14 @@ fn key(kind: u64, number: u64) -> Vec<u8> {
 }
 
 /// What a load did.
-struct Load {
+struct LoadOutcome {
     /// How long each operation took, microseconds, of all clients.
     samples_us: Vec<u64>,
     /// How long the load lasted.
     elapsed: Duration,
 }
 
-impl Load {
+impl LoadOutcome {
     /// `count` per second.
     fn per_second(&self, count: usize) -> u64 {
         let count = u128::try_from(count).unwrap_or(u128::MAX);
@@ -164,18 +164,18 @@ impl Load {
     }
 
     /// The figures of a load whose operations are `noun`s of `items` `item`s each.
-    fn figures(&self, noun: &str, clients: u64) -> anyhow::Result<Map<String, serde_json::Value>> {
-        let mut figures = Map::new();
-        figures.insert("clients".to_owned(), json!(clients));
-        figures.insert(format!("{noun}s_per_s"), json!(self.per_second(self.samples_us.len())));
-        crate::result::percentiles(&mut figures, noun, &self.samples_us)?;
-        Ok(figures)
+    fn stats(&self, noun: &str, clients: u64) -> anyhow::Result<Map<String, serde_json::Value>> {
+        let mut stats = Map::new();
+        stats.insert("clients".to_owned(), json!(clients));
+        stats.insert(format!("{noun}s_per_s"), json!(self.per_second(self.samples_us.len())));
+        crate::result::percentiles(&mut stats, noun, &self.samples_us)?;
+        Ok(stats)
     }
 }
 
 /// Lets `clients` clients repeat an operation for `time`. The operation gets the client's number and its own.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn load<F, Fut>(clients: u64, time: Duration, operation: F) -> anyhow::Result<Load>
+async fn load<F, Fut>(clients: u64, time: Duration, operation: F) -> anyhow::Result<LoadOutcome>
 where
     F: Fn(u64, u64) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<(), KvError>> + Send,
@@ -206,7 +206,7 @@ where
     if samples_us.is_empty() {
         bail!("no operation ended within {time:?}");
     }
-    Ok(Load { samples_us, elapsed })
+    Ok(LoadOutcome { samples_us, elapsed })
 }
 
 /// A value of `bytes` bytes that no compression makes smaller, different for every number.

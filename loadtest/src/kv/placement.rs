@@ -65,14 +65,14 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let done = done.await?;
         let lost = usize::try_from(lost.load(Ordering::Relaxed))?;
         let attempts = done.samples_us.len();
-        let mut figures = done.figures("transaction", in_flight)?;
+        let mut stats = done.stats("transaction", in_flight)?;
         let placed = attempts.saturating_sub(lost).saturating_mul(usize::try_from(batch)?);
-        figures.insert("batch".to_owned(), json!(batch));
-        figures.insert("placements_per_s".to_owned(), json!(done.per_second(placed)));
+        stats.insert("batch".to_owned(), json!(batch));
+        stats.insert("placements_per_s".to_owned(), json!(done.per_second(placed)));
         let permille = lost.saturating_mul(1_000) / attempts.max(1);
-        figures.insert("conflicts_permille".to_owned(), json!(permille));
+        stats.insert("conflicts_permille".to_owned(), json!(permille));
         let name = if partitioned { "placement-partitioned" } else { "placement-contended" };
-        bench.results.line("kv", name, figures);
+        bench.results.line("kv", name, stats);
     }
     Ok(())
 }

@@ -62,10 +62,10 @@ async fn points(bench: &mut Bench<'_>, clients: u64) -> anyhow::Result<()> {
         }
     });
     let done = done.await?;
-    let mut figures = done.figures("transaction", clients)?;
+    let mut stats = done.stats("transaction", clients)?;
     let reads = done.samples_us.len().saturating_mul(usize::try_from(POINTS)?);
-    figures.insert("reads_per_s".to_owned(), json!(done.per_second(reads)));
-    bench.results.line("kv", "read-10-points", figures);
+    stats.insert("reads_per_s".to_owned(), json!(done.per_second(reads)));
+    bench.results.line("kv", "read-10-points", stats);
     Ok(())
 }
 
@@ -87,9 +87,9 @@ async fn ranges(bench: &mut Bench<'_>, clients: u64) -> anyhow::Result<()> {
         }
     });
     let done = done.await?;
-    let mut figures = done.figures("range", clients)?;
+    let mut stats = done.stats("range", clients)?;
     let rows = done.samples_us.len().saturating_mul(usize::try_from(RANGE_ROWS)?);
-    figures.insert("rows_per_s".to_owned(), json!(done.per_second(rows)));
-    bench.results.line("kv", "range-100-rows", figures);
+    stats.insert("rows_per_s".to_owned(), json!(done.per_second(rows)));
+    bench.results.line("kv", "range-100-rows", stats);
     Ok(())
 }

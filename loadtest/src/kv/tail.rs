@@ -21,12 +21,12 @@ const PRODUCERS: u64 = 4;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// When each entry was sent, and when its commit was answered.
-type Times = Arc<Mutex<std::collections::BTreeMap<u64, (Instant, Option<Instant>)>>>;
+type EntryTimes = Arc<Mutex<std::collections::BTreeMap<u64, (Instant, Option<Instant>)>>>;
 
 /// Runs the load.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let times = Times::default();
+    let times = EntryTimes::default();
     let until = Instant::now() + bench.time;
     let mut producers = tokio::task::JoinSet::new();
     for producer in 0..PRODUCERS {
@@ -51,17 +51,17 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         from_start.len(),
         times.len()
     );
-    let mut figures = Map::new();
-    figures.insert("entries".to_owned(), json!(times.len()));
-    crate::result::percentiles(&mut figures, "start_to_seen", &from_start)?;
-    crate::result::percentiles(&mut figures, "commit_to_seen", &from_commit)?;
-    bench.results.line("kv", "tail", figures);
+    let mut stats = Map::new();
+    stats.insert("entries".to_owned(), json!(times.len()));
+    crate::result::percentiles(&mut stats, "start_to_seen", &from_start)?;
+    crate::result::percentiles(&mut stats, "commit_to_seen", &from_commit)?;
+    bench.results.line("kv", "tail", stats);
     Ok(())
 }
 
 /// Appends entries at a pace, each with its number.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn produce(db: Database, producer: u64, until: Instant, times: Times) -> anyhow::Result<()> {
+async fn produce(db: Database, producer: u64, until: Instant, times: EntryTimes) -> anyhow::Result<()> {
     let mut number = producer << 32;
     while Instant::now() < until {
         times.lock().insert(number, (Instant::now(), None));

@@ -54,11 +54,11 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let since = committed.get(&number).context("a watch fired that nobody wrote to")?;
         samples.push(u64::try_from(at.saturating_duration_since(*since).as_micros())?);
     }
-    let mut figures = Map::new();
-    figures.insert("watches".to_owned(), json!(WATCHES));
-    figures.insert("opened_ms".to_owned(), json!(u64::try_from(opened.as_millis())?));
-    figures.insert("written_ms".to_owned(), json!(u64::try_from(written.as_millis())?));
-    crate::result::percentiles(&mut figures, "commit_to_fire", &samples)?;
-    bench.results.line("kv", "watch", figures);
+    let mut stats = Map::new();
+    stats.insert("watches".to_owned(), json!(WATCHES));
+    stats.insert("opened_ms".to_owned(), json!(u64::try_from(opened.as_millis())?));
+    stats.insert("written_ms".to_owned(), json!(u64::try_from(written.as_millis())?));
+    crate::result::percentiles(&mut stats, "commit_to_fire", &samples)?;
+    bench.results.line("kv", "watch", stats);
     Ok(())
 }

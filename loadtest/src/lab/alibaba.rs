@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::table::{Row, Table};
+use super::table::{ResultTable, Row};
 
 /// A row: the instances of one task of a batch job.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +47,7 @@ pub fn rows(directory: &Path) -> anyhow::Result<Vec<BatchRow>> {
         })
     };
     let mut rows: Vec<BatchRow> =
-        Table::read(&directory.join(ROWS))?.rows().map(row).collect::<anyhow::Result<_>>()?;
+        ResultTable::read(&directory.join(ROWS))?.rows().map(row).collect::<anyhow::Result<_>>()?;
     rows.sort_by(|left, right| left.submit_s.total_cmp(&right.submit_s));
     Ok(rows)
 }

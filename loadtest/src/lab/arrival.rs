@@ -6,18 +6,18 @@ use super::openb::OpenbTask;
 
 /// How arrivals are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ArrivalOrder {
+pub enum TaskOrder {
     /// Every task of the trace once, shuffled, then tasks drawn at random, as the authors of the experiment do
     TraceThenDrawn,
     /// All drawn at random, so that a task may come twice before another comes at all
     Drawn,
 }
 
-/// The numbers of the tasks that arrive, in order: as many as keep the demand for cards within `per_mille` thousandths of
-/// `capacity_millis`, of which the first that would exceed it is the end.
+/// The numbers of the tasks that arrive, in order: as many as keep the demand for cards within `per_mille` thousandths
+/// of `capacity_millis`, of which the first that would exceed it is the end.
 pub fn arrivals(
     tasks: &[OpenbTask],
-    order: ArrivalOrder,
+    order: TaskOrder,
     seed: u64,
     (capacity_millis, per_mille): (u64, u64),
 ) -> Vec<usize> {
@@ -25,8 +25,8 @@ pub fn arrivals(
     let below = |end: usize| usize::try_from(rng.next_u64() % end.max(1) as u64).unwrap_or(0);
     let limit = u128::from(capacity_millis) * u128::from(per_mille) / 1000;
     let mut first: Vec<usize> = match order {
-        ArrivalOrder::TraceThenDrawn => (0..tasks.len()).collect(),
-        ArrivalOrder::Drawn => Vec::new(),
+        TaskOrder::TraceThenDrawn => (0..tasks.len()).collect(),
+        TaskOrder::Drawn => Vec::new(),
     };
     for place in (1..first.len()).rev() {
         first.swap(place, below(place + 1));
@@ -64,7 +64,7 @@ mod tests {
     fn arrivals_end_at_the_demand_and_follow_from_the_seed() {
         let tasks = tasks();
         let demand: u64 = tasks.iter().map(|task| task.gpu_millis).sum();
-        for order in [ArrivalOrder::TraceThenDrawn, ArrivalOrder::Drawn] {
+        for order in [TaskOrder::TraceThenDrawn, TaskOrder::Drawn] {
             let of_seed = |seed| arrivals(&tasks, order, seed, (demand, 1300));
             let total: u64 = of_seed(1).into_iter().map(|number| tasks[number].gpu_millis).sum();
             assert!(total <= demand * 13 / 10 && total + 1000 > demand * 13 / 10, "{total} of {demand}");
@@ -77,7 +77,7 @@ mod tests {
     fn the_whole_trace_comes_first() {
         let tasks = tasks();
         let demand: u64 = tasks.iter().map(|task| task.gpu_millis).sum();
-        let mut first = arrivals(&tasks, ArrivalOrder::TraceThenDrawn, 7, (demand, 1300))[..50].to_vec();
+        let mut first = arrivals(&tasks, TaskOrder::TraceThenDrawn, 7, (demand, 1300))[..50].to_vec();
         assert_ne!(first, (0..50).collect::<Vec<_>>());
         first.sort_unstable();
         assert_eq!(first, (0..50).collect::<Vec<_>>());

@@ -6,7 +6,7 @@ use borough_model::job::{JobKind, JobState, job_new};
 use borough_model::node::{Card, CardSelector, NodeState, cards_counted};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId};
 use borough_scheduler_core::{
-    CellSettings, PlanCache, PlanCounters, Queue, Snapshot, Vantage, pending_in, plan_from,
+    CellSettings, OpenQueue, PlanCache, PlanCounters, Snapshot, StartOffset, pending_in, plan_from,
 };
 
 use super::openb::{OpenbNode, OpenbTask};
@@ -19,13 +19,13 @@ pub const MIB: u64 = 1 << 20;
 pub const GPU: &str = "gpu";
 
 /// A cell and what plans of it have found.
-pub struct Cell {
+pub struct ExperimentCell {
     pub snapshot: Snapshot,
     pub counters: PlanCounters,
     /// Decisions: tasks placed or refused.
     pub decisions: u64,
     cache: PlanCache,
-    vantage: Vantage,
+    start_offset: StartOffset,
     user: Name,
     jobs: u64,
 }
@@ -96,9 +96,9 @@ fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
     Ok(spec)
 }
 
-impl Cell {
-    /// An empty cell with these nodes. Every node that fits is a candidate of every task, whatever the size of the cell:
-    /// what is compared is the policy, not how far the search goes.
+impl ExperimentCell {
+    /// An empty cell with these nodes. Every node that fits is a candidate of every task, whatever the size of the
+    /// cell: what is compared is the policy, not how far the search goes.
     pub fn new(settings: CellSettings, nodes: &[OpenbNode], seed: u64) -> anyhow::Result<Self> {
         let mut snapshot = Snapshot::new(settings);
         for (number, node) in (0..).zip(nodes) {
@@ -114,7 +114,7 @@ impl Cell {
             counters: PlanCounters::default(),
             decisions: 0,
             cache: PlanCache::default(),
-            vantage: Vantage { beyond: nodes.len(), ..Vantage::whole(seed) },
+            start_offset: StartOffset { beyond: nodes.len(), ..StartOffset::whole(seed) },
             user: Name::new("owner")?,
             jobs: 0,
         })
@@ -146,8 +146,8 @@ impl Cell {
     }
 
     fn decide(&mut self) -> anyhow::Result<()> {
-        let queue = pending_in(&mut self.snapshot, &Queue::default(), NOW_MS, usize::MAX);
-        let planned = plan_from(&self.snapshot, &queue, NOW_MS, self.vantage, &mut self.cache);
+        let queue = pending_in(&mut self.snapshot, &OpenQueue::default(), NOW_MS, usize::MAX);
+        let planned = plan_from(&self.snapshot, &queue, NOW_MS, self.start_offset, &mut self.cache);
         self.snapshot.remember(&planned, NOW_MS);
         for delta in committed(&self.snapshot, &planned)? {
             self.snapshot.apply(&delta);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::table::{Row, Table};
+use super::table::{ResultTable, Row};
 
 /// A node of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +45,12 @@ pub fn nodes(directory: &Path) -> anyhow::Result<Vec<OpenbNode>> {
             model: row.text("model").to_owned(),
         })
     };
-    Table::read(&directory.join(NODES))?.rows().map(node).collect()
+    ResultTable::read(&directory.join(NODES))?.rows().map(node).collect()
 }
 
 /// The tasks of a variant, in the order of the file.
 pub fn tasks(directory: &Path, variant: &str) -> anyhow::Result<Vec<OpenbTask>> {
-    let table = Table::read(&directory.join(format!("{TASKS_PREFIX}{variant}.csv")))?;
+    let table = ResultTable::read(&directory.join(format!("{TASKS_PREFIX}{variant}.csv")))?;
     table.rows().map(task_of).collect()
 }
 

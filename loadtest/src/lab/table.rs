@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 /// A table in memory.
-pub struct Table {
+pub struct ResultTable {
     path: String,
     columns: BTreeMap<String, usize>,
     rows: Vec<Vec<String>>,
@@ -15,11 +15,11 @@ pub struct Table {
 /// One row of it.
 #[derive(Clone, Copy)]
 pub struct Row<'t> {
-    table: &'t Table,
+    table: &'t ResultTable,
     number: usize,
 }
 
-impl Table {
+impl ResultTable {
     /// Reads a file of a trace.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| {
@@ -74,18 +74,18 @@ mod tests {
 
     #[test]
     fn values_are_found_by_name_and_bad_rows_are_refused() {
-        let table = Table::parsed("t", "a,b\n1,x\n2,\n").unwrap();
+        let table = ResultTable::parsed("t", "a,b\n1,x\n2,\n").unwrap();
         let rows: Vec<Row<'_>> = table.rows().collect();
         assert_eq!(rows[1].number::<u32>("a").unwrap(), 2);
         assert_eq!((rows[0].text("b"), rows[1].text("b"), rows[0].text("c")), ("x", "", ""));
         assert!(rows[0].number::<u32>("b").unwrap_err().to_string().contains("row 1"));
-        assert!(Table::parsed("t", "a,b\n1\n").is_err());
-        assert!(Table::parsed("t", "").is_err());
+        assert!(ResultTable::parsed("t", "a,b\n1\n").is_err());
+        assert!(ResultTable::parsed("t", "").is_err());
     }
 
     #[test]
     fn a_trace_that_is_not_there_is_named() {
-        let error = Table::read(Path::new("/nowhere/nodes.csv")).err().unwrap();
+        let error = ResultTable::read(Path::new("/nowhere/nodes.csv")).err().unwrap();
         assert!(error.to_string().contains("--trace"), "{error}");
     }
 }

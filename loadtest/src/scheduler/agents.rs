@@ -21,13 +21,13 @@ use futures::StreamExt as _;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
-use super::beside::{Beside, JobsBefore};
+use super::background_load::{BackgroundCell, JobsBefore};
 use super::workload::{GATE, Workload, hopeless_spec, node_of, vast_facts};
-use super::world::{Seen, cell_figures};
-use super::{PATIENCE, SchedulerArguments, jobs_of, jobs_submit, mean, sampled, shape_figures};
+use super::world::{SeenTasks, cell_stats};
+use super::{PATIENCE, SchedulerBenchArguments, jobs_of, jobs_submit, mean, sampled, shape_stats};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::usage::process_usage;
-use crate::hollow::{fleet_figures, fleet_options};
+use crate::hollow::{fleet_options, fleet_stats};
 use crate::system::{System, SystemOptions};
 
 /// The cell of a control process that was started here.
@@ -35,16 +35,16 @@ pub(super) const CELL: &str = "bench";
 
 /// What the watcher has seen.
 #[derive(Clone, Default)]
-struct Watched {
-    placed: Arc<Seen>,
-    running: Arc<Seen>,
+struct WatchedTasks {
+    placed: Arc<SeenTasks>,
+    running: Arc<SeenTasks>,
 }
 
 /// Runs a workload to running.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub async fn workload_run(
     options: &SystemOptions,
-    arguments: &SchedulerArguments,
+    arguments: &SchedulerBenchArguments,
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
     let mut system = System::start(options).await?;
@@ -53,7 +53,7 @@ pub async fn workload_run(
     let fleet = fleet_start(&system, arguments, workload).await?;
     let registered = fleet.all_connected(PATIENCE).await?;
     nodes_ready(&client, fleet.shared.options.hellos.len()).await?;
-    let beside = Arc::new(Beside::new(&system, &client, arguments, workload)?);
+    let beside = Arc::new(BackgroundCell::new(&system, &client, arguments, workload)?);
     beside.nodes_taint().await?;
     let (watched, watcher) = watch(&client);
     let (before, jobs_before) = before_run(&client, arguments, workload, &watched).await?;
@@ -84,37 +84,37 @@ pub async fn workload_run(
     over.store(true, Ordering::Relaxed);
     background.await??;
 
-    let mut figures = shape_figures(arguments, workload);
-    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    let mut stats = shape_stats(arguments, workload);
+    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
     let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
-    figure("agents", json!(true));
-    figure("running_per_s", json!(per_second(running)));
-    figure("placements_per_s", json!(per_second(placed)));
-    figure("admitted_per_s", json!(per_second(submitted)));
-    figure("sampled_mean_per_s", json!(mean(&samples.await?)));
+    stat("agents", json!(true));
+    stat("running_per_s", json!(per_second(running)));
+    stat("placements_per_s", json!(per_second(placed)));
+    stat("admitted_per_s", json!(per_second(submitted)));
+    stat("sampled_mean_per_s", json!(mean(&samples.await?)));
     let nodes = f64::from(u32::try_from(fleet.shared.options.hellos.len())?);
-    figure("registered_per_s", json!((nodes / registered.as_secs_f64()).round()));
+    stat("registered_per_s", json!((nodes / registered.as_secs_f64()).round()));
     let spent = u64::try_from(usage.cpu.saturating_sub(cpu).as_micros())?;
-    figure("control_cpu_us_per_task", json!(spent / u64::from(workload.measured.tasks.max(1))));
-    figure("control_rss_mib", json!(usage.rss_bytes >> 20));
-    fleet_figures(&mut figures, &fleet)?;
+    stat("control_cpu_us_per_task", json!(spent / u64::from(workload.measured.tasks.max(1))));
+    stat("control_rss_mib", json!(usage.rss_bytes >> 20));
+    fleet_stats(&mut stats, &fleet)?;
     watcher.abort();
     fleet.end().await;
     if let Some(late) = late {
         beside.left(late).await;
     }
-    beside.figures(&mut figures);
+    beside.stats(&mut stats);
     system.control_end()?;
     if arguments.check {
-        store_check(&system, &mut figures).await?;
+        store_check(&system, &mut stats).await?;
     }
-    Ok(figures)
+    Ok(stats)
 }
 
 /// Starts the workload's nodes as simulated agents.
 async fn fleet_start(
     system: &System,
-    arguments: &SchedulerArguments,
+    arguments: &SchedulerBenchArguments,
     workload: &Workload,
 ) -> anyhow::Result<Fleet> {
     anyhow::ensure!(
@@ -159,8 +159,8 @@ async fn nodes_ready(client: &Client, count: usize) -> anyhow::Result<()> {
 }
 
 /// Follows every task of the cell as any client would.
-fn watch(client: &Client) -> (Watched, JoinHandle<anyhow::Result<()>>) {
-    let watched = Watched::default();
+fn watch(client: &Client) -> (WatchedTasks, JoinHandle<anyhow::Result<()>>) {
+    let watched = WatchedTasks::default();
     let filter = v1::WatchFilter { tasks: true, ..v1::WatchFilter::default() };
     let (mut items, seen) = (client.watch_cell(filter, None), watched.clone());
     let watcher = tokio::spawn(async move {
@@ -180,7 +180,7 @@ fn watch(client: &Client) -> (Watched, JoinHandle<anyhow::Result<()>>) {
     (watched, watcher)
 }
 
-impl Watched {
+impl WatchedTasks {
     fn note(&self, task: &v1::Task) -> anyhow::Result<()> {
         let id = TaskId { job: job_id_from_text("job_id", &task.job_id)?, index: task.index };
         if !task.node.is_empty() {
@@ -196,9 +196,9 @@ impl Watched {
 /// Brings to running what is there before: how many tasks, and the jobs of what runs.
 async fn before_run(
     client: &Client,
-    arguments: &SchedulerArguments,
+    arguments: &SchedulerBenchArguments,
     workload: &Workload,
-    watched: &Watched,
+    watched: &WatchedTasks,
 ) -> anyhow::Result<(u32, JobsBefore)> {
     let (mut placed, mut jobs) = (0, Vec::new());
     if workload.before.iter().any(|batch| batch.gated) {
@@ -228,13 +228,13 @@ fn job_submit(client: &Client, spec: JobSpec) -> impl Future<Output = anyhow::Re
 }
 
 /// Opens the store that the control process has left.
-async fn store_check(system: &System, figures: &mut Map<String, Value>) -> anyhow::Result<()> {
+async fn store_check(system: &System, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
     let (rng, _) = SeededRng::from_kernel();
     let options = OpenOptions::new(system.store_directory(), SystemClock::shared(), rng);
     let engine = EmbeddedEngine::open(options).context("the control process has left no store")?;
     let db = Database::new(Arc::new(engine.clone()));
     let space = CellSpace::new(Name::new(CELL)?);
-    let checked = cell_figures(&db, &space, figures).await;
+    let checked = cell_stats(&db, &space, stats).await;
     engine.close().await;
     checked
 }

@@ -8,14 +8,14 @@ use borough_model::job::JobSpec;
 
 use super::confirm::victims_confirm;
 use super::workload::{Workload, hopeless_spec, node_facts, preempting_spec};
-use super::world::World;
+use super::world::BenchCell;
 
 /// As `scheduler_perf`'s churn.
 pub const CHURN: Duration = Duration::from_secs(1);
 
 /// Runs all of it until it is `over`.
 pub async fn background_run(
-    world: Arc<World>,
+    world: Arc<BenchCell>,
     workload: Workload,
     jobs_before: Vec<(String, String, u32)>,
     over: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub async fn background_run(
 
 /// Submits jobs of one task at a rate.
 async fn jobs(
-    world: &World,
+    world: &BenchCell,
     per_s: u32,
     spec: fn(&str) -> anyhow::Result<JobSpec>,
     over: &AtomicBool,
@@ -46,12 +46,12 @@ async fn jobs(
     Ok(())
 }
 
-async fn confirm(world: &Arc<World>, confirms: bool, over: &AtomicBool) -> anyhow::Result<()> {
+async fn confirm(world: &Arc<BenchCell>, confirms: bool, over: &AtomicBool) -> anyhow::Result<()> {
     if confirms { victims_confirm(world, over).await } else { Ok(()) }
 }
 
 /// The last node is lost and the last hopeless job stopped when the next ones come.
-async fn churn(world: &World, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
+async fn churn(world: &BenchCell, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
     let mut number = 0_u32;
     while workload.background.churn && !over.load(Ordering::Relaxed) {
         if let Some(last) = number.checked_sub(1) {
@@ -69,7 +69,7 @@ async fn churn(world: &World, workload: &Workload, over: &AtomicBool) -> anyhow:
 
 /// Stops jobs at a rate of tasks.
 async fn stop(
-    world: &World,
+    world: &BenchCell,
     per_s: u32,
     jobs: Vec<(String, String, u32)>,
     over: &AtomicBool,

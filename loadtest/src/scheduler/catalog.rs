@@ -5,7 +5,7 @@ use borough_model::job::{AffinityKind, Spread};
 use clap::ValueEnum;
 
 use super::gangs::workload_of_gangs;
-use super::workload::{Background, Batch, Workload, within};
+use super::workload::{BackgroundLoad, Batch, Workload, within};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -143,7 +143,7 @@ fn shaped(reference: &'static str, nodes: u32, before: Vec<Batch>, measured: Bat
         before,
         measured,
         offered_per_s: None,
-        background: Background::default(),
+        background: BackgroundLoad::default(),
     }
 }
 
@@ -222,7 +222,7 @@ fn mixed() -> Workload {
 fn gated(
     reference: &'static str,
     gated: Batch,
-    background: Background,
+    background: BackgroundLoad,
     before: u32,
     measured: Batch,
 ) -> Workload {
@@ -239,11 +239,11 @@ fn low(tasks: u32) -> Batch {
 /// Nodes full of tasks of batch; each measured task has room where three of them give way. They have no grace.
 fn preempting(reference: &'static str, nodes: u32) -> Workload {
     let measured = Batch { cpu_millis: 3_000, ..Batch::plain("measured", nodes) };
-    let background = Background { confirms: true, ..Background::default() };
+    let background = BackgroundLoad { confirms: true, ..BackgroundLoad::default() };
     with(background, shaped(reference, nodes, vec![low(4 * nodes)], measured))
 }
 
-fn with(background: Background, workload: Workload) -> Workload {
+fn with(background: BackgroundLoad, workload: Workload) -> Workload {
     Workload { background, ..workload }
 }
 
@@ -272,11 +272,11 @@ impl WorkloadName {
                 Workload { vast_node: true, ..workload }
             }
             Self::Unschedulable => with(
-                Background { hopeless_per_s: 5, ..Background::default() },
+                BackgroundLoad { hopeless_per_s: 5, ..BackgroundLoad::default() },
                 plain("Unschedulable/5kNodes/20kInit/10kPods", 5_000, 20_000, 10_000),
             ),
             Self::SchedulingWithMixedChurn => with(
-                Background { churn: true, ..Background::default() },
+                BackgroundLoad { churn: true, ..BackgroundLoad::default() },
                 plain("SchedulingWithMixedChurn/5000Nodes_10000Pods", 5_000, 0, 10_000),
             ),
             Self::SchedulingNodeAffinity => {
@@ -305,7 +305,7 @@ impl WorkloadName {
             Self::PreemptionBasic1k => preempting("PreemptionBasic/1000Nodes", 1_000),
             Self::PreemptionBasic5k => preempting("PreemptionBasic/5000Nodes", 5_000),
             Self::PreemptionAsync => with(
-                Background { preempting_per_s: 5, confirms: true, ..Background::default() },
+                BackgroundLoad { preempting_per_s: 5, confirms: true, ..BackgroundLoad::default() },
                 shaped(
                     "PreemptionAsync/5000Nodes",
                     5_000,
@@ -367,7 +367,7 @@ impl WorkloadName {
     }
 
     fn not_to_be_placed(self) -> Workload {
-        let stopped = |stopped_per_s| Background { stopped_per_s, ..Background::default() };
+        let stopped = |stopped_per_s| BackgroundLoad { stopped_per_s, ..BackgroundLoad::default() };
         match self {
             Self::SchedulingWhileGated => gated(
                 "SchedulingWhileGated/1Node_10000GatedPods",
@@ -379,7 +379,7 @@ impl WorkloadName {
             Self::GatedPodsWithPodAffinity => gated(
                 "GatedPodsWithPodAffinityImpactForThroughput",
                 Batch::plain("gated", 10_000).affinity(AffinityKind::Near, "zone", BLUE, None),
-                Background::default(),
+                BackgroundLoad::default(),
                 0,
                 Batch::plain("measured", 20_000).label(BLUE.0, BLUE.1),
             ),
@@ -389,7 +389,7 @@ impl WorkloadName {
             ),
             _ => {
                 let measured = Batch { cpu_millis: 700, ..Batch::plain("measured", 500) };
-                let background = Background { nodes_late: 100, ..Background::default() };
+                let background = BackgroundLoad { nodes_late: 100, ..BackgroundLoad::default() };
                 with(background, shaped("event_handling/NodeAdd", 0, Vec::new(), measured))
             }
         }

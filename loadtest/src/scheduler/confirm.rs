@@ -1,4 +1,5 @@
-//! Confirms the ends of tasks that give way, as the agents of nodes without any grace would: what their preemptors wait for.
+//! Confirms the ends of tasks that give way, as the agents of nodes without any grace would: what their preemptors wait
+//! for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use borough_store::journal::{ChangeSet, journal_head, journal_tail};
 use borough_store::node::{SessionFence, node_writer};
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 
-use super::world::{SESSION, World};
+use super::world::{BenchCell, SESSION};
 
 /// Entries read at once.
 const PAGE_ENTRIES: usize = 256;
@@ -22,7 +23,7 @@ const REPORTS_PER_COMMIT: usize = 256;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Confirms until it is `over`.
-pub async fn victims_confirm(world: &Arc<World>, over: &AtomicBool) -> anyhow::Result<()> {
+pub async fn victims_confirm(world: &Arc<BenchCell>, over: &AtomicBool) -> anyhow::Result<()> {
     let space = &world.space;
     let head = world
         .db
@@ -51,7 +52,7 @@ fn evicted(delta: &Delta) -> Option<&TaskRow> {
     (row.state == TaskState::Stopping && row.evicted.is_some()).then_some(row)
 }
 
-async fn ends_report(world: &World, rows: &[&TaskRow]) -> anyhow::Result<()> {
+async fn ends_report(world: &BenchCell, rows: &[&TaskRow]) -> anyhow::Result<()> {
     let mut by_node: BTreeMap<NodeId, Vec<TaskReport>> = BTreeMap::new();
     for row in rows {
         let Some(node) = row.node else { continue };

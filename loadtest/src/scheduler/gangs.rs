@@ -1,8 +1,9 @@
-//! Workloads of gangs: those of `scheduler_perf` (podgroup/gangscheduling, podgroup/tas, cpg), and Gödel's mix of services and
-//! gangs. Its mean over a run is nobody's published floor: upstream measures them since 2026 and sets none.
+//! Workloads of gangs: those of `scheduler_perf` (podgroup/gangscheduling, podgroup/tas, cpg), and Gödel's mix of
+//! services and gangs. Its mean over a run is nobody's published floor: upstream measures them since 2026 and sets
+//! none.
 
 use borough_model::Name;
-use borough_model::job::{GangSpec, JobSpec, Role, TaskOverride, Together};
+use borough_model::job::{GangSpec, GangTopology, JobSpec, Role, TaskOverride};
 
 use super::catalog::{WorkloadName, plain};
 use super::workload::{Batch, Workload};
@@ -28,17 +29,17 @@ impl GangShape {
             return Ok(());
         }
         spec.min_member = spec.count;
-        let together =
-            Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 1, preferred: false };
-        let together = self.one_rack.then_some(together);
+        let topology =
+            GangTopology { attribute: "rack".to_owned(), domains_min: 1, domains_max: 1, preferred: false };
+        let topology = self.one_rack.then_some(topology);
         let each = spec.count / self.roles.max(1);
         let roles = (0..self.roles).filter(|_| self.roles > 1).map(|role| {
             let name = Name::new(format!("role-{role}"))?;
             Ok(Role { name, count: each, min_member: each, task: TaskOverride::default() })
         });
         let roles: Vec<Role> = roles.collect::<anyhow::Result<_>>()?;
-        if together.is_some() || !roles.is_empty() {
-            spec.gang = Some(GangSpec { together, roles });
+        if topology.is_some() || !roles.is_empty() {
+            spec.gang = Some(GangSpec { topology, roles });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 mod agents;
 mod background;
-mod beside;
+mod background_load;
 mod catalog;
 mod confirm;
 mod gangs;
@@ -26,14 +26,14 @@ use clap::Args;
 use procfs::process::Process;
 use serde_json::{Map, Value, json};
 
-use crate::hollow::Simulated;
+use crate::hollow::SimulatedFleet;
 use crate::kv::EngineKind;
 use crate::result::Results;
 use crate::system::SystemOptions;
 use background::background_run;
 use catalog::WorkloadName;
 use workload::{Batch, GATE, Workload, hopeless_spec, node_of, vast_facts};
-use world::{Seen, World};
+use world::{BenchCell, SeenTasks};
 
 /// Between two looks at how many tasks are placed, for the rate by second.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ const SUBMITTERS: usize = 64;
 
 /// Arguments of `scheduler`.
 #[derive(Debug, Args)]
-pub struct SchedulerArguments {
+pub struct SchedulerBenchArguments {
     /// What is measured; everything where none is named
     #[arg(long, value_enum)]
     workload: Vec<WorkloadName>,
@@ -70,10 +70,10 @@ pub struct SchedulerArguments {
     #[arg(long, conflicts_with = "cluster")]
     pub agents: bool,
     #[command(flatten)]
-    simulated: Simulated,
+    simulated: SimulatedFleet,
 }
 
-impl SchedulerArguments {
+impl SchedulerBenchArguments {
     /// How many workers.
     pub fn workers(&self) -> u32 {
         self.workers
@@ -83,7 +83,7 @@ impl SchedulerArguments {
 /// Runs the benchmark. `system` starts control processes, where agents are asked for.
 pub async fn run(
     scratch: PathBuf,
-    arguments: &SchedulerArguments,
+    arguments: &SchedulerBenchArguments,
     system: Option<&SystemOptions>,
     results: &mut Results,
 ) -> anyhow::Result<()> {
@@ -93,13 +93,13 @@ pub async fn run(
     for &name in chosen {
         let directory = scratch.join(name.text());
         let workload = name.workload();
-        let figures = match system {
+        let stats = match system {
             Some(system) => agents::workload_run(system, arguments, &workload).await?,
             None => workload_run(&directory, arguments, &workload).await?,
         };
-        let found = ["violations", "rule_violations", "node_violations"].map(|name| figures.get(name));
+        let found = ["violations", "rule_violations", "node_violations"].map(|name| stats.get(name));
         violations += found.into_iter().flatten().filter_map(Value::as_u64).sum::<u64>();
-        results.line("scheduler", &name.text(), figures);
+        results.line("scheduler", &name.text(), stats);
         std::fs::remove_dir_all(&directory).ok();
     }
     std::fs::remove_dir_all(&scratch).ok();
@@ -118,10 +118,10 @@ fn jobs_of(batch: &Batch, tasks_per_job: u32) -> impl Iterator<Item = (u32, u32)
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn workload_run(
     directory: &Path,
-    arguments: &SchedulerArguments,
+    arguments: &SchedulerBenchArguments,
     workload: &Workload,
 ) -> anyhow::Result<Map<String, Value>> {
-    let mut world = World::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
+    let mut world = BenchCell::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
     let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
     world.nodes_add(workload.nodes, node).await?;
     world.nodes_taint(&(0..workload.tainted).map(|number| node(number).0).collect::<Vec<_>>()).await?;
@@ -133,7 +133,7 @@ async fn workload_run(
     let world = Arc::new(world);
     let (before, jobs_before) = before_place(&world, arguments, workload).await?;
     let counters = ["placements", "nodes_scored", "commits", "conflicts", "evictions"];
-    let counted = |world: &World| counters.map(|name| world.counter(name).unwrap_or_default());
+    let counted = |world: &BenchCell| counters.map(|name| world.counter(name).unwrap_or_default());
     let start = counted(&world);
 
     let over = Arc::new(AtomicBool::new(false));
@@ -156,31 +156,31 @@ async fn workload_run(
     background.await??;
     let samples = samples.await?;
 
-    let mut figures = shape_figures(arguments, workload);
-    rate_figures(&mut figures, workload, elapsed, submitted, &samples);
+    let mut stats = shape_stats(arguments, workload);
+    rate_stats(&mut stats, workload, elapsed, submitted, &samples);
     let end = counted(&world);
     let spent = |index: usize| end[index].saturating_sub(start[index]);
-    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
     let scored = f64::from(u32::try_from(spent(1))?) / f64::from(u32::try_from(spent(0).max(1))?);
-    figure("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
-    figure("commits", json!(spent(2)));
-    figure("conflicts", json!(spent(3)));
+    stat("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
+    stat("commits", json!(spent(2)));
+    stat("conflicts", json!(spent(3)));
     if spent(4) > 0 {
-        figure("evictions", json!(spent(4)));
+        stat("evictions", json!(spent(4)));
     }
-    figure("peak_rss_mib", json!(peak_rss_mib()?));
+    stat("peak_rss_mib", json!(peak_rss_mib()?));
     if arguments.check {
-        world.check(&mut figures).await?;
+        world.check(&mut stats).await?;
     }
     let world = Arc::into_inner(world).ok_or_else(|| anyhow::anyhow!("somebody still uses the cell"))?;
     world.end().await;
-    Ok(figures)
+    Ok(stats)
 }
 
 /// Places what is there before: how many tasks, and the jobs of what was placed.
 async fn before_place(
-    world: &Arc<World>,
-    arguments: &SchedulerArguments,
+    world: &Arc<BenchCell>,
+    arguments: &SchedulerBenchArguments,
     workload: &Workload,
 ) -> anyhow::Result<(u32, Vec<(String, String, u32)>)> {
     let (mut placed, mut jobs) = (0, Vec::new());
@@ -201,44 +201,44 @@ async fn before_place(
     Ok((placed, jobs))
 }
 
-fn shape_figures(arguments: &SchedulerArguments, workload: &Workload) -> Map<String, Value> {
-    let mut figures = Map::new();
-    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
-    figure("reference", json!(workload.reference));
-    figure("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
-    figure("tasks", json!(workload.measured.tasks));
+fn shape_stats(arguments: &SchedulerBenchArguments, workload: &Workload) -> Map<String, Value> {
+    let mut stats = Map::new();
+    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
+    stat("reference", json!(workload.reference));
+    stat("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
+    stat("tasks", json!(workload.measured.tasks));
     let tasks_per_job = match (workload.measured.one_job, workload.measured.gang) {
         (true, _) => workload.measured.tasks,
         (false, Some(gang)) => gang.members,
         (false, None) => arguments.tasks_per_job,
     };
-    figure("tasks_per_job", json!(tasks_per_job));
-    figure("policy", json!(arguments.policy.to_string()));
-    figure("workers", json!(arguments.workers));
-    figures
+    stat("tasks_per_job", json!(tasks_per_job));
+    stat("policy", json!(arguments.policy.to_string()));
+    stat("workers", json!(arguments.workers));
+    stats
 }
 
-fn rate_figures(
-    figures: &mut Map<String, Value>,
+fn rate_stats(
+    stats: &mut Map<String, Value>,
     workload: &Workload,
     elapsed: Duration,
     submitted: Duration,
     samples: &[usize],
 ) {
-    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
+    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
     let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
-    figure("placements_per_s", json!(per_second(elapsed)));
-    figure("admitted_per_s", json!(per_second(submitted)));
+    stat("placements_per_s", json!(per_second(elapsed)));
+    stat("admitted_per_s", json!(per_second(submitted)));
     if let Some(offered) = workload.offered_per_s {
-        figure("offered_per_s", json!(offered));
+        stat("offered_per_s", json!(offered));
     }
-    figure("sampled_mean_per_s", json!(mean(samples)));
+    stat("sampled_mean_per_s", json!(mean(samples)));
 }
 
 /// Submits the jobs of a batch with `submit`, as fast as they are taken or at a rate of tasks.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn jobs_submit<Fut>(
-    arguments: &SchedulerArguments,
+    arguments: &SchedulerBenchArguments,
     batch: &Batch,
     offered_per_s: Option<u32>,
     submit: impl Fn(JobSpec) -> Fut,
@@ -268,7 +268,7 @@ where
 
 /// Submits a job to a store.
 fn job_submit(
-    world: &Arc<World>,
+    world: &Arc<BenchCell>,
     spec: JobSpec,
 ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
     let world = Arc::clone(world);
@@ -276,7 +276,7 @@ fn job_submit(
 }
 
 /// Tasks seen in each second, as `scheduler_perf` samples them.
-async fn sampled(seen: Arc<Seen>, over: Arc<AtomicBool>) -> Vec<usize> {
+async fn sampled(seen: Arc<SeenTasks>, over: Arc<AtomicBool>) -> Vec<usize> {
     let mut samples = Vec::new();
     let mut before = seen.count();
     while !over.load(Ordering::Relaxed) {

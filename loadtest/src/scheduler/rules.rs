@@ -13,28 +13,28 @@ use borough_store::mirror::MirrorState;
 const TOLD_MAX: usize = 10;
 
 /// A task that is placed.
-struct Placed<'a> {
+struct CheckedPlacement<'a> {
     row: &'a TaskRow,
-    job: &'a Job,
+    job: &'a CheckedJob,
     node: &'a NodeRow,
 }
 
 /// A job with the spec in force.
-struct Job {
+struct CheckedJob {
     row: Arc<JobRow>,
     spec: Arc<JobSpec>,
 }
 
 /// What was found.
 #[derive(Default)]
-pub struct Found {
+pub struct BrokenRules {
     /// How many.
     pub count: usize,
     /// The first of them.
     pub texts: Vec<String>,
 }
 
-impl Found {
+impl BrokenRules {
     fn add(&mut self, text: String) {
         self.count += 1;
         if self.texts.len() < TOLD_MAX {
@@ -44,21 +44,23 @@ impl Found {
 }
 
 /// Everything that stands where it must not.
-pub fn rules_check(state: &MirrorState) -> Found {
-    let mut found = Found::default();
-    let jobs: BTreeMap<JobId, Job> = state
+pub fn rules_check(state: &MirrorState) -> BrokenRules {
+    let mut found = BrokenRules::default();
+    let jobs: BTreeMap<JobId, CheckedJob> = state
         .jobs()
         .values()
-        .filter_map(|row| Some((row.id, Job { row: Arc::clone(row), spec: Arc::clone(state.spec_of(row)?) })))
+        .filter_map(|row| {
+            Some((row.id, CheckedJob { row: Arc::clone(row), spec: Arc::clone(state.spec_of(row)?) }))
+        })
         .collect();
-    let placed: Vec<Placed<'_>> = state
+    let placed: Vec<CheckedPlacement<'_>> = state
         .tasks()
         .values()
-        // What has ended, or waits for its next life, keeps the name of its last node.
+        // What has ended, or waits for its next attempt, keeps the name of its last node.
         .filter(|row| !matches!(row.state, TaskState::Dead | TaskState::Pending))
         .filter_map(|row| {
             let (job, node) = (jobs.get(&row.id.job)?, state.nodes().get(&row.node?)?);
-            Some(Placed { row, job, node })
+            Some(CheckedPlacement { row, job, node })
         })
         .collect();
     resources_check(&placed, &mut found);
@@ -83,7 +85,7 @@ pub fn rules_check(state: &MirrorState) -> Found {
     found
 }
 
-fn resources_check(placed: &[Placed<'_>], found: &mut Found) {
+fn resources_check(placed: &[CheckedPlacement<'_>], found: &mut BrokenRules) {
     let mut used: BTreeMap<&str, (u64, u64, &NodeRow)> = BTreeMap::new();
     for task in placed {
         let asked = &task.job.spec.task.resources;
@@ -128,7 +130,7 @@ fn is_met(constraint: &Constraint, value: Option<&str>) -> bool {
 }
 
 /// Whether an affinity of `owner` means the tasks of `other`.
-fn means(affinity: &Affinity, owner: &Job, other: &Job) -> bool {
+fn means(affinity: &Affinity, owner: &CheckedJob, other: &CheckedJob) -> bool {
     let value = |key: &str| match key {
         "job.user" => Some(other.row.user.as_str()),
         "job.name" => Some(other.row.name.as_str()),
@@ -139,7 +141,12 @@ fn means(affinity: &Affinity, owner: &Job, other: &Job) -> bool {
         && affinity.jobs.iter().all(|one| is_met(one, value(&one.attribute)))
 }
 
-fn affinity_check(job: &Job, affinity: &Affinity, placed: &[Placed<'_>], found: &mut Found) {
+fn affinity_check(
+    job: &CheckedJob,
+    affinity: &Affinity,
+    placed: &[CheckedPlacement<'_>],
+    found: &mut BrokenRules,
+) {
     let mut meant: BTreeMap<JobId, bool> = BTreeMap::new();
     let mut by_domain: BTreeMap<&str, usize> = BTreeMap::new();
     let mut total = 0_usize;
@@ -173,7 +180,12 @@ fn affinity_check(job: &Job, affinity: &Affinity, placed: &[Placed<'_>], found: 
 
 /// No domain has more of the job's tasks than its skew allows above the emptiest domain there is a ready node in, and
 /// than its cap.
-fn skew_check(job: &Job, state: &MirrorState, placed: &[Placed<'_>], found: &mut Found) {
+fn skew_check(
+    job: &CheckedJob,
+    state: &MirrorState,
+    placed: &[CheckedPlacement<'_>],
+    found: &mut BrokenRules,
+) {
     for spread in job.spec.spread.iter().filter(|spread| spread.is_hard()) {
         let own = placed.iter().filter(|task| task.row.id.job == job.row.id);
         let mut counts: BTreeMap<&str, u32> = state

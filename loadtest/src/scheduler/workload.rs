@@ -39,12 +39,12 @@ pub struct Workload {
     /// Tasks offered per second; `None` is as fast as they can be admitted.
     pub offered_per_s: Option<u32>,
     /// What goes on while it is measured.
-    pub background: Background,
+    pub background: BackgroundLoad,
 }
 
 /// What goes on while a workload is measured.
 #[derive(Clone, Debug, Default)]
-pub struct Background {
+pub struct BackgroundLoad {
     /// Jobs per second of one task that fits nowhere.
     pub hopeless_per_s: u32,
     /// A node and a task that fits nowhere come and go every second.

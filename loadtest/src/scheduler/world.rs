@@ -24,7 +24,7 @@ use borough_store::journal::{
 };
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    NodeArrival, node_by_name, node_declare_lost, node_live_read, node_register, node_reported,
+    NodeRegistration, node_by_name, node_declare_lost, node_live_read, node_register, node_reported,
     node_taints_set,
 };
 use borough_store::request::request_id_random;
@@ -47,12 +47,12 @@ const LEASE_MS: u64 = 5_000;
 
 /// Tasks as the watcher has seen them placed.
 #[derive(Default)]
-pub struct Seen {
+pub struct SeenTasks {
     placed: Mutex<BTreeSet<TaskId>>,
     count: AtomicUsize,
 }
 
-impl Seen {
+impl SeenTasks {
     /// Takes note of a task.
     pub fn task(&self, task: TaskId) {
         let mut placed = self.placed.lock();
@@ -102,13 +102,13 @@ impl Seen {
 pub const SESSION: u64 = 1;
 
 /// The cell.
-pub struct World {
+pub struct BenchCell {
     /// Its store.
     pub db: Database,
     /// Its keys.
     pub space: CellSpace,
     /// What the watcher has seen.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<SeenTasks>,
     metrics: WorkerMetrics,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
@@ -117,7 +117,7 @@ pub struct World {
     embedded: Option<EmbeddedEngine>,
 }
 
-impl World {
+impl BenchCell {
     /// An empty cell on the embedded engine in `directory`, or on a FoundationDB cluster.
     pub async fn new(
         directory: &Path,
@@ -170,7 +170,7 @@ impl World {
             for number in first..count.min(first + NODES_PER_COMMIT) {
                 let (name, facts) = facts(number);
                 let candidate = NodeId(self.rng.next_u64().max(1));
-                nodes.push(NodeArrival::new(Name::new(name)?, facts, candidate, SESSION));
+                nodes.push(NodeRegistration::new(Name::new(name)?, facts, candidate, SESSION));
             }
             let (change, space, nodes) = (&self.change("node_register"), &self.space, &nodes);
             let register = self.db.run("node_register", Idempotency::Natural, |tx, _| async move {
@@ -317,8 +317,8 @@ impl World {
     }
 
     /// Holds the whole cell against the store's rules, and its tasks against their own.
-    pub async fn check(&self, figures: &mut Map<String, Value>) -> anyhow::Result<()> {
-        cell_figures(&self.db, &self.space, figures).await
+    pub async fn check(&self, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
+        cell_stats(&self.db, &self.space, stats).await
     }
 
     /// Ends workers and watcher, and gives the store back.
@@ -334,21 +334,21 @@ impl World {
 }
 
 /// Violations of the store's rules, and of the tasks' own.
-pub async fn cell_figures(
+pub async fn cell_stats(
     db: &Database,
     space: &CellSpace,
-    figures: &mut Map<String, Value>,
+    stats: &mut Map<String, Value>,
 ) -> anyhow::Result<()> {
     let check = db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
         cell_check(&tx, space, CheckMode::Always).await
     });
-    figures.insert("violations".to_owned(), json!(check.await?.len()));
+    stats.insert("violations".to_owned(), json!(check.await?.len()));
     let mut state = MirrorState::default();
     cell_list_chunked(db, space, CHUNK_ROWS, |listed| state.list(listed)).await?;
     let found = rules_check(&state);
-    figures.insert("rule_violations".to_owned(), json!(found.count));
+    stats.insert("rule_violations".to_owned(), json!(found.count));
     if found.count > 0 {
-        figures.insert("rule_violations_first".to_owned(), json!(found.texts));
+        stats.insert("rule_violations_first".to_owned(), json!(found.texts));
     }
     Ok(())
 }

@@ -8,31 +8,31 @@ use bytes::Bytes;
 
 use super::rows;
 
-type Rows = Vec<(Bytes, Bytes)>;
+type ImageRows = Vec<(Bytes, Bytes)>;
 
 /// What follows the kind in a key, and the value.
 type Row<'a> = (&'a [u8], &'a [u8]);
 
 /// All rows at one version.
-pub struct Image {
+pub struct StoreImage {
     /// The version.
     pub version: Version,
     /// Every row.
-    pub rows: Rows,
+    pub rows: ImageRows,
 }
 
 /// Reads everything at one version.
-pub async fn image(database: &Database) -> Result<Image, KvError> {
+pub async fn image(database: &Database) -> Result<StoreImage, KvError> {
     let read = |transaction: Transaction, _| async move {
         let version = transaction.read_version().await?;
         let rows = transaction.range_all(RangeRequest::between(vec![], vec![0xff])).await?;
-        Ok::<_, KvError>(Image { version, rows })
+        Ok::<_, KvError>(StoreImage { version, rows })
     };
     database.run("soak_check", Idempotency::ReadOnly, read).await
 }
 
 /// Every rule: tasks are counted once on their node, in their job and over all; the journal's count is its length.
-pub fn image_check(image: &Image) -> anyhow::Result<()> {
+pub fn image_check(image: &StoreImage) -> anyhow::Result<()> {
     let mut kinds: BTreeMap<&[u8], Vec<Row<'_>>> = BTreeMap::new();
     for (key, value) in &image.rows {
         let slash = key.iter().position(|byte| *byte == b'/').unwrap_or(0);

@@ -17,13 +17,13 @@ const BULK_ROWS: u64 = 500;
 const BULK_PARTS: u64 = 40;
 
 /// One writer and the jobs that are its own.
-pub struct Writer {
+pub struct ChurnWriter {
     number: u64,
     next: u64,
     jobs: VecDeque<u64>,
 }
 
-impl Writer {
+impl ChurnWriter {
     /// A writer whose jobs nobody else touches.
     pub fn new(number: u64) -> Self {
         Self { number, next: 0, jobs: VecDeque::new() }

@@ -3,10 +3,10 @@
 
 pub mod bound;
 mod check;
-mod chore;
 mod churn;
-mod life;
+mod recurring;
 mod rows;
+mod store_run;
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use borough_kv::env::{SeededRng, SystemClock};
 use serde_json::{Map, Value, json};
 
 use self::bound::Peaks;
-use self::chore::chores;
-use self::life::Life;
+use self::recurring::recurring_tasks;
+use self::store_run::StoreRun;
 use crate::result::Results;
 
 /// Between two samples of memory and files, each with a check of every rule.
@@ -39,7 +39,7 @@ pub struct SoakArguments {
 
 /// What was seen over the whole run.
 #[derive(Default)]
-struct Seen {
+struct SoakTotals {
     resident: Vec<u64>,
     files: Vec<u64>,
     transactions: u64,
@@ -58,73 +58,82 @@ pub async fn run(scratch: &Path, arguments: &SoakArguments, results: &mut Result
 async fn soak(store: &Path, arguments: &SoakArguments, results: &mut Results) -> anyhow::Result<()> {
     let clock = SystemClock::shared();
     let (rng, seed) = SeededRng::from_kernel();
-    let mut chores = chores(arguments.rate, &rng);
-    let mut seen = Seen::default();
+    let mut recurring_tasks = recurring_tasks(arguments.rate, &rng);
+    let mut seen = SoakTotals::default();
     let end = Duration::from_secs(arguments.minutes.saturating_mul(60));
-    let mut before: Option<check::Image> = None;
+    let mut before: Option<check::StoreImage> = None;
     while clock.monotonic() < end {
         let began = clock.monotonic();
-        let mut life = Life::begin(store, &clock, &rng)?;
+        let mut attempt = StoreRun::begin(store, &clock, &rng)?;
         let open_ms = clock.monotonic().saturating_sub(began).as_millis();
         seen.openings += 1;
         if let Some(before) = before.take() {
-            let now = check::image(life.database()).await?;
+            let now = check::image(attempt.database()).await?;
             ensure!(now.version > before.version, "versions went back over an opening");
             ensure!(now.rows == before.rows, "the rows are not those of before the closing");
         }
         let until = end.min(began + Duration::from_secs(arguments.reopen_minutes.max(1).saturating_mul(60)));
-        life.chores_begin(std::mem::take(&mut chores));
-        while clock.monotonic() < until && life.works() {
+        attempt.recurring_tasks_begin(std::mem::take(&mut recurring_tasks));
+        while clock.monotonic() < until && attempt.works() {
             tokio::time::sleep(SAMPLE.min(until.saturating_sub(clock.monotonic()))).await;
-            let mut figures = sample(&life, store, &mut seen).await?;
-            figures.insert("at_s".to_owned(), json!(clock.monotonic().as_secs()));
-            figures.insert("open_ms".to_owned(), json!(open_ms));
-            results.line("soak", "sample", figures);
+            let mut stats = sample(&attempt, store, &mut seen).await?;
+            stats.insert("at_s".to_owned(), json!(clock.monotonic().as_secs()));
+            stats.insert("open_ms".to_owned(), json!(open_ms));
+            results.line("soak", "sample", stats);
         }
-        let (image, back) = life.end(&mut seen).await?;
+        let (image, back) = attempt.end(&mut seen).await?;
         before = Some(image);
-        chores = back;
+        recurring_tasks = back;
     }
     verdict(&seen, arguments, seed, results)
 }
 
 /// Checks every rule and measures.
-async fn sample(life: &Life, store: &Path, seen: &mut Seen) -> anyhow::Result<Map<String, Value>> {
-    let image = check::image(life.database()).await?;
+async fn sample(
+    attempt: &StoreRun,
+    store: &Path,
+    seen: &mut SoakTotals,
+) -> anyhow::Result<Map<String, Value>> {
+    let image = check::image(attempt.database()).await?;
     check::image_check(&image)?;
     let (resident, files) = (resident_bytes()?, files_bytes(store)?);
     seen.resident.push(resident);
     seen.files.push(files);
-    let figures = life.figures();
+    let stats = attempt.stats();
     let mut map = Map::new();
     map.insert("resident_bytes".to_owned(), json!(resident));
     map.insert("file_bytes".to_owned(), json!(files));
     map.insert("rows".to_owned(), json!(image.rows.len()));
-    map.insert("transactions".to_owned(), json!(seen.transactions + figures.transactions));
-    map.insert("mutations".to_owned(), json!(seen.mutations + figures.mutations));
+    map.insert("transactions".to_owned(), json!(seen.transactions + stats.transactions));
+    map.insert("mutations".to_owned(), json!(seen.mutations + stats.mutations));
     Ok(map)
 }
 
-fn verdict(seen: &Seen, arguments: &SoakArguments, seed: u64, results: &mut Results) -> anyhow::Result<()> {
-    let mut figures = Map::new();
-    figures.insert("seed".to_owned(), json!(seed));
-    figures.insert("minutes".to_owned(), json!(arguments.minutes));
-    figures.insert("jobs_per_s".to_owned(), json!(arguments.rate));
-    figures.insert("openings".to_owned(), json!(seen.openings));
-    figures.insert("checks".to_owned(), json!(seen.resident.len()));
-    figures.insert("transactions".to_owned(), json!(seen.transactions));
-    figures.insert("mutations".to_owned(), json!(seen.mutations));
-    figures.insert("batches".to_owned(), json!(seen.batches));
+fn verdict(
+    seen: &SoakTotals,
+    arguments: &SoakArguments,
+    seed: u64,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let mut stats = Map::new();
+    stats.insert("seed".to_owned(), json!(seed));
+    stats.insert("minutes".to_owned(), json!(arguments.minutes));
+    stats.insert("jobs_per_s".to_owned(), json!(arguments.rate));
+    stats.insert("openings".to_owned(), json!(seen.openings));
+    stats.insert("checks".to_owned(), json!(seen.resident.len()));
+    stats.insert("transactions".to_owned(), json!(seen.transactions));
+    stats.insert("mutations".to_owned(), json!(seen.mutations));
+    stats.insert("batches".to_owned(), json!(seen.batches));
     let mut growing = Vec::new();
     for (name, samples) in [("resident", &seen.resident), ("file", &seen.files)] {
         let Some(peaks) = Peaks::of(samples) else { continue };
-        figures.insert(format!("{name}_middle_max_bytes"), json!(peaks.middle));
-        figures.insert(format!("{name}_last_max_bytes"), json!(peaks.last));
+        stats.insert(format!("{name}_middle_max_bytes"), json!(peaks.middle));
+        stats.insert(format!("{name}_last_max_bytes"), json!(peaks.last));
         if peaks.grows() {
             growing.push(format!("{name} bytes grow: {peaks:?}"));
         }
     }
-    results.line("soak", "summary", figures);
+    results.line("soak", "summary", stats);
     if !growing.is_empty() {
         bail!("{}", growing.join("; "));
     }

@@ -6,7 +6,7 @@ use borough_kv::Versionstamp;
 
 /// The journal at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalSize {
+pub struct JournalSample {
     /// Entries.
     pub entries: u64,
     /// Their bytes.
@@ -17,7 +17,7 @@ pub struct JournalSize {
 #[derive(Debug, Default)]
 pub struct JournalBook {
     entries: BTreeMap<Versionstamp, u64>,
-    size: JournalSize,
+    size: JournalSample,
 }
 
 impl JournalBook {
@@ -39,7 +39,7 @@ impl JournalBook {
     }
 
     /// What is left.
-    pub fn size(&self) -> JournalSize {
+    pub fn size(&self) -> JournalSample {
         self.size
     }
 }
@@ -55,10 +55,10 @@ mod tests {
         for (version, bytes) in [(3, 30), (1, 10), (2, 20)] {
             book.appended(Versionstamp::new(version, 0), bytes);
         }
-        assert_eq!(book.size(), JournalSize { entries: 3, bytes: 60 });
+        assert_eq!(book.size(), JournalSample { entries: 3, bytes: 60 });
         book.trimmed(Versionstamp::new(2, 0));
-        assert_eq!(book.size(), JournalSize { entries: 1, bytes: 30 });
+        assert_eq!(book.size(), JournalSample { entries: 1, bytes: 30 });
         book.trimmed(Versionstamp::new(1, 0));
-        assert_eq!(book.size(), JournalSize { entries: 1, bytes: 30 });
+        assert_eq!(book.size(), JournalSample { entries: 1, bytes: 30 });
     }
 }

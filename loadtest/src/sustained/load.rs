@@ -12,14 +12,14 @@ use borough_model::node::{NodeFacts, node_packages_kept};
 use borough_model::resource::Resources;
 use borough_model::{Delta, Name, NodeId};
 use borough_store::journal::{Change, ChangeSet, journal_floor};
-use borough_store::node::{NodeArrival, SessionFence, node_packages_set, node_register, node_writer};
+use borough_store::node::{NodeRegistration, SessionFence, node_packages_set, node_register, node_writer};
 use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::journal::{JournalBook, JournalSize};
+use super::journal::{JournalBook, JournalSample};
 
 /// Nodes of each writer.
 const NODES: u32 = 25;
@@ -64,7 +64,7 @@ impl Window {
 }
 
 /// What the writers share.
-struct Shared {
+struct LoadShared {
     db: Database,
     space: CellSpace,
     clock: Arc<dyn Clock>,
@@ -74,12 +74,12 @@ struct Shared {
 }
 
 /// The writers at work.
-pub struct Load {
-    shared: Arc<Shared>,
+pub struct SustainedLoad {
+    shared: Arc<LoadShared>,
     writers: Vec<JoinHandle<()>>,
 }
 
-impl Load {
+impl SustainedLoad {
     /// Registers the nodes and starts the writers.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Load {
         clock: &Arc<dyn Clock>,
         rng: &Arc<dyn Rng>,
     ) -> anyhow::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LoadShared {
             db: db.clone(),
             space: space.clone(),
             clock: Arc::clone(clock),
@@ -128,7 +128,7 @@ impl Load {
     ///
     /// # Errors
     /// The store could not be read.
-    pub async fn journal_size(&self) -> anyhow::Result<JournalSize> {
+    pub async fn journal_size(&self) -> anyhow::Result<JournalSample> {
         let shared = &self.shared;
         let floor = shared.db.run("journal_floor", Idempotency::ReadOnly, |tx, _| async move {
             journal_floor(&tx, &shared.space).await
@@ -163,7 +163,7 @@ fn package_sets(bytes: usize) -> [BTreeSet<String>; 2] {
     })
 }
 
-impl Shared {
+impl LoadShared {
     fn change(&self, action: &'static str) -> Change {
         let request = request_id_random(&*self.rng);
         Change { request, actor: "loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
@@ -174,7 +174,7 @@ impl Shared {
         for number in 0..NODES {
             let name = Name::new(format!("node-{writer}-{number}"))?;
             let id = NodeId(self.rng.next_u64().max(1));
-            let arrival = &NodeArrival::new(name, facts(), id, SESSION);
+            let arrival = &NodeRegistration::new(name, facts(), id, SESSION);
             let (change, space) = (&self.change("node_register"), &self.space);
             let register = self.db.run("node_register", Idempotency::Natural, |tx, _| async move {
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;

@@ -23,8 +23,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::journal::JournalSize;
-use self::load::{Load, LoadShape};
+use self::journal::JournalSample;
+use self::load::{LoadShape, SustainedLoad};
 use crate::result::{Results, percentiles_of};
 use crate::soak::bound::Peaks;
 use crate::soak::{files_bytes, resident_bytes};
@@ -59,7 +59,7 @@ pub struct SustainedArguments {
 
 /// Peaks of each sample over the whole run.
 #[derive(Default)]
-struct Seen {
+struct SustainedPeaks {
     resident: Vec<u64>,
     journal: Vec<u64>,
 }
@@ -113,8 +113,8 @@ async fn sustained(
         entry_bytes: usize::try_from(arguments.entry_bytes)?,
         bytes_per_s: arguments.mib_per_s << 20,
     };
-    let load = Load::start(&db, &space, shape, &clock, &rng).await?;
-    let mut seen = Seen::default();
+    let load = SustainedLoad::start(&db, &space, shape, &clock, &rng).await?;
+    let mut seen = SustainedPeaks::default();
     let held = samples(store, arguments, &load, &mut seen, results).await;
     load.end().await;
     cancelled.cancel();
@@ -128,8 +128,8 @@ async fn sustained(
 async fn samples(
     store: &Path,
     arguments: &SustainedArguments,
-    load: &Load,
-    seen: &mut Seen,
+    load: &SustainedLoad,
+    seen: &mut SustainedPeaks,
     results: &mut Results,
 ) -> anyhow::Result<()> {
     let (began, end) = (Instant::now(), Duration::from_secs(arguments.minutes * 60));
@@ -146,12 +146,12 @@ async fn samples(
         }
         next += interval;
         let size = load.journal_size().await?;
-        let mut figures = sample(load, size, interval, arguments)?;
-        figures.insert("at_s".to_owned(), json!(began.elapsed().as_secs()));
-        figures.insert("rss_peak_mib".to_owned(), json!(peak >> 20));
-        figures.insert("rss_mib".to_owned(), json!(resident_bytes()? >> 20));
-        figures.insert("file_mib".to_owned(), json!(files_bytes(store)? >> 20));
-        results.line("sustained", "sample", figures);
+        let mut stats = sample(load, size, interval, arguments)?;
+        stats.insert("at_s".to_owned(), json!(began.elapsed().as_secs()));
+        stats.insert("rss_peak_mib".to_owned(), json!(peak >> 20));
+        stats.insert("rss_mib".to_owned(), json!(resident_bytes()? >> 20));
+        stats.insert("file_mib".to_owned(), json!(files_bytes(store)? >> 20));
+        results.line("sustained", "sample", stats);
         seen.resident.push(peak);
         seen.journal.push(size.bytes);
     }
@@ -159,37 +159,41 @@ async fn samples(
 }
 
 fn sample(
-    load: &Load,
-    size: JournalSize,
+    load: &SustainedLoad,
+    size: JournalSample,
     interval: Duration,
     arguments: &SustainedArguments,
 ) -> anyhow::Result<Map<String, Value>> {
     let window = load.window_take()?;
-    let mut figures = Map::new();
+    let mut stats = Map::new();
     let per_s = |amount: u64| json!(amount / interval.as_secs().max(1));
-    figures.insert("journal_mib".to_owned(), json!(size.bytes >> 20));
-    figures.insert("journal_entries".to_owned(), json!(size.entries));
-    figures.insert("offered_kib_per_s".to_owned(), json!(arguments.mib_per_s << 10));
-    figures.insert("written_kib_per_s".to_owned(), per_s(window.bytes >> 10));
-    figures.insert("commits_per_s".to_owned(), per_s(window.commits));
-    figures.insert("refused".to_owned(), json!(window.refused));
-    percentiles_of(&mut figures, "commit", &window.commit_us);
-    Ok(figures)
+    stats.insert("journal_mib".to_owned(), json!(size.bytes >> 20));
+    stats.insert("journal_entries".to_owned(), json!(size.entries));
+    stats.insert("offered_kib_per_s".to_owned(), json!(arguments.mib_per_s << 10));
+    stats.insert("written_kib_per_s".to_owned(), per_s(window.bytes >> 10));
+    stats.insert("commits_per_s".to_owned(), per_s(window.commits));
+    stats.insert("refused".to_owned(), json!(window.refused));
+    percentiles_of(&mut stats, "commit", &window.commit_us);
+    Ok(stats)
 }
 
-fn verdict(seen: &Seen, arguments: &SustainedArguments, results: &mut Results) -> anyhow::Result<()> {
+fn verdict(
+    seen: &SustainedPeaks,
+    arguments: &SustainedArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
     let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or(0);
-    let mut figures = Map::new();
-    figures.insert("minutes".to_owned(), json!(arguments.minutes));
-    figures.insert("offered_kib_per_s".to_owned(), json!(arguments.mib_per_s << 10));
-    figures.insert("rss_peak_mib".to_owned(), json!(most(&seen.resident) >> 20));
-    figures.insert("journal_peak_mib".to_owned(), json!(most(&seen.journal) >> 20));
+    let mut stats = Map::new();
+    stats.insert("minutes".to_owned(), json!(arguments.minutes));
+    stats.insert("offered_kib_per_s".to_owned(), json!(arguments.mib_per_s << 10));
+    stats.insert("rss_peak_mib".to_owned(), json!(most(&seen.resident) >> 20));
+    stats.insert("journal_peak_mib".to_owned(), json!(most(&seen.journal) >> 20));
     let peaks = Peaks::of(&seen.resident);
     if let Some(peaks) = peaks {
-        figures.insert("rss_middle_peak_mib".to_owned(), json!(peaks.middle >> 20));
-        figures.insert("rss_last_peak_mib".to_owned(), json!(peaks.last >> 20));
+        stats.insert("rss_middle_peak_mib".to_owned(), json!(peaks.middle >> 20));
+        stats.insert("rss_last_peak_mib".to_owned(), json!(peaks.last >> 20));
     }
-    results.line("sustained", "summary", figures);
+    results.line("sustained", "summary", stats);
     ensure!(!peaks.is_some_and(Peaks::grows), "the memory grows: {peaks:?}");
     Ok(())
 }

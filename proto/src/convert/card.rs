@@ -27,7 +27,7 @@ pub fn card_from_message(message: &v1::Card) -> Card {
     }
 }
 
-/// The cards of its node that a life has. One that the node has no more is left out.
+/// The cards of its node that an attempt has. One that the node has no more is left out.
 pub fn cards_assigned(row: &TaskRow, node: &NodeRow) -> Vec<v1::AssignedCard> {
     let taken = row.charge.resources.cards();
     let assigned = |(kind, place, millis): (&str, u32, u64)| {

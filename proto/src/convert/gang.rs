@@ -1,17 +1,17 @@
 //! How the tasks of a job belong together.
 
-use borough_model::job::{GangSpec, Role, Together};
+use borough_model::job::{GangSpec, GangTopology, Role};
 
 use super::job::{override_from_message, override_to_message};
 use super::{FieldRefused, name_from_text};
 use crate::v1;
 
-pub(super) fn together_to_message(together: &Together) -> v1::Together {
-    v1::Together {
-        attribute: together.attribute.clone(),
-        domains_min: together.domains_min,
-        domains_max: together.domains_max,
-        preferred: together.preferred,
+pub(super) fn gang_topology_to_message(topology: &GangTopology) -> v1::GangTopology {
+    v1::GangTopology {
+        attribute: topology.attribute.clone(),
+        domains_min: topology.domains_min,
+        domains_max: topology.domains_max,
+        preferred: topology.preferred,
     }
 }
 
@@ -26,15 +26,15 @@ pub(super) fn role_to_message(role: &Role) -> v1::Role {
 
 /// Absent where the message has neither.
 pub(super) fn gang_from_message(message: &v1::JobSpec) -> Result<Option<GangSpec>, FieldRefused> {
-    let together = message.together.as_ref().map(|together| Together {
-        attribute: together.attribute.clone(),
-        domains_min: together.domains_min.max(1),
-        domains_max: together.domains_max.max(1),
-        preferred: together.preferred,
+    let topology = message.gang_topology.as_ref().map(|topology| GangTopology {
+        attribute: topology.attribute.clone(),
+        domains_min: topology.domains_min.max(1),
+        domains_max: topology.domains_max.max(1),
+        preferred: topology.preferred,
     });
     let roles = message.roles.iter().enumerate().map(role_from_message).collect::<Result<Vec<_>, _>>()?;
-    let some = together.is_some() || !roles.is_empty();
-    Ok(some.then_some(GangSpec { together, roles }))
+    let some = topology.is_some() || !roles.is_empty();
+    Ok(some.then_some(GangSpec { topology, roles }))
 }
 
 fn role_from_message((index, message): (usize, &v1::Role)) -> Result<Role, FieldRefused> {

@@ -7,7 +7,7 @@ use borough_model::job::{
 use borough_model::{JobRow, JobSpec, Name};
 
 use super::card::selector_to_message;
-use super::gang::{gang_from_message, role_to_message, together_to_message};
+use super::gang::{gang_from_message, gang_topology_to_message, role_to_message};
 use super::placement::{
     affinity_from_message, affinity_to_message, constraint_from_message, constraint_to_message,
     spread_from_message, spread_to_message,
@@ -75,7 +75,7 @@ pub fn job_spec_to_message(spec: &JobSpec) -> v1::JobSpec {
         tolerations: spec.tolerations.iter().map(toleration_to_message).collect(),
         scheduler: spec.scheduler.as_ref().map(ToString::to_string).unwrap_or_default(),
         profile: spec.profile.clone().unwrap_or_default(),
-        together: spec.together().map(together_to_message),
+        gang_topology: spec.gang_topology().map(gang_topology_to_message),
         roles: spec.roles().iter().map(role_to_message).collect(),
         queue: spec.queue.clone().unwrap_or_default(),
         preemption: spec.preemption.map(preemption_to_message),

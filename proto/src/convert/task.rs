@@ -16,7 +16,7 @@ pub struct TaskContext {
     pub node: String,
     /// Host of the row's node.
     pub host: String,
-    /// Name of the node the last life ended on.
+    /// Name of the node the last attempt ended on.
     pub exit_node: String,
     /// The last sample.
     pub usage: Option<v1::Usage>,
@@ -65,7 +65,7 @@ pub fn task_state_to_message(state: TaskState) -> v1::TaskState {
     }
 }
 
-/// Counts one task where it is in its life. Those that ended are counted by their job's row, not here.
+/// Counts one task where it is in its attempt. Those that ended are counted by their job's row, not here.
 pub fn task_counts_add(counts: &mut v1::TaskCounts, row: &TaskRow) {
     let count = match row.state {
         TaskState::Pending => &mut counts.pending,
@@ -140,7 +140,7 @@ pub fn stop_reason_from_message(reason: i32) -> Option<StopReason> {
     }
 }
 
-/// Why a life ended.
+/// Why an attempt ended.
 pub fn end_reason_to_message(reason: EndReason) -> v1::EndReason {
     match reason {
         EndReason::Exited => v1::EndReason::Exited,
@@ -153,7 +153,7 @@ pub fn end_reason_to_message(reason: EndReason) -> v1::EndReason {
     }
 }
 
-/// How a life ended; `node` is the name of the node it ended on.
+/// How an attempt ended; `node` is the name of the node it ended on.
 pub fn exit_to_message(exit: &Exit, node: String) -> v1::Exit {
     v1::Exit {
         reason: end_reason_to_message(exit.reason).into(),
@@ -166,7 +166,7 @@ pub fn exit_to_message(exit: &Exit, node: String) -> v1::Exit {
     }
 }
 
-/// How a life ended, as the agent of `node` says.
+/// How an attempt ended, as the agent of `node` says.
 pub fn exit_from_message(message: &v1::Exit, node: NodeId) -> Result<Exit, FieldRefused> {
     let reason = match v1::EndReason::try_from(message.reason) {
         Ok(v1::EndReason::Exited) => EndReason::Exited,

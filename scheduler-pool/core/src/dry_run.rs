@@ -7,9 +7,9 @@ use borough_model::job::{ChangeClass, JobState, change_class, job_new};
 use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
-use crate::explain::{Explanation, VictimTold, after_unmet, explain_job, victims_told};
+use crate::explain::{Explanation, VictimReport, after_unmet, explain_job, victims_told};
 use crate::pending::pending_in;
-use crate::plan::{Placement, Plan, PlanCounters, plan};
+use crate::plan::{Plan, PlanCounters, PlannedPlacement, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
 
@@ -45,7 +45,7 @@ pub struct DryRunTask {
     /// Whether it waits there until others are gone.
     pub held: bool,
     /// Tasks that give way to it.
-    pub victims: Vec<VictimTold>,
+    pub victims: Vec<VictimReport>,
 }
 
 /// What would happen if this job were submitted now (or, where its user has a job of that name that has not ended, if
@@ -54,10 +54,10 @@ pub struct DryRunTask {
 pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     let mut overlay = snapshot.clone();
     let (job, row) = row_supposed(snapshot, spec, now_ms);
-    let (kept, stopped) = standing(snapshot, job, spec.count);
+    let (kept, stopped) = resident(snapshot, job, spec.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
-    let mut placed: BTreeMap<u32, Placement> = BTreeMap::new();
+    let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
     batches(&mut overlay, job, now_ms, |plan| {
         // What was planned before others were looked at may give way to them.
         let evicted = plan.placements.iter().flat_map(|placement| &placement.victims);
@@ -75,16 +75,16 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
 }
 
 /// How many of a job's tasks have a node and keep it, and which are stopped by a count.
-fn standing(snapshot: &Snapshot, job: JobId, count: u32) -> (u32, Vec<u32>) {
-    let standing = snapshot.tasks(job).filter(|task| task.state.is_charged()).map(|task| task.id.index);
-    let (kept, stopped): (Vec<u32>, Vec<u32>) = standing.partition(|&index| index < count);
+fn resident(snapshot: &Snapshot, job: JobId, count: u32) -> (u32, Vec<u32>) {
+    let resident = snapshot.tasks(job).filter(|task| task.state.is_charged()).map(|task| task.id.index);
+    let (kept, stopped): (Vec<u32>, Vec<u32>) = resident.partition(|&index| index < count);
     (u32::try_from(kept.len()).unwrap_or(u32::MAX), stopped)
 }
 
-fn task_named(snapshot: &Snapshot, placement: Placement) -> Option<DryRunTask> {
+fn task_named(snapshot: &Snapshot, placement: PlannedPlacement) -> Option<DryRunTask> {
     let name = snapshot.node_name(placement.node)?.clone();
     let victims = victims_told(snapshot, &placement);
-    let Placement { task, node, ports, held, .. } = placement;
+    let PlannedPlacement { task, node, ports, held, .. } = placement;
     Some(DryRunTask { index: task.index, node, name, ports, held, victims })
 }
 
@@ -124,9 +124,9 @@ fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMu
         let outcome = plan(overlay, &queue, now_ms, PLAN_SEED);
         heard(&outcome);
         overlay.suppose(&outcome, now_ms);
-        let blocked_before = overlay.blocked.count();
+        let unschedulable_before = overlay.unschedulable.count();
         overlay.remember(&outcome, now_ms);
-        if outcome.placements.is_empty() && overlay.blocked.count() == blocked_before {
+        if outcome.placements.is_empty() && overlay.unschedulable.count() == unschedulable_before {
             break;
         }
     }

@@ -9,10 +9,10 @@ use borough_model::resource::resources_add;
 use borough_model::{JobId, Resources, TaskId};
 use smallvec::SmallVec;
 
-use crate::preempt::Reach;
+use crate::preempt::PreemptionScope;
 use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
-use crate::snapshot::{GangPart, GangParts, JobEntry, OpenJobs, OpenKey, Queue, ShapeId, Snapshot};
+use crate::snapshot::{GangPart, GangParts, OpenJobs, OpenKey, OpenQueue, ShapeId, Snapshot, SnapshotJob};
 
 /// A task that wants a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct PendingClass {
     /// One number per user and priority: who gives up a turn where a task of the class fits nowhere.
     pub(crate) lane: u32,
     /// Whose places a task of the class may take.
-    pub(crate) reach: Reach,
+    pub(crate) scope: PreemptionScope,
 }
 
 /// Tasks of one job of which so many are placed together, or none.
@@ -62,33 +62,31 @@ pub struct PendingQueue {
     pub classes: Vec<PendingClass>,
     /// Gangs.
     pub gangs: Vec<PendingGang>,
-    /// The first time at which a task in back-off may be placed, or a port that cools down may help one that fits
-    /// nowhere, milliseconds since 1970: look again then. Only known of jobs that the limit let be looked at.
+    /// Look again then (milliseconds since 1970): a task leaves its back-off, or a port has cooled down. Only known of
+    /// jobs within the limit.
     pub later_ms: Option<i64>,
     /// Whether the limit cut it short: look again at once, also where nothing of it could be placed.
     pub more: bool,
 }
 
-/// What wants placing of a queue ([`Snapshot::queue_of`]): tasks of running jobs that have no row, or whose row is pending
-/// and past its back-off. At most `limit` tasks, except that a gang is never cut. Shapes and gangs that were remembered to
-/// fit nowhere are left out until something happens that could help them.
+/// What wants placing of a queue ([`Snapshot::queue_of`]): tasks of running jobs without a row, or with a pending row
+/// past its back-off. At most `limit` tasks, but a gang is never cut. Unschedulable ones wait for an event.
 ///
-/// Nothing starves: where more waits than the limit takes, a sixteenth of it goes to the jobs that have waited longest,
-/// whatever their priority, after the others. So a task is planned at the latest in the batch whose number, counted from
-/// its submission, is that of the tasks that waited before it, divided by a sixteenth of the limit, and one; a gang
-/// that waited before it counts as a batch of its own. A gang that has waited longest of all is taken even past the limit.
-pub fn pending_in(snapshot: &mut Snapshot, queue: &Queue, now_ms: i64, limit: usize) -> PendingQueue {
+/// Nothing starves: where more waits than the limit takes, a sixteenth of it goes to the jobs that have waited longest.
+/// With `n` tasks before it, a task is planned `n / (limit / 16) + 1` batches after its submission at the latest; a gang
+/// before it counts as a batch. The gang that has waited longest of all is taken even past the limit.
+pub fn pending_in(snapshot: &mut Snapshot, queue: &OpenQueue, now_ms: i64, limit: usize) -> PendingQueue {
     pending_of(snapshot, queue, &|_| true, now_ms, limit)
 }
 
-/// The same of the first queue, for jobs that are `wanted` only.
+/// [`pending_in`] of the first queue, for jobs that are `wanted`.
 pub fn pending(
     snapshot: &mut Snapshot,
     wanted: &dyn Fn(JobId) -> bool,
     now_ms: i64,
     limit: usize,
 ) -> PendingQueue {
-    pending_of(snapshot, &Queue::default(), wanted, now_ms, limit)
+    pending_of(snapshot, &OpenQueue::default(), wanted, now_ms, limit)
 }
 
 /// Jobs of one queue that are looked at after one that would have taken it beyond its limit.
@@ -99,17 +97,17 @@ const AGED_PART: usize = 16;
 
 fn pending_of(
     snapshot: &mut Snapshot,
-    queue: &Queue,
+    queue: &OpenQueue,
     wanted: &dyn Fn(JobId) -> bool,
     now_ms: i64,
     limit: usize,
 ) -> PendingQueue {
-    snapshot.wake(now_ms);
+    snapshot.requeue(now_ms);
     let none = OpenJobs::default();
     let open = snapshot.open.get(queue).unwrap_or(&none);
     let aged = if limit == usize::MAX { 0 } else { limit / AGED_PART };
     let mut collector = Collector::new(snapshot, now_ms, limit - aged, false);
-    collector.queue.later_ms = snapshot.blocked.retry_next();
+    collector.queue.later_ms = snapshot.unschedulable.retry_next();
     let mut first = open.ordered.first();
     let mut lanes_before = 0;
     while let Some(of_priority) = first {
@@ -136,23 +134,23 @@ fn pending_of(
 /// them want one now.
 pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option<PendingQueue> {
     let mut collector = Collector::new(snapshot, now_ms, usize::MAX, true);
-    let mut cursor = Cursor::new(job, snapshot.jobs.get(&job)?, 0);
+    let mut cursor = JobCursor::new(job, snapshot.jobs.get(&job)?, 0);
     let item = collector.gang_item(&mut cursor);
-    matches!(item, Item::Taken).then_some(collector.queue)
+    matches!(item, PendingItem::Taken).then_some(collector.queue)
 }
 
 /// A task alone, as a queue of its own, blocked or not. `None` where it is none of those that want a node.
 pub(crate) fn task_queue(snapshot: &Snapshot, task: TaskId) -> Option<PendingQueue> {
     let mut collector = Collector::new(snapshot, i64::MAX, 1, true);
-    let mut cursor = Cursor::new(task.job, snapshot.jobs.get(&task.job)?, 0);
+    let mut cursor = JobCursor::new(task.job, snapshot.jobs.get(&task.job)?, 0);
     cursor.index = task.index;
     let item = collector.single_item(&mut cursor);
     let found = collector.queue.tasks.first().is_some_and(|found| found.task == task);
-    (matches!(item, Item::Taken) && found).then_some(collector.queue)
+    (matches!(item, PendingItem::Taken) && found).then_some(collector.queue)
 }
 
-/// One lane for each that takes turns with open jobs of a priority, of which `first` is the first, and the first of the next priority.
-/// They are leapt over: what one has waiting is looked at only as far as it is taken.
+/// One lane for each that takes turns with open jobs of a priority, of which `first` is the first, and the first of the
+/// next priority. They are leapt over: what one has waiting is looked at only as far as it is taken.
 fn lanes_of<'a>(
     snapshot: &'a Snapshot,
     open: &'a OpenJobs,
@@ -182,17 +180,17 @@ struct Lane<'a> {
     /// Items that were left since they would have gone beyond a limit.
     limited: u32,
     /// The job that is looked at.
-    cursor: Option<Cursor<'a>>,
+    cursor: Option<JobCursor<'a>>,
 }
 
 impl<'a> Lane<'a> {
     /// The job that is looked at, or the next one.
-    fn cursor(&mut self) -> Option<&mut Cursor<'a>> {
+    fn cursor(&mut self) -> Option<&mut JobCursor<'a>> {
         while self.cursor.is_none() {
             let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.turn == self.first.turn;
             let key = self.keys.next().filter(of_lane)?;
             if let Some(entry) = self.snapshot.jobs.get(&key.job).filter(|_| (self.wanted)(key.job)) {
-                self.cursor = Some(Cursor::new(key.job, entry, self.number));
+                self.cursor = Some(JobCursor::new(key.job, entry, self.number));
             }
         }
         self.cursor.as_mut()
@@ -200,21 +198,21 @@ impl<'a> Lane<'a> {
 }
 
 /// How far a job has been looked at.
-struct Cursor<'a> {
+struct JobCursor<'a> {
     job: JobId,
-    entry: &'a JobEntry,
+    entry: &'a SnapshotJob,
     lane: u32,
     index: u32,
     gang_parts: GangParts,
     found_any: bool,
     /// A task in back-off: the job cannot be put to sleep.
     later_any: bool,
-    blocked: BTreeSet<ShapeId>,
-    classes: BTreeMap<(ShapeId, Reach), u32>,
+    unschedulable: BTreeSet<ShapeId>,
+    classes: BTreeMap<(ShapeId, PreemptionScope), u32>,
 }
 
-impl<'a> Cursor<'a> {
-    fn new(job: JobId, entry: &'a JobEntry, lane: u32) -> Self {
+impl<'a> JobCursor<'a> {
+    fn new(job: JobId, entry: &'a SnapshotJob, lane: u32) -> Self {
         Self {
             job,
             entry,
@@ -223,7 +221,7 @@ impl<'a> Cursor<'a> {
             gang_parts: entry.gang_parts(),
             found_any: false,
             later_any: false,
-            blocked: BTreeSet::new(),
+            unschedulable: BTreeSet::new(),
             classes: BTreeMap::new(),
         }
     }
@@ -234,7 +232,7 @@ struct Collector<'a> {
     now_ms: i64,
     limit: usize,
     /// Whether what is known to fit nowhere is taken too.
-    blocked_too: bool,
+    unschedulable_too: bool,
     queue: PendingQueue,
     /// Jobs that want only what is blocked.
     asleep: Vec<(JobId, BTreeSet<ShapeId>)>,
@@ -243,12 +241,12 @@ struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    fn new(snapshot: &'a Snapshot, now_ms: i64, limit: usize, blocked_too: bool) -> Self {
+    fn new(snapshot: &'a Snapshot, now_ms: i64, limit: usize, unschedulable_too: bool) -> Self {
         Self {
             snapshot,
             now_ms,
             limit,
-            blocked_too,
+            unschedulable_too,
             queue: PendingQueue::default(),
             asleep: Vec::new(),
             shares: None,
@@ -264,8 +262,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes one item after the other from the one whose share is least, what it is given here included. What would take a
-    /// queue beyond its limit is left, and what is behind it looked at.
+    /// Takes one item after the other from the one whose share is least, what it is given here included. What would
+    /// take a queue beyond its limit is left, and what is behind it looked at.
     fn by_share(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
         let snapshot = self.snapshot;
         let queueing = &snapshot.settings.queueing;
@@ -282,19 +280,19 @@ impl<'a> Collector<'a> {
             }
             let (tasks, gangs) = (self.queue.tasks.len(), self.queue.gangs.len());
             match self.lane_item(lane) {
-                Item::Taken if self.limited(&mut shares, &lane.first.turn, (tasks, gangs)) => {
+                PendingItem::Taken if self.limited(&mut shares, &lane.first.turn, (tasks, gangs)) => {
                     lane.cursor = None;
                     lane.limited += 1;
                     if lane.limited >= LIMITED_MAX {
                         shares.lane_done(&lane.first.turn);
                     }
                 }
-                Item::Taken => {}
-                Item::Full => {
+                PendingItem::Taken => {}
+                PendingItem::Full => {
                     all = false;
                     break;
                 }
-                Item::None => shares.lane_done(&lane.first.turn),
+                PendingItem::None => shares.lane_done(&lane.first.turn),
             }
         }
         lanes.iter().for_each(|lane| shares.lane_done(&lane.first.turn));
@@ -302,8 +300,8 @@ impl<'a> Collector<'a> {
         all
     }
 
-    /// Counts what was taken since the queue had so many tasks and gangs, or leaves it again where it would take a queue
-    /// beyond its limit.
+    /// Counts what was taken since the queue had so many tasks and gangs, or leaves it again where it would take a
+    /// queue beyond its limit.
     fn limited(&mut self, shares: &mut Shares, turn: &Turn, (tasks, gangs): (usize, usize)) -> bool {
         let need = self.queue.gangs.get(gangs).map_or(1, |gang| gang.need() as usize);
         let taken = self.queue.tasks.get(tasks..).unwrap_or_default();
@@ -334,9 +332,9 @@ impl<'a> Collector<'a> {
                     return false;
                 }
                 match self.lane_item(lane) {
-                    Item::Taken => {}
-                    Item::Full => return false,
-                    Item::None => done.push(number),
+                    PendingItem::Taken => {}
+                    PendingItem::Full => return false,
+                    PendingItem::None => done.push(number),
                 }
             }
             for number in done.into_iter().rev() {
@@ -346,18 +344,18 @@ impl<'a> Collector<'a> {
         true
     }
 
-    fn lane_item(&mut self, lane: &mut Lane<'_>) -> Item {
+    fn lane_item(&mut self, lane: &mut Lane<'_>) -> PendingItem {
         while let Some(cursor) = lane.cursor() {
             let item = self.item(cursor);
-            if !matches!(item, Item::None) {
+            if !matches!(item, PendingItem::None) {
                 return item;
             }
             if !cursor.found_any && !cursor.later_any {
-                self.asleep.push((cursor.job, std::mem::take(&mut cursor.blocked)));
+                self.asleep.push((cursor.job, std::mem::take(&mut cursor.unschedulable)));
             }
             lane.cursor = None;
         }
-        Item::None
+        PendingItem::None
     }
 
     /// Fills what is left of the limit with those who have waited longest and have nothing in the queue yet.
@@ -371,12 +369,12 @@ impl<'a> Collector<'a> {
             }
             let Some(entry) = self.snapshot.jobs.get(&job) else { continue };
             let lane = u32::try_from(lanes_before + number + 1).unwrap_or(u32::MAX);
-            let mut cursor = Cursor::new(job, entry, lane);
+            let mut cursor = JobCursor::new(job, entry, lane);
             let turn = entry.turn.clone().unwrap_or_default();
             if number == 0 && !cursor.gang_parts.is_empty() {
                 let limit = std::mem::replace(&mut self.limit, usize::MAX);
                 let before = (self.queue.tasks.len(), self.queue.gangs.len());
-                if matches!(self.gang_item(&mut cursor), Item::Taken) {
+                if matches!(self.gang_item(&mut cursor), PendingItem::Taken) {
                     self.aged_limited(&turn, before);
                 }
                 self.limit = limit;
@@ -384,7 +382,7 @@ impl<'a> Collector<'a> {
             }
             while self.queue.tasks.len() < self.limit {
                 let before = (self.queue.tasks.len(), self.queue.gangs.len());
-                let taken = matches!(self.item(&mut cursor), Item::Taken);
+                let taken = matches!(self.item(&mut cursor), PendingItem::Taken);
                 if !taken || self.aged_limited(&turn, before) {
                     break;
                 }
@@ -401,7 +399,7 @@ impl<'a> Collector<'a> {
     }
 
     /// The next task of a job that may be placed now.
-    fn task_next(&mut self, cursor: &mut Cursor<'_>) -> Option<(u32, ShapeId)> {
+    fn task_next(&mut self, cursor: &mut JobCursor<'_>) -> Option<(u32, ShapeId)> {
         while let Some(index) = cursor.entry.open_next(cursor.index) {
             cursor.index = index + 1;
             let not_before_ms = cursor.entry.task(index).map_or(i64::MIN, |slot| slot.not_before_ms);
@@ -412,9 +410,9 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let Some(shape) = cursor.entry.shape_of(index) else { continue };
-            let reach = || self.snapshot.reach_of(cursor.entry, index);
-            if !self.blocked_too && self.snapshot.blocked.sleeps(shape, reach) {
-                cursor.blocked.insert(shape);
+            let scope = || self.snapshot.scope_of(cursor.entry, index);
+            if !self.unschedulable_too && self.snapshot.unschedulable.sleeps(shape, scope) {
+                cursor.unschedulable.insert(shape);
                 if cursor.entry.task(index).is_none_or(|slot| !slot.evicted) {
                     cursor.index = cursor.entry.shape_end(index);
                 }
@@ -425,34 +423,34 @@ impl<'a> Collector<'a> {
         None
     }
 
-    fn item(&mut self, cursor: &mut Cursor<'_>) -> Item {
-        if !self.blocked_too && self.snapshot.blocked.gang_blocked(cursor.job) {
-            return Item::None;
+    fn item(&mut self, cursor: &mut JobCursor<'_>) -> PendingItem {
+        if !self.unschedulable_too && self.snapshot.unschedulable.gang_unschedulable(cursor.job) {
+            return PendingItem::None;
         }
         if cursor.gang_parts.is_empty() { self.single_item(cursor) } else { self.gang_item(cursor) }
     }
 
-    fn single_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
-        let Some((index, shape)) = self.task_next(cursor) else { return Item::None };
+    fn single_item(&mut self, cursor: &mut JobCursor<'_>) -> PendingItem {
+        let Some((index, shape)) = self.task_next(cursor) else { return PendingItem::None };
         self.task_push(cursor, index, shape, None);
-        Item::Taken
+        PendingItem::Taken
     }
 
-    /// The tasks that a gang can choose its members from: of each role and shape as many as it needs, since one is as good
-    /// as the other. What the job wants beyond them is for later, when the gang stands: nothing of a gang runs that did not
-    /// come together.
-    fn gang_item(&mut self, cursor: &mut Cursor<'_>) -> Item {
+    /// The tasks that a gang can choose its members from: of each role and shape as many as it needs, since one is as
+    /// good as the other. What the job wants beyond them is for later, when the gang stands: nothing of a gang runs
+    /// that did not come together.
+    fn gang_item(&mut self, cursor: &mut JobCursor<'_>) -> PendingItem {
         let parts = cursor.gang_parts.clone();
         let mut members = Vec::new();
         for part in &parts {
             let before = members.len();
             self.part_members(cursor, *part, &mut members);
             if members.len() - before < part.need as usize {
-                return Item::None;
+                return PendingItem::None;
             }
         }
         if !self.queue.tasks.is_empty() && self.queue.tasks.len().saturating_add(members.len()) > self.limit {
-            return Item::Full;
+            return PendingItem::Full;
         }
         (cursor.gang_parts, cursor.index) = (GangParts::new(), u32::MAX);
         self.queue.gangs.push(PendingGang { job: cursor.job, parts });
@@ -460,10 +458,15 @@ impl<'a> Collector<'a> {
         for (index, shape) in members {
             self.task_push(cursor, index, shape, gang);
         }
-        Item::Taken
+        PendingItem::Taken
     }
 
-    fn part_members(&mut self, cursor: &mut Cursor<'_>, part: GangPart, members: &mut Vec<(u32, ShapeId)>) {
+    fn part_members(
+        &mut self,
+        cursor: &mut JobCursor<'_>,
+        part: GangPart,
+        members: &mut Vec<(u32, ShapeId)>,
+    ) {
         let mut of_shape: BTreeMap<ShapeId, u32> = BTreeMap::new();
         cursor.index = part.first;
         while let Some((index, shape)) = self.task_next(cursor).filter(|&(index, _)| index < part.end) {
@@ -477,19 +480,19 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn task_push(&mut self, cursor: &mut Cursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {
+    fn task_push(&mut self, cursor: &mut JobCursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {
         cursor.found_any = true;
         let classes = &mut self.queue.classes;
-        let reach = self.snapshot.reach_of(cursor.entry, index);
-        let class = *cursor.classes.entry((shape, reach)).or_insert_with(|| {
-            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane, reach });
+        let scope = self.snapshot.scope_of(cursor.entry, index);
+        let class = *cursor.classes.entry((shape, scope)).or_insert_with(|| {
+            classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane, scope });
             u32::try_from(classes.len() - 1).unwrap_or(u32::MAX)
         });
         self.queue.tasks.push(PendingTask { task: TaskId { job: cursor.job, index }, class, gang });
     }
 }
 
-enum Item {
+enum PendingItem {
     Taken,
     /// The next item would go past the limit.
     Full,

@@ -12,7 +12,7 @@ use crate::explain::{Explanation, explain};
 use crate::pending::{gang_queue, pending_in, task_queue};
 use crate::plan::plan;
 use crate::seed::PLAN_SEED;
-use crate::snapshot::{Queue, ShapeId, Snapshot, TaskSlot};
+use crate::snapshot::{OpenQueue, ShapeId, Snapshot, TaskSlot};
 
 /// Waiting tasks that are placed before a move is tried: so many at once, so many times per queue.
 const WAITING_BATCH: usize = 1000;
@@ -74,7 +74,7 @@ impl Relocation {
 }
 
 /// Places what waits in a queue, first things first.
-fn waiting_placed(overlay: &mut Snapshot, queue: &Queue, now_ms: i64) {
+fn waiting_placed(overlay: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
     for _ in 0..WAITING_BATCHES {
         let pending = pending_in(overlay, queue, now_ms, WAITING_BATCH);
         let outcome = plan(overlay, &pending, now_ms, PLAN_SEED);

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{JobRow, JobState};
-use borough_model::task::{TaskEvent, TransitionRefused, UnitRow, UnitState, task_transition};
-use borough_model::{JobId, RequestId, TaskId, TaskRow, UnitId};
-use borough_scheduler_core::{Placement as Planned, Plan, Snapshot, TermToken, Victim};
+use borough_model::task::{GangRow, GangState, TaskEvent, TransitionRefused, task_transition};
+use borough_model::{GangId, JobId, RequestId, TaskId, TaskRow};
+use borough_scheduler_core::{Plan, PlannedPlacement as Planned, Snapshot, TermToken, Victim};
 use borough_store::keys::{ConstraintKey, LeaseKey};
-use borough_store::placement::{Eviction, Placement, PlacementBatch};
+use borough_store::placement::{Eviction, PlacementBatch, PlacementChange};
 
 use crate::view::CellView;
 
-/// The epoch of units that are placed whole in one commit.
-const UNIT_EPOCH: u64 = 1;
+/// The epoch of gangs that are placed whole in one commit.
+const GANG_EPOCH: u64 = 1;
 
 /// What a batch is made with: ids and times made outside.
 #[derive(Clone, Debug)]
@@ -34,10 +34,18 @@ pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
         *members.entry(gang).or_default() += 1;
     }
     let evicts = |placement: &Planned| placement.held || !placement.victims.is_empty();
-    let ruled = |placement: &Planned| {
-        placement.ruled || !placement.terms.is_empty() || !placement.witnesses.is_empty() || evicts(placement)
+    let constrained = |placement: &Planned| {
+        placement.constrained
+            || !placement.terms.is_empty()
+            || !placement.dependencies.is_empty()
+            || evicts(placement)
     };
-    for gang in plan.placements.iter().filter(|placement| ruled(placement)).filter_map(|ruled| ruled.gang) {
+    for gang in plan
+        .placements
+        .iter()
+        .filter(|placement| constrained(placement))
+        .filter_map(|constrained| constrained.gang)
+    {
         members.remove(&gang);
     }
     members.retain(|_, &mut members| members > most);
@@ -53,9 +61,9 @@ pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
     large.into_values().collect()
 }
 
-/// The batch of a plan over `view`. A placement whose task or node the snapshot does
-/// not let it have is left out and named: the planner and the state machine disagree, which is a defect worth a log line
-/// and no reason to hold up the others.
+/// The batch of a plan over `view`. A placement whose task or node the snapshot does not let it have is left out and
+/// named: the planner and the state machine disagree, which is a defect worth a log line and no reason to hold up the
+/// others.
 ///
 /// `running` has the rows of victims that are more than held. A placement of which one is another by now is left out
 /// without a word, whole gangs together: its commit would only conflict.
@@ -76,7 +84,7 @@ pub fn batch_of_plan(
         nodes: BTreeMap::new(),
         placements: Vec::with_capacity(plan.placements.len()),
         evictions: Vec::new(),
-        units: Vec::new(),
+        gangs: Vec::new(),
     };
     for (placement, evicted) in plan.placements.iter().zip(evictions) {
         let Some(evicted) = evicted else { continue };
@@ -84,23 +92,23 @@ pub fn batch_of_plan(
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
-        let unit = placement.gang.map(|gang| (unit_id(stamp.id, gang), UNIT_EPOCH));
-        let event = member_event(placement, unit, placement.gang.is_some_and(|gang| waiting.contains(&gang)));
+        let gang = placement.gang.map(|gang| (gang_id(stamp.id, gang), GANG_EPOCH));
+        let event = member_event(placement, gang, placement.gang.is_some_and(|gang| waiting.contains(&gang)));
         match task_transition(&before, &event, stamp.at_ms) {
             Ok(transition) => {
                 batch.evictions.extend(evicted);
-                batch.placements.push(Placement {
+                batch.placements.push(PlacementChange {
                     revision_before: before.revision,
                     row: transition.row,
                     terms: placement.terms.iter().map(term_key).collect(),
-                    witnesses: placement.witnesses.clone(),
-                    ruled: placement.ruled,
+                    dependencies: placement.dependencies.clone(),
+                    constrained: placement.constrained,
                 });
             }
             Err(error) => refused.push((placement.task, error)),
         }
     }
-    batch.units = units_of(plan, &batch, &waiting);
+    batch.gangs = gangs_of(plan, &batch, &waiting);
     let touched = batch.placements.iter().filter_map(|placement| placement.row.node);
     for node in touched.collect::<BTreeSet<_>>() {
         if let Some(known) = view.placement_node(node) {
@@ -164,35 +172,35 @@ fn gangs_waiting(placements: &[Planned]) -> BTreeSet<u32> {
 }
 
 /// What happens to a task that is placed; `waits` where it is one of a gang that starts only when all have their share.
-pub fn member_event(placement: &Planned, unit: Option<(UnitId, u64)>, waits: bool) -> TaskEvent {
-    match placement.event(unit) {
+pub fn member_event(placement: &Planned, gang: Option<(GangId, u64)>, waits: bool) -> TaskEvent {
+    match placement.event(gang) {
         TaskEvent::Place(member) if waits => TaskEvent::Hold(member),
         event => event,
     }
 }
 
-/// The units of the plan's gangs: committed with it, or waiting for their victims.
-fn units_of(plan: &Plan, batch: &PlacementBatch, waiting: &BTreeSet<u32>) -> Vec<UnitRow> {
+/// The gangs of the plan's gangs: committed with it, or waiting for their victims.
+fn gangs_of(plan: &Plan, batch: &PlacementBatch, waiting: &BTreeSet<u32>) -> Vec<GangRow> {
     let placed: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
     let mut gangs: BTreeMap<u32, (JobId, u32)> = BTreeMap::new();
     for placement in plan.placements.iter().filter(|placement| placed.contains(&placement.task)) {
         let Some(gang) = placement.gang else { continue };
         gangs.entry(gang).or_insert((placement.task.job, 0)).1 += 1;
     }
-    let unit = |(gang, (job, min_member)): (u32, (JobId, u32))| UnitRow {
-        id: unit_id(batch.id, gang),
+    let gang = |(gang, (job, min_member)): (u32, (JobId, u32))| GangRow {
+        id: gang_id(batch.id, gang),
         job,
         min_member,
-        state: if waiting.contains(&gang) { UnitState::Waiting } else { UnitState::Committed },
-        epoch: UNIT_EPOCH,
+        state: if waiting.contains(&gang) { GangState::Waiting } else { GangState::Committed },
+        epoch: GANG_EPOCH,
         expires_ms: 0,
         revision: 1,
     };
-    gangs.into_iter().map(unit).collect()
+    gangs.into_iter().map(gang).collect()
 }
 
 /// The id of a gang of a batch: batch ids are random, so this is too.
-fn unit_id(batch: RequestId, gang: u32) -> UnitId {
+fn gang_id(batch: RequestId, gang: u32) -> GangId {
     let low = u64::try_from(batch.0 & u128::from(u64::MAX)).unwrap_or_default();
-    UnitId(low.wrapping_add(u64::from(gang)))
+    GangId(low.wrapping_add(u64::from(gang)))
 }

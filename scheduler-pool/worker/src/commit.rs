@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 /// What became of a commit.
 #[derive(Debug)]
-pub enum Committed {
+pub enum CommitOutcome {
     /// It is durable.
     Yes,
     /// Guards were overtaken; those that are known.
@@ -29,7 +29,7 @@ enum Doubt {
     Conflict,
     /// It may have, and is no longer in flight.
     Settled,
-    /// It may still happen, for as long as a transaction lives.
+    /// It may still happen, for as long as a transaction attempts.
     InFlight,
     /// The store cannot go on.
     Fatal,
@@ -47,20 +47,24 @@ fn doubt_of(code: ErrorCode) -> Doubt {
     }
 }
 
-/// Commits `batch` at the version at which the gate was open, and after an unknown result looks for it until it is known.
-/// Never replays it.
-pub async fn batch_commit(db: &Database, gate: &GateOpen, batch: &PlacementBatch) -> StoreResult<Committed> {
+/// Commits `batch` at the version at which the gate was open, and after an unknown result looks for it until it is
+/// known. Never replays it.
+pub async fn batch_commit(
+    db: &Database,
+    gate: &GateOpen,
+    batch: &PlacementBatch,
+) -> StoreResult<CommitOutcome> {
     let commit = db.commit_at("placement_commit", gate.version(), |tx| placement_commit(tx, gate, batch));
     let CommitAtError { error, conflicting } = match commit.await {
-        Ok(_) => return Ok(Committed::Yes),
+        Ok(_) => return Ok(CommitOutcome::Yes),
         Err(failed) => failed,
     };
     let Some(code) = error.kv_error().map(|error: &borough_kv::KvError| error.code) else {
         return Err(error);
     };
     match doubt_of(code) {
-        Doubt::Conflict => Ok(Committed::Conflict(conflicting)),
-        Doubt::None => Ok(Committed::No),
+        Doubt::Conflict => Ok(CommitOutcome::Conflict(conflicting)),
+        Doubt::None => Ok(CommitOutcome::No),
         Doubt::Settled => found(db, gate, gate.version(), batch).await,
         Doubt::InFlight => {
             let after = gate.version().saturating_add(TRANSACTION_LIFE_VERSIONS);
@@ -76,7 +80,7 @@ async fn found(
     gate: &GateOpen,
     after: Version,
     batch: &PlacementBatch,
-) -> StoreResult<Committed> {
+) -> StoreResult<CommitOutcome> {
     loop {
         let seen = db
             .run("placement_find", Idempotency::ReadOnly, |tx, _| async move {
@@ -90,8 +94,8 @@ async fn found(
             })
             .await?;
         match seen {
-            Some(Some(_)) => return Ok(Committed::Yes),
-            Some(None) => return Ok(Committed::No),
+            Some(Some(_)) => return Ok(CommitOutcome::Yes),
+            Some(None) => return Ok(CommitOutcome::No),
             None => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
         }
     }

@@ -6,11 +6,11 @@
 
 mod batch;
 mod commit;
-mod figures;
 mod gather;
 mod metrics;
 mod read;
 mod shard;
+mod stats;
 mod view;
 mod worker;
 

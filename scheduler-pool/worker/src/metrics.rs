@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use borough_scheduler_core::{PENDING_REASONS, Plan, Queue};
+use borough_scheduler_core::{OpenQueue, PENDING_REASONS, Plan};
 use borough_store::lease::{SCHEDULER_DEFAULT, WorkerStatus};
 use borough_store::placement::PlacementBatch;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::commit::Committed;
+use crate::commit::CommitOutcome;
 
 /// Which worker's shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,7 +40,7 @@ type Live = Family<ShardLabels, Gauge>;
 #[derive(Clone, Debug, Default)]
 struct LiveMetrics {
     waiting: Live,
-    blocked: Live,
+    unschedulable: Live,
     rate: Live,
     conflicts: Live,
     scored: Live,
@@ -52,7 +52,8 @@ struct LiveMetrics {
     pending: Family<ReasonLabels, Gauge>,
 }
 
-/// The figures of the workers of a process: counts of all together, and what each says of itself. Clones count together.
+/// The figures of the workers of a process: counts of all together, and what each says of itself. Clones count
+/// together.
 #[derive(Clone, Debug)]
 pub struct WorkerMetrics {
     placements: Counter,
@@ -98,7 +99,7 @@ impl WorkerMetrics {
         let live = &self.live;
         let shards = [
             ("worker_waiting", "tasks of the shard that may be tried", &live.waiting),
-            ("worker_blocked", "tasks of the shard known to fit nowhere", &live.blocked),
+            ("worker_unschedulable", "tasks of the shard known to fit nowhere", &live.unschedulable),
             ("worker_rate_per_ks", "tasks placed per thousand seconds, lately", &live.rate),
             ("worker_conflicts", "batches of the worker that lost a guard", &live.conflicts),
             ("worker_scored_per_mille", "thousandths of a node scored per task", &live.scored),
@@ -118,7 +119,7 @@ impl WorkerMetrics {
     pub(crate) fn told(
         &self,
         cell: &str,
-        queue: &Queue,
+        queue: &OpenQueue,
         status: &WorkerStatus,
         reasons: &BTreeMap<&'static str, u64>,
     ) {
@@ -134,7 +135,7 @@ impl WorkerMetrics {
             family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
         };
         set(&live.waiting, status.waiting);
-        set(&live.blocked, status.blocked);
+        set(&live.unschedulable, status.unschedulable);
         set(&live.rate, status.rate_per_ks);
         set(&live.conflicts, status.conflicts);
         set(&live.scored, status.scored_per_mille);
@@ -164,16 +165,16 @@ impl WorkerMetrics {
         self.placements.inc_by(u64::try_from(members).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn committed(&self, batch: &PlacementBatch, outcome: &Committed, took: Duration) {
+    pub(crate) fn committed(&self, batch: &PlacementBatch, outcome: &CommitOutcome, took: Duration) {
         self.commit_seconds.observe(took.as_secs_f64());
         match outcome {
-            Committed::Yes => {
+            CommitOutcome::Yes => {
                 self.commits.inc();
                 self.placements.inc_by(u64::try_from(batch.placements.len()).unwrap_or(u64::MAX));
                 self.evictions.inc_by(u64::try_from(batch.evictions.len()).unwrap_or(u64::MAX));
             }
-            Committed::Conflict(_) => drop(self.conflicts.inc()),
-            Committed::No => {}
+            CommitOutcome::Conflict(_) => drop(self.conflicts.inc()),
+            CommitOutcome::No => {}
         }
     }
 }

@@ -17,7 +17,7 @@ const PAGE_ENTRIES: usize = 4_096;
 
 /// What was read at one version. With the entries applied, a snapshot is complete as of it.
 #[derive(Debug)]
-pub struct Read {
+pub struct CellRead {
     /// The version; placements decided on this are committed at it.
     pub version: Version,
     /// Entries after the cursor, in order.
@@ -38,7 +38,7 @@ pub async fn cell_read(
     cursor: Cursor,
     leases: &[LeaseKey],
     share: &JournalShare,
-) -> StoreResult<Read> {
+) -> StoreResult<CellRead> {
     db.run("scheduler_read", Idempotency::ReadOnly, |tx, _| async move {
         let version = tx.read_version().await?;
         let mut held = BTreeMap::new();
@@ -52,7 +52,7 @@ pub async fn cell_read(
             entries.extend(page.entries.into_iter().map(|(_, entry)| entry));
             after = page.next;
             if !page.more {
-                return Ok::<_, StoreError>(Read {
+                return Ok::<_, StoreError>(CellRead {
                     version,
                     entries,
                     next: after,
@@ -65,8 +65,8 @@ pub async fn cell_read(
     .await
 }
 
-/// The rows of some tasks as they are by now. What is decided on them holds where they are those that were planned on: a
-/// row's revision says so, and its guard keeps it so.
+/// The rows of some tasks as they are by now. What is decided on them holds where they are those that were planned on:
+/// a row's revision says so, and its guard keeps it so.
 pub async fn rows_read(
     db: &Database,
     space: &CellSpace,

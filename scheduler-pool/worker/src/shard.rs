@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use borough_kv::env::Clock;
 use borough_kv::{Database, Idempotency};
-use borough_scheduler_core::Queue;
+use borough_scheduler_core::OpenQueue;
 use borough_store::keys::LeaseKey;
 use borough_store::lease::{
     HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, WorkerStatus, lease_acquire, lease_release,
@@ -15,7 +15,7 @@ use borough_store::lease::{
 };
 use borough_store::{CellSpace, StoreError, StoreResult};
 
-use crate::read::Read;
+use crate::read::CellRead;
 use crate::worker::WorkerConfig;
 
 /// The longest time between two looks at the leases. What a holder that died leaves is found expired at most two looks
@@ -26,14 +26,14 @@ const LOOK_MAX: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardHeld {
     /// Its jobs.
-    pub queue: Queue,
+    pub queue: OpenQueue,
     /// Its lease, for the guard of a batch.
     pub key: LeaseKey,
 }
 
 /// What to do about one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Move {
+enum ShardMove {
     /// Beat.
     Renew,
     /// Try to take it.
@@ -53,22 +53,23 @@ fn shard_move(
     generation: u64,
     silent: Duration,
     lease: Duration,
-) -> Move {
+) -> ShardMove {
     let held = state.is_held(generation);
     let duration = match held {
         true => Duration::from_millis(state.row.duration_ms),
         false => lease,
     };
     match (mine, held) {
-        (true, _) => Move::Renew,
-        (false, false) if own => Move::Claim,
-        (false, _) if silent >= duration => Move::Claim,
-        (false, _) => Move::Leave,
+        (true, _) => ShardMove::Renew,
+        (false, false) if own => ShardMove::Claim,
+        (false, _) if silent >= duration => ShardMove::Claim,
+        (false, _) => ShardMove::Leave,
     }
 }
 
 /// Which part of the nodes a worker prefers, and into how many they are cut: a part for each worker that has a shard,
-/// in the order of their first shards. It is cut anew when a worker comes or goes. A worker that holds none prefers none.
+/// in the order of their first shards. It is cut anew when a worker comes or goes. A worker that holds none prefers
+/// none.
 fn part_of<'a>(held: impl Iterator<Item = (&'a LeaseKey, &'a str)>, holder: &str) -> (u32, u32) {
     let mut shards: Vec<((u32, &str), &str)> =
         held.map(|(key, holder)| ((key.shard, key.role.as_str()), holder)).collect();
@@ -90,7 +91,7 @@ pub struct SchedulerShards {
     place: u32,
     lease: Duration,
     /// Every shard of the schedulers that the worker serves.
-    queues: BTreeMap<LeaseKey, Queue>,
+    queues: BTreeMap<LeaseKey, OpenQueue>,
     held: BTreeMap<LeaseKey, HeldLease>,
     silences: BTreeMap<LeaseKey, Silence<LeaseState>>,
     beats: AtomicU64,
@@ -106,7 +107,7 @@ impl SchedulerShards {
         let of_scheduler = |scheduler| {
             let role = scheduler_role(scheduler);
             (0..shards)
-                .map(move |shard| (LeaseKey { role: role.clone(), shard }, Queue::of(scheduler, shard)))
+                .map(move |shard| (LeaseKey { role: role.clone(), shard }, OpenQueue::of(scheduler, shard)))
         };
         Self {
             space: config.space.clone(),
@@ -139,13 +140,13 @@ impl SchedulerShards {
         self.held.len()
     }
 
-    /// Renews what is held and takes what is free, where that is due; `status` is what the worker says of itself with its
-    /// beat.
+    /// Renews what is held and takes what is free, where that is due; `status` is what the worker says of itself with
+    /// its beat.
     pub async fn tend(
         &mut self,
         db: &Database,
         clock: &dyn Clock,
-        status: &mut (dyn FnMut(&Queue) -> WorkerStatus + Send),
+        status: &mut (dyn FnMut(&OpenQueue) -> WorkerStatus + Send),
     ) -> StoreResult<()> {
         let now = clock.monotonic();
         let due = |at: Option<Duration>, after| at.is_none_or(|at| now.saturating_sub(at) >= after);
@@ -167,9 +168,9 @@ impl SchedulerShards {
             let silent = silence.observe(now, state.clone(), self.lease);
             let (own, mine) = (key.shard == self.place, self.held.contains_key(&key));
             match shard_move(own, mine, &state, self.generation, silent, self.lease) {
-                Move::Renew if renew => self.renew(db, &key, &status(&queue)).await?,
-                Move::Renew | Move::Leave => {}
-                Move::Claim => self.claim(db, &key, state, silent).await?,
+                ShardMove::Renew if renew => self.renew(db, &key, &status(&queue)).await?,
+                ShardMove::Renew | ShardMove::Leave => {}
+                ShardMove::Claim => self.claim(db, &key, state, silent).await?,
             }
         }
         self.part = self.part_now(&states);
@@ -180,8 +181,8 @@ impl SchedulerShards {
         Ok(())
     }
 
-    /// The part to prefer after a look. A free shard counts as that of a worker that is about to take it: those that start
-    /// together do not begin with the same nodes.
+    /// The part to prefer after a look. A free shard counts as that of a worker that is about to take it: those that
+    /// start together do not begin with the same nodes.
     fn part_now(&self, states: &BTreeMap<LeaseKey, LeaseState>) -> (u32, u32) {
         let live = states.iter().filter(|(_, state)| state.is_held(self.generation));
         let mut holders: BTreeMap<&LeaseKey, String> =
@@ -250,7 +251,7 @@ impl SchedulerShards {
     }
 
     /// The shards that are still held at the version of `read`.
-    pub fn held_at(&self, read: &Read) -> Vec<ShardHeld> {
+    pub fn held_at(&self, read: &CellRead) -> Vec<ShardHeld> {
         let held = self.held.keys().filter(|key| self.holds(key, read));
         let queue =
             |key: &LeaseKey| Some(ShardHeld { queue: self.queues.get(key)?.clone(), key: key.clone() });
@@ -258,7 +259,7 @@ impl SchedulerShards {
     }
 
     /// Whether the shard of `key` is still held at the version of `read`.
-    pub fn holds(&self, key: &LeaseKey, read: &Read) -> bool {
+    pub fn holds(&self, key: &LeaseKey, read: &CellRead) -> bool {
         let row = read.leases.get(key).and_then(Option::as_ref);
         let held = self.held.get(key);
         held.zip(row).is_some_and(|(held, row)| held.epoch == row.epoch && held.holder == row.holder)
@@ -292,30 +293,30 @@ mod tests {
         LeaseState { row, beat: LeaseBeat { epoch: 3, beat: 9 } }
     }
 
-    fn decide(own: bool, mine: bool, state: &LeaseState, silent_ms: u64) -> Move {
+    fn decide(own: bool, mine: bool, state: &LeaseState, silent_ms: u64) -> ShardMove {
         shard_move(own, mine, state, 1, Duration::from_millis(silent_ms), LEASE)
     }
 
     #[test]
     fn a_free_place_goes_to_its_owner_first() {
         let free = LeaseState::default();
-        assert_eq!(decide(true, false, &free, 0), Move::Claim);
-        assert_eq!(decide(false, false, &free, 4_999), Move::Leave);
-        assert_eq!(decide(false, false, &free, 5_000), Move::Claim);
+        assert_eq!(decide(true, false, &free, 0), ShardMove::Claim);
+        assert_eq!(decide(false, false, &free, 4_999), ShardMove::Leave);
+        assert_eq!(decide(false, false, &free, 5_000), ShardMove::Claim);
     }
 
     #[test]
     fn a_held_place_is_taken_only_after_its_whole_silence() {
         for own in [true, false] {
-            assert_eq!(decide(own, false, &held(1), 4_999), Move::Leave);
-            assert_eq!(decide(own, false, &held(1), 5_000), Move::Claim);
+            assert_eq!(decide(own, false, &held(1), 4_999), ShardMove::Leave);
+            assert_eq!(decide(own, false, &held(1), 5_000), ShardMove::Claim);
         }
-        assert_eq!(decide(true, false, &held(0), 0), Move::Claim, "leases of an older opening are void");
+        assert_eq!(decide(true, false, &held(0), 0), ShardMove::Claim, "leases of an older opening are void");
     }
 
     #[test]
     fn what_is_held_is_renewed() {
-        assert_eq!(decide(true, true, &held(1), 9_000), Move::Renew);
+        assert_eq!(decide(true, true, &held(1), 9_000), ShardMove::Renew);
     }
 
     #[test]

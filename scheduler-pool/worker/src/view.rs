@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::task::{UnitRow, UnitState};
-use borough_model::{Delta, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow, TaskState, UnitId};
-use borough_scheduler_core::{CellSettings, PlanCache, Queue, Snapshot};
-use borough_store::placement::{PlacementNode, PlacementView};
+use borough_model::task::{GangRow, GangState};
+use borough_model::{Delta, GangId, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow, TaskState};
+use borough_scheduler_core::{CellSettings, OpenQueue, PlanCache, Snapshot};
+use borough_store::placement::{PlacementNode, SurvivorView};
 
 /// The cell as of one position of its journal.
 #[derive(Debug)]
@@ -16,24 +16,24 @@ pub struct CellView {
     pub cache: PlanCache,
     /// Rows of tasks a batch in question speaks of, as they came since it was planned.
     followed: BTreeMap<TaskId, Option<TaskRow>>,
-    /// Units that were not committed.
-    units: BTreeMap<UnitId, UnitRow>,
-    /// Tasks that are held for a unit.
+    /// Gangs that were not committed.
+    gangs: BTreeMap<GangId, GangRow>,
+    /// Tasks that are held for a gang.
     held: BTreeMap<TaskId, Hold>,
 }
 
-/// A task that is held for a unit.
+/// A task that is held for a gang.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    unit: UnitId,
+    gang: GangId,
     epoch: u64,
     /// Whether it waits for victims.
     promised: bool,
 }
 
-/// What is to be done about a unit.
+/// What is to be done about a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnitStep {
+pub enum GangStep {
     /// It gathers for nobody any more, or waits and has lost a member: what is held for it at this epoch is given back.
     LetGo(u64),
     /// Each of its members has its share: they start together.
@@ -50,7 +50,7 @@ impl CellView {
             snapshot,
             cache: PlanCache::default(),
             followed: BTreeMap::new(),
-            units: BTreeMap::new(),
+            gangs: BTreeMap::new(),
             held: BTreeMap::new(),
         }
     }
@@ -62,7 +62,7 @@ impl CellView {
 
     /// Applies one delta; an older one changes nothing.
     pub fn apply_delta(&mut self, delta: &Delta) {
-        self.units_follow(delta);
+        self.gangs_follow(delta);
         match delta {
             Delta::Task { row } if !self.followed.is_empty() => {
                 if let Some(followed) = self.followed.get_mut(&row.id) {
@@ -79,65 +79,65 @@ impl CellView {
         self.snapshot.apply(delta);
     }
 
-    fn units_follow(&mut self, delta: &Delta) {
+    fn gangs_follow(&mut self, delta: &Delta) {
         match delta {
-            Delta::Unit { row } if row.state == UnitState::Committed => drop(self.units.remove(&row.id)),
-            Delta::Unit { row } => drop(self.units.insert(row.id, row.clone())),
-            Delta::Task { row } => match row.unit.filter(|_| row.state == TaskState::Held) {
-                Some(unit) => {
-                    let hold = Hold { unit, epoch: row.unit_epoch, promised: row.promised };
+            Delta::Gang { row } if row.state == GangState::Committed => drop(self.gangs.remove(&row.id)),
+            Delta::Gang { row } => drop(self.gangs.insert(row.id, row.clone())),
+            Delta::Task { row } => match row.gang.filter(|_| row.state == TaskState::Held) {
+                Some(gang) => {
+                    let hold = Hold { gang, epoch: row.gang_epoch, promised: row.promised };
                     self.held.insert(row.id, hold);
                 }
                 None => drop(self.held.remove(&row.id)),
             },
             Delta::TaskRemoved { task, .. } => drop(self.held.remove(task)),
             Delta::JobRemoved { job, .. } => {
-                self.units.retain(|_, unit| unit.job != *job);
+                self.gangs.retain(|_, gang| gang.job != *job);
                 self.held.retain(|task, _| task.job != *job);
             }
             _ => {}
         }
     }
 
-    /// What is to be done about units of a queue's jobs.
-    pub fn unit_steps(&self, queue: &Queue) -> Vec<(UnitId, UnitStep)> {
-        // Of each unit that waits: members that hold, and members that wait for victims.
-        let mut waiting: BTreeMap<UnitId, (u32, u32)> = BTreeMap::new();
-        let mut steps: BTreeMap<UnitId, (JobId, UnitStep)> = BTreeMap::new();
+    /// What is to be done about gangs of a queue's jobs.
+    pub fn gang_steps(&self, queue: &OpenQueue) -> Vec<(GangId, GangStep)> {
+        // Of each gang that waits: members that hold, and members that wait for victims.
+        let mut waiting: BTreeMap<GangId, (u32, u32)> = BTreeMap::new();
+        let mut steps: BTreeMap<GangId, (JobId, GangStep)> = BTreeMap::new();
         for (task, hold) in &self.held {
-            match self.units.get(&hold.unit) {
-                Some(unit) if unit.state == UnitState::Waiting && unit.epoch == hold.epoch => {
-                    let (held, promised) = waiting.entry(unit.id).or_default();
+            match self.gangs.get(&hold.gang) {
+                Some(gang) if gang.state == GangState::Waiting && gang.epoch == hold.epoch => {
+                    let (held, promised) = waiting.entry(gang.id).or_default();
                     *held += 1;
                     *promised += u32::from(hold.promised);
                 }
-                // What a committed unit was promised is its task's own by now.
+                // What a committed gang was promised is its task's own by now.
                 None if hold.promised => {}
-                _ => drop(steps.insert(hold.unit, (task.job, UnitStep::Settle))),
+                _ => drop(steps.insert(hold.gang, (task.job, GangStep::Settle))),
             }
         }
-        for unit in self.units.values() {
-            let (held, promised) = waiting.get(&unit.id).copied().unwrap_or_default();
-            let step = match unit.state {
-                UnitState::Gathering => UnitStep::LetGo(unit.epoch),
-                UnitState::Waiting if held < unit.min_member => UnitStep::LetGo(unit.epoch),
-                UnitState::Waiting if promised == 0 => UnitStep::Commit(unit.epoch),
-                UnitState::Waiting | UnitState::Committed | UnitState::Released => continue,
+        for gang in self.gangs.values() {
+            let (held, promised) = waiting.get(&gang.id).copied().unwrap_or_default();
+            let step = match gang.state {
+                GangState::Gathering => GangStep::LetGo(gang.epoch),
+                GangState::Waiting if held < gang.min_member => GangStep::LetGo(gang.epoch),
+                GangState::Waiting if promised == 0 => GangStep::Commit(gang.epoch),
+                GangState::Waiting | GangState::Committed | GangState::Released => continue,
             };
-            steps.insert(unit.id, (unit.job, step));
+            steps.insert(gang.id, (gang.job, step));
         }
         let own = steps.into_iter().filter(|(_, (job, _))| self.snapshot.queue_of(*job) == *queue);
-        own.map(|(unit, (_, step))| (unit, step)).collect()
+        own.map(|(gang, (_, step))| (gang, step)).collect()
     }
 
-    /// Forgets a unit that is not there.
-    pub fn unit_forget(&mut self, unit: UnitId) {
-        self.units.remove(&unit);
-        self.held.retain(|_, hold| hold.unit != unit);
+    /// Forgets a gang that is not there.
+    pub fn gang_forget(&mut self, gang: GangId) {
+        self.gangs.remove(&gang);
+        self.held.retain(|_, hold| hold.gang != gang);
     }
 
-    /// From now on keeps the rows of `tasks` as they change, beginning with what they are; of those that run `running` says
-    /// what they were.
+    /// From now on keeps the rows of `tasks` as they change, beginning with what they are; of those that run `running`
+    /// says what they were.
     pub fn follow(&mut self, tasks: &BTreeSet<TaskId>, running: &BTreeMap<TaskId, TaskRow>) {
         let known = |task: TaskId| self.snapshot.task_row(task).or_else(|| running.get(&task)).cloned();
         self.followed = tasks.iter().map(|&task| (task, known(task))).collect();
@@ -150,7 +150,7 @@ impl CellView {
     }
 }
 
-impl PlacementView for CellView {
+impl SurvivorView for CellView {
     fn node(&self, node: NodeId) -> Option<PlacementNode> {
         self.placement_node(node)
     }

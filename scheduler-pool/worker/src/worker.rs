@@ -8,7 +8,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
 use borough_scheduler_core::{
-    CellSettings, PENDING_TURN, PLAN_SEED, Pace, Queue, Vantage, pending_in, plan_from,
+    BatchSize, CellSettings, OpenQueue, PENDING_TURN, PLAN_SEED, StartOffset, pending_in, plan_from,
 };
 use borough_store::cell::{GateOpen, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
@@ -19,15 +19,15 @@ use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{BatchStamp, batch_of_plan, gangs_split, victims_running};
-use crate::commit::{Committed, batch_commit};
-use crate::figures::Figures;
+use crate::commit::{CommitOutcome, batch_commit};
 use crate::metrics::WorkerMetrics;
-use crate::read::{Read, cell_read, cell_watch, rows_read};
+use crate::read::{CellRead, cell_read, cell_watch, rows_read};
 use crate::shard::{SchedulerShards, ShardHeld};
+use crate::stats::WorkerStats;
 use crate::view::CellView;
 
-/// How often what is left of a conflicting batch is tried again before everything is planned anew. Where several workers
-/// fill one node, one of them commits at a time, and to wait for one's turn costs less than to decide anew.
+/// How often what is left of a conflicting batch is tried again before everything is planned anew. Where several
+/// workers fill one node, one of them commits at a time, and to wait for one's turn costs less than to decide anew.
 const SURVIVOR_ATTEMPTS: u32 = 12;
 /// Longest sleep without a look: a watch may be late, or lost.
 const SLEEP_MAX: Duration = Duration::from_millis(1_500);
@@ -52,7 +52,7 @@ pub struct WorkerConfig {
     pub holder: String,
     /// Milliseconds without a heartbeat after which another may take a shard.
     pub lease_ms: u64,
-    /// The life of the store's opening: leases of an older one are void.
+    /// The attempt of the store's opening: leases of an older one are void.
     pub generation: u64,
     /// Tasks in a batch at most.
     pub batch_tasks_max: usize,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for WorkerConfig {
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Round {
+enum RoundOutcome {
     /// Something was committed, or should be looked at again at once.
     Again,
     /// Nothing to do before something changes, or before this wall time (milliseconds since 1970).
@@ -88,8 +88,8 @@ pub struct Worker {
     pub(crate) shards: SchedulerShards,
     pub(crate) view: CellView,
     cursor: Cursor,
-    pace: Pace,
-    figures: Figures,
+    batch_size: BatchSize,
+    stats: WorkerStats,
     /// The last read: its version, and when it was, by the monotonic clock.
     read_last: (Version, Duration),
     /// Whether the cell's settings have changed since the last listing.
@@ -113,8 +113,8 @@ impl Worker {
         let settings = CellSettings::default();
         let cursor = Cursor::start(0);
         let view = CellView::new(settings, config.shards);
-        let (pace, read_last) = (Pace::new(config.batch_tasks_max), (0, clock.monotonic()));
-        let figures = Figures::default();
+        let (batch_size, read_last) = (BatchSize::new(config.batch_tasks_max), (0, clock.monotonic()));
+        let stats = WorkerStats::default();
         let mut worker = Self {
             config,
             db,
@@ -124,8 +124,8 @@ impl Worker {
             shards,
             view,
             cursor,
-            pace,
-            figures,
+            batch_size,
+            stats,
             read_last,
             settings_changed: false,
             turn: 0,
@@ -143,8 +143,8 @@ impl Worker {
                 () = cancelled.cancelled() => break,
             };
             let sleep = match outcome {
-                Ok(Round::Again) => continue,
-                Ok(Round::Idle(until_ms)) => self.sleep(until_ms).await,
+                Ok(RoundOutcome::Again) => continue,
+                Ok(RoundOutcome::Idle(until_ms)) => self.sleep(until_ms).await,
                 Err(StoreError::JournalTrimmed { .. } | StoreError::ForeignEpoch { .. }) => self.list().await,
                 Err(error) => Err(error),
             };
@@ -189,15 +189,15 @@ impl Worker {
         Ok(())
     }
 
-    async fn round(&mut self) -> StoreResult<Round> {
+    async fn round(&mut self) -> StoreResult<RoundOutcome> {
         self.tend().await?;
         let read = self.read().await?;
         if std::mem::take(&mut self.settings_changed) {
             // A snapshot keeps the settings it was made with.
             self.list().await?;
-            return Ok(Round::Again);
+            return Ok(RoundOutcome::Again);
         }
-        let mut round = Round::Idle(None);
+        let mut round = RoundOutcome::Idle(None);
         // A cell that is being drained or has moved takes nothing new; its gate wakes nobody, the next look does.
         let Ok(gate) = read.gate.open() else { return Ok(round) };
         let mut shards = self.shards.held_at(&read);
@@ -208,7 +208,7 @@ impl Worker {
         for held in shards {
             let next = self.shard_round(&held, &gate).await?;
             round = earlier(round, next);
-            if round == Round::Again {
+            if round == RoundOutcome::Again {
                 // What was read is no longer the newest: the other shards' batches would only conflict.
                 break;
             }
@@ -217,29 +217,30 @@ impl Worker {
     }
 
     pub(crate) async fn tend(&mut self) -> StoreResult<()> {
-        let Self { config, shards, figures, view, clock, metrics, pace, .. } = self;
+        let Self { config, shards, stats, view, clock, metrics, batch_size, .. } = self;
         let (version, read_at) = self.read_last;
         let (now, at_ms) = (clock.monotonic(), clock.wall_ms());
         let (held, (part, parts)) = (shards.count(), shards.part());
-        let mut status = |queue: &Queue| {
+        let mut status = |queue: &OpenQueue| {
             let reasons = view.snapshot.queue_reasons(queue);
             let waiting = reasons.get(PENDING_TURN).copied().unwrap_or(0);
-            let blocked = reasons.values().sum::<u64>().saturating_sub(waiting);
-            let (first, last) = Vantage { part, parts, ..Vantage::whole(0) }.cut(view.snapshot.node_count());
+            let unschedulable = reasons.values().sum::<u64>().saturating_sub(waiting);
+            let (first, last) =
+                StartOffset { part, parts, ..StartOffset::whole(0) }.cut(view.snapshot.node_count());
             let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
             let age = now.saturating_sub(read_at);
             let status = WorkerStatus {
                 holder: config.holder.clone(),
                 at_ms,
                 waiting,
-                blocked,
+                unschedulable,
                 read_version: u64::try_from(version).unwrap_or_default(),
                 age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
                 part_first: small(first),
                 part_nodes: small(last - first),
-                batch_tasks: small(pace.batch()),
+                batch_tasks: small(batch_size.batch()),
                 shards: small(held),
-                ..figures.status(now)
+                ..stats.status(now)
             };
             metrics.told(&config.space.to_string(), queue, &status, &reasons);
             status
@@ -247,7 +248,7 @@ impl Worker {
         shards.tend(&self.db, &**clock, &mut status).await
     }
 
-    pub(crate) async fn read(&mut self) -> StoreResult<Read> {
+    pub(crate) async fn read(&mut self) -> StoreResult<CellRead> {
         let leases = self.shards.keys();
         let config = &self.config;
         let read = cell_read(&self.db, &config.space, self.cursor, &leases, &config.share).await?;
@@ -262,31 +263,31 @@ impl Worker {
     /// A gang has gathered, of so many members; none: it did not come together.
     pub(crate) fn gathered(&mut self, members: usize) {
         if members == 0 {
-            self.figures.conflicted();
+            self.stats.conflicted();
             self.collisions = self.collisions.saturating_add(1);
             return;
         }
         self.collisions = 0;
-        self.figures.committed(members);
+        self.stats.committed(members);
         self.metrics.gathered(members);
     }
 
-    async fn shard_round(&mut self, held: &ShardHeld, gate: &GateOpen) -> StoreResult<Round> {
-        if self.units_step(held).await? {
-            return Ok(Round::Again);
+    async fn shard_round(&mut self, held: &ShardHeld, gate: &GateOpen) -> StoreResult<RoundOutcome> {
+        if self.gangs_step(held).await? {
+            return Ok(RoundOutcome::Again);
         }
         let now_ms = self.clock.wall_ms();
-        let queue = pending_in(&mut self.view.snapshot, &held.queue, now_ms, self.pace.batch());
+        let queue = pending_in(&mut self.view.snapshot, &held.queue, now_ms, self.batch_size.batch());
         if queue.tasks.is_empty() {
-            return Ok(Round::Idle(queue.later_ms));
+            return Ok(RoundOutcome::Idle(queue.later_ms));
         }
         let started = self.clock.monotonic();
         let seed = PLAN_SEED.wrapping_add(self.collisions);
         let (part, parts) = self.shards.part();
-        let vantage = Vantage { seed, part, parts, beyond: self.pace.beyond() };
-        let mut planned = plan_from(&self.view.snapshot, &queue, now_ms, vantage, &mut self.view.cache);
+        let start_offset = StartOffset { seed, part, parts, beyond: self.batch_size.beyond() };
+        let mut planned = plan_from(&self.view.snapshot, &queue, now_ms, start_offset, &mut self.view.cache);
         self.view.snapshot.remember(&planned, now_ms);
-        self.figures.planned(&planned);
+        self.stats.planned(&planned);
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
         let large = gangs_split(&mut planned, self.config.gang_commit_max);
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
@@ -297,12 +298,12 @@ impl Worker {
         }
         if batch.placements.is_empty() && large.is_empty() {
             let more = queue.more || planned.preemption_cut;
-            return Ok(if more { Round::Again } else { Round::Idle(queue.later_ms) });
+            return Ok(if more { RoundOutcome::Again } else { RoundOutcome::Idle(queue.later_ms) });
         }
         let tasks = batch.placements.len();
         if tasks > 0 {
             let placed = self.commit(batch, gate, &running).await?;
-            self.pace.committed(tasks, tasks - placed, queue.more);
+            self.batch_size.committed(tasks, tasks - placed, queue.more);
         }
         for gang in large {
             if self.gather(held, &gang).await? == 0 {
@@ -310,10 +311,11 @@ impl Worker {
                 tokio::time::sleep(ERROR_PAUSE).await;
             }
         }
-        Ok(Round::Again)
+        Ok(RoundOutcome::Again)
     }
 
-    /// Commits a batch, and what is left of it after each conflict, over fresh values. Answers how many tasks it placed.
+    /// Commits a batch, and what is left of it after each conflict, over fresh values. Answers how many tasks it
+    /// placed.
     async fn commit(
         &mut self,
         batch: PlacementBatch,
@@ -328,15 +330,15 @@ impl Worker {
             let outcome = batch_commit(&self.db, &gate, &batch).await?;
             self.metrics.committed(&batch, &outcome, self.clock.monotonic().saturating_sub(started));
             let ranges = match outcome {
-                Committed::Yes => {
+                CommitOutcome::Yes => {
                     self.collisions = 0;
-                    self.figures.committed(batch.placements.len());
+                    self.stats.committed(batch.placements.len());
                     return Ok(batch.placements.len());
                 }
-                Committed::No => return Ok(0),
-                Committed::Conflict(ranges) => ranges,
+                CommitOutcome::No => return Ok(0),
+                CommitOutcome::Conflict(ranges) => ranges,
             };
-            self.figures.conflicted();
+            self.stats.conflicted();
             self.collisions = self.collisions.saturating_add(1);
             let conflicts = placement_conflicts(&self.config.space, &ranges, &batch);
             if conflicts.cell || conflicts.lease {
@@ -385,10 +387,10 @@ impl Worker {
     }
 }
 
-fn earlier(left: Round, right: Round) -> Round {
+fn earlier(left: RoundOutcome, right: RoundOutcome) -> RoundOutcome {
     match (left, right) {
-        (Round::Again, _) | (_, Round::Again) => Round::Again,
-        (Round::Idle(left), Round::Idle(right)) => Round::Idle(match (left, right) {
+        (RoundOutcome::Again, _) | (_, RoundOutcome::Again) => RoundOutcome::Again,
+        (RoundOutcome::Idle(left), RoundOutcome::Idle(right)) => RoundOutcome::Idle(match (left, right) {
             (Some(left), Some(right)) => Some(left.min(right)),
             (left, right) => left.or(right),
         }),

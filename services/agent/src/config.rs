@@ -56,16 +56,16 @@ pub struct AgentConfig {
     pub attributes: BTreeMap<String, String>,
     /// As whom tasks run. Another user than the agent's own needs an agent that is root.
     pub task_users: TaskUsers,
-    /// Where tasks that run as other users have their own directories, and where all agents of the machine note which user
-    /// an owner has. Other users must be able to pass through.
+    /// Where tasks that run as other users have their own directories, and where all agents of the machine note which
+    /// user an owner has. Other users must be able to pass through.
     pub task_dir: PathBuf,
     /// The name of its cgroups below `borough/`; absent: the cell and a hash of the state directory.
     pub cgroup_name: Option<String>,
     /// Where every started process is recorded for a guard; tests set it.
     pub record_dir: Option<PathBuf>,
     /// How often it does what it does by time.
-    pub pace: Pace,
-    /// How much of ended lives it keeps.
+    pub intervals: Intervals,
+    /// How much of ended attempts it keeps.
     pub retention: Retention,
     /// Where the machine's id is read.
     pub machine_id: PathBuf,
@@ -128,7 +128,7 @@ impl AgentConfig {
             task_dir: PathBuf::from(TASK_DIR),
             cgroup_name: None,
             record_dir: None,
-            pace: Pace::default(),
+            intervals: Intervals::default(),
             retention: Retention::default(),
             machine_id: PathBuf::from("/etc/machine-id"),
             credential: None,
@@ -140,17 +140,17 @@ impl AgentConfig {
 
 /// How often things are done by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct Intervals {
     /// Between two measurements of what tasks use.
     pub sample: Duration,
-    /// Between two looks at every life's record, in case a change was not announced.
+    /// Between two looks at every attempt's record, in case a change was not announced.
     pub look: Duration,
     /// First pause after a failed attempt to connect; doubled each time, with jitter.
     pub reconnect_first: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
-    /// Pause after a gateway has refused the agent for who it is, its token or its settings: somebody has to do something
-    /// first.
+    /// Pause after a gateway has refused the agent for who it is, its token or its settings: somebody has to do
+    /// something first.
     pub refused: Duration,
     /// Longest pause after sessions that a gateway has welcomed and that made no lasting progress.
     pub fruitless_max: Duration,
@@ -158,7 +158,7 @@ pub struct Pace {
     pub repeat: Duration,
 }
 
-impl Default for Pace {
+impl Default for Intervals {
     fn default() -> Self {
         Self {
             sample: Duration::from_secs(5),
@@ -172,13 +172,13 @@ impl Default for Pace {
     }
 }
 
-/// How much is kept of lives that are over.
+/// How much is kept of attempts that are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Lives of one task.
-    pub lives_per_task: usize,
-    /// Lives in all.
-    pub lives: usize,
+    /// Attempts of one task.
+    pub attempts_per_task: usize,
+    /// Attempts in all.
+    pub attempts: usize,
     /// Bytes of logs in all.
     pub bytes: u64,
     /// Milliseconds after the end.
@@ -187,6 +187,6 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { lives_per_task: 5, lives: 2000, bytes: 4 << 30, age_ms: 24 * 60 * 60 * 1000 }
+        Self { attempts_per_task: 5, attempts: 2000, bytes: 4 << 30, age_ms: 24 * 60 * 60 * 1000 }
     }
 }

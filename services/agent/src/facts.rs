@@ -7,11 +7,11 @@ use std::path::Path;
 
 use borough_model::node::node_packages_kept;
 use borough_proto::v1;
-use borough_shim::cgroup::Base;
+use borough_shim::cgroup::CgroupRoot;
 
 use crate::decide::cores::Cores;
 use crate::decide::load::{LoadReading, ProcessorTime};
-use crate::decide::pressure::Reading;
+use crate::decide::pressure::PressureReading;
 use crate::disk::TaskUsers;
 use crate::error::AgentError;
 
@@ -19,7 +19,7 @@ use crate::error::AgentError;
 const MEMORY_RESERVE_PERCENT: u64 = 5;
 
 /// The node's attributes. What the host lacks is among them, with the reason.
-pub fn attributes(base: &Base, users: &TaskUsers) -> BTreeMap<String, String> {
+pub fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, String> {
     let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let yes = |have: bool| if have { "yes" } else { "no" }.to_owned();
     let mut found: BTreeMap<String, String> = [
@@ -103,8 +103,8 @@ pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
 /// More devices of a kind are only counted.
 const CARDS_MAX: u32 = 64;
 
-/// The packages that are installed below a directory: `NAME/VERSION`, each a directory. What is being made there, with a
-/// name that begins with a dot, is none. A directory that is not there has none.
+/// The packages that are installed below a directory: `NAME/VERSION`, each a directory. What is being made there, with
+/// a name that begins with a dot, is none. A directory that is not there has none.
 pub fn packages(directory: &Path) -> BTreeSet<String> {
     let names = |directory: &Path| -> Vec<String> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -119,10 +119,10 @@ pub fn packages(directory: &Path) -> BTreeSet<String> {
 }
 
 /// What is left of the machine. `proc` is where the kernel shows its figures.
-pub fn reading(proc: &Path, state_dir: &Path) -> Reading {
+pub fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
     let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
     let disk = rustix::fs::statvfs(state_dir).ok();
-    Reading {
+    PressureReading {
         memory_free: memory_free(&text("meminfo")),
         memory_stalled: memory_stalled(&text("pressure/memory")),
         disk_free: disk.and_then(|disk| per_mille(disk.f_bavail, disk.f_blocks)),
@@ -139,8 +139,8 @@ pub fn load_reading(proc: &Path) -> LoadReading {
     }
 }
 
-/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks, then a line for each processor. The time
-/// of guests is part of that of their users.
+/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks, then a line for each processor. The
+/// time of guests is part of that of their users.
 fn processor_time(stat: &str) -> Option<ProcessorTime> {
     let mut lines = stat.lines().take_while(|line| line.starts_with("cpu"));
     let all = lines.next()?.strip_prefix("cpu ")?;
@@ -209,10 +209,10 @@ mod tests {
         assert_eq!(memory_total("MemTotal:       24684396 kB\nMemFree: 1 kB"), Some(24_684_396 * 1024));
         assert_eq!(memory_total("x"), None);
         assert_eq!(cpu_model("processor : 0\nmodel name\t: Fast CPU\n"), "Fast CPU");
-        let found = attributes(&Base::default(), &TaskUsers::PerOwner(5..=9));
+        let found = attributes(&CgroupRoot::default(), &TaskUsers::PerOwner(5..=9));
         assert_eq!(found["task.user"], "per owner, 5-9");
         assert!(!found.contains_key("task.user.missing"));
-        assert!(attributes(&Base::default(), &TaskUsers::Agent).contains_key("task.user.missing"));
+        assert!(attributes(&CgroupRoot::default(), &TaskUsers::Agent).contains_key("task.user.missing"));
         assert_eq!(found["cgroup.version"], "none");
         assert_eq!(found["cgroup.memory"], "no");
         assert!(!found["kernel.version"].is_empty());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use borough_client::{Client, ClientConfig, Token};
+use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SystemRng;
 use borough_model::Name;
 
@@ -34,34 +34,34 @@ pub(crate) fn cell_client(global: &Global) -> Result<Client, Failure> {
     }
 }
 
-struct Settings {
+struct ConnectSettings {
     gateways: Vec<String>,
-    token: Option<Token>,
+    token: Option<ClientToken>,
     cell: String,
 }
 
-fn settings(global: &Global) -> Result<Settings, Failure> {
+fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     let directory = dev_directory(global.dir.as_deref());
     let file = ClientFile::read(&directory);
     let cell = global.cell.clone();
-    let token = global.token_file.clone().map(Token::File);
+    let token = global.token_file.clone().map(ClientToken::File);
     if !global.gateway.is_empty() {
         // A foreign gateway must not be shown the dev cell's token unless it is the dev cell's gateway.
         let own = file
             .unwrap_or_default()
             .filter(|file| global.gateway.iter().all(|address| file.gateways.contains(address)));
         let own = own.unwrap_or_default();
-        return Ok(Settings {
+        return Ok(ConnectSettings {
             gateways: global.gateway.clone(),
-            token: token.or_else(|| own.token_file.map(Token::File)),
+            token: token.or_else(|| own.token_file.map(ClientToken::File)),
             cell: cell.unwrap_or(own.default_cell),
         });
     }
     let file = file.map_err(|error| Failure::new(Code::Unreachable, error.to_string()))?;
     let file = file.ok_or_else(|| no_dev_cell(&directory))?;
-    Ok(Settings {
+    Ok(ConnectSettings {
         gateways: file.gateways,
-        token: token.or_else(|| file.token_file.map(Token::File)),
+        token: token.or_else(|| file.token_file.map(ClientToken::File)),
         cell: cell.unwrap_or(file.default_cell),
     })
 }

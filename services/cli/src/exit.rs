@@ -14,7 +14,7 @@
 //! | 130 | interrupted |
 //! | 255 | `job plan` and `task exec`: it could not be done. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
-use borough_client::{ClientError, Refusal};
+use borough_client::{ClientError, GatewayRefusal};
 
 /// A code of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ fn innermost(status: &tonic::Status) -> Option<String> {
     text
 }
 
-fn refused(refusal: &Refusal) -> Failure {
+fn refused(refusal: &GatewayRefusal) -> Failure {
     let (code, hint) = match refusal.code {
         tonic::Code::InvalidArgument => (Code::Usage, None),
         tonic::Code::NotFound => (Code::NotFound, None),

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 
 use crate::config::ClientConfig;
 use crate::error::ClientError;
-use crate::pool::Pool;
+use crate::pool::GatewayPool;
 use crate::retry::worth_repeating;
 
 /// A stream of answers; an error may come between them, and mostly ends it.
@@ -24,16 +24,16 @@ pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientErr
 /// No method connects before it has to. A call needs a tokio runtime with IO and time.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<CallShared>,
     cell: String,
     user: String,
     request_id: Option<RequestId>,
 }
 
-struct Shared {
+struct CallShared {
     config: ClientConfig,
     authorization: Option<MetadataValue<Ascii>>,
-    pool: Pool,
+    pool: GatewayPool,
     rng: Arc<dyn Rng>,
 }
 
@@ -50,13 +50,13 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoGateway`], [`ClientError::Address`], [`ClientError::TokenFile`], [`ClientError::TokenText`].
     pub fn new(config: ClientConfig, rng: Arc<dyn Rng>) -> Result<Self, ClientError> {
-        let pool = Pool::new(&config)?;
+        let pool = GatewayPool::new(&config)?;
         let authorization = match &config.token {
             None => None,
             Some(token) => Some(authorization(&token.text_read()?)?),
         };
         let (cell, user) = (config.cell.clone(), config.user.clone());
-        let shared = Arc::new(Shared { config, authorization, pool, rng });
+        let shared = Arc::new(CallShared { config, authorization, pool, rng });
         Ok(Self { shared, cell, user, request_id: None })
     }
 
@@ -142,12 +142,12 @@ impl Client {
         F: Fn(Channel, Request<M>) -> S,
         S: Future<Output = Result<Response<R>, Status>>,
     {
-        let last: Mutex<Attempts> = Mutex::default();
+        let last: Mutex<CallTries> = Mutex::default();
         match tokio::time::timeout(deadline, self.attempts(&message, &send, &last)).await {
             Ok(result) => result,
             // What was found out before the time ran out says more than that it ran out.
             Err(_) => match std::mem::take(&mut *last.lock()) {
-                Attempts { count: 0, .. } => Err(ClientError::Deadline { method, deadline }),
+                CallTries { count: 0, .. } => Err(ClientError::Deadline { method, deadline }),
                 failed => Err(self.unreachable(failed)),
             },
         }
@@ -157,7 +157,7 @@ impl Client {
         &self,
         message: &M,
         send: &F,
-        last: &Mutex<Attempts>,
+        last: &Mutex<CallTries>,
     ) -> Result<R, ClientError>
     where
         M: Clone,
@@ -207,7 +207,7 @@ impl Client {
         request
     }
 
-    fn unreachable(&self, failed: Attempts) -> ClientError {
+    fn unreachable(&self, failed: CallTries) -> ClientError {
         let gateways = self.shared.pool.addresses();
         ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status }
     }
@@ -221,13 +221,13 @@ impl Client {
     }
 
     pub(crate) fn unreachable_after(&self, attempts: u32, status: Option<Box<Status>>) -> ClientError {
-        self.unreachable(Attempts { count: attempts, status })
+        self.unreachable(CallTries { count: attempts, status })
     }
 }
 
 /// The failed attempts of one call.
 #[derive(Default)]
-struct Attempts {
+struct CallTries {
     count: u32,
     status: Option<Box<Status>>,
 }

@@ -18,7 +18,7 @@ pub struct ClientConfig {
     /// How the connection is made: TCP, unless a simulation says otherwise.
     pub connector: Connector,
     /// What proves the caller, where anything does.
-    pub token: Option<Token>,
+    pub token: Option<ClientToken>,
     /// On whose behalf calls are made.
     pub user: String,
     /// The cell that calls are about until [`crate::Client::with_cell`] names another.
@@ -62,14 +62,14 @@ pub enum Transport {
 
 /// What proves the caller: sent as `authorization: Bearer ...` with every call.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Token {
+pub enum ClientToken {
     /// The token itself.
     Value(String),
     /// A file that holds it, read once per client; surrounding white space is not part of it.
     File(PathBuf),
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for ClientToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             // A secret has no place in logs.
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-impl Token {
+impl ClientToken {
     /// The token's text.
     pub(crate) fn text_read(&self) -> Result<String, ClientError> {
         let text = match self {

@@ -33,7 +33,7 @@ pub enum ClientError {
     },
     /// The gateway refused. Its message says what would be accepted.
     #[error("{0}")]
-    Refused(Box<Refusal>),
+    Refused(Box<GatewayRefusal>),
     /// An answer lacks a field it must have: client and gateway are of different versions.
     #[error("the answer to {method} lacks `{field}`: client and gateway are of different versions")]
     Incomplete {
@@ -69,7 +69,7 @@ pub enum ClientError {
 
 /// A gateway's refusal, with the details it came with.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct GatewayRefusal {
     /// The gRPC code.
     pub code: Code,
     /// One sentence for people.
@@ -106,7 +106,7 @@ pub struct Precondition {
     pub description: String,
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for GatewayRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.message.is_empty() {
             return write!(f, "{}", self.code.description());
@@ -115,7 +115,7 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-impl Refusal {
+impl GatewayRefusal {
     /// Decodes a status with its details.
     pub(crate) fn from_status(status: &Status) -> Self {
         let details = status.get_error_details();
@@ -151,7 +151,7 @@ impl Refusal {
 impl ClientError {
     /// The refusal of a status.
     pub(crate) fn refused(status: &Status) -> Self {
-        Self::Refused(Box::new(Refusal::from_status(status)))
+        Self::Refused(Box::new(GatewayRefusal::from_status(status)))
     }
 
     /// The gRPC code, where a gateway gave one.
@@ -163,7 +163,7 @@ impl ClientError {
     }
 
     /// The refusal, where it is one.
-    pub fn refusal(&self) -> Option<&Refusal> {
+    pub fn refusal(&self) -> Option<&GatewayRefusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
             _ => None,

@@ -20,8 +20,8 @@ mod watch;
 mod tests;
 
 pub use call::{Client, ItemStream};
-pub use config::{ClientConfig, Token, Transport};
-pub use error::{ClientError, FieldViolation, Precondition, Refusal};
+pub use config::{ClientConfig, ClientToken, Transport};
+pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
 pub use retry::RetryPolicy;
 pub use task::{LogQuery, TaskRef};
 pub use watch::{CellItem, EndpointItem};

@@ -13,21 +13,21 @@ use crate::error::ClientError;
 
 /// The gateways of a client.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct GatewayPool {
     connector: Connector,
-    gateways: Vec<Gateway>,
+    gateways: Vec<PooledGateway>,
     current: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Gateway {
+struct PooledGateway {
     address: String,
     endpoint: Endpoint,
     /// Made at the first use: a channel needs a runtime, a client does not.
     channel: Mutex<Option<Channel>>,
 }
 
-impl Pool {
+impl GatewayPool {
     /// Checks every address; connects to none.
     pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
         if config.gateways.is_empty() {
@@ -38,7 +38,7 @@ impl Pool {
         Ok(Self { connector: config.connector.clone(), gateways, current: AtomicUsize::new(0) })
     }
 
-    /// The channel in use, and its number for [`Pool::rotate`].
+    /// The channel in use, and its number for [`GatewayPool::rotate`].
     pub(crate) fn current(&self) -> (usize, Channel) {
         let number = self.current.load(Ordering::Relaxed) % self.gateways.len();
         let gateway = &self.gateways[number];
@@ -59,7 +59,7 @@ impl Pool {
     }
 }
 
-fn gateway(config: &ClientConfig, address: &str) -> Result<Gateway, ClientError> {
+fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
     let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem };
     let url = match (config.transport, address.split_once("://")) {
         (Transport::Plaintext, None) => format!("http://{address}"),
@@ -83,16 +83,16 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<Gateway, ClientError>
         .http2_keep_alive_interval(Duration::from_secs(10))
         .keep_alive_timeout(Duration::from_secs(5))
         .keep_alive_while_idle(true);
-    Ok(Gateway { address: address.to_owned(), endpoint, channel: Mutex::new(None) })
+    Ok(PooledGateway { address: address.to_owned(), endpoint, channel: Mutex::new(None) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pool(addresses: &[&str]) -> Result<Pool, ClientError> {
+    fn pool(addresses: &[&str]) -> Result<GatewayPool, ClientError> {
         let gateways = addresses.iter().map(|&address| address.to_owned()).collect();
-        Pool::new(&ClientConfig::new(gateways, "alice", "alpha"))
+        GatewayPool::new(&ClientConfig::new(gateways, "alice", "alpha"))
     }
 
     #[test]

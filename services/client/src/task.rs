@@ -37,9 +37,9 @@ pub struct LogQuery {
     pub stream: read_logs_request::Stream,
     /// Whole lines from the end.
     pub tail_lines: Option<u32>,
-    /// Goes on with what is written, until the life ends.
+    /// Goes on with what is written, until the attempt ends.
     pub follow: bool,
-    /// Which life; absent: the current or last.
+    /// Which attempt; absent: the current or last.
     pub incarnation: Option<u64>,
 }
 
@@ -149,7 +149,7 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the task's life and starts the next. Answers when the end is committed.
+    /// Ends the task's attempt and starts the next. Answers when the end is committed.
     ///
     /// # Errors
     /// As for every call.
@@ -164,7 +164,7 @@ impl Client {
         self.call("RestartTask", message, rpc!(TaskServiceClient.restart_task)).await
     }
 
-    /// A task's output. The stream ends with what is kept, or, followed, with the life. A connection that breaks in
+    /// A task's output. The stream ends with what is kept, or, followed, with the attempt. A connection that breaks in
     /// the middle ends it with an error: output has no cursor to go on from.
     ///
     /// # Errors

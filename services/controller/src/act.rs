@@ -17,16 +17,16 @@ use borough_store::task::{
 };
 use borough_store::{CellSpace, StoreError, StoreResult};
 
-use crate::decide::Action;
+use crate::decide::ControllerAction;
+use crate::gang::gang_end;
 use crate::liveness::Silent;
-use crate::unit::unit_end;
 
 /// Tasks in one transaction.
 const TASKS_MAX: usize = 256;
 
 /// The hands of a controller that leads.
 #[derive(Clone)]
-pub struct Hands {
+pub struct ActionExecutor {
     /// The store.
     pub db: Database,
     /// The cell.
@@ -39,65 +39,65 @@ pub struct Hands {
     pub rng: Arc<dyn Rng>,
 }
 
-impl Hands {
+impl ActionExecutor {
     /// Does one thing, in as many transactions as it takes.
-    pub async fn act(&self, action: Action) -> StoreResult<()> {
+    pub async fn act(&self, action: ControllerAction) -> StoreResult<()> {
         match action {
-            Action::TasksUnwanted(job) => {
+            ControllerAction::TasksUnwanted(job) => {
                 self.sweep("task_stop", |tx, mut changes, after| async move {
                     let sweep = task_unwanted_stop(&tx, &mut changes, job, after, TASKS_MAX).await?;
                     Ok((sweep, changes))
                 })
                 .await
             }
-            Action::TasksRevive(job) => {
+            ControllerAction::TasksRevive(job) => {
                 self.sweep("task_revive", |tx, mut changes, after| async move {
                     let sweep = task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?;
                     Ok((sweep, changes))
                 })
                 .await
             }
-            Action::JobEnd(job) => {
+            ControllerAction::JobEnd(job) => {
                 self.change("job_end", |tx, mut changes| async move {
                     job_tasks_gone(&tx, &mut changes, job).await?;
                     Ok(((), changes))
                 })
                 .await
             }
-            Action::JobDependencies(job) => {
+            ControllerAction::JobDependencies(job) => {
                 self.change("job_dependencies", |tx, mut changes| async move {
                     job_dependencies_check(&tx, &mut changes, job).await?;
                     Ok(((), changes))
                 })
                 .await
             }
-            Action::NodeTasksLost(node) => {
+            ControllerAction::NodeTasksLost(node) => {
                 self.sweep("task_node_lost", |tx, mut changes, after| async move {
                     let sweep = task_node_lost(&tx, &mut changes, node, after, TASKS_MAX).await?;
                     Ok((sweep, changes))
                 })
                 .await
             }
-            Action::UnitEnd(unit) => unit_end(self, unit).await,
-            Action::TasksReschedule(node, lives) => {
-                self.lives("task_reschedule", &lives, |tx, mut changes, lives| async move {
-                    task_reschedule_lost(&tx, &mut changes, node, &lives).await?;
+            ControllerAction::GangEnd(gang) => gang_end(self, gang).await,
+            ControllerAction::TasksReschedule(node, attempts) => {
+                self.attempts("task_reschedule", &attempts, |tx, mut changes, attempts| async move {
+                    task_reschedule_lost(&tx, &mut changes, node, &attempts).await?;
                     Ok(((), changes))
                 })
                 .await
             }
-            Action::PromisesExpire(node, lives) => {
-                self.lives("task_promise", &lives, |tx, mut changes, lives| async move {
-                    task_promises_expire(&tx, &mut changes, node, &lives).await?;
+            ControllerAction::PromisesExpire(node, attempts) => {
+                self.attempts("task_promise", &attempts, |tx, mut changes, attempts| async move {
+                    task_promises_expire(&tx, &mut changes, node, &attempts).await?;
                     Ok(((), changes))
                 })
                 .await
             }
             // Decided further before it gets here: what has no room elsewhere stays.
-            Action::TasksDrain(_) => Ok(()),
-            Action::TasksMove(reason, lives) => {
-                self.lives("task_move", &lives, |tx, mut changes, lives| async move {
-                    task_stop_begin(&tx, &mut changes, &lives, reason).await?;
+            ControllerAction::TasksDrain(_) => Ok(()),
+            ControllerAction::TasksMove(reason, attempts) => {
+                self.attempts("task_move", &attempts, |tx, mut changes, attempts| async move {
+                    task_stop_begin(&tx, &mut changes, &attempts, reason).await?;
                     Ok(((), changes))
                 })
                 .await
@@ -139,17 +139,17 @@ impl Hands {
         }
     }
 
-    async fn lives<F, Fut>(
+    async fn attempts<F, Fut>(
         &self,
         action: &'static str,
-        lives: &[(TaskId, Incarnation)],
+        attempts: &[(TaskId, Incarnation)],
         closure: F,
     ) -> StoreResult<()>
     where
         F: Fn(Transaction, ChangeSet, Vec<(TaskId, Incarnation)>) -> Fut,
         Fut: Future<Output = StoreResult<((), ChangeSet)>>,
     {
-        for chunk in lives.chunks(TASKS_MAX) {
+        for chunk in attempts.chunks(TASKS_MAX) {
             self.change(action, |tx, changes| closure(tx, changes, chunk.to_vec())).await?;
         }
         Ok(())

@@ -7,12 +7,12 @@ use std::time::Duration;
 use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
 use borough_model::node::{LEAVE_MARGIN_MS, NodeRow, NodeState, TaintEffect, leave_due_ms};
 use borough_model::task::StopReason;
-use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState, UnitId};
+use borough_model::{Delta, GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// Something to be done, in transactions of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum ControllerAction {
     /// Begin to end the tasks that the job does not want.
     TasksUnwanted(JobId),
     /// Revive the tasks that the job had given up and wants again.
@@ -24,64 +24,66 @@ pub enum Action {
     /// Take note in every task of the node that it is lost.
     NodeTasksLost(NodeId),
     /// Let go of a gang whose time to come together is over, or carry out its holds.
-    UnitEnd(UnitId),
-    /// Give these lives up, to be placed elsewhere.
+    GangEnd(GangId),
+    /// Give these attempts up, to be placed elsewhere.
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
-    /// Move these lives off their node: it is drained, or has a taint that they do not tolerate.
+    /// Move these attempts off their node: it is drained, or has a taint that they do not tolerate.
     TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
-    /// Move those of these lives off their drained node that have room elsewhere ([`departures_now`]).
+    /// Move those of these attempts off their drained node that have room elsewhere ([`departures_now`]).
     TasksDrain(Vec<Departures>),
-    /// Let these lives go that were promised room on the node and have waited for it in vain.
+    /// Let these attempts go that were promised room on the node and have waited for it in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
 
-/// Lives of one job that are to leave a drained node.
+/// Attempts of one job that are to leave a drained node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departures {
-    /// The lives.
-    pub lives: Vec<(TaskId, Incarnation)>,
+    /// The attempts.
+    pub attempts: Vec<(TaskId, Incarnation)>,
     /// How many of them may leave now.
     pub at_once: usize,
 }
 
-/// Of lives that are to leave a drained node, those that leave now: of each job at most [`Departures::at_once`], and
+/// Of attempts that are to leave a drained node, those that leave now: of each job at most [`Departures::at_once`], and
 /// none that has no room elsewhere (`fits`). What has none stays where it is and runs on.
 pub fn departures_now(
     departures: &[Departures],
     mut fits: impl FnMut(TaskId) -> bool,
 ) -> Vec<(TaskId, Incarnation)> {
     let of_job = |of_job: &Departures| {
-        let fitting = of_job.lives.iter().filter(|(task, _)| fits(*task));
+        let fitting = of_job.attempts.iter().filter(|(task, _)| fits(*task));
         fitting.take(of_job.at_once).copied().collect::<Vec<_>>()
     };
     departures.iter().flat_map(of_job).collect()
 }
 
 /// What is to be done about a job.
-pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<Action> {
+pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<ControllerAction> {
     match job.state {
         JobState::Waiting => {
             let Some(spec) = state.spec_of(job) else { return Vec::new() };
             let of = |name: &Name| state.job_by_name(&job.user, name).map(|row| row.state);
             match after_decide(spec, of) {
                 AfterDecision::Wait(_) => Vec::new(),
-                AfterDecision::Go | AfterDecision::Never(_) => vec![Action::JobDependencies(job.id)],
+                AfterDecision::Go | AfterDecision::Never(_) => {
+                    vec![ControllerAction::JobDependencies(job.id)]
+                }
             }
         }
         JobState::Running | JobState::Ended { .. } => {
             let above = state.job_tasks(job.id).any(|row| row.id.index >= job.count && unasked(row.state));
             let again = job.state == JobState::Running
                 && state.job_tasks(job.id).any(|row| row.id.index < job.count && row.is_shrunk_away());
-            let unwanted = above.then_some(Action::TasksUnwanted(job.id));
-            unwanted.into_iter().chain(again.then_some(Action::TasksRevive(job.id))).collect()
+            let unwanted = above.then_some(ControllerAction::TasksUnwanted(job.id));
+            unwanted.into_iter().chain(again.then_some(ControllerAction::TasksRevive(job.id))).collect()
         }
         JobState::Stopping => {
             let mut alive = state.job_tasks(job.id).filter(|row| row.state != TaskState::Dead).peekable();
             if alive.peek().is_none() {
-                return vec![Action::JobEnd(job.id)];
+                return vec![ControllerAction::JobEnd(job.id)];
             }
             let any = alive.any(|row| unasked(row.state));
-            any.then_some(Action::TasksUnwanted(job.id)).into_iter().collect()
+            any.then_some(ControllerAction::TasksUnwanted(job.id)).into_iter().collect()
         }
     }
 }
@@ -99,8 +101,8 @@ fn unasked(state: TaskState) -> bool {
     }
 }
 
-/// What is to be done about a node that has been silent for `silent`. A lost node's tasks are given up after the
-/// cell's tolerance, or after their own job's where that is longer. `now_ms` is wall time, since 1970: lives stay on a
+/// What is to be done about a node that has been silent for `silent`. A lost node's tasks are given up after the cell's
+/// tolerance, or after their own job's where that is longer. `now_ms` is wall time, since 1970: attempts stay on a
 /// tainted node for as long as they tolerate it.
 pub fn node_actions(
     state: &MirrorState,
@@ -108,13 +110,13 @@ pub fn node_actions(
     silent: Duration,
     tolerance: Duration,
     now_ms: i64,
-) -> Vec<Action> {
+) -> Vec<ControllerAction> {
     let Some(row) = state.nodes().get(&node) else { return Vec::new() };
     let mut actions = Vec::new();
     if row.state == NodeState::Lost {
         let counted = |state: TaskState| state.is_charged();
         if state.node_tasks(node).any(|task| counted(task.state)) {
-            actions.push(Action::NodeTasksLost(node));
+            actions.push(ControllerAction::NodeTasksLost(node));
         }
         let due = |job: JobId| {
             let job = state.jobs().get(&job);
@@ -122,33 +124,36 @@ pub fn node_actions(
             silent >= own.map_or(tolerance, Duration::from_millis).max(tolerance)
         };
         let lost = state.node_tasks(node).filter(|task| task.state == TaskState::Lost && due(task.id.job));
-        let lives: Vec<(TaskId, Incarnation)> = lost.map(|task| (task.id, task.incarnation)).collect();
-        if !lives.is_empty() {
-            actions.push(Action::TasksReschedule(node, lives));
+        let attempts: Vec<(TaskId, Incarnation)> = lost.map(|task| (task.id, task.incarnation)).collect();
+        if !attempts.is_empty() {
+            actions.push(ControllerAction::TasksReschedule(node, attempts));
         }
     }
     if row.state == NodeState::Ready {
         let overdue = promises_overdue(state, node, now_ms);
         if !overdue.is_empty() {
-            actions.push(Action::PromisesExpire(node, overdue));
+            actions.push(ControllerAction::PromisesExpire(node, overdue));
         }
         if row.draining {
             let held = held_there(state, node, |_| true);
-            actions.extend((!held.is_empty()).then_some(Action::TasksMove(StopReason::Drained, held)));
+            actions
+                .extend((!held.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, held)));
             let departures = departures(state, node, |_| true);
-            actions.extend((!departures.is_empty()).then_some(Action::TasksDrain(departures)));
+            actions.extend((!departures.is_empty()).then_some(ControllerAction::TasksDrain(departures)));
         } else if drives_away(row) {
             let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
             let mut moved = held_there(state, node, outstays);
             moved.extend(departures_now(&departures(state, node, outstays), |_| true));
-            actions.extend((!moved.is_empty()).then_some(Action::TasksMove(StopReason::Tainted, moved)));
+            actions.extend(
+                (!moved.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Tainted, moved)),
+            );
         }
     }
     actions
 }
 
-/// Lives that were promised room on a node and will not have it: nothing there is still believed to be on its way out
-/// (a task that cannot be ended, or a node that has shrunk).
+/// Attempts that were promised room on a node and will not have it: nothing there is still believed to be on its way
+/// out (a task that cannot be ended, or a node that has shrunk).
 fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(TaskId, Incarnation)> {
     let waits = |task: &&Arc<TaskRow>| task.state == TaskState::Held && task.promised;
     let due = |task: &&Arc<TaskRow>| now_ms >= task.changed_ms.saturating_add(LEAVE_MARGIN_MS);
@@ -168,12 +173,12 @@ fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(Task
     overdue
 }
 
-/// Whether a node has taints that drive lives away.
+/// Whether a node has taints that drive attempts away.
 pub fn drives_away(node: &NodeRow) -> bool {
     node.taints.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
 }
 
-/// Whether a life is on a node for longer than it tolerates the node's taints.
+/// Whether an attempt is on a node for longer than it tolerates the node's taints.
 fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) -> bool {
     let spec = state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
     let begun_ms = task.started_ms.unwrap_or(task.changed_ms);
@@ -181,19 +186,20 @@ fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) ->
         .is_some_and(|due_ms| due_ms <= now_ms)
 }
 
-/// Lives that only wait for their place on a node, of those that `wanted` names. They run nowhere: nobody misses them.
+/// Attempts that only wait for their place on a node, of those that `wanted` names. They run nowhere: nobody misses
+/// them.
 fn held_there(
     state: &MirrorState,
     node: NodeId,
     wanted: impl Fn(&TaskRow) -> bool,
 ) -> Vec<(TaskId, Incarnation)> {
-    let waits = |task: &&Arc<TaskRow>| task.promised || task.unit.is_some();
+    let waits = |task: &&Arc<TaskRow>| task.promised || task.gang.is_some();
     let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
     held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Lives to move off a node, of those that `wanted` names. Of one job at most a quarter of its tasks (and at least one)
-/// are without a running life because of such moves at any time.
+/// Attempts to move off a node, of those that `wanted` names. Of one job at most a quarter of its tasks (and at least
+/// one) are without a running attempt because of such moves at any time.
 fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
@@ -203,11 +209,11 @@ fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bo
     for task in on_node {
         by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
     }
-    let of_job = |(job, lives): (JobId, Vec<(TaskId, Incarnation)>)| {
+    let of_job = |(job, attempts): (JobId, Vec<(TaskId, Incarnation)>)| {
         let count = state.jobs().get(&job).map_or(0, |row| row.count);
         let down = state.job_tasks(job).filter(|task| is_moving(task)).count();
         let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
-        Departures { lives, at_once: most.saturating_sub(down) }
+        Departures { attempts, at_once: most.saturating_sub(down) }
     };
     by_job.into_iter().map(of_job).filter(|departures| departures.at_once > 0).collect()
 }
@@ -246,7 +252,7 @@ pub struct Dirty {
     moved: bool,
     /// Whether the cell's settings have changed.
     pub settings: bool,
-    /// Nodes that are emptied or drive lives away: few, known from their rows, and looked at with every move.
+    /// Nodes that are emptied or drive attempts away: few, known from their rows, and looked at with every move.
     emptied: BTreeSet<NodeId>,
 }
 
@@ -313,7 +319,7 @@ impl Dirty {
     }
 }
 
-/// Whether lives are moved off a node.
+/// Whether attempts are moved off a node.
 fn is_emptied(node: &NodeRow) -> bool {
     node.draining || drives_away(node)
 }
@@ -420,7 +426,7 @@ mod tests {
             state.list(borough_store::journal::Listed::Row(Box::new(delta)));
         }
         let actions = |count, is| job_actions(&state, &JobRow { count, state: is, ..row.clone() });
-        assert_eq!(actions(1, JobState::Running), [Action::TasksRevive(JobId(1))]);
+        assert_eq!(actions(1, JobState::Running), [ControllerAction::TasksRevive(JobId(1))]);
         assert_eq!(actions(0, JobState::Running), [], "it does not want them");
         let outcome = borough_model::job::JobOutcome::Succeeded;
         assert_eq!(actions(1, JobState::Ended { outcome }), [], "it is over");
@@ -473,8 +479,8 @@ mod tests {
             state.list(borough_store::journal::Listed::Spec { job, version: row.spec_version, spec });
             node_actions(&state, node, Duration::ZERO, Duration::from_secs(30), now_ms)
         };
-        let lives = vec![(TaskId { job, index: 0 }, Incarnation(1))];
-        let expire = vec![Action::PromisesExpire(node, lives.clone())];
+        let attempts = vec![(TaskId { job, index: 0 }, Incarnation(1))];
+        let expire = vec![ControllerAction::PromisesExpire(node, attempts.clone())];
         for victim in [TaskState::Stopping, TaskState::Releasing] {
             assert_eq!(actions(due_ms - 1, false, Some(victim)), [], "{victim:?} is on its way out");
             assert_eq!(actions(due_ms, false, Some(victim)), expire, "{victim:?} cannot be ended");
@@ -484,14 +490,16 @@ mod tests {
         assert_eq!(actions(alone_ms - 1, false, Some(TaskState::Running)), []);
         assert_eq!(actions(alone_ms, false, None), expire);
         // What is drained is left at once.
-        assert_eq!(actions(1_000, true, None), [Action::TasksMove(StopReason::Drained, lives)]);
+        assert_eq!(actions(1_000, true, None), [ControllerAction::TasksMove(StopReason::Drained, attempts)]);
     }
 
     #[test]
     fn what_has_no_room_elsewhere_stays_and_keeps_nobody_else_of_its_job() {
-        let life = |job, index| (TaskId { job: JobId(job), index }, Incarnation(1));
-        let of_job =
-            |job, at_once| Departures { lives: (0..4).map(|index| life(job, index)).collect(), at_once };
+        let attempt = |job, index| (TaskId { job: JobId(job), index }, Incarnation(1));
+        let of_job = |job, at_once| Departures {
+            attempts: (0..4).map(|index| attempt(job, index)).collect(),
+            at_once,
+        };
         let departures = [of_job(1, 2), of_job(2, 1), of_job(3, 4)];
         let mut tried = Vec::new();
         let leave = departures_now(&departures, |task| {
@@ -502,13 +510,13 @@ mod tests {
                 _ => false,
             }
         });
-        assert_eq!(leave, [life(1, 1), life(1, 2), life(2, 0)]);
+        assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0)]);
         // No room is taken in the trial for what may not leave yet.
         assert_eq!(tried.iter().filter(|task| task.job == JobId(2)).count(), 1);
     }
 
     #[test]
-    fn only_lives_that_were_not_told_are_told() {
+    fn only_attempts_that_were_not_told_are_told() {
         let told: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| !unasked(*state)).collect();
         assert_eq!(told, [TaskState::Stopping, TaskState::Releasing, TaskState::Dead]);
     }

@@ -13,7 +13,7 @@ use borough_store::mirror::MirrorState;
 use borough_store::request::request_expire;
 use borough_store::{StoreError, StoreResult};
 
-use crate::act::Hands;
+use crate::act::ActionExecutor;
 
 /// Requests forgotten in one transaction.
 const REQUESTS_MAX: usize = 500;
@@ -42,13 +42,13 @@ pub fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
 
 /// Keeps the journal within its time and its bytes, batch by batch and as fast as it takes. Ends with an error only:
 /// that of the store, or the loss of the lease.
-pub async fn journal_keep(hands: &Hands) -> StoreResult<Infallible> {
+pub async fn journal_keep(executor: &ActionExecutor) -> StoreResult<Infallible> {
     loop {
-        let (kept, bytes_max) = journal_measure(hands).await?;
+        let (kept, bytes_max) = journal_measure(executor).await?;
         let mut excess = journal_excess(kept, bytes_max);
-        while journal_pass(hands, excess).await? {
+        while journal_pass(executor, excess).await? {
             if excess > 0 {
-                let (kept, bytes_max) = journal_measure(hands).await?;
+                let (kept, bytes_max) = journal_measure(executor).await?;
                 excess = kept.saturating_sub(bytes_max / 8 * 5);
             }
         }
@@ -58,9 +58,9 @@ pub async fn journal_keep(hands: &Hands) -> StoreResult<Infallible> {
 }
 
 /// Bytes of the journal, and how many there may be.
-async fn journal_measure(hands: &Hands) -> StoreResult<(u64, u64)> {
-    let space = &hands.space;
-    let measured = hands.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
+async fn journal_measure(executor: &ActionExecutor) -> StoreResult<(u64, u64)> {
+    let space = &executor.space;
+    let measured = executor.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
         let bytes_max = cell_meta_read(&tx, space).await?.journal_bytes_max();
         Ok::<_, StoreError>((journal_bytes(&tx, space).await?, bytes_max))
     });
@@ -68,10 +68,10 @@ async fn journal_measure(hands: &Hands) -> StoreResult<(u64, u64)> {
 }
 
 /// Removes one batch of what is too old or, by `excess` bytes, too much. False where there is nothing of it.
-async fn journal_pass(hands: &Hands, excess: u64) -> StoreResult<bool> {
-    let now_ms = hands.clock.wall_ms();
-    let (space, lease) = (&hands.space, &hands.lease);
-    let trimmed = hands.db.run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
+async fn journal_pass(executor: &ActionExecutor, excess: u64) -> StoreResult<bool> {
+    let now_ms = executor.clock.wall_ms();
+    let (space, lease) = (&executor.space, &executor.lease);
+    let trimmed = executor.db.run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
         lease_check(&tx, space, lease).await?;
         let retention_ms = cell_meta_read(&tx, space).await?.journal_retention_ms;
         let by_age = journal_cutoff(&tx, space, retention_ms, now_ms).await?;
@@ -85,11 +85,11 @@ async fn journal_pass(hands: &Hands, excess: u64) -> StoreResult<bool> {
 }
 
 /// One pass over everything but the journal.
-pub async fn tidy(hands: &Hands, jobs: Vec<JobId>) -> StoreResult<()> {
-    let now_ms = hands.clock.wall_ms();
-    let (space, lease) = (&hands.space, &hands.lease);
+pub async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()> {
+    let now_ms = executor.clock.wall_ms();
+    let (space, lease) = (&executor.space, &executor.lease);
     loop {
-        let expired = hands.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
+        let expired = executor.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
             lease_check(&tx, space, lease).await?;
             request_expire(&tx, space, now_ms, REQUESTS_MAX).await
         });
@@ -98,7 +98,7 @@ pub async fn tidy(hands: &Hands, jobs: Vec<JobId>) -> StoreResult<()> {
         }
     }
     for job in jobs {
-        match hands.job_forget(job).await {
+        match executor.job_forget(job).await {
             // Its last tasks are not gone yet: the next pass will find it again.
             Err(StoreError::Refused { reason }) => tracing::debug!(reason, "a job is not forgotten yet"),
             other => other?,

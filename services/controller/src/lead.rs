@@ -17,13 +17,13 @@ use borough_store::{StoreError, StoreResult, error_chain};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::act::Hands;
+use crate::act::ActionExecutor;
+use crate::capacity::relocation_of;
 use crate::config::ControllerConfig;
-use crate::decide::{Action, Dirty, departures_now, drives_away, job_actions, node_actions};
+use crate::decide::{ControllerAction, Dirty, departures_now, drives_away, job_actions, node_actions};
+use crate::gang::gangs_overdue;
 use crate::housekeeping::{jobs_old, journal_keep, tidy};
 use crate::liveness::Liveness;
-use crate::room::relocation_of;
-use crate::unit::units_overdue;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
@@ -44,8 +44,8 @@ pub struct Controller {
 }
 
 /// What a controller knows while it leads.
-struct Term {
-    hands: Hands,
+struct LeaderTerm {
+    executor: ActionExecutor,
     meta: CellMeta,
     liveness: Liveness,
     dirty: Dirty,
@@ -148,8 +148,8 @@ impl Controller {
         let now = self.clock.monotonic();
         let (db, space) = (self.db.clone(), self.config.space.clone());
         let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
-        let mut term = Term {
-            hands: Hands { db, space, lease, clock, rng },
+        let mut term = LeaderTerm {
+            executor: ActionExecutor { db, space, lease, clock, rng },
             meta: CellMeta::default(),
             liveness: Liveness::default(),
             dirty: Dirty::default(),
@@ -161,7 +161,7 @@ impl Controller {
             drain_at: now,
         };
         term.meta = self.meta().await?;
-        let trimmer = term.hands.clone();
+        let trimmer = term.executor.clone();
         let lead = async {
             loop {
                 let (dirty, mut subscription) = self.mirror.subscribe_with(Dirty::all);
@@ -185,7 +185,7 @@ impl Controller {
     }
 
     /// Does what is to be done, then waits for what comes. `false` where the mirror began anew.
-    async fn step(&self, term: &mut Term, subscription: &mut MirrorSubscription) -> StoreResult<bool> {
+    async fn step(&self, term: &mut LeaderTerm, subscription: &mut MirrorSubscription) -> StoreResult<bool> {
         self.dirty_work(term).await?;
         // Counted from the last look, so that a busy journal does not put it off.
         let looked = self.clock.monotonic().saturating_sub(term.looked_at);
@@ -214,7 +214,7 @@ impl Controller {
         Ok(true)
     }
 
-    async fn dirty_work(&self, term: &mut Term) -> StoreResult<()> {
+    async fn dirty_work(&self, term: &mut LeaderTerm) -> StoreResult<()> {
         self.lease_keep(term).await?;
         if std::mem::take(&mut term.dirty.settings) {
             term.meta = self.meta().await?;
@@ -225,7 +225,7 @@ impl Controller {
         let mut dirty = term.dirty.taken();
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let now_ms = self.clock.wall_ms();
-        let actions: Vec<Action> = self.mirror.read(|state| {
+        let actions: Vec<ControllerAction> = self.mirror.read(|state| {
             dirty.spread(state);
             let jobs = dirty.jobs.iter().filter_map(|job| state.jobs().get(job));
             let jobs = jobs.flat_map(|job| job_actions(state, job));
@@ -238,22 +238,29 @@ impl Controller {
         self.act(term, actions).await
     }
 
-    /// Decides which lives leave drained nodes now: those that the scheduler would place elsewhere.
+    /// Decides which attempts leave drained nodes now: those that the scheduler would place elsewhere.
     ///
     /// A large cell's snapshot takes seconds to build: at most a tenth of the time goes into it. What is left out here
     /// is looked at again with the next tick.
-    fn drains_decide(&self, term: &mut Term, actions: Vec<Action>, now_ms: i64) -> Vec<Action> {
-        let (drains, mut decided): (Vec<Action>, Vec<Action>) =
-            actions.into_iter().partition(|action| matches!(action, Action::TasksDrain(_)));
+    fn drains_decide(
+        &self,
+        term: &mut LeaderTerm,
+        actions: Vec<ControllerAction>,
+        now_ms: i64,
+    ) -> Vec<ControllerAction> {
+        let (drains, mut decided): (Vec<ControllerAction>, Vec<ControllerAction>) =
+            actions.into_iter().partition(|action| matches!(action, ControllerAction::TasksDrain(_)));
         let begun = self.clock.monotonic();
         if drains.is_empty() || begun < term.drain_at {
             return decided;
         }
         let mut relocation = self.mirror.read(|state| relocation_of(state, &term.meta, now_ms));
         for drain in drains {
-            let Action::TasksDrain(departures) = drain else { continue };
-            let lives = departures_now(&departures, |task| relocation.fits(task));
-            decided.extend((!lives.is_empty()).then_some(Action::TasksMove(StopReason::Drained, lives)));
+            let ControllerAction::TasksDrain(departures) = drain else { continue };
+            let attempts = departures_now(&departures, |task| relocation.fits(task));
+            decided.extend(
+                (!attempts.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, attempts)),
+            );
         }
         let ended = self.clock.monotonic();
         term.drain_at = ended.saturating_add(ended.saturating_sub(begun).saturating_mul(DRAIN_PAUSE));
@@ -261,10 +268,10 @@ impl Controller {
     }
 
     /// Does what was decided, one thing after the other.
-    async fn act(&self, term: &mut Term, actions: Vec<Action>) -> StoreResult<()> {
+    async fn act(&self, term: &mut LeaderTerm, actions: Vec<ControllerAction>) -> StoreResult<()> {
         for action in actions {
             self.lease_keep(term).await?;
-            match term.hands.act(action.clone()).await {
+            match term.executor.act(action.clone()).await {
                 Ok(()) => {}
                 Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
                 Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
@@ -275,14 +282,14 @@ impl Controller {
         Ok(())
     }
 
-    async fn lease_keep(&self, term: &mut Term) -> StoreResult<()> {
+    async fn lease_keep(&self, term: &mut LeaderTerm) -> StoreResult<()> {
         let now = self.clock.monotonic();
         let due = Duration::from_millis(self.config.lease_ms / 3);
         if now.saturating_sub(term.renewed_at) < due {
             return Ok(());
         }
         term.beat = term.beat.saturating_add(1);
-        let (space, lease, beat) = (&self.config.space, &term.hands.lease, term.beat);
+        let (space, lease, beat) = (&self.config.space, &term.executor.lease, term.beat);
         let renewed = self.db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
             lease_renew(&tx, space, lease, beat).await
         });
@@ -291,7 +298,7 @@ impl Controller {
         Ok(())
     }
 
-    async fn timers(&self, term: &mut Term) -> StoreResult<()> {
+    async fn timers(&self, term: &mut LeaderTerm) -> StoreResult<()> {
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let gap_max =
             self.config.tick.saturating_mul(10).min(tolerance / 2).max(self.config.tick.saturating_mul(2));
@@ -304,7 +311,7 @@ impl Controller {
         let per_minute = term.meta.lost_per_minute_max;
         let lost = self.mirror.read(|state| term.liveness.lost(state, tolerance, now, per_minute));
         for silent in lost {
-            term.hands.node_lost(&silent).await?;
+            term.executor.node_lost(&silent).await?;
             term.liveness.declared(now);
         }
         // What is due on these follows from time alone.
@@ -323,10 +330,10 @@ impl Controller {
         if now.saturating_sub(term.tidied_at) >= TIDY {
             term.tidied_at = now;
             let now_ms = self.clock.wall_ms();
-            let overdue = self.mirror.read(|state| units_overdue(state, now_ms));
-            self.act(term, overdue.into_iter().map(Action::UnitEnd).collect()).await?;
+            let overdue = self.mirror.read(|state| gangs_overdue(state, now_ms));
+            self.act(term, overdue.into_iter().map(ControllerAction::GangEnd).collect()).await?;
             let jobs = self.mirror.read(|state| jobs_old(state, &term.meta, now_ms));
-            tidy(&term.hands, jobs).await?;
+            tidy(&term.executor, jobs).await?;
         }
         Ok(())
     }

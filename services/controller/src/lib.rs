@@ -6,13 +6,13 @@
 //! transaction of it checks the lease, so that a successor is never disturbed.
 
 mod act;
+mod capacity;
 mod config;
 pub mod decide;
+mod gang;
 mod housekeeping;
 mod lead;
 mod liveness;
-mod room;
-mod unit;
 
 pub use config::ControllerConfig;
 pub use lead::Controller;

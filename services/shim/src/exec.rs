@@ -1,7 +1,7 @@
 //! A command beside a task: joins the task's cgroup, takes the terminal where there is one,
 //! becomes the task's user, and then the command.
 //!
-//! What it needs is in the life's spec, and the command in the arguments: nothing is written, so that probes go on
+//! What it needs is in the attempt's spec, and the command in the arguments: nothing is written, so that probes go on
 //! working where the disk is full.
 
 use std::io;
@@ -20,14 +20,14 @@ pub const PLAIN: &str = "plain";
 /// What kind of terminal a command is told it has, where the task's environment says nothing.
 const TERMINAL_KIND: &str = "xterm-256color";
 
-/// Becomes a command beside the task whose life's directory this is. Returns only where that failed.
+/// Becomes a command beside the task whose attempt's directory this is. Returns only where that failed.
 ///
 /// # Errors
 /// Why the command could not be executed.
-pub fn exec_become(life: &Path, kind: &str, command: &[String]) -> io::Result<()> {
+pub fn exec_become(attempt: &Path, kind: &str, command: &[String]) -> io::Result<()> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, "the task has no spec");
     let Spec { mut environment, working_directory, cgroup, pinned, user, .. } =
-        json_read(life, SPEC_FILE)?.ok_or_else(missing)?;
+        json_read(attempt, SPEC_FILE)?.ok_or_else(missing)?;
     cgroup.join()?;
     pinned.apply()?;
     setsid()?;

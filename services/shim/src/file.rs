@@ -3,8 +3,8 @@
 //! A record that must be writable on a full disk is padded to a fixed size from its first writing on: where the disk
 //! has no room for a new file, the old one is overwritten in place, which takes none.
 //!
-//! A task that runs as the agent's own user can put anything under these names. So no link is followed, no FIFO is waited
-//! for, and no more than [`FILE_BYTES_MAX`] is read.
+//! A task that runs as the agent's own user can put anything under these names. So no link is followed, no FIFO is
+//! waited for, and no more than [`FILE_BYTES_MAX`] is read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write};
@@ -30,7 +30,8 @@ const PADDED_BYTES: usize = 4096;
 /// Bytes that are read of such a file: a spec has at most 90,000, and its JSON a few times that.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Opens a regular file of a life's directory with `options`. Neither follows a link nor waits for a FIFO's other end.
+/// Opens a regular file of an attempt's directory with `options`. Neither follows a link nor waits for a FIFO's other
+/// end.
 ///
 /// # Errors
 /// Those of the file system; `InvalidData` where something else has the name.

@@ -13,7 +13,7 @@ use rustix::process::{Signal, getppid, setsid};
 use crate::cgroup::Leaf;
 use crate::file::json_read;
 use crate::process::boot_id;
-use crate::record::{DirectoryId, Kind, ProcessRecord};
+use crate::record::{DirectoryId, ProcessKind, ProcessRecord};
 
 /// How often everything is looked for again: what was being started while we looked is found the next time.
 const ROUNDS: u32 = 200;
@@ -45,7 +45,7 @@ pub fn guard_wait(records: &Path) -> io::Result<()> {
 pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
     let (mut quiet, mut enough) = (0, QUIET_ROUNDS);
     for _ in 0..ROUNDS {
-        let Round { busy, agent_killed } = round(records, spared)?;
+        let GuardRound { busy, agent_killed } = round(records, spared)?;
         if agent_killed {
             enough = QUIET_ROUNDS_AGENT;
         }
@@ -59,31 +59,31 @@ pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
 }
 
 /// What one look has come to.
-struct Round {
+struct GuardRound {
     /// Something is still there.
     busy: bool,
     /// An agent was killed, and whoever keeps it may start it again.
     agent_killed: bool,
 }
 
-fn round(records: &Path, spared: Option<u32>) -> io::Result<Round> {
+fn round(records: &Path, spared: Option<u32>) -> io::Result<GuardRound> {
     let boot = boot_id()?;
     let mut found = records_read(records);
-    found.sort_by_key(|(_, record)| record.kind != Kind::Agent);
+    found.sort_by_key(|(_, record)| record.kind != ProcessKind::Agent);
     let (mut busy, mut agent_killed) = (false, false);
-    let others = found.iter().any(|(_, record)| record.kind != Kind::Agent);
+    let others = found.iter().any(|(_, record)| record.kind != ProcessKind::Agent);
     for (file, record) in found {
         if record.boot_id == boot && Some(record.process.pid) != spared && record.process.alive() {
             let _ = record.process.signal(Signal::KILL);
-            agent_killed |= record.kind == Kind::Agent;
+            agent_killed |= record.kind == ProcessKind::Agent;
             busy = true;
             continue;
         }
-        if record.kind != Kind::Agent && !cgroups_end(&record.cgroups) {
+        if record.kind != ProcessKind::Agent && !cgroups_end(&record.cgroups) {
             busy = true;
             continue;
         }
-        if record.kind == Kind::Agent {
+        if record.kind == ProcessKind::Agent {
             // What an agent names is shared by its shims: it goes last.
             let removed = !others && {
                 parents_remove(&record.cgroups);
@@ -96,7 +96,7 @@ fn round(records: &Path, spared: Option<u32>) -> io::Result<Round> {
         }
         let _ = fs::remove_file(file);
     }
-    Ok(Round { busy, agent_killed })
+    Ok(GuardRound { busy, agent_killed })
 }
 
 /// The records that were written here: those of a copied directory name processes of the original.
@@ -153,7 +153,7 @@ mod tests {
         let (original, copy) = (root.path().join("records"), root.path().join("copy"));
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
         let process = ProcessId::find(child.id()).unwrap();
-        let file = process_record(&original, Kind::Task, process, Vec::new()).unwrap();
+        let file = process_record(&original, ProcessKind::Task, process, Vec::new()).unwrap();
         fs::create_dir(&copy).unwrap();
         fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
         recorded_end(&copy, None).unwrap();

@@ -29,13 +29,13 @@ fn dispatch(mode: &str, path: Option<&Path>, rest: Vec<OsString>) -> io::Result<
     let rest: Result<Vec<String>, OsString> = rest.into_iter().map(OsString::into_string).collect();
     let rest = rest.map_err(|_| wrong("an argument is not UTF-8"))?;
     match (mode, path, rest.as_slice()) {
-        ("run", Some(life), []) => run::life_run(life),
+        ("run", Some(attempt), []) => run::attempt_run(attempt),
         ("child", None, []) => run::child_become(),
-        ("clean", Some(life), []) => run::life_clean(life),
-        ("exec", Some(life), [kind, command @ ..]) => exec::exec_become(life, kind, command),
+        ("clean", Some(attempt), []) => run::attempt_clean(attempt),
+        ("exec", Some(attempt), [kind, command @ ..]) => exec::exec_become(attempt, kind, command),
         ("guard", Some(records), []) => guard::guard_wait(records),
         _ => Err(wrong(
-            "usage: borough-shim run|clean <life> | exec <life> plain|terminal <command> | guard <directory>; \
+            "usage: borough-shim run|clean <attempt> | exec <attempt> plain|terminal <command> | guard <directory>; \
              started by the agent",
         )),
     }

@@ -1,7 +1,7 @@
-//! What a shim remembers of its life: `state.json`, replaced at each step and kept until the agent drops it. And the
+//! What a shim remembers of its attempt: `state.json`, replaced at each step and kept until the agent drops it. And the
 //! small files by which a test's guard finds every process that was started.
 //!
-//! The files of a life are read by other versions than the one that wrote them. Fields are added with a default and
+//! The files of an attempt are read by other versions than the one that wrote them. Fields are added with a default and
 //! never changed; unknown ones are passed over.
 
 use std::fs;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::file::{Durability, json_write};
 use crate::process::{self, ProcessId};
 
-/// The file that holds a [`LifeRecord`].
+/// The file that holds a [`AttemptRecord`].
 pub const STATE_FILE: &str = "state.json";
 
-/// How far a life has come. What is written is never taken back.
+/// How far an attempt has come. What is written is never taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LifeRecord {
+pub struct AttemptRecord {
     /// The boot in which it ran: in another one, none of its processes is left.
     pub boot_id: String,
     /// The shim.
@@ -58,7 +58,7 @@ pub struct ExitRecord {
 /// What a started process is to a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ProcessKind {
     /// A node agent.
     Agent,
     /// A shim.
@@ -73,7 +73,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRecord {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ProcessKind,
     /// Which one it is.
     pub process: ProcessId,
     /// The boot it ran in.
@@ -110,7 +110,7 @@ impl DirectoryId {
 /// Those of the file system.
 pub fn process_record(
     dir: &Path,
-    kind: Kind,
+    kind: ProcessKind,
     process: ProcessId,
     cgroups: Vec<PathBuf>,
 ) -> io::Result<PathBuf> {
@@ -139,20 +139,21 @@ mod tests {
             at_ms: 5,
             ..ExitRecord::default()
         };
-        let expect = LifeRecord {
+        let expect = AttemptRecord {
             boot_id: "b".to_owned(),
             shim: Some(ProcessId { pid: 7, start_ticks: 8 }),
             exit: Some(exit),
             released_ms: Some(6),
-            ..LifeRecord::default()
+            ..AttemptRecord::default()
         };
-        assert_eq!(serde_json::from_str::<LifeRecord>(first).unwrap(), expect);
+        assert_eq!(serde_json::from_str::<AttemptRecord>(first).unwrap(), expect);
     }
 
     #[test]
     fn fields_that_are_missing_or_unknown_do_no_harm() {
         let record =
-            serde_json::from_str::<LifeRecord>(r#"{"boot_id":"b","exit":{"code":3},"later":[1]}"#).unwrap();
+            serde_json::from_str::<AttemptRecord>(r#"{"boot_id":"b","exit":{"code":3},"later":[1]}"#)
+                .unwrap();
         assert_eq!((record.boot_id.as_str(), record.exit.unwrap().code), ("b", Some(3)));
     }
 }

@@ -1,5 +1,5 @@
-//! What the agent tells a shim: `spec.json` once, before it starts, and `stop.json` when the life is to end. The rules of
-//! [`crate::record`] for reading what other versions have written hold here too.
+//! What the agent tells a shim: `spec.json` once, before it starts, and `stop.json` when the attempt is to end. The
+//! rules of [`crate::record`] for reading what other versions have written hold here too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,15 +16,15 @@ use crate::user::TaskUser;
 pub const SPEC_FILE: &str = "spec.json";
 /// The file that holds a [`StopOrder`].
 pub const STOP_FILE: &str = "stop.json";
-/// The task's own directory, inside that of its life.
+/// The task's own directory, inside that of its attempt.
 pub const WORK_DIR: &str = "work";
 
-/// One life of a task, as its shim needs it.
+/// One attempt of a task, as its shim needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// Names the life, for people: `<job>.<index>.<incarnation>`.
-    pub life: String,
+    /// Names the attempt, for people: `<job>.<index>.<incarnation>`.
+    pub attempt: String,
     /// The boot it is meant for: in another one it is over before it began.
     pub boot_id: String,
     /// Program and arguments; what stands in them is final.
@@ -49,7 +49,7 @@ pub struct Spec {
     pub record_dir: Option<PathBuf>,
 }
 
-/// The processors a life stays on. Nothing: all there are.
+/// The processors an attempt stays on. Nothing: all there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pinned {
@@ -101,7 +101,7 @@ pub struct LogLimits {
     pub files_max: u32,
 }
 
-/// How a life is to be ended. Times count from when the shim first sees it.
+/// How an attempt is to be ended. Times count from when the shim first sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopOrder {
@@ -118,13 +118,13 @@ mod tests {
     /// What versions before this one have written: it must be readable forever.
     #[test]
     fn specs_of_every_version_are_read() {
-        let first = r#"{"life":"l","boot_id":"b","command":["a"],"environment":{"K":"v"},"working_directory":"/w",
+        let first = r#"{"attempt":"l","boot_id":"b","command":["a"],"environment":{"K":"v"},"working_directory":"/w",
             "log":{"file_bytes_max":10,"files_max":2},"stop":{"drain_delay_ms":1,"grace_ms":2},
             "cgroup":{"unified":"/u","v1":{"cpu":"/c"},"limits":{"cpu_millis":1,"memory_bytes":2,"processes_max":3}},
             "shim_cgroup":{"unified":null,"v1":{},"limits":{"cpu_millis":0,"memory_bytes":0,"processes_max":0}},
             "record_dir":null}"#;
         let spec: Spec = serde_json::from_str(first).unwrap();
-        assert_eq!((spec.life.as_str(), spec.boot_id.as_str(), spec.command.len()), ("l", "b", 1));
+        assert_eq!((spec.attempt.as_str(), spec.boot_id.as_str(), spec.command.len()), ("l", "b", 1));
         assert_eq!(spec.cgroup.v1["cpu"], PathBuf::from("/c"));
         assert_eq!((spec.stop.grace_ms, spec.log.files_max, spec.cgroup.limits.memory_bytes), (2, 2, 2));
         assert_eq!(serde_json::from_str::<Spec>("{}").unwrap(), Spec::default());

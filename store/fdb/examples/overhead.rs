@@ -18,7 +18,7 @@ const VALUE: [u8; 100] = [7; 100];
 /// Keys of a placement's transaction: 64 placements of three.
 const KEYS_MANY: u64 = 192;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type OverheadError = Box<dyn std::error::Error + Send + Sync>;
 
 fn key(client: u64, number: u64, offset: u64) -> Vec<u8> {
     let spread = client.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -27,10 +27,10 @@ fn key(client: u64, number: u64, offset: u64) -> Vec<u8> {
 
 /// Transactions per second of a way to run them.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn rate<F, Fut>(operation: F) -> Result<f64, Failure>
+async fn rate<F, Fut>(operation: F) -> Result<f64, OverheadError>
 where
     F: Fn(u64, u64) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Result<(), Failure>> + Send,
+    Fut: Future<Output = Result<(), OverheadError>> + Send,
 {
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
@@ -42,7 +42,7 @@ where
                 operation(client, u64::from(number)).await?;
                 number += 1;
             }
-            Ok::<_, Failure>(number)
+            Ok::<_, OverheadError>(number)
         });
     }
     let mut done = 0_u32;
@@ -57,7 +57,7 @@ async fn bare(
     client: u64,
     number: u64,
     keys: u64,
-) -> Result<(), Failure> {
+) -> Result<(), OverheadError> {
     let mut transaction = database.create_trx()?;
     loop {
         for offset in 0..keys {
@@ -70,7 +70,7 @@ async fn bare(
     }
 }
 
-async fn wrapped(database: Database, client: u64, number: u64, keys: u64) -> Result<(), Failure> {
+async fn wrapped(database: Database, client: u64, number: u64, keys: u64) -> Result<(), OverheadError> {
     let write = |tx: Transaction, _| async move {
         (0..keys).try_for_each(|offset| tx.set(&key(client, number, offset), &VALUE))
     };
@@ -84,7 +84,7 @@ fn median(rates: &mut [f64]) -> f64 {
 
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "result lines are what this program is for")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), OverheadError> {
     let cluster = std::env::args().nth(1).ok_or("give the cluster file")?;
     let ours = Database::new(borough_fdb::open(&cluster)?);
     // Opening ours has started the client's network, which both use.

@@ -10,7 +10,7 @@ use foundationdb::{Database, default_config_path};
 use prometheus_client::registry::Registry;
 use tempfile::TempPath;
 
-use crate::OpenError;
+use crate::FdbOpenError;
 use crate::network::network_start;
 use crate::status::status_register;
 use crate::transaction::FdbTransaction;
@@ -25,13 +25,13 @@ const TRANSACTION_RETRIES: i32 = 200;
 pub(crate) struct FdbEngine {
     database: Arc<Database>,
     location: String,
-    /// The cluster file made for a connection string. The client reads and rewrites it while the database lives.
+    /// The cluster file made for a connection string. The client reads and rewrites it while the database attempts.
     _file: Option<TempPath>,
 }
 
 impl FdbEngine {
-    pub(crate) fn open(cluster: &str) -> Result<Self, OpenError> {
-        let client = |detail: String| OpenError::Client { cluster: cluster.to_owned(), detail };
+    pub(crate) fn open(cluster: &str) -> Result<Self, FdbOpenError> {
+        let client = |detail: String| FdbOpenError::Client { cluster: cluster.to_owned(), detail };
         let file = connection_file(cluster)?;
         let path = match &file {
             Some(file) => file.to_string_lossy().into_owned(),
@@ -41,9 +41,9 @@ impl FdbEngine {
         // The client would take a missing file for one it may write, and then wait for nobody; of a malformed one it
         // says so only with the first transaction.
         let text = std::fs::read_to_string(&path)
-            .map_err(|source| OpenError::Cluster { cluster: cluster.to_owned(), source })?;
+            .map_err(|source| FdbOpenError::Cluster { cluster: cluster.to_owned(), source })?;
         connection_check(&text)
-            .map_err(|detail| OpenError::Malformed { cluster: cluster.to_owned(), detail })?;
+            .map_err(|detail| FdbOpenError::Malformed { cluster: cluster.to_owned(), detail })?;
         network_start().map_err(client)?;
         let describe = |error: foundationdb::FdbError| client(format!("{error} (code {})", error.code()));
         let database = Database::from_path(&path).map_err(describe)?;
@@ -77,7 +77,7 @@ fn connection_check(text: &str) -> Result<(), &'static str> {
 }
 
 /// A cluster file for a connection string; `None` for anything that is the path of one.
-fn connection_file(cluster: &str) -> Result<Option<TempPath>, OpenError> {
+fn connection_file(cluster: &str) -> Result<Option<TempPath>, FdbOpenError> {
     let is_string = cluster.contains('@') && cluster.contains(':') && !cluster.contains('/');
     if !is_string {
         return Ok(None);
@@ -89,7 +89,7 @@ fn connection_file(cluster: &str) -> Result<Option<TempPath>, OpenError> {
     };
     write()
         .map(Some)
-        .map_err(|source: std::io::Error| OpenError::Cluster { cluster: cluster.to_owned(), source })
+        .map_err(|source: std::io::Error| FdbOpenError::Cluster { cluster: cluster.to_owned(), source })
 }
 
 impl Engine for FdbEngine {

@@ -2,7 +2,7 @@
 
 /// Why a cluster is not opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum FdbOpenError {
     /// This program was built without the feature `fdb`. Use the build that has it, or the embedded engine.
     #[error("cannot open FoundationDB {cluster:?}: this program was built without the feature `fdb`")]
     NotBuilt {

@@ -16,7 +16,7 @@ mod status;
 #[cfg(feature = "fdb")]
 mod transaction;
 
-pub use error::OpenError;
+pub use error::FdbOpenError;
 
 use std::sync::Arc;
 
@@ -27,15 +27,15 @@ use borough_kv::Engine;
 ///
 /// This asks nothing of the cluster: one that cannot be reached shows in the first transaction, as 1031.
 #[cfg(feature = "fdb")]
-pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, OpenError> {
+pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, FdbOpenError> {
     Ok(Arc::new(engine::FdbEngine::open(cluster)?))
 }
 
 /// Opens a FoundationDB cluster: `cluster` is the path of a cluster file, a connection string
 /// (`description:id@address,…`), or empty for the machine's default cluster file.
 #[cfg(not(feature = "fdb"))]
-pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, OpenError> {
-    Err(OpenError::NotBuilt { cluster: cluster.to_owned() })
+pub fn open(cluster: &str) -> Result<Arc<dyn Engine>, FdbOpenError> {
+    Err(FdbOpenError::NotBuilt { cluster: cluster.to_owned() })
 }
 
 /// Stops FoundationDB's client for good: the last thing a program does before it ends, after its databases are gone.

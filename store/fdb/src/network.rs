@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use foundationdb::api::{FdbApiBuilder, NetworkAutoStop};
 use parking_lot::Mutex;
 
-/// Where the network is in its life.
+/// Where the network is in its attempt.
 enum Network {
     NotStarted,
     Running(Keeper),

@@ -23,13 +23,13 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 struct ClientStatus {
     healthy: bool,
     num_connections_failed: i64,
-    connections: Vec<Connection>,
+    connections: Vec<ServerConnection>,
 }
 
 /// One server as the client knows it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct Connection {
+struct ServerConnection {
     address: String,
     status: String,
     /// Whether it speaks the client's protocol, once it has spoken.
@@ -38,7 +38,7 @@ struct Connection {
     connect_failed_count: i64,
 }
 
-impl Connection {
+impl ServerConnection {
     /// Whether it is being made, and did not fail before.
     fn begins(&self) -> bool {
         self.status == "connecting" && self.connect_failed_count == 0
@@ -53,7 +53,7 @@ impl ClientStatus {
     /// A server of another version, where there is one and the client does not reach its cluster.
     fn incompatible(&self) -> Option<String> {
         let other = self.connections.iter().find(|one| one.compatible == Some(false));
-        let Connection { address, protocol_version, .. } = other.filter(|_| !self.healthy)?;
+        let ServerConnection { address, protocol_version, .. } = other.filter(|_| !self.healthy)?;
         Some(match protocol_version {
             Some(version) => format!("{address} speaks protocol {version}"),
             None => format!("{address} speaks another protocol"),
@@ -61,13 +61,13 @@ impl ClientStatus {
     }
 }
 
-/// Which server of the cluster is of another version, for people; `None` where the client knows of none. Asks nobody but
-/// the client, a few times: it forgets the server for a second of every four, in which it connects to it anew.
+/// Which server of the cluster is of another version, for people; `None` where the client knows of none. Asks nobody
+/// but the client, a few times: it forgets the server for a second of every four, in which it connects to it anew.
 pub(crate) async fn incompatible_server(database: &Database) -> Option<String> {
     for _ in 0..LOOKS {
         let status = ClientStatus::read(&database.get_client_status().await.ok()?);
         let found = status.incompatible();
-        if found.is_some() || !status.connections.iter().any(Connection::begins) {
+        if found.is_some() || !status.connections.iter().any(ServerConnection::begins) {
             return found;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
@@ -77,13 +77,13 @@ pub(crate) async fn incompatible_server(database: &Database) -> Option<String> {
 
 /// The figures of one cluster.
 #[derive(Clone, Debug, Default)]
-struct Figures {
+struct ClusterStats {
     healthy: Gauge<i64, AtomicI64>,
     connections: Gauge<i64, AtomicI64>,
     connections_failed: Gauge<i64, AtomicI64>,
 }
 
-impl Figures {
+impl ClusterStats {
     /// Shows a status; a client that says nothing sensible is not well.
     fn show(&self, json: &[u8]) {
         let status = ClientStatus::read(json);
@@ -93,32 +93,32 @@ impl Figures {
     }
 }
 
-/// Shows the client's status in `registry` and keeps it up to date for as long as the database lives. Needs a runtime;
-/// where there is none, nothing is shown.
+/// Shows the client's status in `registry` and keeps it up to date for as long as the database attempts. Needs a
+/// runtime; where there is none, nothing is shown.
 pub(crate) fn status_register(database: &Arc<Database>, registry: &mut Registry) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    let figures = Figures::default();
+    let stats = ClusterStats::default();
     let registry = registry.sub_registry_with_prefix("store_fdb_client");
-    registry.register("healthy", "1 where the client reaches its cluster", figures.healthy.clone());
-    registry.register("connections", "connections of the client", figures.connections.clone());
+    registry.register("healthy", "1 where the client reaches its cluster", stats.healthy.clone());
+    registry.register("connections", "connections of the client", stats.connections.clone());
     registry.register(
         "connections_failed",
         "connections that cannot be made",
-        figures.connections_failed.clone(),
+        stats.connections_failed.clone(),
     );
-    runtime.spawn(status_follow(Arc::downgrade(database), figures));
+    runtime.spawn(status_follow(Arc::downgrade(database), stats));
 }
 
-async fn status_follow(database: Weak<Database>, figures: Figures) {
+async fn status_follow(database: Weak<Database>, stats: ClusterStats) {
     while let Some(database) = database.upgrade() {
         let status = database.get_client_status();
         // Not held while waiting: the last handle of the program ends the database.
         drop(database);
         match status.await {
-            Ok(json) => figures.show(&json),
+            Ok(json) => stats.show(&json),
             Err(error) => {
                 tracing::debug!(%error, "no status of the FoundationDB client");
-                figures.show(b"");
+                stats.show(b"");
             }
         }
         tokio::time::sleep(INTERVAL).await;
@@ -143,16 +143,10 @@ mod tests {
 
     #[test]
     fn a_status_is_shown_and_nonsense_is_not_well() {
-        let figures = Figures::default();
-        figures.show(br#"{"Healthy":true,"ClusterID":"x","NumConnectionsFailed":1,"Connections":[{"Address":"a"},{"Address":"b"}]}"#);
-        assert_eq!(
-            (figures.healthy.get(), figures.connections.get(), figures.connections_failed.get()),
-            (1, 2, 1)
-        );
-        figures.show(b"gone");
-        assert_eq!(
-            (figures.healthy.get(), figures.connections.get(), figures.connections_failed.get()),
-            (0, 0, 0)
-        );
+        let stats = ClusterStats::default();
+        stats.show(br#"{"Healthy":true,"ClusterID":"x","NumConnectionsFailed":1,"Connections":[{"Address":"a"},{"Address":"b"}]}"#);
+        assert_eq!((stats.healthy.get(), stats.connections.get(), stats.connections_failed.get()), (1, 2, 1));
+        stats.show(b"gone");
+        assert_eq!((stats.healthy.get(), stats.connections.get(), stats.connections_failed.get()), (0, 0, 0));
     }
 }

@@ -40,7 +40,7 @@ enum Slot {
 
 /// What one attempt has done so far, for refusals that the client would give only with the next operation.
 #[derive(Default)]
-struct Attempt {
+struct NativeTry {
     /// Whether a failed commit fetches the ranges that failed it.
     report: bool,
     /// Whether anything was read or has a version, after which no read version can be set.
@@ -65,7 +65,7 @@ enum Over {
     Failed,
 }
 
-impl Attempt {
+impl NativeTry {
     /// Ends what waits for a commit that will not come.
     fn give_up(&self, slot: &Slot) {
         let over = match slot {
@@ -78,21 +78,21 @@ impl Attempt {
     }
 }
 
-struct State {
+struct NativeState {
     slot: Slot,
-    attempt: Attempt,
+    attempt: NativeTry,
 }
 
 /// A transaction of FoundationDB.
 pub(crate) struct FdbTransaction {
     database: Arc<Database>,
-    state: Mutex<State>,
+    state: Mutex<NativeState>,
 }
 
 impl FdbTransaction {
     pub(crate) fn new(database: Arc<Database>) -> Self {
         let slot = slot_open(&database);
-        Self { database, state: Mutex::new(State { slot, attempt: Attempt::default() }) }
+        Self { database, state: Mutex::new(NativeState { slot, attempt: NativeTry::default() }) }
     }
 
     /// Calls `action` with the client's transaction, where it takes operations.
@@ -100,9 +100,9 @@ impl FdbTransaction {
         self.with_attempt(|transaction, _| action(transaction))
     }
 
-    fn with_attempt<T>(&self, action: impl FnOnce(&Transaction, &mut Attempt) -> T) -> KvResult<T> {
+    fn with_attempt<T>(&self, action: impl FnOnce(&Transaction, &mut NativeTry) -> T) -> KvResult<T> {
         let mut state = self.state.lock();
-        let State { slot, attempt } = &mut *state;
+        let NativeState { slot, attempt } = &mut *state;
         match slot {
             Slot::Open(transaction) => match &attempt.poison {
                 Some(error) => Err(error.clone()),
@@ -198,7 +198,7 @@ impl FdbTransaction {
                     Slot::Broken(broken) => broken.clone(),
                     _ => ErrorCode::UsedDuringCommit.into(),
                 };
-                *self.state.lock() = State { slot: other, attempt };
+                *self.state.lock() = NativeState { slot: other, attempt };
                 return Err(refused);
             }
         };
@@ -490,6 +490,6 @@ impl EngineTransaction for FdbTransaction {
             Slot::Cancelled(cancelled) => Slot::Open(cancelled.reset()),
             Slot::Busy | Slot::Broken(_) => slot_open(&self.database),
         };
-        *self.state.lock() = State { slot, attempt: Attempt::default() };
+        *self.state.lock() = NativeState { slot, attempt: NativeTry::default() };
     }
 }

@@ -85,19 +85,19 @@ async fn clusters_live_beside_each_other() {
     };
     let (unanswered, ()) = tokio::join!(unanswered, answered);
     assert_eq!(unanswered.expect_err("nobody answers").code, ErrorCode::TransactionTimedOut);
-    let figure = |registry: &Registry| {
+    let stat = |registry: &Registry| {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, registry).expect("text");
         let line = text.lines().find_map(|line| line.strip_prefix("store_fdb_client_healthy "));
         line.expect("the client's figure").to_owned()
     };
     let known = tokio::time::timeout(std::time::Duration::from_secs(60), async {
-        while figure(&registries[0]) != "1" {
+        while stat(&registries[0]) != "1" {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     });
     known.await.expect("the client that is answered is well");
-    assert_eq!(figure(&registries[1]), "0", "the one that is not is not");
+    assert_eq!(stat(&registries[1]), "0", "the one that is not is not");
 }
 
 /// What a read version brings with it outlives the five seconds, here as on the embedded engine.

@@ -24,7 +24,7 @@ pub enum Idempotency {
 
 /// What the closure is told about the attempts before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct TransactionTry {
     /// 1 for the first.
     pub number: u32,
     /// Whether any earlier attempt may have committed.

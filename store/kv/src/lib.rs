@@ -20,6 +20,6 @@ pub use contract::{
     KvError, KvResult, RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp,
     Watch,
 };
-pub use database::{Attempt, Database, Idempotency, Retryable, Transaction};
+pub use database::{Database, Idempotency, Retryable, Transaction, TransactionTry};
 pub use embedded::EmbeddedEngine;
 pub use fault::{FaultEngine, FaultPlan};

@@ -18,7 +18,7 @@ use crate::contract::{
     Committed, Engine, EngineInfo, EngineState, EngineTransaction, ErrorCode, KvError, TransactionOption,
     Version,
 };
-use crate::database::{Attempt, Idempotency, Retryable, Transaction};
+use crate::database::{Idempotency, Retryable, Transaction, TransactionTry};
 use crate::env::{Clock, SystemClock};
 use crate::metrics::Metrics;
 
@@ -95,7 +95,7 @@ impl Database {
     ) -> Result<T, E>
     where
         E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
+        F: FnMut(Transaction, TransactionTry) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         self.run_committed(name, idempotency, closure).await.map(|(value, _)| value)
@@ -110,7 +110,7 @@ impl Database {
     ) -> Result<(T, Committed), E>
     where
         E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
+        F: FnMut(Transaction, TransactionTry) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         let began = self.clock.monotonic();
@@ -133,10 +133,10 @@ impl Database {
     ) -> Result<(T, Committed), E>
     where
         E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
+        F: FnMut(Transaction, TransactionTry) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let mut attempt = Attempt { number: 1, maybe_committed: false };
+        let mut attempt = TransactionTry { number: 1, maybe_committed: false };
         loop {
             self.metrics.attempt(name);
             tracing::Span::current().record("attempts", attempt.number);
@@ -170,12 +170,12 @@ impl Database {
     async fn attempt<T, E, F, Fut>(
         &self,
         transaction: &Transaction,
-        attempt: Attempt,
+        attempt: TransactionTry,
         closure: &mut F,
     ) -> Result<(T, Committed), E>
     where
         E: Retryable,
-        F: FnMut(Transaction, Attempt) -> Fut,
+        F: FnMut(Transaction, TransactionTry) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
         let value = closure(transaction.clone(), attempt).await?;

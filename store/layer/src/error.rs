@@ -107,7 +107,7 @@ pub enum StoreError {
         /// The oldest position that can be resumed from.
         floor: Cursor,
     },
-    /// The cursor belongs to another life of the store (it was restored, or the cell has moved). List again.
+    /// The cursor belongs to another attempt of the store (it was restored, or the cell has moved). List again.
     #[error("{asked} belongs to another store epoch than {current}; list again")]
     ForeignEpoch {
         /// Where the reader was.
@@ -150,9 +150,9 @@ pub enum StoreError {
     /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan anew.
     #[error("the placement batch contradicts itself")]
     Placement(#[from] crate::placement::PlacementError),
-    /// The unit does not allow it: each cause says what to do.
-    #[error("the unit refuses")]
-    Unit(#[from] borough_model::task::machine::UnitRefused),
+    /// The gang does not allow it: each cause says what to do.
+    #[error("the gang refuses")]
+    Gang(#[from] borough_model::task::machine::GangRefused),
     /// The node belongs to another agent, or to another process of it. Show both and what to do; nothing was changed.
     #[error(transparent)]
     NodeRefused(Box<borough_model::node::NodeRefusal>),

@@ -11,6 +11,7 @@ pub mod cell;
 pub mod check;
 pub mod error;
 pub mod federation;
+pub mod gang;
 pub mod job;
 pub mod journal;
 pub mod keys;
@@ -24,7 +25,6 @@ pub mod request;
 pub mod scratch;
 pub mod task;
 pub mod transfer;
-pub mod unit;
 
 #[cfg(test)]
 mod testing;

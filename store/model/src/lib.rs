@@ -11,7 +11,7 @@ pub mod queue;
 pub mod resource;
 pub mod task;
 
-pub use id::{Incarnation, JobId, Name, NodeId, RequestId, TaskId, UnitId};
+pub use id::{GangId, Incarnation, JobId, Name, NodeId, RequestId, TaskId};
 pub use job::{JobRow, JobSpec};
 pub use journal::{Delta, JournalEntry};
 pub use node::{NodeAlloc, NodeRow};

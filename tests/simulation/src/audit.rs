@@ -1,12 +1,12 @@
 //! The auditor: replays a cell's journal, entry by entry in the order of its stamps, in a small model of its own, and
 //! notes whatever must never be, after whichever entry it first is.
 //!
-//! It shares the rows' types with the store and none of its decisions: sums, cool-downs, lives and who may be placed
+//! It shares the rows' types with the store and none of its decisions: sums, cool-downs, attempts and who may be placed
 //! are computed here anew.
 
 mod evicted;
+mod gang;
 mod quota;
-mod unit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use borough_model::node::{NodeAlloc, NodeRow, NodeState};
 use borough_model::queue::QueueSpec;
 use borough_model::resource::Dimension;
 use borough_model::task::machine::PORT_COOL_DOWN_MS;
-use borough_model::task::{Endpoint, TaskRow, TaskState, UnitRow};
-use borough_model::{Delta, Incarnation, JobId, JournalEntry, NodeId, RequestId, Resources, TaskId, UnitId};
+use borough_model::task::{Endpoint, GangRow, TaskRow, TaskState};
+use borough_model::{Delta, GangId, Incarnation, JobId, JournalEntry, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler_core::shard_of;
 
 pub use quota::QUOTAS;
@@ -40,7 +40,7 @@ const UNDER_WAY_MS: i64 = 3_500;
 struct Cooling {
     until_ms: i64,
     task: TaskId,
-    life: Incarnation,
+    attempt: Incarnation,
 }
 
 /// What the journal said so far.
@@ -54,11 +54,11 @@ pub struct Auditor {
     nodes: BTreeMap<NodeId, NodeRow>,
     allocs: BTreeMap<NodeId, NodeAlloc>,
     jobs: BTreeMap<JobId, JobRow>,
-    gangs: BTreeMap<JobId, u32>,
-    units: BTreeMap<UnitId, UnitRow>,
+    min_members: BTreeMap<JobId, u32>,
+    gangs: BTreeMap<GangId, GangRow>,
     tasks: BTreeMap<TaskId, TaskRow>,
-    /// The last life of every task there was, also of those whose rows are gone.
-    lives: BTreeMap<TaskId, Incarnation>,
+    /// The last attempt of every task there was, also of those whose rows are gone.
+    attempts: BTreeMap<TaskId, Incarnation>,
     endpoints: BTreeMap<TaskId, Endpoint>,
     withdrawn: BTreeMap<TaskId, Incarnation>,
     cooling: BTreeMap<(NodeId, u16), Cooling>,
@@ -83,17 +83,17 @@ struct Touched {
     /// Those that have what they were promised.
     kept: Vec<TaskRow>,
     jobs: BTreeSet<JobId>,
-    /// Units that have come together.
-    gathered: Vec<UnitRow>,
+    /// Gangs that have come together.
+    gathered: Vec<GangRow>,
     /// Of those placed, the tasks that lost their last place to another.
     displaced: BTreeSet<TaskId>,
-    /// Lives that give way, as they were before, and to whom.
+    /// Attempts that give way, as they were before, and to whom.
     evicted: Vec<(TaskRow, TaskId)>,
 }
 
 impl Auditor {
-    /// An auditor of a cell whose jobs are divided into `shards`, before its first entry; with queues that take back what they
-    /// are guaranteed, or none.
+    /// An auditor of a cell whose jobs are divided into `shards`, before its first entry; with queues that take back
+    /// what they are guaranteed, or none.
     pub fn new(shards: u32, queues: Vec<QueueSpec>) -> Self {
         Self { shards, queues, ..Self::default() }
     }
@@ -134,8 +134,8 @@ impl Auditor {
         for &job in &touched.jobs {
             self.quota_check(job);
         }
-        for unit in &touched.gathered {
-            self.gathered_check(unit, entry);
+        for gang in &touched.gathered {
+            self.gathered_check(gang, entry);
         }
         for (before, by) in &touched.evicted {
             self.evicted_check(before, *by, &touched);
@@ -183,7 +183,7 @@ impl Auditor {
                     self.note("shrunk");
                 }
                 if let Some(spec) = spec {
-                    self.gangs.insert(row.id, spec.min_member);
+                    self.min_members.insert(row.id, spec.min_member);
                 }
                 touched.jobs.insert(row.id);
                 self.jobs.insert(row.id, row.clone());
@@ -205,11 +205,11 @@ impl Auditor {
             Delta::EndpointWithdrawn { task, .. } => {
                 touched.tasks.insert(*task);
                 let published = self.endpoints.remove(task).map(|endpoint| endpoint.incarnation);
-                let life = published.or_else(|| self.tasks.get(task).map(|row| row.incarnation));
+                let attempt = published.or_else(|| self.tasks.get(task).map(|row| row.incarnation));
                 let known = self.withdrawn.entry(*task).or_default();
-                *known = (*known).max(life.unwrap_or_default());
+                *known = (*known).max(attempt.unwrap_or_default());
             }
-            Delta::Unit { row } => self.unit(row, touched),
+            Delta::Gang { row } => self.gang(row, touched),
             Delta::NodeLoad { .. } | Delta::CellSettings { .. } => {}
         }
     }
@@ -242,23 +242,23 @@ impl Auditor {
         self.jobs.remove(&job);
     }
 
-    /// One row: lives and revisions only grow, one life at a time is charged.
+    /// One row: attempts and revisions only grow, one attempt at a time is charged.
     fn task(&mut self, at_ms: i64, row: &TaskRow, touched: &mut Touched) {
         let task = row.id;
         let before = self.tasks.get(&task).cloned().unwrap_or_else(|| TaskRow::never_placed(task));
         let (was, is) = (before.charged_node(), row.charged_node());
-        let last = self.lives.get(&task).copied().unwrap_or_default();
+        let last = self.attempts.get(&task).copied().unwrap_or_default();
         touched.nodes.extend(was.into_iter().chain(is));
         self.require(row.revision > before.revision, "task_revision", || {
             format!("{task} goes from {} to {}", before.revision, row.revision)
         });
-        self.require(row.incarnation >= last, "life_back", || {
-            format!("{task} goes back from life {last} to {}", row.incarnation)
+        self.require(row.incarnation >= last, "attempt_back", || {
+            format!("{task} goes back from attempt {last} to {}", row.incarnation)
         });
         if let (Some(old), Some(new)) = (was, is) {
-            self.require(before.incarnation == row.incarnation && old == new, "life_twice", || {
-                let (old_life, new_life) = (before.incarnation, row.incarnation);
-                format!("{task} is charged for life {old_life} on {old} and for life {new_life} on {new}")
+            self.require(before.incarnation == row.incarnation && old == new, "attempt_twice", || {
+                let (old_attempt, new_attempt) = (before.incarnation, row.incarnation);
+                format!("{task} is charged for attempt {old_attempt} on {old} and for attempt {new_attempt} on {new}")
             });
         }
         self.hold_check(&before, row);
@@ -267,10 +267,10 @@ impl Auditor {
         }
         if let (Some(node), None) = (was, is) {
             self.departed.insert(task.job, at_ms);
-            self.life_left(at_ms, node, &before);
+            self.attempt_left(at_ms, node, &before);
         }
         if let (None, Some(node)) = (was, is) {
-            self.life_begun(at_ms, node, &before, row);
+            self.attempt_begun(at_ms, node, &before, row);
             if row.incarnation > last {
                 touched.placed.push(row.clone());
                 touched.displaced.extend(before.evicted.map(|_| task));
@@ -280,34 +280,34 @@ impl Auditor {
             touched.evicted.push((before.clone(), evicted.by));
         }
         self.note(&format!("{:?}", row.state));
-        self.lives.insert(task, last.max(row.incarnation));
+        self.attempts.insert(task, last.max(row.incarnation));
         self.tasks.insert(task, row.clone());
     }
 
-    /// Ports of a life that may have used them rest.
-    fn life_left(&mut self, at_ms: i64, node: NodeId, before: &TaskRow) {
+    /// Ports of an attempt that may have used them rest.
+    fn attempt_left(&mut self, at_ms: i64, node: NodeId, before: &TaskRow) {
         if before.state == TaskState::Held {
             return;
         }
         let until_ms = at_ms.saturating_add(PORT_COOL_DOWN_MS);
-        let cooling = Cooling { until_ms, task: before.id, life: before.incarnation };
+        let cooling = Cooling { until_ms, task: before.id, attempt: before.incarnation };
         for port in &before.ports {
             self.cooling.insert((node, port.number), cooling);
         }
     }
 
-    fn life_begun(&mut self, at_ms: i64, node: NodeId, before: &TaskRow, row: &TaskRow) {
-        let (task, life) = (row.id, row.incarnation);
-        let returned = before.incarnation == life;
+    fn attempt_begun(&mut self, at_ms: i64, node: NodeId, before: &TaskRow, row: &TaskRow) {
+        let (task, attempt) = (row.id, row.incarnation);
+        let returned = before.incarnation == attempt;
         if returned {
             self.note("returned");
-            self.require(before.state == TaskState::Lost, "life_again", || {
-                format!("life {life} of {task} was {:?} and is charged again", before.state)
+            self.require(before.state == TaskState::Lost, "attempt_again", || {
+                format!("attempt {attempt} of {task} was {:?} and is charged again", before.state)
             });
         }
         for port in &row.ports {
             let Some(cooling) = self.cooling.remove(&(node, port.number)) else { continue };
-            let own = returned && cooling.task == task && cooling.life == life;
+            let own = returned && cooling.task == task && cooling.attempt == attempt;
             self.require(
                 own || cooling.until_ms <= at_ms.saturating_add(self.late_ms),
                 "port_cooling",
@@ -342,7 +342,7 @@ impl Auditor {
         let own = shard.is_some_and(|shard| shard == shard_of(task.job, self.shards));
         self.require(own, "placed_shard", || format!("{task} is placed by {}", entry.actor));
         let first = matches!(row.state, TaskState::Assigned | TaskState::Held);
-        self.require(first, "placed_state", || format!("{task} begins a life as {:?}", row.state));
+        self.require(first, "placed_state", || format!("{task} begins an attempt as {:?}", row.state));
         if !self.gathers(row) {
             self.gang_check(task.job, entry);
         }
@@ -380,10 +380,10 @@ impl Auditor {
     }
 
     fn published(&mut self, endpoint: &Endpoint) {
-        let (task, life) = (endpoint.task, endpoint.incarnation);
+        let (task, attempt) = (endpoint.task, endpoint.incarnation);
         let gone = self.withdrawn.get(&task).copied();
-        self.require(gone.is_none_or(|gone| gone < life), "published_again", || {
-            format!("life {life} of {task} is published; life {gone:?} was withdrawn")
+        self.require(gone.is_none_or(|gone| gone < attempt), "published_again", || {
+            format!("attempt {attempt} of {task} is published; attempt {gone:?} was withdrawn")
         });
         let number = |port: &borough_model::task::EndpointPort| port.number;
         let ports: BTreeSet<u16> = endpoint.ports.iter().map(number).collect();
@@ -398,16 +398,16 @@ impl Auditor {
         self.endpoints.insert(task, endpoint.clone());
     }
 
-    /// The withdrawal commits with whatever ends the life, the publication with the life it is of.
+    /// The withdrawal commits with whatever ends the attempt, the publication with the attempt it is of.
     fn endpoint_check(&mut self, task: TaskId) {
         let Some(endpoint) = self.endpoints.get(&task) else { return };
-        let life = endpoint.incarnation;
+        let attempt = endpoint.incarnation;
         let row = self.tasks.get(&task).map(|row| (row.state, row.incarnation));
         let serves = row.is_some_and(|(state, current)| {
-            current == life && matches!(state, TaskState::Running | TaskState::Lost)
+            current == attempt && matches!(state, TaskState::Running | TaskState::Lost)
         });
         self.require(serves, "endpoint_row", || {
-            format!("{task} is published in life {life}, its row is {row:?}")
+            format!("{task} is published in attempt {attempt}, its row is {row:?}")
         });
     }
 }

@@ -1,11 +1,11 @@
-//! What is true of a cell when nothing happens any more: every job has what was desired of it, or the scheduler says why
-//! not.
+//! What is true of a cell when nothing happens any more: every job has what was desired of it, or the scheduler says
+//! why not.
 
 use borough_model::job::JobState;
 use borough_model::node::NodeState;
 use borough_model::task::{Health, TaskRow};
 use borough_model::{Delta, JobRow, TaskId, TaskState};
-use borough_scheduler_core::{CellSettings, Explanation, Snapshot, Wait, explain, explain_job};
+use borough_scheduler_core::{CellSettings, Explanation, Snapshot, WaitReason, explain, explain_job};
 use borough_store::check::CellRows;
 
 /// What is still to come of the cell at `now_ms`, for people; empty where it is at rest.
@@ -32,7 +32,8 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
         JobState::Stopping => open.push(format!("{name} is stopping")),
         JobState::Waiting => {
             let explained = explain(snapshot, job.id, 0, now_ms);
-            let waits = explained.waits.iter().any(|wait| matches!(wait, Wait::After { never: false, .. }));
+            let waits =
+                explained.waits.iter().any(|wait| matches!(wait, WaitReason::After { never: false, .. }));
             if !waits {
                 open.push(format!("{name} waits for nothing: {explained:?}"));
             }
@@ -67,9 +68,11 @@ fn task_unsettled(row: &TaskRow) -> Option<String> {
 
 /// No node fits, or not enough for the gang.
 fn is_stuck(explained: &Explanation) -> bool {
-    let gang =
-        explained.waits.iter().any(|wait| matches!(wait, Wait::Gang { needed, fitted } if fitted < needed));
-    let waits = explained.waits.iter().any(|wait| !matches!(wait, Wait::Gang { .. }));
+    let gang = explained
+        .waits
+        .iter()
+        .any(|wait| matches!(wait, WaitReason::Gang { needed, fitted } if fitted < needed));
+    let waits = explained.waits.iter().any(|wait| !matches!(wait, WaitReason::Gang { .. }));
     !waits && (gang || explained.nodes_fit == 0)
 }
 

@@ -1,5 +1,5 @@
-//! The `borough` program as whole-system tests run it: the same main as the shipped one. A control role (`dev`
-//! plays all of them) first records itself where its test says, so that the test's guard ends it whatever becomes of the
+//! The `borough` program as whole-system tests run it: the same main as the shipped one. A control role (`dev` plays
+//! all of them) first records itself where its test says, so that the test's guard ends it whatever becomes of the
 //! test.
 
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use borough_shim::process::ProcessId;
-use borough_shim::record::{Kind, process_record};
+use borough_shim::record::{ProcessKind, process_record};
 
 /// Verbs that run until they are told to end. Agents record themselves.
 const ROLES: [&str; 4] = ["dev", "gateway", "scheduler", "controller"];
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         records.filter(|_| arguments.get(1).is_some_and(|verb| ROLES.iter().any(|role| verb == role)))
     {
         let own = ProcessId::find(std::process::id());
-        let recorded = own.map(|own| process_record(&records, Kind::Agent, own, Vec::new()));
+        let recorded = own.map(|own| process_record(&records, ProcessKind::Agent, own, Vec::new()));
         if !matches!(recorded, Some(Ok(_))) {
             return ExitCode::from(70);
         }

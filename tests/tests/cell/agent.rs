@@ -13,7 +13,7 @@ async fn a_killed_agents_tasks_go_on_and_are_taken_over() {
     let watcher = Watcher::start(cell.client(), "served").await;
     let published = watcher.until_published(2).await;
     let before = cell.tasks("served").await;
-    let lives: Vec<_> = before.iter().map(|task| (task.pid, task.incarnation)).collect();
+    let attempts: Vec<_> = before.iter().map(|task| (task.pid, task.incarnation)).collect();
     let processes: Vec<ProcessId> =
         before.iter().map(|task| ProcessId::find(task.pid.unwrap()).unwrap()).collect();
     let node = before[0].node.clone();
@@ -25,13 +25,13 @@ async fn a_killed_agents_tasks_go_on_and_are_taken_over() {
         assert!(processes.iter().all(|process| process.alive()), "a task ended with its agent");
     }
     let after = cell.tasks("served").await;
-    assert_eq!(after.iter().map(|task| (task.pid, task.incarnation)).collect::<Vec<_>>(), lives);
+    assert_eq!(after.iter().map(|task| (task.pid, task.incarnation)).collect::<Vec<_>>(), attempts);
     assert_eq!(watcher.published(), published);
 
     // The next agent watches over what it has taken over, and stops it when it is told to.
     processes[0].signal(Signal::KILL).unwrap();
     cell.tasks_until("served", "started again by the next agent", |tasks| {
-        tasks.iter().all(is_healthy) && tasks[0].incarnation > lives[0].1
+        tasks.iter().all(is_healthy) && tasks[0].incarnation > attempts[0].1
     })
     .await;
     cell.borough(&["job", "stop", "served"]).await.ended(0);

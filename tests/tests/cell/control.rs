@@ -37,18 +37,18 @@ async fn a_killed_control_process_loses_and_doubles_nothing() {
         let after = cell.client().job_list("", true).await.unwrap();
         let ids = |jobs: &[borough_proto::v1::Job]| jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&after), ids(&jobs));
-        let lives = |tasks: &[borough_proto::v1::Task]| {
+        let attempts = |tasks: &[borough_proto::v1::Task]| {
             tasks.iter().map(|task| (task.index, task.pid, task.incarnation)).collect::<Vec<_>>()
         };
-        assert_eq!(lives(&cell.tasks("served").await), lives(&before));
+        assert_eq!(attempts(&cell.tasks("served").await), attempts(&before));
         cell.tasks_until(&name, "placed in the end", |tasks| is_up(tasks, 2)).await;
         let (endpoints, _) = cell.client().endpoint_list("tester", "served").await.unwrap();
         assert_eq!(endpoints.len(), 2);
     }
     assert_eq!(watcher.published(), published);
-    // Every life has one process: eight of four jobs.
+    // Every attempt has one process: eight of four jobs.
     let tasks = recorded(&cell.records());
-    let tasks = tasks.iter().filter(|record| record.kind == borough_shim::record::Kind::Task).count();
+    let tasks = tasks.iter().filter(|record| record.kind == borough_shim::record::ProcessKind::Task).count();
     assert_eq!(tasks, 8);
     watcher.assert_sound();
     cell.finish().await;
@@ -69,10 +69,10 @@ async fn a_control_process_away_for_longer_than_the_tolerance_declares_nothing_l
     passes(tolerance * 2).await;
     cell.nodes_ready().await;
     let after = cell.tasks("served").await;
-    let lives = |tasks: &[borough_proto::v1::Task]| {
+    let attempts = |tasks: &[borough_proto::v1::Task]| {
         tasks.iter().map(|task| (task.index, task.pid, task.incarnation)).collect::<Vec<_>>()
     };
-    assert_eq!(lives(&after), lives(&before));
+    assert_eq!(attempts(&after), attempts(&before));
     let filter = WatchFilter { nodes: true, ..WatchFilter::default() };
     let events = cell.client().event_list(filter, 1_000).await.unwrap().events;
     let lost: Vec<_> = events.iter().filter(|event| event.action == "node_declare_lost").collect();

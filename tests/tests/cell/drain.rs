@@ -18,7 +18,7 @@ fn wide(name: &str, constraint: &str) -> String {
     )
 }
 
-fn life(task: &Task) -> (Option<u32>, u64) {
+fn attempt(task: &Task) -> (Option<u32>, u64) {
     (task.pid, task.incarnation)
 }
 
@@ -43,7 +43,7 @@ async fn a_drain_stops_nothing_that_has_room_nowhere_else() {
     ] {
         assert!(ran.stderr.contains(&text), "no {text:?} in\n{}", ran.stderr);
     }
-    assert_eq!(life(&cell.tasks("last").await[0]), life(&before), "it runs on");
+    assert_eq!(attempt(&cell.tasks("last").await[0]), attempt(&before), "it runs on");
 
     // As soon as there is room, the drain that goes on takes it.
     let mut waiting = cell.command(&["node", "drain", &from]);

@@ -20,10 +20,10 @@ async fn a_control_process_whose_disk_fails_ends_and_is_started_again() {
     let prelude = Some("trap '' XFSZ".to_owned());
     let mut cell = TestCell::start(Options { prelude, faults: false, ..options!() }).await;
     cell.run("served.yaml", SERVICE).await;
-    let lives = |tasks: Vec<borough_proto::v1::Task>| {
+    let attempts = |tasks: Vec<borough_proto::v1::Task>| {
         tasks.iter().map(|task| (task.index, task.pid, task.incarnation)).collect::<Vec<_>>()
     };
-    let before = lives(cell.tasks("served").await);
+    let before = attempts(cell.tasks("served").await);
     let control = Pid::from_raw(i32::try_from(cell.control().pid).unwrap());
     let limit = Rlimit { current: Some(FILE_BYTES), maximum: Some(FILE_BYTES) };
     prlimit(control, Resource::Fsize, limit).unwrap();
@@ -40,6 +40,6 @@ async fn a_control_process_whose_disk_fails_ends_and_is_started_again() {
     cell.control_start().await;
     cell.nodes_ready().await;
     cell.tasks_until("served", "up as before", |tasks| is_up(tasks, 2)).await;
-    assert_eq!(lives(cell.tasks("served").await), before, "no task has noticed");
+    assert_eq!(attempts(cell.tasks("served").await), before, "no task has noticed");
     cell.finish().await;
 }

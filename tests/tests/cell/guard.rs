@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use borough_shim::process::ProcessId;
-use borough_shim::record::Kind;
+use borough_shim::record::ProcessKind;
 use borough_tests::{Options, TestCell, options, recorded, until};
 
 /// Tells the inner test where to say what it has started.
@@ -21,7 +21,7 @@ async fn inner() {
     let mut lines = Vec::new();
     for record in recorded(&cell.records()).into_iter().chain(recorded(&cell.control_records())) {
         lines.push(format!("{:?} {} {}", record.kind, record.process.pid, record.process.start_ticks));
-        if record.kind == Kind::Task {
+        if record.kind == ProcessKind::Task {
             let below =
                 borough_tests::descendants_of(record.process.pid).into_iter().filter_map(ProcessId::find);
             lines.extend(below.map(|process| format!("Below {} {}", process.pid, process.start_ticks)));

@@ -65,8 +65,8 @@ async fn a_second_agent_of_a_name_is_refused_and_moves_nothing() {
     assert_ne!(own, recorded);
     let log = fs::read_to_string(log_of(&state)).unwrap();
     assert!(log.contains(&recorded), "both are named: {log}");
-    let lives = fs::read_dir(state.join("lives")).unwrap().count();
-    assert_eq!(lives, 0, "the second agent has started something");
+    let begun = fs::read_dir(state.join("attempts")).unwrap().count();
+    assert_eq!(begun, 0, "the second agent has started something");
     assert_eq!(attempts(&cell.tasks("served").await), before);
     let node = cell.client().node_get("alpha-1").await.unwrap();
     assert_eq!((node.state(), node.identity), (NodeState::Ready, recorded));
@@ -125,7 +125,7 @@ async fn an_operator_gives_the_node_of_a_gone_machine_to_another_agent() {
     agent.signal(Signal::CONT).unwrap();
     let job = "name: later\ncount: 1\ntask: {command: [sleep, 600], grace: 500ms}\n";
     cell.run("later.yaml", job).await;
-    assert_eq!(fs::read_dir(state.join("lives")).unwrap().count(), 1, "the new agent runs it");
+    assert_eq!(fs::read_dir(state.join("attempts")).unwrap().count(), 1, "the new agent runs it");
     assert_eq!(cell.client().node_get("alpha-1").await.unwrap().identity, own);
     cell.borough(&["job", "stop", "later"]).await.ended(0);
     second.kill().unwrap();

@@ -30,14 +30,14 @@ async fn a_vanished_nodes_tasks_go_elsewhere_and_never_live_twice() {
     assert_eq!((after[1].pid, after[1].incarnation), (before[1].pid, before[1].incarnation));
     assert_eq!(cell.client().node_get(&gone.node).await.unwrap().state(), NodeState::Lost);
     assert!(old.alive(), "nobody could end it");
-    until("the new life's endpoint", || async {
+    until("the new attempt's endpoint", || async {
         let published = watcher.published();
         published.get(&0).filter(|endpoint| endpoint.incarnation == after[0].incarnation).cloned()
     })
     .await;
 
     agent.signal(Signal::CONT).unwrap();
-    until("the end of the old life", || async { (!old.alive()).then_some(()) }).await;
+    until("the end of the old attempt", || async { (!old.alive()).then_some(()) }).await;
     cell.nodes_ready().await;
     // Back in service: what is told to go there goes there.
     let text = format!(

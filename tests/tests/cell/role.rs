@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use borough_agent::ProcessGuard;
-use borough_client::{Client, ClientConfig, JobRef, LogQuery, TaskRef, Token};
+use borough_client::{Client, ClientConfig, ClientToken, JobRef, LogQuery, TaskRef};
 use borough_kv::env::SeededRng;
 use borough_kv::exercise::not_exercised;
 use borough_proto::v1::{JobState, Task};
@@ -97,7 +97,7 @@ impl Roles {
 
     fn client(&self, gateway: &str) -> Client {
         let mut config = ClientConfig::new(vec![gateway.to_owned()], "tester", "alpha");
-        config.token = Some(Token::Value(TOKEN.to_owned()));
+        config.token = Some(ClientToken::Value(TOKEN.to_owned()));
         Client::new(config, SeededRng::from_kernel().0).unwrap()
     }
 
@@ -207,7 +207,8 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     roles.kill("scheduler-1");
     roles.kill("controller-1");
     roles.kill("gateway-a");
-    let lives = |tasks: &[Task]| tasks.iter().map(|task| (task.index, task.incarnation)).collect::<Vec<_>>();
+    let attempts =
+        |tasks: &[Task]| tasks.iter().map(|task| (task.index, task.incarnation)).collect::<Vec<_>>();
     for name in ["second", "third", "fourth"] {
         roles.run(&grpc_b, name).await;
         let job = JobRef::new("tester", name);
@@ -217,7 +218,7 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
         .await;
     }
     let still = tasks_until(&b, &job, "still running", |tasks| tasks.iter().all(is_running)).await;
-    assert_eq!(lives(&still), lives(&tasks), "what ran went on");
+    assert_eq!(attempts(&still), attempts(&tasks), "what ran went on");
     for name in ["first", "second", "third", "fourth"] {
         b.job_stop(&JobRef::new("tester", name)).await.unwrap();
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use borough_client::{Client, ClientConfig, ClientError, JobRef, Token};
+use borough_client::{Client, ClientConfig, ClientError, ClientToken, JobRef};
 use borough_kv::env::SeededRng;
 use borough_shim::process::ProcessId;
 use borough_tests::{TestCell, http_get, options, until};
@@ -53,11 +53,11 @@ async fn no_file_of_a_cell_is_for_others() {
     cell.tasks_until("keeper", "running", |tasks| tasks.iter().any(|task| task.pid.is_some())).await;
     let root = cell.root();
     assert_eq!(open_to_others(&root), [""; 0]);
-    let logs = root.join("nodes/alpha-1/lives");
+    let logs = root.join("nodes/alpha-1/attempts");
     assert!(fs::read_dir(logs).unwrap().count() > 0, "there is something to look at");
     // As versions before this one left it.
     assert!(cell.control_stop().await.success());
-    let kept = ["log", "records", "nodes/alpha-1", "nodes/alpha-1/lives", "nodes/alpha-1/ended"];
+    let kept = ["log", "records", "nodes/alpha-1", "nodes/alpha-1/attempts", "nodes/alpha-1/ended"];
     // There is no such directory where the cell is on FoundationDB.
     let store = Some(root.join("store")).filter(|store| store.exists());
     for path in kept.iter().map(|path| root.join(path)).chain(store) {
@@ -78,7 +78,7 @@ async fn no_file_of_a_cell_is_for_others() {
 fn client_of_a_node(cell: &TestCell) -> (Client, String) {
     let token = fs::read_to_string(cell.root().join("node-token-alpha")).unwrap().trim().to_owned();
     let mut config = ClientConfig::new(vec![cell.grpc()], "tester", "alpha");
-    config.token = Some(Token::Value(token.clone()));
+    config.token = Some(ClientToken::Value(token.clone()));
     (Client::new(config, SeededRng::from_kernel().0).unwrap(), token)
 }
 
@@ -140,9 +140,9 @@ async fn said(cell: &TestCell, job: &str) -> String {
 }
 
 /// The own directory of the task of the first job of a node.
-fn life_of(cell: &TestCell, job_id: &str) -> PathBuf {
-    let lives = fs::read_dir(cell.root().join("nodes/alpha-1/lives")).unwrap().flatten();
-    let mut paths = lives.map(|entry| entry.path());
+fn attempt_of(cell: &TestCell, job_id: &str) -> PathBuf {
+    let attempts = fs::read_dir(cell.root().join("nodes/alpha-1/attempts")).unwrap().flatten();
+    let mut paths = attempts.map(|entry| entry.path());
     paths.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(job_id)).unwrap()
 }
 
@@ -157,21 +157,21 @@ async fn a_task_reads_no_token_no_state_and_nothing_of_another_owner() {
     cell.borough(&["--user", "other", "job", "run", &file]).await.ended(0);
     let job = JobRef::new("other", "keeper");
     let keeper = cell.client().task_list_of_job(&job).await.unwrap().0.remove(0);
-    let (life, agent) = (life_of(&cell, &keeper.job_id), cell.agent_found("alpha-1").await);
+    let (attempt, agent) = (attempt_of(&cell, &keeper.job_id), cell.agent_found("alpha-1").await);
     let root = cell.root();
-    let own = fs::canonicalize(life.join("work")).unwrap();
+    let own = fs::canonicalize(attempt.join("work")).unwrap();
     fs::write(own.join("private"), "of another owner").unwrap();
     let mut files: Vec<PathBuf> = ["token", "node-token-alpha", "client.json", "dev.json", "log/alpha-1.log"]
         .map(|name| root.join(name))
         .to_vec();
     files.extend(["format", "lock"].map(|name| root.join("nodes/alpha-1").join(name)));
-    files.extend(["stdout.0.log", "spec.json", "state.json", "assignment.pb"].map(|name| life.join(name)));
+    files.extend(["stdout.0.log", "spec.json", "state.json", "assignment.pb"].map(|name| attempt.join(name)));
     files.extend([own.join("private"), cell.tasks_directory().join("users.json")]);
     let pids = [agent.pid, cell.control().pid, keeper.pid.unwrap()];
     files.extend(pids.map(|pid| PathBuf::from(format!("/proc/{pid}/environ"))));
     assert!(files.iter().all(|file| file.exists()), "{files:?}");
     let list = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
-    let spy = SPY.replace("FILES_HERE", &list).replace("LOGS_HERE", &life.display().to_string());
+    let spy = SPY.replace("FILES_HERE", &list).replace("LOGS_HERE", &attempt.display().to_string());
     cell.run("spy.yaml", &spy).await;
     let said = said(&cell, "spy").await;
     for file in &files {

@@ -19,7 +19,7 @@ async fn a_killed_task_is_withdrawn_for_good_and_started_again() {
     let killed = now();
     process.signal(Signal::KILL).unwrap();
     let withdrawn = until("the withdrawal", || async { watcher.withdrawn_at(0, first.incarnation) }).await;
-    let after = until("the next life's endpoint", || async {
+    let after = until("the next attempt's endpoint", || async {
         let published = watcher.published();
         published.get(&0).filter(|endpoint| endpoint.incarnation > first.incarnation).cloned()
     })
@@ -27,7 +27,7 @@ async fn a_killed_task_is_withdrawn_for_good_and_started_again() {
     println!("from death to withdrawal: {} ms", withdrawn.saturating_sub(killed).as_millis());
     assert_eq!(after.incarnation, first.incarnation + 1);
     let tasks = cell.tasks_until("served", "healthy again", |tasks| tasks.iter().all(is_healthy)).await;
-    let exit = tasks[0].exit.as_ref().expect("how the first life ended");
+    let exit = tasks[0].exit.as_ref().expect("how the first attempt ended");
     assert_eq!((exit.signal, exit.incarnation), (Some(9), first.incarnation));
     assert_eq!((tasks[1].pid, tasks[1].incarnation), (other.pid, other.incarnation), "the other one goes on");
     assert_eq!(watcher.published()[&1], before[&1]);
@@ -41,7 +41,7 @@ async fn a_killed_task_is_withdrawn_for_good_and_started_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn people_look_into_tasks_signal_and_restart_them() {
     let cell = TestCell::start(options!().nodes(1)).await;
-    let script = r#"trap "echo hup" HUP; trap "echo term; exit 0" TERM; echo life $BOROUGH_INCARNATION
+    let script = r#"trap "echo hup" HUP; trap "echo term; exit 0" TERM; echo attempt $BOROUGH_INCARNATION
         while true; do sleep 0.05; done"#;
     let job = serde_json::json!({
         "name": "spoken",
@@ -67,26 +67,27 @@ async fn people_look_into_tasks_signal_and_restart_them() {
     })
     .await;
 
-    // restart: the life ends as by a stop, and the next one begins.
+    // restart: the attempt ends as by a stop, and the next one begins.
     cell.borough(&["task", "restart", "spoken/0"]).await.ended(0);
     let next = cell
-        .tasks_until("spoken", "the next life", |tasks| {
+        .tasks_until("spoken", "the next attempt", |tasks| {
             tasks.iter().all(|task| is_running(task) && task.incarnation > first.incarnation)
         })
         .await
         .remove(0);
     assert_ne!(next.pid, first.pid);
     assert_eq!(next.failures, 0, "a restart is no failure");
-    // The followed output ends with the life it is of, and is all of it.
-    let (life, status) = (first.incarnation, follow.wait());
+    // The followed output ends with the attempt it is of, and is all of it.
+    let (attempt, status) = (first.incarnation, follow.wait());
     assert!(tokio::time::timeout(borough_tests::DEADLINE, status).await.unwrap().unwrap().success());
     let output = follow.wait_with_output().await.unwrap();
     let followed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(followed, format!("life {life}\nhup\nterm\n"));
+    assert_eq!(followed, format!("attempt {attempt}\nhup\nterm\n"));
     let previous = cell.borough(&["task", "logs", "--previous", "spoken/0"]).await.ended(0);
     assert_eq!(previous.stdout, followed);
-    let tail =
-        cell.borough(&["task", "logs", "--tail", "1", "--incarnation", &life.to_string(), "spoken/0"]).await;
+    let tail = cell
+        .borough(&["task", "logs", "--tail", "1", "--incarnation", &attempt.to_string(), "spoken/0"])
+        .await;
     assert_eq!(tail.ended(0).stdout, "term\n");
     cell.borough(&["job", "stop", "spoken"]).await.ended(0);
     cell.finish().await;

@@ -1,20 +1,21 @@
-//! `balance`: the same work in the same order under every policy, and how evenly each of them loads the nodes on the way
-//! to full: mean and standard deviation of what is allocated on a node, dimension by dimension, over what has arrived.
+//! `balance`: the same work in the same order under every policy, and how evenly each of them loads the nodes on the
+//! way to full: mean and standard deviation of what is allocated on a node, dimension by dimension, over what has
+//! arrived.
 
-mod figures;
 mod plot;
 mod sample;
+mod stats;
 mod work;
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::cell::Cell;
+use super::cell::ExperimentCell;
 use super::policy::{policies_asked, settings};
 use crate::result::Results;
 use sample::{Curve, Nodes};
-use work::{Work, WorkName};
+use work::{BalanceWorkload, BalanceWorkloadName};
 
 /// Arguments of the comparison.
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ pub struct BalanceArguments {
     policy: String,
     /// Only this work; without it, all whose trace is given
     #[arg(long, value_enum)]
-    work: Vec<WorkName>,
+    work: Vec<BalanceWorkloadName>,
     /// Seed of the order of arrival
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -50,8 +51,8 @@ pub fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Resul
     let works = work::works(&arguments.work, arguments.openb.as_deref(), arguments.alibaba.as_deref())?;
     for name in works {
         let directory = match name {
-            WorkName::Openb | WorkName::OpenbGpu => &arguments.openb,
-            WorkName::Alibaba => &arguments.alibaba,
+            BalanceWorkloadName::Openb | BalanceWorkloadName::OpenbGpu => &arguments.openb,
+            BalanceWorkloadName::Alibaba => &arguments.alibaba,
         };
         let Some(directory) = directory else { continue };
         let work = name.work(directory, arguments.seed, UNTIL_PERCENT)?;
@@ -61,12 +62,12 @@ pub fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Resul
             results.line(
                 "balance",
                 &format!("{}/{policy}", name.text()),
-                figures::figures(&work, policy, &curve),
+                stats::stats(&work, policy, &curve),
             );
             curves.push((policy, curve));
         }
-        results.line("balance", &format!("{}/claims", name.text()), figures::claims(&curves));
-        let (header, rows) = figures::table(&curves);
+        results.line("balance", &format!("{}/claims", name.text()), stats::claims(&curves));
+        let (header, rows) = stats::table(&curves);
         results.table(&format!("balance: {}", work.about), &header, &rows);
         if let Some(directory) = &arguments.svg {
             plot::written(directory, &name.text(), &curves)?;
@@ -76,8 +77,8 @@ pub fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Resul
 }
 
 /// Lets the work arrive under a policy, and samples the nodes at each per cent.
-fn followed(work: &Work, policy: &str, seed: u64) -> anyhow::Result<Curve> {
-    let mut cell = Cell::new(settings(policy)?, &work.nodes, seed)?;
+fn followed(work: &BalanceWorkload, policy: &str, seed: u64) -> anyhow::Result<Curve> {
+    let mut cell = ExperimentCell::new(settings(policy)?, &work.nodes, seed)?;
     let mut curve = Curve::default();
     let (mut asked, mut refused, mut next) = (0.0, 0_u64, 1.0);
     for together in work.arriving.chunks(BATCH) {

@@ -8,9 +8,9 @@ use plotters::prelude::*;
 use super::sample::{Curve, Nodes};
 
 /// File, title, figure.
-type Figure = (&'static str, &'static str, fn(&Nodes) -> f64);
+type PlotFigure = (&'static str, &'static str, fn(&Nodes) -> f64);
 
-const FIGURES: [Figure; 5] = [
+const FIGURES: [PlotFigure; 5] = [
     ("load-deviation", "standard deviation of load over nodes, % points", |nodes| nodes.load.deviation),
     ("cpu-deviation", "standard deviation of allocated processors over nodes, % points", |nodes| {
         nodes.cpu.deviation
@@ -29,12 +29,12 @@ const SIZE: (u32, u32) = (900, 560);
 /// Writes the plots of a work into `directory`.
 pub fn written(directory: &Path, work: &str, curves: &[(&str, Curve)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    for (file, title, figure) in FIGURES {
+    for (file, title, stat) in FIGURES {
         let path = directory.join(format!("balance-{work}-{file}.svg"));
         let lines: Vec<(&str, Vec<(f64, f64)>)> = curves
             .iter()
             .map(|(policy, curve)| {
-                (*policy, curve.points.iter().map(|(arrived, _, nodes)| (*arrived, figure(nodes))).collect())
+                (*policy, curve.points.iter().map(|(arrived, _, nodes)| (*arrived, stat(nodes))).collect())
             })
             .collect();
         drawn(&path, &format!("{work}: {title}"), &lines)

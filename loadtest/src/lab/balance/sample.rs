@@ -1,16 +1,16 @@
 //! What the nodes of a cell look like at a moment.
 
-use super::work::Work;
-use crate::lab::cell::{Cell, GPU, MIB};
+use super::work::BalanceWorkload;
+use crate::lab::cell::{ExperimentCell, GPU, MIB};
 
 /// Shares of what nodes have, in per cent, at a moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nodes {
     /// Mean over nodes of what is allocated of processors, and its standard deviation.
-    pub cpu: Spread,
-    pub memory: Spread,
+    pub cpu: MeanSpread,
+    pub memory: MeanSpread,
     /// Of the mean of a node's processors and memory.
-    pub load: Spread,
+    pub load: MeanSpread,
     /// Mean over nodes of how far processors and memory of one node are apart.
     pub skew_mean: f64,
     /// Processors and memory of the cell that are free where a task of mean size does not fit any more.
@@ -26,12 +26,12 @@ pub struct Nodes {
 
 /// A mean over nodes and what they lie away from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct MeanSpread {
     pub mean: f64,
     pub deviation: f64,
 }
 
-impl Spread {
+impl MeanSpread {
     /// Of these values.
     pub fn of(values: &[f64]) -> Self {
         let count = values.len().max(1) as f64;
@@ -47,7 +47,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 impl Nodes {
     /// The nodes of a cell.
-    pub fn of(cell: &Cell, work: &Work) -> Self {
+    pub fn of(cell: &ExperimentCell, work: &BalanceWorkload) -> Self {
         let (mut cpu, mut memory, mut load) = (Vec::new(), Vec::new(), Vec::new());
         // Used and limit of processors, memory and cards; stranded processors and memory.
         let mut sums = [0_u64; 8];
@@ -82,9 +82,9 @@ impl Nodes {
             sums;
         let count = cpu.len().max(1) as f64;
         Self {
-            cpu: Spread::of(&cpu),
-            memory: Spread::of(&memory),
-            load: Spread::of(&load),
+            cpu: MeanSpread::of(&cpu),
+            memory: MeanSpread::of(&memory),
+            load: MeanSpread::of(&load),
             skew_mean: skew / count,
             stranded_cpu: percent(cpu_lost, cpu_limit),
             stranded_memory: percent(memory_lost, memory_limit),
@@ -121,10 +121,10 @@ impl Curve {
     }
 
     /// Mean of a figure over all samples up to so much arrived.
-    pub fn mean_until(&self, arrived_percent: f64, figure: impl Fn(&Nodes) -> f64) -> f64 {
+    pub fn mean_until(&self, arrived_percent: f64, stat: impl Fn(&Nodes) -> f64) -> f64 {
         let until = self.points.iter().filter(|(arrived, ..)| *arrived <= arrived_percent);
-        let values: Vec<f64> = until.map(|(_, _, nodes)| figure(nodes)).collect();
-        Spread::of(&values).mean
+        let values: Vec<f64> = until.map(|(_, _, nodes)| stat(nodes)).collect();
+        MeanSpread::of(&values).mean
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     fn curves_are_read_at_what_has_arrived() {
         let mut curve = Curve::default();
         for (arrived, mean) in [(1.0, 4.0), (2.0, 6.0), (3.0, 50.0)] {
-            let cpu = Spread { mean, deviation: 0.0 };
+            let cpu = MeanSpread { mean, deviation: 0.0 };
             curve.sampled(arrived, 0, &Nodes { cpu, ..Nodes::default() });
         }
         assert_eq!(curve.at(2.5).unwrap().2.cpu.mean as u32, 6);

@@ -11,7 +11,7 @@ use crate::lab::openb::{self, OpenbNode, OpenbTask};
 
 /// What is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WorkName {
+pub enum BalanceWorkloadName {
     /// The tasks of openb that ask for no cards, on its 1,523 nodes of many sizes
     Openb,
     /// All tasks of openb, on its nodes that have cards
@@ -24,7 +24,7 @@ pub enum WorkName {
 const ALIBABA_MACHINES: u32 = 200;
 
 /// A cell and what arrives in it.
-pub struct Work {
+pub struct BalanceWorkload {
     pub about: String,
     pub nodes: Vec<OpenbNode>,
     pub tasks: Vec<OpenbTask>,
@@ -45,19 +45,19 @@ fn asked(task: &OpenbTask) -> [f64; 3] {
 
 /// The works that were asked for, or those whose trace is given.
 pub fn works(
-    asked: &[WorkName],
+    asked: &[BalanceWorkloadName],
     openb: Option<&Path>,
     alibaba: Option<&Path>,
-) -> anyhow::Result<Vec<WorkName>> {
-    let given = |name: WorkName| match name {
-        WorkName::Openb | WorkName::OpenbGpu => openb.is_some(),
-        WorkName::Alibaba => alibaba.is_some(),
+) -> anyhow::Result<Vec<BalanceWorkloadName>> {
+    let given = |name: BalanceWorkloadName| match name {
+        BalanceWorkloadName::Openb | BalanceWorkloadName::OpenbGpu => openb.is_some(),
+        BalanceWorkloadName::Alibaba => alibaba.is_some(),
     };
     if let Some(name) = asked.iter().find(|name| !given(**name)) {
         bail!("{} needs its trace: give the directory with --openb or --alibaba", name.text());
     }
-    let chosen = WorkName::value_variants().iter().copied();
-    let chosen: Vec<WorkName> =
+    let chosen = BalanceWorkloadName::value_variants().iter().copied();
+    let chosen: Vec<BalanceWorkloadName> =
         chosen.filter(|name| given(*name) && (asked.is_empty() || asked.contains(name))).collect();
     if chosen.is_empty() {
         bail!("there is no trace: give its directory with --openb or --alibaba");
@@ -65,14 +65,14 @@ pub fn works(
     Ok(chosen)
 }
 
-impl WorkName {
+impl BalanceWorkloadName {
     /// As it is written.
     pub fn text(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// The work of a trace: as much as asks for `until_percent` of the dimension that is asked for most.
-    pub fn work(self, directory: &Path, seed: u64, until_percent: u32) -> anyhow::Result<Work> {
+    pub fn work(self, directory: &Path, seed: u64, until_percent: u32) -> anyhow::Result<BalanceWorkload> {
         let (about, nodes, tasks) = match self {
             Self::Openb => {
                 let mut tasks = openb::tasks(directory, "default")?;
@@ -90,7 +90,7 @@ impl WorkName {
             }
         };
         anyhow::ensure!(!tasks.is_empty(), "the trace has no such tasks");
-        Ok(Work::of(about, nodes, tasks, seed, f64::from(until_percent)))
+        Ok(BalanceWorkload::of(about, nodes, tasks, seed, f64::from(until_percent)))
     }
 }
 
@@ -128,7 +128,7 @@ fn alibaba_tasks(rows: &[BatchRow], seed: u64) -> Vec<OpenbTask> {
     drawn.map(task).collect()
 }
 
-impl Work {
+impl BalanceWorkload {
     fn of(about: &str, nodes: Vec<OpenbNode>, tasks: Vec<OpenbTask>, seed: u64, until_percent: f64) -> Self {
         let mut capacity = [0.0; 3];
         for node in &nodes {

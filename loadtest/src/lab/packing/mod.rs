@@ -1,6 +1,6 @@
-//! `packing`: the published experiment on the openb trace. Tasks arrive until they have asked for 130 % of the cards; none
-//! leaves, and what finds no node is dropped. The measure is the part of the cards, in thousandths, that is allocated when
-//! as much has arrived as there is, and at the end.
+//! `packing`: the published experiment on the openb trace. Tasks arrive until they have asked for 130 % of the cards;
+//! none leaves, and what finds no node is dropped. The measure is the part of the cards, in thousandths, that is
+//! allocated when as much has arrived as there is, and at the end.
 
 mod run;
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::arrival::ArrivalOrder;
+use super::arrival::TaskOrder;
 use super::openb::{self, OpenbNode};
 use super::policy::{policies_asked, settings};
 use crate::result::Results;
@@ -34,8 +34,8 @@ pub struct PackingArguments {
     #[arg(long, value_enum, default_value_t = PackingNodes::Gpu)]
     cell: PackingNodes,
     /// In which order tasks come
-    #[arg(long, value_enum, default_value_t = ArrivalOrder::TraceThenDrawn)]
-    arrivals: ArrivalOrder,
+    #[arg(long, value_enum, default_value_t = TaskOrder::TraceThenDrawn)]
+    arrivals: TaskOrder,
     /// Demand at which arrivals end, in per cent of the cards
     #[arg(long, default_value_t = 130, value_parser = clap::value_parser!(u64).range(100..=1000))]
     until_percent: u64,
@@ -73,8 +73,8 @@ pub fn run(arguments: &PackingArguments, results: &mut Results) -> anyhow::Resul
     for variant in &variants {
         for &policy in &policies {
             let packed = variant_packed(arguments, &nodes, variant, policy)?;
-            let figures = figures(arguments, variant, policy, nodes.len(), &packed);
-            results.line("packing", &format!("{variant}/{policy}"), figures);
+            let stats = stats(arguments, variant, policy, nodes.len(), &packed);
+            results.line("packing", &format!("{variant}/{policy}"), stats);
         }
     }
     Ok(())
@@ -124,7 +124,7 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-fn figures(
+fn stats(
     arguments: &PackingArguments,
     variant: &str,
     policy: &str,
@@ -139,7 +139,7 @@ fn figures(
     let (saturated, saturated_deviation) = of(|packed| packed.saturated_percent);
     let name =
         |value: Option<clap::builder::PossibleValue>| json!(value.map(|value| value.get_name().to_owned()));
-    let figures = [
+    let stats = [
         ("variant", json!(variant)),
         ("policy", json!(policy)),
         ("seeds", json!(format!("{}-{}", arguments.seeds.0, arguments.seeds.1))),
@@ -158,7 +158,7 @@ fn figures(
         ("cpu_saturated_pct", rounded(of(|packed| packed.cpu_percent).0)),
         ("memory_saturated_pct", rounded(of(|packed| packed.memory_percent).0)),
     ];
-    figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

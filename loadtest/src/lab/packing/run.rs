@@ -3,8 +3,8 @@
 use borough_scheduler_core::CellSettings;
 
 use crate::decide::drive::thread_cpu_s;
-use crate::lab::arrival::{ArrivalOrder, arrivals};
-use crate::lab::cell::Cell;
+use crate::lab::arrival::{TaskOrder, arrivals};
+use crate::lab::cell::ExperimentCell;
 use crate::lab::openb::{OpenbNode, OpenbTask};
 
 /// What came out of one seed.
@@ -26,13 +26,13 @@ pub struct Packed {
 }
 
 /// Mean of what is allocated while so much has arrived that it rounds to 100 %: so the authors sample their curves.
-struct Arrived {
+struct AllocatedShare {
     sum: f64,
     count: u32,
     last: f64,
 }
 
-impl Arrived {
+impl AllocatedShare {
     fn heard(&mut self, arrived_percent: f64, allocated_percent: f64) {
         if (99.5..100.5).contains(&arrived_percent) {
             self.sum += allocated_percent;
@@ -53,18 +53,18 @@ pub fn pack(
     nodes: &[OpenbNode],
     tasks: &[OpenbTask],
     settings: CellSettings,
-    (order, until_per_mille): (ArrivalOrder, u64),
+    (order, until_per_mille): (TaskOrder, u64),
     (seed, batch): (u64, usize),
 ) -> anyhow::Result<Packed> {
     let begin = thread_cpu_s();
-    let mut cell = Cell::new(settings, nodes, seed)?;
+    let mut cell = ExperimentCell::new(settings, nodes, seed)?;
     let capacity = cell.gpu_capacity_millis();
     anyhow::ensure!(capacity > 0, "the trace's nodes have no cards");
     let percent = |millis: u64| millis as f64 * 100.0 / capacity as f64;
     let arriving = arrivals(tasks, order, seed, (capacity, until_per_mille));
     let arriving: Vec<&OpenbTask> = arriving.iter().filter_map(|&number| tasks.get(number)).collect();
     let (mut asked, mut allocated) = (0, 0);
-    let mut arrived = Arrived { sum: 0.0, count: 0, last: 0.0 };
+    let mut arrived = AllocatedShare { sum: 0.0, count: 0, last: 0.0 };
     let mut packed = Packed { seed, ..Packed::default() };
     for together in arriving.chunks(batch.max(1)) {
         for (task, node) in together.iter().zip(cell.arrive(together)?) {
@@ -116,7 +116,7 @@ mod tests {
     fn whatever_the_batch_the_order_of_arrival_decides() {
         let (nodes, tasks) = small();
         for policy in policies() {
-            let order = (ArrivalOrder::Drawn, 3000);
+            let order = (TaskOrder::Drawn, 3000);
             let run = |batch| pack(&nodes, &tasks, settings(policy).unwrap(), order, (5, batch)).unwrap();
             let (one, many) = (run(1), run(64));
             assert_eq!((one.dropped, one.tasks), (many.dropped, many.tasks), "{policy}");
@@ -130,7 +130,7 @@ mod tests {
     fn a_task_for_a_model_that_no_node_has_is_dropped() {
         let (nodes, tasks) = small();
         let only = vec![tasks[2].clone()];
-        let order = (ArrivalOrder::Drawn, 1000);
+        let order = (TaskOrder::Drawn, 1000);
         let packed = pack(&nodes, &only, settings("best-fit").unwrap(), order, (5, 8)).unwrap();
         assert_eq!((packed.dropped, packed.tasks), (8, 8));
         assert!(packed.saturated_percent.abs() < 1e-9);

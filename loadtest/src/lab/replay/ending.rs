@@ -1,4 +1,4 @@
-//! Ends lives when they are due: as the gateway writes what agents report, many nodes in one transaction.
+//! Ends attempts when they are due: as the gateway writes what agents report, many nodes in one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use borough_store::node::{SessionFence, node_writer};
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use tokio::task::JoinSet;
 
-use super::stream::{Life, Stream};
-use crate::scheduler::world::{SESSION, World};
+use super::stream::{ReplayAttempt, ReplayStream};
+use crate::scheduler::world::{BenchCell, SESSION};
 
-/// Lives ended in one transaction.
+/// Attempts ended in one transaction.
 const PER_COMMIT: usize = 64;
 /// Transactions at once.
 const AT_ONCE: usize = 8;
@@ -24,18 +24,18 @@ const AT_ONCE: usize = 8;
 const TICK: Duration = Duration::from_millis(2);
 
 /// Ends what is due until the stream is closed.
-pub async fn ended(world: Arc<World>, stream: Arc<Stream>) -> anyhow::Result<()> {
+pub async fn ended(world: Arc<BenchCell>, stream: Arc<ReplayStream>) -> anyhow::Result<()> {
     let mut commits: JoinSet<StoreResult<()>> = JoinSet::new();
     while !stream.closed() {
         while commits.len() >= AT_ONCE {
             commits.join_next().await.transpose()?.transpose()?;
         }
-        let lives = stream.due(PER_COMMIT);
-        if lives.is_empty() {
+        let attempts = stream.due(PER_COMMIT);
+        if attempts.is_empty() {
             tokio::time::sleep(TICK).await;
             continue;
         }
-        commits.spawn(written(Arc::clone(&world), lives));
+        commits.spawn(written(Arc::clone(&world), attempts));
     }
     while let Some(done) = commits.join_next().await {
         done??;
@@ -43,11 +43,11 @@ pub async fn ended(world: Arc<World>, stream: Arc<Stream>) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn written(world: Arc<World>, lives: Vec<Life>) -> StoreResult<()> {
+async fn written(world: Arc<BenchCell>, attempts: Vec<ReplayAttempt>) -> StoreResult<()> {
     let change = &world.change("task_report");
     let mut by_node: BTreeMap<NodeId, Vec<TaskReport>> = BTreeMap::new();
-    for life in lives {
-        by_node.entry(life.node).or_default().push(report(life, change.at_ms));
+    for attempt in attempts {
+        by_node.entry(attempt.node).or_default().push(report(attempt, change.at_ms));
     }
     let (by_node, space) = (&by_node, &world.space);
     let written = world.db.run("task_report", Idempotency::Natural, |tx, _| async move {
@@ -62,19 +62,19 @@ async fn written(world: Arc<World>, lives: Vec<Life>) -> StoreResult<()> {
     written.await
 }
 
-fn report(life: Life, at_ms: i64) -> TaskReport {
+fn report(attempt: ReplayAttempt, at_ms: i64) -> TaskReport {
     let exit = Exit {
         reason: EndReason::Exited,
         code: Some(0),
         signal: None,
         message: String::new(),
         at_ms,
-        incarnation: life.incarnation,
-        node: Some(life.node),
+        incarnation: attempt.incarnation,
+        node: Some(attempt.node),
     };
     TaskReport {
-        task: life.task,
-        incarnation: life.incarnation,
+        task: attempt.task,
+        incarnation: attempt.incarnation,
         phase: ReportPhase::Released,
         process: Some((1, at_ms)),
         health: Health::Unknown,

@@ -1,6 +1,6 @@
-//! `replay`: the stream of Alibaba's batch work through a store and the production workers, with time compressed: each row
-//! is submitted at its time, its tasks end after their duration, and what is measured is how long they wait, what waits
-//! and what is allocated meanwhile. Nodes are rows; what ends is reported as a gateway reports it.
+//! `replay`: the stream of Alibaba's batch work through a store and the production workers, with time compressed: each
+//! row is submitted at its time, its tasks end after their duration, and what is measured is how long they wait, what
+//! waits and what is allocated meanwhile. Nodes are rows; what ends is reported as a gateway reports it.
 
 mod ending;
 mod stream;
@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use super::alibaba::{BatchRow, MACHINE_CORES, MACHINE_MEMORY_MIB, rows};
 use super::cell::MIB;
 use crate::result::{Results, percentiles_of};
-use crate::scheduler::world::World;
-use stream::{Sample, Stream};
+use crate::scheduler::world::BenchCell;
+use stream::{ReplaySample, ReplayStream};
 
 /// Arguments of the replay.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ const SUBMITTERS: usize = 64;
 const POINTS_MAX: usize = 60;
 
 /// What is replayed.
-struct Plan {
+struct ReplayPlan {
     rows: Vec<BatchRow>,
     machines: u32,
     compress: f64,
@@ -69,16 +69,16 @@ struct Plan {
 /// Runs the replay.
 pub async fn run(scratch: PathBuf, arguments: &ReplayArguments, results: &mut Results) -> anyhow::Result<()> {
     let plan = planned(arguments)?;
-    let figures = replayed(&scratch, arguments, plan).await;
+    let stats = replayed(&scratch, arguments, plan).await;
     std::fs::remove_dir_all(&scratch).ok();
-    let figures = figures?;
-    let violations = figures.get("violations").and_then(Value::as_u64).unwrap_or(0);
-    results.line("replay", "alibaba2018", figures);
+    let stats = stats?;
+    let violations = stats.get("violations").and_then(Value::as_u64).unwrap_or(0);
+    results.line("replay", "alibaba2018", stats);
     anyhow::ensure!(violations == 0, "{violations} violations");
     Ok(())
 }
 
-fn planned(arguments: &ReplayArguments) -> anyhow::Result<Plan> {
+fn planned(arguments: &ReplayArguments) -> anyhow::Result<ReplayPlan> {
     let mut rows = rows(&arguments.trace)?;
     let until_s = arguments.hours.map_or(f64::INFINITY, |hours| hours * 3600.0);
     rows.retain(|row| row.submit_s <= until_s);
@@ -97,7 +97,7 @@ fn planned(arguments: &ReplayArguments) -> anyhow::Result<Plan> {
     let of_cpu = mean(|row| row.cpu_millis as f64 / (MACHINE_CORES * 1000) as f64);
     let half_full = (of_memory.max(of_cpu) * 2.0).ceil().max(1.0) as u32;
     let machines = arguments.machines.unwrap_or(half_full);
-    Ok(Plan { rows, machines, compress: f64::from(arguments.compress) })
+    Ok(ReplayPlan { rows, machines, compress: f64::from(arguments.compress) })
 }
 
 fn machine_facts() -> NodeFacts {
@@ -133,11 +133,11 @@ fn job_spec(number: usize, row: &BatchRow) -> anyhow::Result<JobSpec> {
 async fn replayed(
     directory: &Path,
     arguments: &ReplayArguments,
-    plan: Plan,
+    plan: ReplayPlan,
 ) -> anyhow::Result<Map<String, Value>> {
-    let mut world = World::new(directory, None, ScoringProfile::default()).await?;
+    let mut world = BenchCell::new(directory, None, ScoringProfile::default()).await?;
     world.nodes_add(plan.machines, |number| (format!("machine-{number}"), machine_facts())).await?;
-    let stream = Arc::new(Stream::new(&plan.rows, plan.compress, Instant::now()));
+    let stream = Arc::new(ReplayStream::new(&plan.rows, plan.compress, Instant::now()));
     let heard = Arc::clone(&stream);
     world.follow(move |deltas| heard.heard(deltas)).await?;
     world.workers_start(arguments.workers).await?;
@@ -153,17 +153,21 @@ async fn replayed(
     submitted?;
     ending.await??;
     let samples = sampling.await?;
-    let mut figures = figures(arguments, &plan, &stream, &samples)?;
+    let mut stats = stats(arguments, &plan, &stream, &samples)?;
     if arguments.check {
-        world.check(&mut figures).await?;
+        world.check(&mut stats).await?;
     }
     let world = Arc::into_inner(world).ok_or_else(|| anyhow::anyhow!("somebody still uses the cell"))?;
     world.end().await;
-    Ok(figures)
+    Ok(stats)
 }
 
 /// Submits each row at its time, or as soon after it as the cell takes it.
-async fn submitted(world: &Arc<World>, stream: &Arc<Stream>, rows: &[BatchRow]) -> anyhow::Result<()> {
+async fn submitted(
+    world: &Arc<BenchCell>,
+    stream: &Arc<ReplayStream>,
+    rows: &[BatchRow],
+) -> anyhow::Result<()> {
     let mut submissions = JoinSet::new();
     for (number, row) in rows.iter().enumerate() {
         tokio::time::sleep(stream.until(row.submit_s)).await;
@@ -180,7 +184,7 @@ async fn submitted(world: &Arc<World>, stream: &Arc<Stream>, rows: &[BatchRow]) 
     Ok(())
 }
 
-async fn sampled(stream: Arc<Stream>) -> Vec<Sample> {
+async fn sampled(stream: Arc<ReplayStream>) -> Vec<ReplaySample> {
     let mut samples = Vec::new();
     while !stream.closed() {
         tokio::time::sleep(SAMPLE).await;
@@ -189,13 +193,13 @@ async fn sampled(stream: Arc<Stream>) -> Vec<Sample> {
     samples
 }
 
-fn figures(
+fn stats(
     arguments: &ReplayArguments,
-    plan: &Plan,
-    stream: &Stream,
-    samples: &[Sample],
+    plan: &ReplayPlan,
+    stream: &ReplayStream,
+    samples: &[ReplaySample],
 ) -> anyhow::Result<Map<String, Value>> {
-    let mut figures = Map::new();
+    let mut stats = Map::new();
     let capacity_cpu = f64::from(plan.machines) * (MACHINE_CORES * 1000) as f64;
     let capacity_memory = f64::from(plan.machines) * MACHINE_MEMORY_MIB as f64;
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
@@ -208,31 +212,31 @@ fn figures(
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let totals = stream.totals();
     let seconds = totals.seconds;
-    let mut figure = |name: &str, value: Value| figures.insert(name.to_owned(), value);
-    figure("rows", json!(plan.rows.len()));
-    figure("tasks", json!(totals.tasks));
-    figure("machines", json!(plan.machines));
-    figure("compress", json!(arguments.compress));
-    figure("instances_percent", json!(arguments.instances_percent));
-    figure("workers", json!(arguments.workers));
-    figure("seconds", json!(rounded(seconds)));
-    figure("placed", json!(totals.placed));
-    figure("ended", json!(totals.ended));
-    figure("placed_per_s", json!((totals.placed as f64 / seconds.max(1e-9)).round()));
-    figure("submitted_late_max_ms", json!(totals.late_max_ms));
-    figure("waiting_mean", json!(mean(&waiting)));
-    figure("waiting_max", json!(most(&waiting)));
-    figure("cpu_pct_mean", json!(mean(&cpu)));
-    figure("cpu_pct_max", json!(most(&cpu)));
-    figure("memory_pct_mean", json!(mean(&memory)));
-    figure("memory_pct_max", json!(most(&memory)));
+    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
+    stat("rows", json!(plan.rows.len()));
+    stat("tasks", json!(totals.tasks));
+    stat("machines", json!(plan.machines));
+    stat("compress", json!(arguments.compress));
+    stat("instances_percent", json!(arguments.instances_percent));
+    stat("workers", json!(arguments.workers));
+    stat("seconds", json!(rounded(seconds)));
+    stat("placed", json!(totals.placed));
+    stat("ended", json!(totals.ended));
+    stat("placed_per_s", json!((totals.placed as f64 / seconds.max(1e-9)).round()));
+    stat("submitted_late_max_ms", json!(totals.late_max_ms));
+    stat("waiting_mean", json!(mean(&waiting)));
+    stat("waiting_max", json!(most(&waiting)));
+    stat("cpu_pct_mean", json!(mean(&cpu)));
+    stat("cpu_pct_max", json!(most(&cpu)));
+    stat("memory_pct_mean", json!(mean(&memory)));
+    stat("memory_pct_max", json!(most(&memory)));
     let every = samples.len().div_ceil(POINTS_MAX).max(1);
     let curve = |values: &[f64]| json!(values.iter().step_by(every).copied().collect::<Vec<f64>>());
-    figure("sample_every_s", json!(every));
-    figure("cpu_pct", curve(&cpu));
-    figure("memory_pct", curve(&memory));
-    figure("waiting", curve(&waiting));
-    percentiles_of(&mut figures, "submit_to_placed", &stream.latencies());
-    percentiles_of(&mut figures, "first_task_placed", &stream.latencies_first());
-    Ok(figures)
+    stat("sample_every_s", json!(every));
+    stat("cpu_pct", curve(&cpu));
+    stat("memory_pct", curve(&memory));
+    stat("waiting", curve(&waiting));
+    percentiles_of(&mut stats, "submit_to_placed", &stream.latencies());
+    percentiles_of(&mut stats, "first_task_placed", &stream.latencies_first());
+    Ok(stats)
 }

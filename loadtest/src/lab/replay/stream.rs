@@ -1,4 +1,4 @@
-//! What is known of the stream while it runs: when each row was submitted, which lives stand and when they end.
+//! What is known of the stream while it runs: when each row was submitted, which attempts stand and when they end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,9 +17,9 @@ pub fn job_name(number: usize) -> String {
     format!("row-{number}")
 }
 
-/// A life that is to end.
+/// An attempt that is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Life {
+pub struct ReplayAttempt {
     pub node: NodeId,
     pub task: TaskId,
     pub incarnation: Incarnation,
@@ -27,7 +27,7 @@ pub struct Life {
 
 /// The cell at a moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sample {
+pub struct ReplaySample {
     /// Tasks submitted and not placed.
     pub waiting: u64,
     pub cpu_millis: u64,
@@ -36,7 +36,7 @@ pub struct Sample {
 
 /// Sums over the whole run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
+pub struct ReplayTotals {
     pub tasks: u64,
     pub placed: u64,
     pub ended: u64,
@@ -47,7 +47,7 @@ pub struct Totals {
 }
 
 /// What a row asks for.
-struct Asked {
+struct RowRequest {
     tasks: u64,
     submit_s: f64,
     lasts: Duration,
@@ -57,22 +57,22 @@ struct Asked {
     placed: u64,
 }
 
-struct State {
+struct ReplayState {
     began: Instant,
-    rows: Vec<Asked>,
+    rows: Vec<RowRequest>,
     jobs: BTreeMap<JobId, usize>,
     standing: BTreeMap<TaskId, usize>,
-    due: BinaryHeap<Reverse<(Instant, Life)>>,
-    now: Sample,
-    totals: Totals,
+    due: BinaryHeap<Reverse<(Instant, ReplayAttempt)>>,
+    now: ReplaySample,
+    totals: ReplayTotals,
     /// Microseconds from the submission of a row to the placement of a task, and of its first one.
     latencies: Histogram<u64>,
     latencies_first: Histogram<u64>,
 }
 
 /// The stream.
-pub struct Stream {
-    state: Mutex<State>,
+pub struct ReplayStream {
+    state: Mutex<ReplayState>,
     compress: f64,
     closed: AtomicBool,
 }
@@ -83,10 +83,10 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 86_400_000_000, 3).expect("a histogram")
 }
 
-impl Stream {
+impl ReplayStream {
     /// A stream of rows, `compress` times as fast as it was.
     pub fn new(rows: &[BatchRow], compress: f64, now: Instant) -> Self {
-        let asked = |row: &BatchRow| Asked {
+        let asked = |row: &BatchRow| RowRequest {
             tasks: u64::from(row.instances),
             submit_s: row.submit_s,
             lasts: Duration::from_secs_f64(row.duration_s.max(0.0) / compress),
@@ -95,16 +95,16 @@ impl Stream {
             submitted: None,
             placed: 0,
         };
-        let rows: Vec<Asked> = rows.iter().map(asked).collect();
+        let rows: Vec<RowRequest> = rows.iter().map(asked).collect();
         let tasks = rows.iter().map(|row| row.tasks).sum();
-        let state = State {
+        let state = ReplayState {
             began: now,
             rows,
             jobs: BTreeMap::new(),
             standing: BTreeMap::new(),
             due: BinaryHeap::new(),
-            now: Sample::default(),
-            totals: Totals { tasks, ..Totals::default() },
+            now: ReplaySample::default(),
+            totals: ReplayTotals { tasks, ..ReplayTotals::default() },
             latencies: histogram(),
             latencies_first: histogram(),
         };
@@ -116,7 +116,7 @@ impl Stream {
         self.state.lock().began = now;
     }
 
-    fn due_at(&self, state: &State, submit_s: f64) -> Instant {
+    fn due_at(&self, state: &ReplayState, submit_s: f64) -> Instant {
         let first_s = state.rows.first().map_or(0.0, |row| row.submit_s);
         state.began + Duration::from_secs_f64((submit_s - first_s).max(0.0) / self.compress)
     }
@@ -159,16 +159,16 @@ impl Stream {
         }
     }
 
-    /// Lives that are to end by now, at most so many.
+    /// Attempts that are to end by now, at most so many.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub fn due(&self, most: usize) -> Vec<Life> {
+    pub fn due(&self, most: usize) -> Vec<ReplayAttempt> {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let mut lives = Vec::new();
-        while lives.len() < most && state.due.peek().is_some_and(|Reverse((due, _))| *due <= now) {
-            lives.extend(state.due.pop().map(|Reverse((_, life))| life));
+        let mut attempts = Vec::new();
+        while attempts.len() < most && state.due.peek().is_some_and(|Reverse((due, _))| *due <= now) {
+            attempts.extend(state.due.pop().map(|Reverse((_, attempt))| attempt));
         }
-        lives
+        attempts
     }
 
     /// Waits until everything has ended.
@@ -206,12 +206,12 @@ impl Stream {
     }
 
     /// The cell now.
-    pub fn sample(&self) -> Sample {
+    pub fn sample(&self) -> ReplaySample {
         self.state.lock().now
     }
 
     /// The sums so far.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> ReplayTotals {
         self.state.lock().totals
     }
 
@@ -226,7 +226,7 @@ impl Stream {
     }
 }
 
-impl State {
+impl ReplayState {
     fn task_heard(&mut self, task: &TaskRow, now: Instant) {
         let gone = matches!(task.state, TaskState::Dead | TaskState::Pending);
         match (self.standing.get(&task.id).copied(), task.node) {
@@ -235,8 +235,8 @@ impl State {
                 self.standing.insert(task.id, number);
                 self.placed(number, now);
                 let lasts = self.rows.get(number).map_or(Duration::ZERO, |row| row.lasts);
-                let life = Life { node, task: task.id, incarnation: task.incarnation };
-                self.due.push(Reverse((now + lasts, life)));
+                let attempt = ReplayAttempt { node, task: task.id, incarnation: task.incarnation };
+                self.due.push(Reverse((now + lasts, attempt)));
             }
             (Some(number), _) if gone => {
                 self.standing.remove(&task.id);
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the stream lives by the machine's clock")]
+    #[expect(clippy::disallowed_methods, reason = "the stream attempts by the machine's clock")]
     fn a_task_is_placed_once_and_ends_once() {
         let row = BatchRow {
             submit_s: 5.0,
@@ -287,7 +287,7 @@ mod tests {
             instances: 2,
         };
         let now = Instant::now();
-        let stream = Stream::new(&[row], 10.0, now);
+        let stream = ReplayStream::new(&[row], 10.0, now);
         stream.submitting(0);
         let name = |text: &str| Name::new(text).unwrap();
         let spec = JobSpec::defaults(name("u"), name(&job_name(0)), JobKind::Batch, vec!["/x".to_owned()]);
@@ -301,8 +301,8 @@ mod tests {
             (stream.totals().placed, stream.sample().waiting, stream.sample().cpu_millis),
             (1, 1, 500)
         );
-        let lives = stream.due(8);
-        assert_eq!(lives, [Life { node: NodeId(3), task: task.id, incarnation: Incarnation(1) }]);
+        let attempts = stream.due(8);
+        assert_eq!(attempts, [ReplayAttempt { node: NodeId(3), task: task.id, incarnation: Incarnation(1) }]);
         assert!(stream.due(8).is_empty());
         task.state = TaskState::Dead;
         let ended = [Delta::Task { row: task }];

@@ -6,21 +6,21 @@ use borough_model::{Name, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Requirement;
-use crate::plan::{Placement, Vantage, Work};
-use crate::preempt::{Ask, Evictions, Hunt, Reach, Victim};
+use crate::plan::{PlanOverlay, PlannedPlacement, StartOffset};
+use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, Victim, VictimSearch};
 use crate::queueing::Guaranteed;
 use crate::snapshot::{Shape, Snapshot, Stand};
 
 /// What evictions can do for a task that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum EvictionsTold {
+pub enum EvictionReport {
     /// It takes the place of others, or of what leaves anyway where there are none.
     Help {
         /// The node where that costs least.
         node: Name,
         /// Who gives way there.
-        victims: Vec<VictimTold>,
+        victims: Vec<VictimReport>,
         /// Evictions beyond the disruption budgets of their jobs.
         violations: u32,
     },
@@ -34,7 +34,8 @@ pub enum EvictionsTold {
         share_per_mille: u32,
         /// What it is guaranteed.
         guaranteed_per_mille: u32,
-        /// Whether there would be more to take back: what others have beyond their guarantees is then not enough on any node.
+        /// Whether there would be more to take back: what others have beyond their guarantees is then not enough on any
+        /// node.
         lacks: bool,
     },
     /// They do not: nowhere is room even without everything of lower priority.
@@ -45,7 +46,7 @@ pub enum EvictionsTold {
 
 /// A task that gives way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VictimTold {
+pub struct VictimReport {
     /// Whose it is.
     pub user: Name,
     /// Its job.
@@ -60,7 +61,7 @@ pub struct VictimTold {
     pub reclaimed_from: Option<String>,
 }
 
-impl fmt::Display for VictimTold {
+impl fmt::Display for VictimReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{} (priority {}", self.user, self.job, self.index, self.priority)?;
         if let Some(queue) = &self.reclaimed_from {
@@ -70,7 +71,7 @@ impl fmt::Display for VictimTold {
     }
 }
 
-impl fmt::Display for EvictionsTold {
+impl fmt::Display for EvictionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Help { node, victims, .. } if victims.is_empty() => {
@@ -108,7 +109,7 @@ fn victim_told(
     (task, priority): (TaskId, u32),
     holds: bool,
     reclaimed: bool,
-) -> Option<VictimTold> {
+) -> Option<VictimReport> {
     let job = snapshot.job(task.job)?;
     let (user, name) = (job.user.clone(), job.name.clone());
     let turn = snapshot.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref()).filter(|_| reclaimed);
@@ -116,12 +117,12 @@ fn victim_told(
         let queue = snapshot.settings.queueing.queue_numbered(turn.queue);
         queue.map_or("outside of all", |queue| queue.path.as_str()).to_owned()
     });
-    Some(VictimTold { user, job: name, index: task.index, priority, holds, reclaimed_from })
+    Some(VictimReport { user, job: name, index: task.index, priority, holds, reclaimed_from })
 }
 
-fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<EvictionsTold> {
+fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<EvictionReport> {
     let queue = snapshot.settings.queueing.queue_numbered(guaranteed.queue)?;
-    Some(EvictionsTold::Guarantee {
+    Some(EvictionReport::Guarantee {
         queue: queue.path.clone(),
         share_per_mille: u32::try_from(guaranteed.share / 1_000).unwrap_or(u32::MAX),
         guaranteed_per_mille: queue.guaranteed_per_mille,
@@ -130,7 +131,7 @@ fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<Evictio
 }
 
 /// The victims of a placement by name.
-pub(crate) fn victims_told(snapshot: &Snapshot, placement: &Placement) -> Vec<VictimTold> {
+pub(crate) fn victims_told(snapshot: &Snapshot, placement: &PlannedPlacement) -> Vec<VictimReport> {
     let told = |victim: &Victim| {
         victim_told(snapshot, (victim.task, victim.priority), victim.holds, victim.reclaimed)
     };
@@ -138,39 +139,44 @@ pub(crate) fn victims_told(snapshot: &Snapshot, placement: &Placement) -> Vec<Vi
 }
 
 /// What taking the places of others can do for a shape, as the cell is.
-pub(super) fn evictions_told(snapshot: &Snapshot, shape: &Shape, reach: Reach, now_ms: i64) -> EvictionsTold {
-    if !reach.any() {
-        return EvictionsTold::Never;
+pub(super) fn evictions_told(
+    snapshot: &Snapshot,
+    shape: &Shape,
+    scope: PreemptionScope,
+    now_ms: i64,
+) -> EvictionReport {
+    if !scope.any() {
+        return EvictionReport::Never;
     }
     let requirement = Requirement::of(shape, snapshot);
-    let (mut work, mut evictions) = (Work::new(snapshot), Evictions::default());
-    if reach.queue > 0 {
+    let (mut work, mut evictions) = (PlanOverlay::new(snapshot), Evictions::default());
+    if scope.queue > 0 {
         work.shares_known();
     }
-    let guarantee = reach.guarantee(&work, &shape.resources);
+    let guarantee = scope.guarantee(&work, &shape.resources);
     let useless =
-        || guarantee.and_then(|known| guarantee_told(snapshot, known)).unwrap_or(EvictionsTold::Useless);
-    let (reach, claim) = reach.now(&work, &shape.resources);
-    if !reach.any() {
+        || guarantee.and_then(|known| guarantee_told(snapshot, known)).unwrap_or(EvictionReport::Useless);
+    let (scope, claim) = scope.now(&work, &shape.resources);
+    if !scope.any() {
         return useless();
     }
     let mut best = |fresh_ms: i64| {
-        let (below, claim) = (reach.below, claim.as_ref());
-        let ask = Ask { requirement: &requirement, below, claim, now_ms, fresh_ms };
-        let mut hunt = Hunt::new(snapshot, Vantage::whole(0), 0, 1, 0);
-        (hunt.best(&mut work, &mut evictions, &ask), hunt.protected)
+        let (below, claim) = (scope.below, claim.as_ref());
+        let ask = PreemptionRequest { requirement: &requirement, below, claim, now_ms, fresh_ms };
+        let mut victim_search = VictimSearch::new(snapshot, StartOffset::whole(0), 0, 1, 0);
+        (victim_search.best(&mut work, &mut evictions, &ask), victim_search.protected)
     };
     let offer = match best(snapshot.settings.fresh_start_ms()) {
         (Some(offer), _) => offer,
-        (None, protected) if protected && best(0).0.is_some() => return EvictionsTold::FreshStart,
+        (None, protected) if protected && best(0).0.is_some() => return EvictionReport::FreshStart,
         _ => return useless(),
     };
-    let Some(node) = snapshot.nodes.name(offer.node).cloned() else { return EvictionsTold::Useless };
-    let told = |lift: &crate::preempt::Lift| {
-        let standing = lift.standing;
-        let who = (lift.task, u32::from(standing.priority));
-        victim_told(snapshot, who, standing.stand == Stand::Holds, lift.claimed.is_some())
+    let Some(node) = snapshot.nodes.name(offer.node).cloned() else { return EvictionReport::Useless };
+    let told = |removal: &crate::preempt::HypotheticalRemoval| {
+        let resident = removal.resident;
+        let who = (removal.task, u32::from(resident.priority));
+        victim_told(snapshot, who, resident.stand == Stand::Holds, removal.claimed.is_some())
     };
     let victims = offer.victims.iter().filter_map(told).collect();
-    EvictionsTold::Help { node, victims, violations: offer.cost.violations }
+    EvictionReport::Help { node, victims, violations: offer.cost.violations }
 }

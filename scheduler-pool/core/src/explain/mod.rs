@@ -20,15 +20,15 @@ use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::filter::{Refusal, Requirement, large_enough, passes_with_time, refusals};
+use crate::filter::{FilterReason, Requirement, large_enough, passes_with_time, refusals};
 use crate::pending::{PendingQueue, gang_queue, task_queue};
-use crate::plan::{Work, plan};
+use crate::plan::{PlanOverlay, plan};
 use crate::queueing::QueueingPolicy;
 use crate::seed::PLAN_SEED;
-use crate::snapshot::{JobEntry, Shape, ShapeId, Snapshot};
+use crate::snapshot::{Shape, ShapeId, Snapshot, SnapshotJob};
 use evictions::evictions_told;
 pub(crate) use evictions::victims_told;
-pub use evictions::{EvictionsTold, VictimTold};
+pub use evictions::{EvictionReport, VictimReport};
 pub use reason::{PENDING_REASONS, PENDING_TURN};
 pub use turn::Ahead;
 use turn::ahead_of;
@@ -37,9 +37,9 @@ use words::filter;
 /// Why a task has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Reasons that lie in no node. Those that say that a gang does not fit and [`Wait::Turn`] are besides what
+    /// Reasons that lie in no node. Those that say that a gang does not fit and [`WaitReason::Turn`] are besides what
     /// nodes say; with any other nodes were not asked.
-    pub waits: Vec<Wait>,
+    pub waits: Vec<WaitReason>,
     /// How many nodes were asked.
     pub nodes: u32,
     /// How many of them would take the task now.
@@ -59,13 +59,13 @@ pub struct Explanation {
     pub nearest: Vec<NearestFit>,
     /// What evictions can do for it, where it fits nowhere and is no gang.
     #[serde(default)]
-    pub evictions: Option<EvictionsTold>,
+    pub evictions: Option<EvictionReport>,
 }
 
 /// A reason to wait that lies in no node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Wait {
+pub enum WaitReason {
     /// There is no such job here.
     JobUnknown,
     /// The job's spec in force has not been seen yet.
@@ -113,7 +113,7 @@ pub enum Wait {
     },
     /// The task does not want a node now.
     State {
-        /// Where it is in its life.
+        /// Where it is in its attempt.
         state: TaskState,
         /// The node it is or was on.
         node: Option<NodeId>,
@@ -131,7 +131,7 @@ pub enum Wait {
         needed: u32,
     },
     /// So many members must be placed together within so many failure domains, and none have room for them.
-    GangTogether {
+    GangTopology {
         /// The attribute that names the domain.
         attribute: String,
         /// Over how many domains they may stand.
@@ -165,7 +165,7 @@ pub enum Wait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterLoss {
     /// The filter.
-    pub filter: Filter,
+    pub filter: FilterStep,
     /// Nodes that it was the first to refuse.
     pub nodes: u32,
 }
@@ -173,7 +173,7 @@ pub struct FilterLoss {
 /// A filter, with what was asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Filter {
+pub enum FilterStep {
     /// The node is back after a loss and first ends what it still runs.
     Recovering,
     /// The node is lost.
@@ -244,14 +244,14 @@ pub enum Filter {
     Capacity {
         /// In this dimension.
         dimension: Dimension,
-        /// How much is asked for, in the dimension's unit.
+        /// How much is asked for, in the dimension's gang.
         asked: u64,
     },
     /// Too little is free on the node now.
     Free {
         /// In this dimension.
         dimension: Dimension,
-        /// How much is asked for, in the dimension's unit.
+        /// How much is asked for, in the dimension's gang.
         asked: u64,
     },
 }
@@ -264,7 +264,7 @@ pub enum NearestFit {
     Resource {
         /// The dimension.
         dimension: Dimension,
-        /// The most that fits, in the dimension's unit; 0: only without it.
+        /// The most that fits, in the dimension's gang; 0: only without it.
         at_most: u64,
         /// How many nodes it then fits.
         nodes: u32,
@@ -279,7 +279,7 @@ pub enum NearestFit {
     /// Doing without one filter: dropping the constraint or the fixed port, opening the nodes.
     Without {
         /// The filter.
-        filter: Filter,
+        filter: FilterStep,
         /// How many nodes it then fits.
         nodes: u32,
     },
@@ -293,17 +293,17 @@ pub enum NearestFit {
 }
 
 impl Explanation {
-    fn of_wait(wait: Wait) -> Self {
+    fn of_wait(wait: WaitReason) -> Self {
         Self { waits: vec![wait], ..Self::default() }
     }
 
     /// The same for a gang, of which so many members found a node.
     pub(crate) fn of_gang(self, needed: u32, fitted: u32) -> Self {
-        self.of_wait_added(Wait::Gang { needed, fitted })
+        self.of_wait_added(WaitReason::Gang { needed, fitted })
     }
 
     /// The same with one reason more.
-    pub(crate) fn of_wait_added(mut self, wait: Wait) -> Self {
+    pub(crate) fn of_wait_added(mut self, wait: WaitReason) -> Self {
         self.waits.push(wait);
         self
     }
@@ -332,7 +332,7 @@ pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32
 pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
     let Some((entry, row)) = snapshot.jobs.get(&job).and_then(|entry| Some((entry, entry.row.as_ref()?)))
     else {
-        return Explanation::of_wait(Wait::JobUnknown);
+        return Explanation::of_wait(WaitReason::JobUnknown);
     };
     let waits = waits(snapshot, entry, row, index, now_ms);
     if !waits.is_empty() {
@@ -341,63 +341,65 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     let needed = entry.gang_need();
     if needed > 0 {
         let Some(queue) = gang_queue(snapshot, job, now_ms) else {
-            return Explanation::of_wait(Wait::GangMembers { needed });
+            return Explanation::of_wait(WaitReason::GangMembers { needed });
         };
         return alone_explanation(snapshot, &queue, now_ms);
     }
-    let kept =
-        entry.spec_current().and_then(|spec| spec.together()).is_some_and(|together| !together.preferred);
+    let kept = entry
+        .spec_current()
+        .and_then(|spec| spec.gang_topology())
+        .is_some_and(|topology| !topology.preferred);
     if let Some(queue) = task_queue(snapshot, TaskId { job, index }).filter(|_| kept) {
         return alone_explanation(snapshot, &queue, now_ms);
     }
     let shape = entry.shape_of(index).and_then(|shape| snapshot.shapes.get(shape));
-    let Some(shape) = shape else { return Explanation::of_wait(Wait::SpecUnknown) };
-    let mut explanation = explanation_of_nodes(&Work::new(snapshot), shape, now_ms);
+    let Some(shape) = shape else { return Explanation::of_wait(WaitReason::SpecUnknown) };
+    let mut explanation = explanation_of_nodes(&PlanOverlay::new(snapshot), shape, now_ms);
     if explanation.nodes_fit == 0 && explanation.nodes > 0 {
         explanation.evictions =
-            Some(evictions_told(snapshot, shape, snapshot.reach_of(entry, index), now_ms));
+            Some(evictions_told(snapshot, shape, snapshot.scope_of(entry, index), now_ms));
     }
     turn_added(explanation, || ahead_of(snapshot, job))
 }
 
 fn turn_added(mut explanation: Explanation, ahead: impl FnOnce() -> Ahead) -> Explanation {
-    if explanation.nodes_fit > 0 || matches!(explanation.evictions, Some(EvictionsTold::Help { .. })) {
+    if explanation.nodes_fit > 0 || matches!(explanation.evictions, Some(EvictionReport::Help { .. })) {
         let ahead = ahead();
-        explanation.waits.push(Wait::Turn { ahead });
+        explanation.waits.push(WaitReason::Turn { ahead });
     }
     explanation
 }
 
 /// What keeps a task waiting whatever the nodes.
-fn waits(snapshot: &Snapshot, entry: &JobEntry, row: &JobRow, index: u32, now_ms: i64) -> Vec<Wait> {
+fn waits(snapshot: &Snapshot, entry: &SnapshotJob, row: &JobRow, index: u32, now_ms: i64) -> Vec<WaitReason> {
     match row.state {
-        JobState::Stopping => return vec![Wait::JobStopping],
-        JobState::Ended { outcome } => return vec![Wait::JobEnded { outcome }],
+        JobState::Stopping => return vec![WaitReason::JobStopping],
+        JobState::Ended { outcome } => return vec![WaitReason::JobEnded { outcome }],
         JobState::Waiting => {
             let unmet = entry.spec_current().map(|spec| after_unmet(snapshot, spec)).unwrap_or_default();
-            return if unmet.is_empty() { vec![Wait::AfterMet] } else { unmet };
+            return if unmet.is_empty() { vec![WaitReason::AfterMet] } else { unmet };
         }
         JobState::Running => {}
     }
     if index >= row.count {
-        return vec![Wait::IndexBeyondCount { count: row.count }];
+        return vec![WaitReason::IndexBeyondCount { count: row.count }];
     }
     if entry.spec_current().is_none() {
-        return vec![Wait::SpecUnknown];
+        return vec![WaitReason::SpecUnknown];
     }
     let limited = || queue_limited(snapshot, entry, index).into_iter().collect();
     let Some(slot) = entry.task(index) else { return limited() };
     match slot.state {
-        Some(state) if !slot.open() => vec![Wait::State { state, node: slot.node }],
+        Some(state) if !slot.open() => vec![WaitReason::State { state, node: slot.node }],
         Some(_) if slot.not_before_ms > now_ms => {
-            vec![Wait::BackOff { until_ms: slot.not_before_ms, failures: slot.failures }]
+            vec![WaitReason::BackOff { until_ms: slot.not_before_ms, failures: slot.failures }]
         }
         _ => limited(),
     }
 }
 
 /// Whether a task would take a queue beyond its limit.
-fn queue_limited(snapshot: &Snapshot, entry: &JobEntry, index: u32) -> Option<Wait> {
+fn queue_limited(snapshot: &Snapshot, entry: &SnapshotJob, index: u32) -> Option<WaitReason> {
     let queueing = &snapshot.settings.queueing;
     if queueing.policy != QueueingPolicy::Hierarchical {
         return None;
@@ -405,7 +407,7 @@ fn queue_limited(snapshot: &Snapshot, entry: &JobEntry, index: u32) -> Option<Wa
     let limit =
         snapshot.shares().limited(entry.turn.as_ref()?, entry.spec_current()?.resources_for(index))?;
     let queue = queueing.queue_numbered(limit.queue)?;
-    Some(Wait::QueueLimit {
+    Some(WaitReason::QueueLimit {
         queue: queue.path.clone(),
         share_per_mille: u32::try_from(limit.share / 1_000).unwrap_or(u32::MAX),
         limit_per_mille: queue.limit_per_mille,
@@ -413,12 +415,12 @@ fn queue_limited(snapshot: &Snapshot, entry: &JobEntry, index: u32) -> Option<Wa
 }
 
 /// The jobs that a spec's job starts after and that have not ended as they must.
-pub(crate) fn after_unmet(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Wait> {
+pub(crate) fn after_unmet(snapshot: &Snapshot, spec: &JobSpec) -> Vec<WaitReason> {
     let unmet = |after: &After| {
         let state = snapshot.job_named(&spec.user, &after.job).map(|row| row.state);
         let alone = JobSpec { after: vec![after.clone()], ..spec.clone() };
         let decided = after_decide(&alone, |_| state);
-        let wait = Wait::After {
+        let wait = WaitReason::After {
             job: after.job.clone(),
             condition: after.condition,
             known: state.is_some(),
@@ -436,18 +438,18 @@ fn alone_explanation(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64) -> 
         || queue.tasks.first().map(|pending| ahead_of(snapshot, pending.task.job)).unwrap_or_default();
     match outcome.unplaced.into_iter().next() {
         Some(unplaced) => unplaced.reason,
-        None => Explanation::of_wait(Wait::Turn { ahead: ahead() }),
+        None => Explanation::of_wait(WaitReason::Turn { ahead: ahead() }),
     }
 }
 
 /// Holds a shape against every node.
-pub(crate) fn explanation_of_nodes(work: &Work<'_>, shape: &Shape, now_ms: i64) -> Explanation {
+pub(crate) fn explanation_of_nodes(work: &PlanOverlay<'_>, shape: &Shape, now_ms: i64) -> Explanation {
     let requirement = Requirement::of(shape, work.snapshot);
-    let mut lost: BTreeMap<Refusal, u32> = BTreeMap::new();
+    let mut lost: BTreeMap<FilterReason, u32> = BTreeMap::new();
     let mut nearest = nearest::Search::new(&requirement);
     let (mut nodes_fit, mut nodes_room, mut nodes_large) = (0, 0, 0);
     for &node in &work.nodes.order {
-        let mut heard: SmallVec<[Refusal; 8]> = SmallVec::new();
+        let mut heard: SmallVec<[FilterReason; 8]> = SmallVec::new();
         let _ = refusals(work, &requirement, node, now_ms, |refusal| -> ControlFlow<()> {
             heard.push(refusal);
             ControlFlow::Continue(())

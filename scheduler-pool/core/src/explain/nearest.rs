@@ -6,8 +6,8 @@ use borough_model::resource::Dimension;
 
 use super::NearestFit;
 use super::words::{card_ask, dimension, filter};
-use crate::filter::{Refusal, Requirement, cards_most, fits_moving, ports_dynamic_free};
-use crate::plan::Work;
+use crate::filter::{FilterReason, Requirement, cards_most, fits_moving, ports_dynamic_free};
+use crate::plan::PlanOverlay;
 use crate::snapshot::{Shape, Snapshot};
 
 /// What alone speaks against some nodes.
@@ -15,7 +15,7 @@ use crate::snapshot::{Shape, Snapshot};
 enum Cause {
     /// Too much of a dimension, whether for the node or for what is free on it.
     Dimension(u16),
-    Other(Refusal),
+    Other(FilterReason),
 }
 
 /// How near the nodes are that one cause alone speaks against.
@@ -32,7 +32,7 @@ struct Near {
 pub(super) struct Search {
     near: BTreeMap<Cause, Near>,
     /// Of the nodes that several things speak against, those with the fewest: how much each has, by what speaks.
-    together: BTreeMap<Vec<Cause>, Vec<Vec<u64>>>,
+    topology: BTreeMap<Vec<Cause>, Vec<Vec<u64>>>,
     /// Each fixed port with the requirement without it: that may also leave one more of the range to be handed out.
     without_port: Vec<(u16, Requirement)>,
 }
@@ -45,13 +45,13 @@ impl Search {
             (port, reduced)
         };
         let without_port = requirement.ports_fixed.iter().map(without).collect();
-        Self { near: BTreeMap::new(), together: BTreeMap::new(), without_port }
+        Self { near: BTreeMap::new(), topology: BTreeMap::new(), without_port }
     }
 
-    fn without_port_heard(&mut self, work: &Work<'_>, node: u32, now_ms: i64) {
+    fn without_port_heard(&mut self, work: &PlanOverlay<'_>, node: u32, now_ms: i64) {
         for (port, reduced) in &self.without_port {
             if fits_moving(work, reduced, node, now_ms) {
-                self.near.entry(Cause::Other(Refusal::PortFixed(*port))).or_default().nodes += 1;
+                self.near.entry(Cause::Other(FilterReason::PortFixed(*port))).or_default().nodes += 1;
             }
         }
     }
@@ -59,31 +59,34 @@ impl Search {
     /// Takes in what was heard against a node.
     pub fn node_heard(
         &mut self,
-        work: &Work<'_>,
+        work: &PlanOverlay<'_>,
         requirement: &Requirement,
         node: u32,
         now_ms: i64,
-        heard: &[Refusal],
+        heard: &[FilterReason],
     ) {
         // A little less is no whole cores.
-        let of_cpu = |refusal: &Refusal| matches!(refusal, Refusal::Capacity(0) | Refusal::Free(0));
+        let of_cpu =
+            |refusal: &FilterReason| matches!(refusal, FilterReason::Capacity(0) | FilterReason::Free(0));
         if requirement.within.as_ref().is_some_and(|ask| ask.exclusive) && heard.iter().any(of_cpu) {
             return;
         }
-        let of_ports = |refusal: &Refusal| matches!(refusal, Refusal::PortFixed(_) | Refusal::PortsDynamic);
+        let of_ports = |refusal: &FilterReason| {
+            matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
+        };
         if !heard.is_empty() && heard.iter().all(of_ports) {
             self.without_port_heard(work, node, now_ms);
         }
         let [refusal] = heard else {
-            self.together_heard(work, requirement, node, heard);
+            self.topology_heard(work, requirement, node, heard);
             return;
         };
-        let of_one = |refusal: Refusal| match refusal {
-            Refusal::PortsDynamic => {
+        let of_one = |refusal: FilterReason| match refusal {
+            FilterReason::PortsDynamic => {
                 let free = ports_dynamic_free(work, requirement, node, now_ms);
                 Some((Cause::Other(refusal), free as u64))
             }
-            Refusal::PortFixed(_) => None,
+            FilterReason::PortFixed(_) => None,
             other => Some(cause_of(work, requirement, node, other)),
         };
         let doing_without = is_selector(*refusal).then(|| cards_cause(work, requirement, node, *refusal));
@@ -100,13 +103,21 @@ impl Search {
 
     /// Takes in a node that several things speak against, where nothing fewer does elsewhere. Ports are left out: what
     /// one gives back another may take; and domains, where less of something else may be enough alone.
-    fn together_heard(&mut self, work: &Work<'_>, requirement: &Requirement, node: u32, heard: &[Refusal]) {
-        let of_ports = |refusal: &Refusal| matches!(refusal, Refusal::PortFixed(_) | Refusal::PortsDynamic);
-        if heard.is_empty() || heard.contains(&Refusal::Within) || heard.iter().any(of_ports) {
+    fn topology_heard(
+        &mut self,
+        work: &PlanOverlay<'_>,
+        requirement: &Requirement,
+        node: u32,
+        heard: &[FilterReason],
+    ) {
+        let of_ports = |refusal: &FilterReason| {
+            matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
+        };
+        if heard.is_empty() || heard.contains(&FilterReason::Within) || heard.iter().any(of_ports) {
             return;
         }
         let causes = |doing_without: bool| -> Vec<(Cause, u64)> {
-            let cause = |refusal: &Refusal| match *refusal {
+            let cause = |refusal: &FilterReason| match *refusal {
                 refusal if doing_without && is_selector(refusal) => {
                     cards_cause(work, requirement, node, refusal)
                 }
@@ -123,15 +134,15 @@ impl Search {
     fn set_heard(&mut self, mut causes: Vec<(Cause, u64)>) {
         causes.sort_unstable();
         causes.dedup();
-        let fewest = self.together.keys().next().map_or(usize::MAX, Vec::len);
+        let fewest = self.topology.keys().next().map_or(usize::MAX, Vec::len);
         if causes.len() > fewest {
             return;
         }
         if causes.len() < fewest {
-            self.together.clear();
+            self.topology.clear();
         }
         let (causes, has) = causes.into_iter().unzip();
-        self.together.entry(causes).or_default().push(has);
+        self.topology.entry(causes).or_default().push(has);
     }
 
     /// What was found, the change that lets in most nodes first; where no single change lets any in, the smallest set
@@ -143,10 +154,10 @@ impl Search {
         if !near.is_empty() {
             return near.into_iter().map(|(cause, near)| fit(cause, near)).collect();
         }
-        let sets = self.together.into_iter().filter_map(|(causes, of_nodes)| {
+        let sets = self.topology.into_iter().filter_map(|(causes, of_nodes)| {
             let best = of_nodes.iter().max()?.clone();
-            let reaches = |has: &&Vec<u64>| has.iter().zip(&best).all(|(has, best)| has >= best);
-            let count = u32::try_from(of_nodes.iter().filter(reaches).count()).unwrap_or(u32::MAX);
+            let scopes = |has: &&Vec<u64>| has.iter().zip(&best).all(|(has, best)| has >= best);
+            let count = u32::try_from(of_nodes.iter().filter(scopes).count()).unwrap_or(u32::MAX);
             Some((count, causes, best))
         });
         let Some((count, causes, best)) = sets.max_by_key(|(count, ..)| *count) else { return Vec::new() };
@@ -159,30 +170,42 @@ impl Search {
 }
 
 /// Whether other devices than those asked for would do: then asking for fewer helps too.
-fn is_selector(refusal: Refusal) -> bool {
-    matches!(refusal, Refusal::CardSelector(_))
+fn is_selector(refusal: FilterReason) -> bool {
+    matches!(refusal, FilterReason::CardSelector(_))
 }
 
 /// What would have to be changed, with how much a node has of it.
-fn cause_of(work: &Work<'_>, requirement: &Requirement, node: u32, refusal: Refusal) -> (Cause, u64) {
+fn cause_of(
+    work: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    node: u32,
+    refusal: FilterReason,
+) -> (Cause, u64) {
     match refusal {
-        Refusal::Capacity(number) | Refusal::Free(number) => {
+        FilterReason::Capacity(number) | FilterReason::Free(number) => {
             (Cause::Dimension(number), free(work, number, node))
         }
-        Refusal::CardNever(_) | Refusal::CardBusy(_) => cards_cause(work, requirement, node, refusal),
+        FilterReason::CardNever(_) | FilterReason::CardBusy(_) => {
+            cards_cause(work, requirement, node, refusal)
+        }
         other => (Cause::Other(other), 0),
     }
 }
 
 /// Cards as the dimension of their kind, with the most that a node could give of them.
-fn cards_cause(work: &Work<'_>, requirement: &Requirement, node: u32, refusal: Refusal) -> (Cause, u64) {
+fn cards_cause(
+    work: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    node: u32,
+    refusal: FilterReason,
+) -> (Cause, u64) {
     let ask = card_ask(refusal, requirement);
     let kind = ask.and_then(|ask| u16::try_from(ask.kind).ok()).unwrap_or(u16::MAX);
     (Cause::Dimension(kind), ask.and_then(|ask| cards_most(work, ask, node)).unwrap_or(0))
 }
 
 /// What of a dimension is free on a node.
-fn free(work: &Work<'_>, number: u16, node: u32) -> u64 {
+fn free(work: &PlanOverlay<'_>, number: u16, node: u32) -> u64 {
     let column = usize::from(number);
     work.nodes.limit(column, node).saturating_sub(work.used(column, node))
 }
@@ -199,12 +222,12 @@ fn fit_of(
         Cause::Dimension(number) => {
             NearestFit::Resource { dimension: dimension(&snapshot.nodes, number), at_most, nodes: count }
         }
-        Cause::Other(Refusal::Missing(number)) => {
+        Cause::Other(FilterReason::Missing(number)) => {
             let kind = requirement.missing.get(usize::from(number)).map(|(kind, _)| kind.clone());
             let dimension = Dimension::Device(kind.unwrap_or_default());
             NearestFit::Resource { dimension, at_most: 0, nodes: count }
         }
-        Cause::Other(Refusal::PortsDynamic) => {
+        Cause::Other(FilterReason::PortsDynamic) => {
             NearestFit::Ports { at_most: u16::try_from(at_most).unwrap_or(u16::MAX), nodes: count }
         }
         Cause::Other(refusal) => {

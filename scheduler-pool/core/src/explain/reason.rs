@@ -1,6 +1,6 @@
 //! Why tasks wait, in one word each: what they are counted by.
 
-use super::{Explanation, Filter, Wait};
+use super::{Explanation, FilterStep, WaitReason};
 
 /// The reason of tasks that may be tried: all others are known to fit nowhere.
 pub const PENDING_TURN: &str = "turn";
@@ -26,7 +26,7 @@ pub const PENDING_REASONS: [&str; 17] = [
     "other",
 ];
 
-impl Filter {
+impl FilterStep {
     /// Its kind, one of [`PENDING_REASONS`].
     pub fn kind(&self) -> &'static str {
         match self {
@@ -50,7 +50,11 @@ impl Filter {
 impl Explanation {
     /// The reason that counts: that too few of a gang fit, or the filter that most nodes were lost to.
     pub fn reason(&self) -> &'static str {
-        if self.waits.iter().any(|wait| matches!(wait, Wait::Gang { .. } | Wait::GangMembers { .. })) {
+        if self
+            .waits
+            .iter()
+            .any(|wait| matches!(wait, WaitReason::Gang { .. } | WaitReason::GangMembers { .. }))
+        {
             return "gang";
         }
         let most = self.lost.iter().max_by_key(|loss| loss.nodes);

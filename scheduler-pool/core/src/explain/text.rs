@@ -6,7 +6,7 @@ use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, Con
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, Taint, Within};
 use borough_model::resource::Dimension;
 
-use super::{EvictionsTold, Explanation, Filter, FilterLoss, NearestFit, Wait};
+use super::{EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
 
 /// Bytes in the largest binary unit that leaves at least one, cut to two digits: what is shown is never more than is.
 struct Bytes(u64);
@@ -48,9 +48,9 @@ impl fmt::Display for Amount<'_> {
 }
 
 /// A constraint as its owner would say it.
-struct Said<'a>(&'a Constraint);
+struct ConstraintText<'a>(&'a Constraint);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ConstraintText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Constraint { attribute, operator, values, .. } = self.0;
         let values = values.join(", ");
@@ -65,14 +65,14 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-impl fmt::Display for Filter {
+impl fmt::Display for FilterStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Recovering => f.write_str("recovering"),
             Self::Lost => f.write_str("lost"),
             Self::Cordoned => f.write_str("cordoned"),
             Self::Draining => f.write_str("draining"),
-            Self::Constraint { constraint } => write!(f, "constraint {}", Said(constraint)),
+            Self::Constraint { constraint } => write!(f, "constraint {}", ConstraintText(constraint)),
             Self::Taint { .. } => match self.pressure() {
                 Some(kind) => write!(f, "short of {kind}"),
                 None => write!(f, "taint {} not tolerated", self.taint()),
@@ -104,7 +104,7 @@ impl fmt::Display for Filter {
     }
 }
 
-impl Filter {
+impl FilterStep {
     /// What a node is short of, where that is what keeps the task away.
     fn pressure(&self) -> Option<&str> {
         let Self::Taint { key, .. } = self else { return None };
@@ -144,7 +144,7 @@ fn affinity_written(f: &mut fmt::Formatter<'_>, affinity: &Affinity) -> fmt::Res
         AffinityKind::Near => "near",
         AffinityKind::Apart => "apart from",
     };
-    let jobs: Vec<String> = affinity.jobs.iter().map(|one| Said(one).to_string()).collect();
+    let jobs: Vec<String> = affinity.jobs.iter().map(|one| ConstraintText(one).to_string()).collect();
     write!(f, "affinity {kind} tasks of {} in the same {}", jobs.join(" and "), affinity.attribute)
 }
 
@@ -167,19 +167,26 @@ impl NearestFit {
                 format!("with {dimension} <= {}", Amount(dimension, *at_most))
             }
             Self::Ports { at_most, .. } => format!("with at most {at_most} ports handed out"),
-            Self::Without { filter: Filter::PortFixed { number }, .. } => format!("without port {number}"),
+            Self::Without { filter: FilterStep::PortFixed { number }, .. } => {
+                format!("without port {number}")
+            }
             Self::Without {
-                filter: filter @ (Filter::Constraint { .. } | Filter::Affinity { .. } | Filter::Spread { .. }),
+                filter:
+                    filter @ (FilterStep::Constraint { .. }
+                    | FilterStep::Affinity { .. }
+                    | FilterStep::Spread { .. }),
                 ..
             } => format!("without {filter}"),
-            Self::Without { filter: Filter::Within { exclusive_cores: true, .. }, .. } => {
+            Self::Without { filter: FilterStep::Within { exclusive_cores: true, .. }, .. } => {
                 "sharing cores anywhere".to_owned()
             }
-            Self::Without { filter: Filter::Within { within, .. }, .. } => {
+            Self::Without { filter: FilterStep::Within { within, .. }, .. } => {
                 format!("on more than {}", within_said(*within))
             }
-            Self::Without { filter: Filter::Device { device, .. }, .. } => format!("with any {device}"),
-            Self::Without { filter: filter @ Filter::Taint { .. }, .. } if filter.pressure().is_none() => {
+            Self::Without { filter: FilterStep::Device { device, .. }, .. } => format!("with any {device}"),
+            Self::Without { filter: filter @ FilterStep::Taint { .. }, .. }
+                if filter.pressure().is_none() =>
+            {
                 format!("tolerating {}", filter.taint())
             }
             Self::Without { filter, .. } => format!("once not {filter}"),
@@ -208,7 +215,7 @@ impl fmt::Display for NearestFit {
     }
 }
 
-impl fmt::Display for Wait {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::JobUnknown => f.write_str("there is no such job"),
@@ -249,7 +256,7 @@ impl fmt::Display for Wait {
             Self::GangMembers { needed } => {
                 write!(f, "{needed} tasks must be placed together and fewer are ready")
             }
-            Self::GangTogether { attribute, domains_max, domains, needed, nearest, fitted } => {
+            Self::GangTopology { attribute, domains_max, domains, needed, nearest, fitted } => {
                 write!(f, "{needed} tasks must be placed together in ")?;
                 match domains_max {
                     1 => write!(f, "one {attribute}")?,
@@ -326,9 +333,9 @@ impl fmt::Display for Explanation {
         }
         match &self.evictions {
             Some(
-                evictions @ (EvictionsTold::Help { .. }
-                | EvictionsTold::FreshStart
-                | EvictionsTold::Guarantee { .. }),
+                evictions @ (EvictionReport::Help { .. }
+                | EvictionReport::FreshStart
+                | EvictionReport::Guarantee { .. }),
             ) => {
                 write!(f, "; {evictions}")
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::node::{CARD_MILLIS, CardNeed, CardSelector};
 use smallvec::SmallVec;
 
-use crate::plan::Work;
+use crate::plan::PlanOverlay;
 use crate::snapshot::{CardSlot, NodeTable};
 
 /// The dimensions of a node's cards, in the order of their places.
@@ -51,8 +51,8 @@ impl CardAsk {
         Self { kind, need: CardNeed::of(millis), millis, any, slots }
     }
 
-    /// Its cards of the kind on a node, and those of them that will do; `None` where the node has none, or only counts its
-    /// devices.
+    /// Its cards of the kind on a node, and those of them that will do; `None` where the node has none, or only counts
+    /// its devices.
     pub fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
         let layout = nodes.card_layouts.of(node).checked_sub(1)?;
         self.slots.get(layout as usize).filter(|(all, _)| !all.is_empty())
@@ -64,21 +64,21 @@ impl CardAsk {
     }
 }
 
-/// What is free of the kind. It is less than what is free of its cards where some are promised: what is to be evicted from a
-/// card and what is promised of it both count until the one is gone.
-fn kind_free(work: &Work<'_>, ask: &CardAsk, node: u32) -> u64 {
+/// What is free of the kind. It is less than what is free of its cards where some are promised: what is to be evicted
+/// from a card and what is promised of it both count until the one is gone.
+fn kind_free(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> u64 {
     work.nodes.limit(ask.kind, node).saturating_sub(work.used(ask.kind, node))
 }
 
 /// What is free of a card.
-fn free(work: &Work<'_>, node: u32, slot: u16) -> u64 {
+fn free(work: &PlanOverlay<'_>, node: u32, slot: u16) -> u64 {
     let dimension = usize::from(slot);
     work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
 }
 
 /// The cards of a node that a task gets: for a share the fullest that has room, so that whole ones stay whole; else the
 /// first free ones. `None` where they are too few.
-fn picked(work: &Work<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Slots> {
+fn picked(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Slots> {
     let fitting = slots.iter().copied().filter(|&slot| free(work, node, slot) >= ask.need.millis);
     let count = usize::try_from(ask.need.count).ok()?;
     let picked: Slots = if ask.need.millis < CARD_MILLIS {
@@ -91,7 +91,7 @@ fn picked(work: &Work<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Sl
 }
 
 /// The same of a node that only counts its devices: what is asked of single ones is not known of them.
-fn counted_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
+fn counted_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
     let limit = work.nodes.limit(ask.kind, node);
     let free = kind_free(work, ask, node);
     match ask.any {
@@ -103,7 +103,7 @@ fn counted_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<CardRefu
 }
 
 /// Why the cards of a node will not do now; `None` where they will.
-pub(crate) fn card_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
+pub(crate) fn card_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
     let Some((all, selected)) = ask.of_node(work.nodes, node) else {
         return counted_refusal(work, ask, node);
     };
@@ -119,7 +119,11 @@ pub(crate) fn card_refusal(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<
 }
 
 /// The dimensions of the cards that a task gets on a node, with how much of each.
-pub(crate) fn cards_given(work: &Work<'_>, asks: &[CardAsk], node: u32) -> SmallVec<[(usize, u64); 2]> {
+pub(crate) fn cards_given(
+    work: &PlanOverlay<'_>,
+    asks: &[CardAsk],
+    node: u32,
+) -> SmallVec<[(usize, u64); 2]> {
     let of_ask = |ask: &CardAsk| {
         let (_, selected) = ask.of_node(work.nodes, node)?;
         let picked = picked(work, ask, node, selected)?;
@@ -129,8 +133,9 @@ pub(crate) fn cards_given(work: &Work<'_>, asks: &[CardAsk], node: u32) -> Small
     asks.iter().filter_map(of_ask).flatten().collect()
 }
 
-/// The most that could be asked of a node's cards now: whole ones, else a share of the emptiest; no more than the kind has.
-pub(crate) fn cards_most(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
+/// The most that could be asked of a node's cards now: whole ones, else a share of the emptiest; no more than the kind
+/// has.
+pub(crate) fn cards_most(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(work.nodes, node)?;
     let kind = kind_free(work, ask, node);
     let whole = selected.iter().filter(|&&slot| free(work, node, slot) >= CARD_MILLIS).count() as u64;
@@ -140,7 +145,7 @@ pub(crate) fn cards_most(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u6
 }
 
 /// Whether a node's cards would do if all were free.
-pub(crate) fn cards_ever(work: &Work<'_>, ask: &CardAsk, node: u32) -> bool {
+pub(crate) fn cards_ever(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> bool {
     match ask.of_node(work.nodes, node) {
         Some((_, selected)) => selected.len() as u64 >= ask.need.count,
         None => ask.any && work.nodes.limit(ask.kind, node) >= ask.millis,
@@ -148,7 +153,7 @@ pub(crate) fn cards_ever(work: &Work<'_>, ask: &CardAsk, node: u32) -> bool {
 }
 
 /// How many tasks that all ask for this a node's cards have room for together.
-pub(crate) fn cards_copies(work: &Work<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
+pub(crate) fn cards_copies(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(work.nodes, node)?;
     let each = ask.need.millis.max(1);
     let fitting: u64 = selected.iter().map(|&slot| free(work, node, slot) / each).sum();

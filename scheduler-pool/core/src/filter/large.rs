@@ -2,11 +2,11 @@
 
 use super::card::cards_ever;
 use super::topology::within_ever;
-use super::{Refusal, Requirement};
-use crate::plan::Work;
+use super::{FilterReason, Requirement};
+use crate::plan::PlanOverlay;
 
 /// Whether a node, empty, is large enough.
-pub(crate) fn large_enough(work: &Work<'_>, requirement: &Requirement, node: u32) -> bool {
+pub(crate) fn large_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
     let on_cards = |dimension: usize| requirement.cards.iter().any(|ask| ask.kind == dimension);
     let enough = |&(dimension, amount): &(usize, u64)| {
         on_cards(dimension) || amount <= work.nodes.limit(dimension, node)
@@ -18,29 +18,29 @@ pub(crate) fn large_enough(work: &Work<'_>, requirement: &Requirement, node: u32
 }
 
 /// Whether a reason against a node that is large enough goes away when tasks end, there or elsewhere.
-pub(crate) fn passes_with_time(refusal: Refusal) -> bool {
+pub(crate) fn passes_with_time(refusal: FilterReason) -> bool {
     match refusal {
-        Refusal::Rule(_)
-        | Refusal::PortFixed(_)
-        | Refusal::PortsDynamic
-        | Refusal::Free(_)
-        | Refusal::CardSelector(_)
-        | Refusal::CardBusy(_)
-        | Refusal::Within => true,
-        Refusal::Recovering
-        | Refusal::Lost
-        | Refusal::Cordoned
-        | Refusal::Draining
-        | Refusal::Taint(_)
-        | Refusal::Constraint(_)
-        | Refusal::Capacity(_)
-        | Refusal::Missing(_)
-        | Refusal::CardNever(_) => false,
+        FilterReason::Rule(_)
+        | FilterReason::PortFixed(_)
+        | FilterReason::PortsDynamic
+        | FilterReason::Free(_)
+        | FilterReason::CardSelector(_)
+        | FilterReason::CardBusy(_)
+        | FilterReason::Within => true,
+        FilterReason::Recovering
+        | FilterReason::Lost
+        | FilterReason::Cordoned
+        | FilterReason::Draining
+        | FilterReason::Taint(_)
+        | FilterReason::Constraint(_)
+        | FilterReason::Capacity(_)
+        | FilterReason::Missing(_)
+        | FilterReason::CardNever(_) => false,
     }
 }
 
 /// How many tasks that all ask for this a node could hold at most, were it empty and open.
-pub(crate) fn copies_empty(work: &Work<'_>, requirement: &Requirement, node: u32) -> u64 {
+pub(crate) fn copies_empty(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> u64 {
     let meets = requirement.hard.iter().all(|constraint| constraint.met(work.nodes, node));
     if !meets || !large_enough(work, requirement, node) {
         return 0;

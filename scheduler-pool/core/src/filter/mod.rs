@@ -22,12 +22,12 @@ pub(crate) use topology::within_given;
 
 use card::CardRefusal;
 
-use crate::plan::Work;
+use crate::plan::PlanOverlay;
 use crate::snapshot::{NodeGate, NodeTable};
 
 /// One reason against a node, in the order in which filters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Refusal {
+pub(crate) enum FilterReason {
     Recovering,
     Lost,
     Cordoned,
@@ -61,21 +61,21 @@ pub(crate) fn refusals_fixed<B>(
     nodes: &NodeTable,
     requirement: &Requirement,
     node: u32,
-    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     match nodes.gate(node) {
         NodeGate::Open => {}
-        NodeGate::Unknown | NodeGate::Recovering => hear(Refusal::Recovering)?,
-        NodeGate::Lost => hear(Refusal::Lost)?,
-        NodeGate::Cordoned => hear(Refusal::Cordoned)?,
-        NodeGate::Draining => hear(Refusal::Draining)?,
+        NodeGate::Unknown | NodeGate::Recovering => hear(FilterReason::Recovering)?,
+        NodeGate::Lost => hear(FilterReason::Lost)?,
+        NodeGate::Cordoned => hear(FilterReason::Cordoned)?,
+        NodeGate::Draining => hear(FilterReason::Draining)?,
     }
     for &taint in requirement.taints.refusing(nodes, node) {
-        hear(Refusal::Taint(taint))?;
+        hear(FilterReason::Taint(taint))?;
     }
     for (constraint, number) in requirement.hard.iter().zip(0u16..) {
         if !constraint.met(nodes, node) {
-            hear(Refusal::Constraint(number))?;
+            hear(FilterReason::Constraint(number))?;
         }
     }
     ControlFlow::Continue(())
@@ -83,22 +83,22 @@ pub(crate) fn refusals_fixed<B>(
 
 /// Filters that placements change: rules between tasks, ports and resources.
 pub(crate) fn refusals_moving<B>(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     rule::refusals(work, requirement, node, |_| true, &mut hear)?;
     ports_and_resources(work, requirement, node, now_ms, hear)
 }
 
 fn ports_and_resources<B>(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     port::refusals(work, requirement, node, now_ms, &mut hear)?;
     let dimension_number = |dimension: usize| u16::try_from(dimension).unwrap_or(u16::MAX);
@@ -108,47 +108,52 @@ fn ports_and_resources<B>(
     };
     for &(dimension, amount) in &requirement.demand {
         if amount > work.nodes.limit(dimension, node) && !on_cards(dimension) {
-            hear(Refusal::Capacity(dimension_number(dimension)))?;
+            hear(FilterReason::Capacity(dimension_number(dimension)))?;
         }
     }
     for (_, number) in requirement.missing.iter().zip(0u16..) {
-        hear(Refusal::Missing(number))?;
+        hear(FilterReason::Missing(number))?;
     }
     for &(dimension, amount) in &requirement.demand {
         let limit = work.nodes.limit(dimension, node);
         let short = amount <= limit && amount > limit.saturating_sub(work.used(dimension, node));
         if short && !on_cards(dimension) {
-            hear(Refusal::Free(dimension_number(dimension)))?;
+            hear(FilterReason::Free(dimension_number(dimension)))?;
         }
     }
     for (ask, number) in requirement.cards.iter().zip(0u16..) {
         match card::card_refusal(work, ask, node) {
             None => {}
-            Some(CardRefusal::Selector) => hear(Refusal::CardSelector(number))?,
-            Some(CardRefusal::Never) => hear(Refusal::CardNever(number))?,
-            Some(CardRefusal::Busy) => hear(Refusal::CardBusy(number))?,
+            Some(CardRefusal::Selector) => hear(FilterReason::CardSelector(number))?,
+            Some(CardRefusal::Never) => hear(FilterReason::CardNever(number))?,
+            Some(CardRefusal::Busy) => hear(FilterReason::CardBusy(number))?,
         }
     }
     if requirement.within.as_ref().is_some_and(|ask| within_given(work, ask, node).is_none()) {
-        hear(Refusal::Within)?;
+        hear(FilterReason::Within)?;
     }
     ControlFlow::Continue(())
 }
 
 /// Every reason against a node, in filter order.
 pub(crate) fn refusals<B>(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    mut hear: impl FnMut(Refusal) -> ControlFlow<B>,
+    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     refusals_fixed(work.nodes, requirement, node, &mut hear)?;
     refusals_moving(work, requirement, node, now_ms, &mut hear)
 }
 
 /// Whether a node is worth keeping as a candidate: it fits, or would once other domains have more tasks.
-pub(crate) fn fits_in_time(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+pub(crate) fn fits_in_time(
+    work: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+) -> bool {
     if !resources_free(work, requirement, node) {
         return false;
     }
@@ -159,7 +164,7 @@ pub(crate) fn fits_in_time(work: &Work<'_>, requirement: &Requirement, node: u32
 }
 
 /// Whether a node takes tasks and has room: what is cheapest to ask, and refuses most.
-fn resources_free(work: &Work<'_>, requirement: &Requirement, node: u32) -> bool {
+fn resources_free(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
     let short = |&(dimension, amount): &(usize, u64)| {
         let limit = work.nodes.limit(dimension, node);
         amount > limit.saturating_sub(work.used(dimension, node))
@@ -168,7 +173,7 @@ fn resources_free(work: &Work<'_>, requirement: &Requirement, node: u32) -> bool
 }
 
 /// Whether nothing speaks against a node. What is cheapest to ask comes first.
-pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+pub(crate) fn fits(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     if !resources_free(work, requirement, node) {
         return false;
     }
@@ -176,12 +181,12 @@ pub(crate) fn fits(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms
 }
 
 /// Whether ports and resources are there, on a node whose other filters have passed.
-pub(crate) fn fits_moving(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+pub(crate) fn fits_moving(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     ports_and_resources(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 
 /// How many tasks that all ask for this fit a node together.
-pub(crate) fn copies(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> u64 {
+pub(crate) fn copies(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> u64 {
     if !fits(work, requirement, node, now_ms) {
         return 0;
     }

@@ -1,20 +1,20 @@
-//! TCP ports: fixed numbers that must be free, and numbers handed out from the node's range. Nodes that share an address
-//! share its ports: what one of them has given, no other gives.
+//! TCP ports: fixed numbers that must be free, and numbers handed out from the node's range. Nodes that share an
+//! address share its ports: what one of them has given, no other gives.
 
 use std::ops::ControlFlow;
 
 use smallvec::SmallVec;
 
-use super::{Refusal, Requirement};
-use crate::plan::Work;
+use super::{FilterReason, Requirement};
+use crate::plan::PlanOverlay;
 
 /// Whether a port may be given now: not given, and not cooling down, by whichever node of the address.
-fn port_free(work: &Work<'_>, node: u32, port: u16, now_ms: i64) -> bool {
+fn port_free(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
     work.nodes.ports(node).is_some()
         && work.nodes.spaces.with(node).all(|node| port_free_of(work, node, port, now_ms))
 }
 
-fn port_free_of(work: &Work<'_>, node: u32, port: u16, now_ms: i64) -> bool {
+fn port_free_of(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
     let Some(ports) = work.nodes.ports(node) else { return true };
     let cooling = || {
         let position = ports.cooling.binary_search_by_key(&port, |&(port, _)| port).ok();
@@ -25,7 +25,7 @@ fn port_free_of(work: &Work<'_>, node: u32, port: u16, now_ms: i64) -> bool {
 
 /// How many numbers of the node's range may be given now, besides the fixed ones that this task takes itself.
 pub(crate) fn ports_dynamic_free(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
@@ -49,7 +49,7 @@ pub(crate) fn ports_dynamic_free(
 }
 
 /// Whether the range has enough free numbers, without counting them where that is plain.
-fn dynamic_enough(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+fn dynamic_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     let wanted = usize::from(requirement.ports_dynamic);
     let busy_most = || -> usize {
         let of = |node| {
@@ -67,26 +67,26 @@ fn dynamic_enough(work: &Work<'_>, requirement: &Requirement, node: u32, now_ms:
 
 /// Reasons of ports against a node.
 pub(super) fn refusals<B>(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    hear: &mut impl FnMut(Refusal) -> ControlFlow<B>,
+    hear: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     for &port in &requirement.ports_fixed {
         if !port_free(work, node, port, now_ms) {
-            hear(Refusal::PortFixed(port))?;
+            hear(FilterReason::PortFixed(port))?;
         }
     }
     if requirement.ports_dynamic > 0 && !dynamic_enough(work, requirement, node, now_ms) {
-        hear(Refusal::PortsDynamic)?;
+        hear(FilterReason::PortsDynamic)?;
     }
     ControlFlow::Continue(())
 }
 
 /// The numbers handed out on a node: the lowest that are free. Fewer than asked for where the range has no more.
 pub(crate) fn ports_given(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,

@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use super::{Refusal, Requirement};
-use crate::plan::Work;
-use crate::snapshot::{Rule, Snapshot};
+use super::{FilterReason, Requirement};
+use crate::plan::PlanOverlay;
+use crate::snapshot::{HardRule, Snapshot};
 
 /// The hard rules of a job's tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     pub job: Option<JobId>,
-    pub rules: SmallVec<[Rule; 2]>,
+    pub rules: SmallVec<[HardRule; 2]>,
 }
 
 impl Rules {
@@ -26,9 +26,9 @@ impl Rules {
             let spread = entry.spec_current()?.spread.get(usize::from(position))?;
             spread.cap(entry.count())
         };
-        let rule = |rule: Rule| match rule {
-            Rule::Cap { term, position, .. } => {
-                Rule::Cap { term, position, most: cap(position).unwrap_or(u32::MAX) }
+        let rule = |rule: HardRule| match rule {
+            HardRule::Cap { term, position, .. } => {
+                HardRule::Cap { term, position, most: cap(position).unwrap_or(u32::MAX) }
             }
             other => other,
         };
@@ -37,38 +37,48 @@ impl Rules {
 }
 
 /// Whether a domain is allowed by a rule. `value` is the node's domain under the rule's attribute.
-fn held(work: &Work<'_>, requirement: &Requirement, rule: Rule, value: Option<u32>) -> bool {
+fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value: Option<u32>) -> bool {
     match (rule, value) {
-        (Rule::Near { term, own: true, .. }, Some(_)) if work.term_total(term) == 0 => true,
-        (Rule::Near { term, .. }, Some(value)) => work.term_count(term, value) > 0,
-        (Rule::Apart { term, .. } | Rule::Kept { term }, Some(value)) => work.term_count(term, value) == 0,
+        (HardRule::Near { term, own: true, .. }, Some(_)) if work.term_total(term) == 0 => true,
+        (HardRule::Near { term, .. }, Some(value)) => work.term_count(term, value) > 0,
+        (HardRule::Apart { term, .. } | HardRule::Kept { term }, Some(value)) => {
+            work.term_count(term, value) == 0
+        }
         // Where a task that keeps apart stands on a node without the attribute, it is apart from everything.
-        (Rule::Kept { .. }, None) => true,
-        (Rule::Cap { term, most, .. }, Some(value)) => work.term_count(term, value) < most,
-        (Rule::Skew { term, most, .. }, Some(value)) => {
+        (HardRule::Kept { .. }, None) => true,
+        (HardRule::Cap { term, most, .. }, Some(value)) => work.term_count(term, value) < most,
+        (HardRule::Skew { term, most, .. }, Some(value)) => {
             work.term_count(term, value) < work.term_least(term, requirement).saturating_add(most)
         }
-        (Rule::Near { .. } | Rule::Apart { .. } | Rule::Cap { .. } | Rule::Skew { .. }, None) => false,
+        (
+            HardRule::Near { .. } | HardRule::Apart { .. } | HardRule::Cap { .. } | HardRule::Skew { .. },
+            None,
+        ) => false,
     }
 }
 
 /// Whether a rule holds on a node.
-pub(crate) fn rule_held(work: &Work<'_>, requirement: &Requirement, rule: Rule, node: u32) -> bool {
+pub(crate) fn rule_held(
+    work: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    rule: HardRule,
+    node: u32,
+) -> bool {
     let Some(term) = work.snapshot.terms.get(rule.term()) else { return true };
     held(work, requirement, rule, work.nodes.attribute(node, term.attribute))
 }
 
 /// Reasons of rules against a node, of those that `asked` chooses.
 pub(super) fn refusals<B>(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
-    asked: impl Fn(Rule) -> bool,
-    hear: &mut impl FnMut(Refusal) -> ControlFlow<B>,
+    asked: impl Fn(HardRule) -> bool,
+    hear: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     for (&rule, number) in requirement.rules.rules.iter().zip(0u16..) {
         if asked(rule) && !rule_held(work, requirement, rule, node) {
-            hear(Refusal::Rule(number))?;
+            hear(FilterReason::Rule(number))?;
         }
     }
     ControlFlow::Continue(())

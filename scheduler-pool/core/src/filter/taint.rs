@@ -7,7 +7,7 @@ use crate::snapshot::{NodeTable, Taints};
 
 /// What a set of taints means to tasks.
 #[derive(Clone, Debug, Default)]
-struct Verdict {
+struct TaintVerdict {
     /// Taints that keep them away.
     refusing: SmallVec<[u32; 2]>,
     /// How many taints would rather have them elsewhere.
@@ -18,13 +18,13 @@ struct Verdict {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaintsMet {
     /// From set number 1 on.
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<TaintVerdict>,
 }
 
 impl TaintsMet {
     pub fn of(tolerations: &[Toleration], taints: &Taints) -> Self {
         let verdict = |set: &[u32]| {
-            let mut verdict = Verdict::default();
+            let mut verdict = TaintVerdict::default();
             for &number in set {
                 let Some(taint) = taints.get(number) else { continue };
                 if taint_tolerated(tolerations, taint) {
@@ -41,7 +41,7 @@ impl TaintsMet {
         Self { verdicts: taints.sets().map(verdict).collect() }
     }
 
-    fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&Verdict> {
+    fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&TaintVerdict> {
         let set = nodes.taint_set(node).checked_sub(1)?;
         self.verdicts.get(set as usize)
     }

@@ -1,11 +1,11 @@
-//! Tasks that stay within one socket or NUMA domain: it must have room for all of what they ask. Those that get cores of
-//! their own are among them: what others take within a domain is charged to it, so there are as many cores left that
+//! Tasks that stay within one socket or NUMA domain: it must have room for all of what they ask. Those that get cores
+//! of their own are among them: what others take within a domain is charged to it, so there are as many cores left that
 //! nobody uses as there is room for, and its agent chooses which.
 
 use borough_model::node::{Within, cores_whole};
 use smallvec::SmallVec;
 
-use crate::plan::Work;
+use crate::plan::PlanOverlay;
 use crate::snapshot::{DomainSlot, NodeTable};
 
 /// Dimensions with how much of each a task takes.
@@ -59,13 +59,13 @@ impl WithinAsk {
     }
 }
 
-fn free(work: &Work<'_>, node: u32, dimension: usize) -> u64 {
+fn free(work: &PlanOverlay<'_>, node: u32, dimension: usize) -> u64 {
     work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
 }
 
 /// What a task takes of the place on a node that it gets: the fullest that has room, so that large tasks keep finding
 /// room in others. `None` where none has.
-pub(crate) fn within_given(work: &Work<'_>, ask: &WithinAsk, node: u32) -> Option<Share> {
+pub(crate) fn within_given(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> Option<Share> {
     let has_room =
         |share: &&Share| share.iter().all(|&(dimension, amount)| free(work, node, dimension) >= amount);
     let room =
@@ -74,14 +74,14 @@ pub(crate) fn within_given(work: &Work<'_>, ask: &WithinAsk, node: u32) -> Optio
 }
 
 /// Whether any place of a node would do if it were free.
-pub(crate) fn within_ever(work: &Work<'_>, ask: &WithinAsk, node: u32) -> bool {
+pub(crate) fn within_ever(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> bool {
     let large =
         |share: &Share| share.iter().all(|&(dimension, amount)| work.nodes.limit(dimension, node) >= amount);
     ask.of_node(work.nodes, node).iter().any(large)
 }
 
 /// Most tasks that all ask for this which the places of a node could hold together.
-pub(crate) fn within_copies(work: &Work<'_>, ask: &WithinAsk, node: u32) -> u64 {
+pub(crate) fn within_copies(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> u64 {
     let of_place = |share: &Share| {
         let of_dimension = |&(dimension, amount): &(usize, u64)| free(work, node, dimension) / amount.max(1);
         share.iter().map(of_dimension).min().unwrap_or(0)

@@ -6,7 +6,7 @@ use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{NodeAlloc, NodeId, TaskId, TaskRow};
 use smallvec::SmallVec;
 
-use super::{NodeChange, Placement};
+use super::{NodeChange, PlannedPlacement};
 use crate::preempt::Victim;
 use crate::snapshot::Snapshot;
 
@@ -19,12 +19,16 @@ pub(super) fn task_wanted(snapshot: &Snapshot, task: TaskId) -> bool {
 }
 
 /// The new value of each node that placements touch: those that only held there and give way have left it.
-pub(super) fn changes_of(snapshot: &Snapshot, placements: &[Placement], now_ms: i64) -> Vec<NodeChange> {
-    let mut by_node: BTreeMap<NodeId, SmallVec<[&Placement; 4]>> = BTreeMap::new();
+pub(super) fn changes_of(
+    snapshot: &Snapshot,
+    placements: &[PlannedPlacement],
+    now_ms: i64,
+) -> Vec<NodeChange> {
+    let mut by_node: BTreeMap<NodeId, SmallVec<[&PlannedPlacement; 4]>> = BTreeMap::new();
     for placement in placements {
         by_node.entry(placement.node).or_default().push(placement);
     }
-    let change = |(node, placements): (NodeId, SmallVec<[&Placement; 4]>)| {
+    let change = |(node, placements): (NodeId, SmallVec<[&PlannedPlacement; 4]>)| {
         let mut alloc = snapshot.nodes.alloc(snapshot.nodes.ordinal(node)?)?;
         alloc.epoch += 1;
         alloc.ports_cooling.retain(|_, until| *until > now_ms);
@@ -52,7 +56,7 @@ fn holder_left(alloc: &mut NodeAlloc, row: &TaskRow) {
     alloc.ports.retain(|port| row.ports.iter().all(|given| given.number != *port));
 }
 
-fn placement_added(alloc: &mut NodeAlloc, placement: &Placement) {
+fn placement_added(alloc: &mut NodeAlloc, placement: &PlannedPlacement) {
     let share = if placement.held { &mut alloc.promised } else { &mut alloc.used };
     if let Ok(more) = resources_add(share, &placement.charge) {
         *share = more;

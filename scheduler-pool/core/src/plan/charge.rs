@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use borough_model::Resources;
 use smallvec::SmallVec;
 
-use super::Work;
+use super::PlanOverlay;
 use crate::filter::{Requirement, cards_given, within_given};
 
 /// Amounts by dimension.
@@ -14,10 +14,10 @@ type Demand = SmallVec<[(usize, u64); 6]>;
 /// What a task is charged for, and the same by dimension.
 type Charged<'r> = (Resources, Cow<'r, [(usize, u64)]>);
 
-/// What a task that asks for `resources` is charged for on a node, and the same by dimension. `None` where what was to be
-/// chosen is not there.
+/// What a task that asks for `resources` is charged for on a node, and the same by dimension. `None` where what was to
+/// be chosen is not there.
 pub(super) fn charge_on<'r>(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     requirement: &'r Requirement,
     resources: &Resources,
     node: u32,

@@ -1,24 +1,25 @@
-//! A class under a plan: its candidates, drawn from the base of its shape, in an order that follows what the plan takes.
+//! A class under a plan: its candidates, drawn from the base of its shape, in an order that follows what the plan
+//! takes.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use super::base::{Base, Clear, Entry};
+use super::candidates::{CandidateCache, CandidateEntry, SearchContext};
 use super::order::GroupOrder;
 use super::places::Places;
 use super::score::{Score, score};
 use super::spread::{Domains, JobPlan};
-use super::{PlanCounters, Work};
+use super::{PlanCounters, PlanOverlay};
 use crate::filter::{Requirement, fits_in_time, fits_moving, rule_held};
 use crate::seed::mixed;
-use crate::snapshot::Rule;
+use crate::snapshot::HardRule;
 
 /// In a cell of up to so many nodes every node is scored.
 const NODES_ALL_MAX: usize = 200;
 
 /// In a larger one, scoring stops at as many nodes that fit as there are tasks of the class, and so many more (Gödel's
-/// reduced scan: members + 50), found from a place chosen by the job's seed (relaxed randomization). When most of them are
-/// full, the search goes on where it stopped. Beyond the worker's own part of the cell it goes only where that has
+/// reduced scan: members + 50), found from a place chosen by the job's seed (relaxed randomization). When most of them
+/// are full, the search goes on where it stopped. Beyond the worker's own part of the cell it goes only where that has
 /// no node that fits, or is too small for a choice.
 const NODES_BEYOND: usize = 50;
 
@@ -64,19 +65,19 @@ struct Ranked {
 
 /// Candidates in the same failure domains: placing one moves them all together.
 #[derive(Clone, Debug)]
-struct Group {
+struct CandidateGroup {
     domains: Domains,
     heap: BinaryHeap<Ranked>,
-    /// Whether a rule refused it at this moment ([`Work::moment`]): until another comes it would do so again.
+    /// Whether a rule refused it at this moment ([`PlanOverlay::moment`]): until another comes it would do so again.
     refused: bool,
 }
 
 /// What a class is held against.
-pub(super) struct Ground<'w, 'a> {
-    pub work: &'w Work<'a>,
+pub(super) struct ClassContext<'w, 'a> {
+    pub work: &'w PlanOverlay<'a>,
     /// The snapshot, without what the plan has taken.
-    pub clear: &'w Work<'a>,
-    pub base: &'w mut Base,
+    pub clear: &'w PlanOverlay<'a>,
+    pub candidates: &'w mut CandidateCache,
     /// Candidates that are wanted beyond the number of tasks.
     pub beyond: usize,
     pub now_ms: i64,
@@ -94,7 +95,7 @@ pub(super) struct ClassPlan {
     candidates: Vec<Candidate>,
     /// Which candidate a node is.
     places: Places,
-    groups: Vec<Group>,
+    groups: Vec<CandidateGroup>,
     group_of: BTreeMap<Domains, u32>,
     order: GroupOrder,
     alive: usize,
@@ -107,7 +108,7 @@ pub(super) struct ClassPlan {
 }
 
 impl ClassPlan {
-    pub fn new(requirement: Requirement, members: usize, work: &Work<'_>) -> Self {
+    pub fn new(requirement: Requirement, members: usize, work: &PlanOverlay<'_>) -> Self {
         Self {
             requirement,
             drawn: 0,
@@ -128,29 +129,29 @@ impl ClassPlan {
     /// The best node now, other than the one to avoid unless it is the only one.
     pub fn chosen(
         &mut self,
-        ground: &mut Ground<'_, '_>,
+        context: &mut ClassContext<'_, '_>,
         job: &mut JobPlan,
         avoid: Option<u32>,
     ) -> Option<u32> {
-        self.changes_follow(ground);
-        self.candidates_refill(ground, job, false);
+        self.changes_follow(context);
+        self.candidates_refill(context, job, false);
         let mut aside = None;
         let chosen = loop {
-            match self.best(ground, job) {
+            match self.best(context, job) {
                 Some(best) if avoid == Some(self.node(best)) => {
                     self.alive_set(best, false);
                     aside = Some(best);
                 }
                 Some(best) => break Some(best),
-                None if ground.base.more(self.drawn, ground.work.nodes) => {
-                    self.candidates_refill(ground, job, true);
+                None if context.candidates.more(self.drawn, context.work.nodes) => {
+                    self.candidates_refill(context, job, true);
                 }
                 None => break None,
             }
         };
         if let Some(aside) = aside {
             self.alive_set(aside, true);
-            self.rank(ground, aside);
+            self.rank(context, aside);
         }
         chosen.or(aside).map(|candidate| self.node(candidate))
     }
@@ -168,47 +169,47 @@ impl ClassPlan {
     }
 
     /// Scores anew the candidates that have changed since the last choice.
-    fn changes_follow(&mut self, ground: &mut Ground<'_, '_>) {
-        if self.generation != ground.work.generation {
-            *self = Self::new(self.requirement.clone(), self.members, ground.work);
+    fn changes_follow(&mut self, context: &mut ClassContext<'_, '_>) {
+        if self.generation != context.work.generation {
+            *self = Self::new(self.requirement.clone(), self.members, context.work);
             return;
         }
-        let log = &ground.work.log;
+        let log = &context.work.log;
         let mut from = self.log_at;
-        if ground.work.nodes.count() > NODES_ALL_MAX {
+        if context.work.nodes.count() > NODES_ALL_MAX {
             from = from.max(log.len().saturating_sub(CHANGES_MAX));
         }
         self.log_at = log.len();
         for position in from..log.len() {
-            let Some(&node) = ground.work.log.get(position) else { break };
+            let Some(&node) = context.work.log.get(position) else { break };
             let Some(candidate) = self.places.get(node).and_then(|place| u32::try_from(place).ok()) else {
                 continue;
             };
-            self.candidate_renewed(ground, candidate);
+            self.candidate_renewed(context, candidate);
         }
     }
 
     /// Looks at a candidate again if its node has changed.
-    fn candidate_renewed(&mut self, ground: &mut Ground<'_, '_>, candidate: u32) {
+    fn candidate_renewed(&mut self, context: &mut ClassContext<'_, '_>, candidate: u32) {
         let Some(known) = self.candidates.get(candidate as usize) else { return };
-        if !known.alive || known.version == ground.work.version(known.node) {
+        if !known.alive || known.version == context.work.version(known.node) {
             return;
         }
-        if fits_moving(ground.work, &self.requirement, known.node, ground.now_ms) {
-            self.rank(ground, candidate);
+        if fits_moving(context.work, &self.requirement, known.node, context.now_ms) {
+            self.rank(context, candidate);
         } else {
             self.alive_set(candidate, false);
         }
     }
 
     /// Scores a candidate and puts it in its group's order.
-    fn rank(&mut self, ground: &mut Ground<'_, '_>, candidate: u32) {
+    fn rank(&mut self, context: &mut ClassContext<'_, '_>, candidate: u32) {
         let Some(known) = self.candidates.get(candidate as usize) else { return };
         let (node, preference) = (known.node, known.preference);
-        ground.counters.nodes_scored += 1;
-        let chance = (preference, ground.base.seed);
-        let score = score(ground.work, &self.requirement, node, &ground.base.judge, chance);
-        self.ranked(candidate, score, ground.work.version(node));
+        context.counters.nodes_scored += 1;
+        let chance = (preference, context.candidates.seed);
+        let score = score(context.work, &self.requirement, node, &context.candidates.scorer, chance);
+        self.ranked(candidate, score, context.work.version(node));
     }
 
     /// Puts a candidate in its group's order.
@@ -222,10 +223,10 @@ impl ClassPlan {
     }
 
     /// Goes on drawing nodes that fit, while there are too few candidates, or rules refuse all there are.
-    fn candidates_refill(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, refused: bool) {
-        let all = ground.work.nodes.count() <= NODES_ALL_MAX;
+    fn candidates_refill(&mut self, context: &mut ClassContext<'_, '_>, job: &mut JobPlan, refused: bool) {
+        let all = context.work.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
-        let beyond = ground.base.judge.beyond(beyond.max(ground.beyond));
+        let beyond = context.candidates.scorer.beyond(beyond.max(context.beyond));
         let mut enough = self.members + beyond;
         if !all && !refused && self.alive > enough / 4 {
             return;
@@ -233,34 +234,43 @@ impl ClassPlan {
         if refused {
             enough = enough.max(self.alive + beyond);
         }
-        let own = ground.base.search.own();
-        let judge = Arc::clone(&ground.base.judge);
+        let own = context.candidates.search.own();
+        let scorer = Arc::clone(&context.candidates.scorer);
         while all || self.alive < enough {
             let outside = all || refused || self.alive == 0 || own < NODES_BEYOND;
             let until = if outside { usize::MAX } else { own };
-            let mut clear = Clear {
-                work: ground.clear,
+            let mut clear = SearchContext {
+                work: context.clear,
                 requirement: &self.requirement,
-                now_ms: ground.now_ms,
-                judge: &judge,
-                counters: ground.counters,
+                now_ms: context.now_ms,
+                scorer: &scorer,
+                counters: context.counters,
             };
-            let Some(entry) = ground.base.draw(&mut clear, &mut self.drawn, until) else { break };
-            self.candidate_add(ground, job, &entry);
+            let Some(entry) = context.candidates.draw(&mut clear, &mut self.drawn, until) else { break };
+            self.candidate_add(context, job, &entry);
         }
     }
 
-    fn candidate_add(&mut self, ground: &mut Ground<'_, '_>, job: &mut JobPlan, entry: &Entry) {
-        let version = ground.work.version(entry.node);
-        if version > 0 && !fits_in_time(ground.work, &self.requirement, entry.node, ground.now_ms) {
+    fn candidate_add(
+        &mut self,
+        context: &mut ClassContext<'_, '_>,
+        job: &mut JobPlan,
+        entry: &CandidateEntry,
+    ) {
+        let version = context.work.version(entry.node);
+        if version > 0 && !fits_in_time(context.work, &self.requirement, entry.node, context.now_ms) {
             return;
         }
-        let domains = job.domains(ground.work.nodes, entry.node);
+        let domains = job.domains(context.work.nodes, entry.node);
         let groups = &mut self.groups;
         let group = match self.group_of.get(&domains) {
             Some(&group) => group,
             None => {
-                groups.push(Group { domains: domains.clone(), heap: BinaryHeap::new(), refused: false });
+                groups.push(CandidateGroup {
+                    domains: domains.clone(),
+                    heap: BinaryHeap::new(),
+                    refused: false,
+                });
                 let group = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
                 self.group_of.insert(domains, group);
                 group
@@ -279,23 +289,23 @@ impl ClassPlan {
         if version == 0 {
             self.ranked(candidate, entry.score, version);
         } else {
-            self.rank(ground, candidate);
+            self.rank(context, candidate);
         }
     }
 
     /// The best candidate that no rule refuses.
-    fn best(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<u32> {
+    fn best(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<u32> {
         self.choice += 1;
-        let moment = ground.work.moment(&self.requirement.rules.rules, job.drawn_near());
+        let moment = context.work.moment(&self.requirement.rules.rules, job.drawn_near());
         if self.moment != moment || ways().forgets {
             self.moment = moment;
             self.groups.iter_mut().for_each(|group| group.refused = false);
             self.order.noted_all(self.groups.len());
         }
         loop {
-            let (candidate, group) = self.best_of_groups(ground, job)?;
+            let (candidate, group) = self.best_of_groups(context, job)?;
             let node = self.node(candidate);
-            let refuses = |rule: &&Rule| !rule_held(ground.work, &self.requirement, **rule, node);
+            let refuses = |rule: &&HardRule| !rule_held(context.work, &self.requirement, **rule, node);
             let mut refusing = self.requirement.rules.rules.iter().filter(refuses).peekable();
             if refusing.peek().is_none() {
                 return Some(candidate);
@@ -318,19 +328,24 @@ impl ClassPlan {
     }
 
     /// The best candidate over all groups that are not refused, with its group.
-    fn best_of_groups(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
+    fn best_of_groups(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
         let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         // What is drawn is another one at each choice: no order of it lasts.
-        match groups <= ways().few || ground.base.judge.policy().draws() {
-            true => self.best_of_few(ground, job, groups),
-            false => self.best_of_many(ground, job),
+        match groups <= ways().few || context.candidates.scorer.policy().draws() {
+            true => self.best_of_few(context, job, groups),
+            false => self.best_of_many(context, job),
         }
     }
 
-    fn best_of_few(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan, groups: u32) -> Option<(u32, u32)> {
+    fn best_of_few(
+        &mut self,
+        context: &mut ClassContext<'_, '_>,
+        job: &JobPlan,
+        groups: u32,
+    ) -> Option<(u32, u32)> {
         let mut best: Option<(Score, (u32, u32))> = None;
         for group in 0..groups {
-            let Some((score, candidate)) = self.group_best_counted(ground, job, group) else { continue };
+            let Some((score, candidate)) = self.group_best_counted(context, job, group) else { continue };
             if best.is_none_or(|(known, _)| score > known) {
                 best = Some((score, (candidate, group)));
             }
@@ -338,14 +353,14 @@ impl ClassPlan {
         best.map(|(_, found)| found)
     }
 
-    fn best_of_many(&mut self, ground: &mut Ground<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
+    fn best_of_many(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
         while let Some(group) = self.order.noted_next() {
-            let best = self.group_best_counted(ground, job, group);
+            let best = self.group_best_counted(context, job, group);
             self.order.put(group, best.map(|(score, _)| score));
         }
         loop {
             let (score, group) = self.order.top()?;
-            match self.group_best_counted(ground, job, group) {
+            match self.group_best_counted(context, job, group) {
                 Some((now, candidate)) if now == score => return Some((candidate, group)),
                 now => self.order.put(group, now.map(|(score, _)| score)),
             }
@@ -355,28 +370,28 @@ impl ClassPlan {
     /// A group's best, less what counts against the group; `None` where it has none, or is refused.
     fn group_best_counted(
         &mut self,
-        ground: &mut Ground<'_, '_>,
+        context: &mut ClassContext<'_, '_>,
         job: &JobPlan,
         group: u32,
     ) -> Option<(Score, u32)> {
         if self.groups.get(group as usize)?.refused {
             return None;
         }
-        let judge = Arc::clone(&ground.base.judge);
-        let found = match judge.policy().draws() {
-            true => self.group_drawn(ground, group as usize),
-            false => self.group_best(ground, group as usize),
+        let scorer = Arc::clone(&context.candidates.scorer);
+        let found = match scorer.policy().draws() {
+            true => self.group_drawn(context, group as usize),
+            false => self.group_best(context, group as usize),
         };
         let Ranked { mut score, candidate, .. } = found?;
-        let crowding = job.crowding(ground.work, &self.groups.get(group as usize)?.domains);
-        score.preference -= judge.policy().crowding(&judge.profile.weights, crowding);
+        let crowding = job.crowding(context.work, &self.groups.get(group as usize)?.domains);
+        score.preference -= scorer.policy().crowding(&scorer.profile.weights, crowding);
         Some((score, candidate))
     }
 
     /// A candidate of a group by chance: one of those that are wished for as much as its best.
-    fn group_drawn(&mut self, ground: &mut Ground<'_, '_>, group: usize) -> Option<Ranked> {
-        let best = self.group_best(ground, group)?;
-        let turn = ground.base.seed ^ ground.work.snapshot.closed_total ^ (self.choice << 32);
+    fn group_drawn(&mut self, context: &mut ClassContext<'_, '_>, group: usize) -> Option<Ranked> {
+        let best = self.group_best(context, group)?;
+        let turn = context.candidates.seed ^ context.work.snapshot.closed_total ^ (self.choice << 32);
         for attempt in 0..DRAWS_MAX {
             let drawn = mixed(mixed(turn).wrapping_add(attempt ^ ((group as u64) << 32)));
             let ranked = self.groups.get(group)?.heap.as_slice();
@@ -387,7 +402,7 @@ impl ClassPlan {
             if outdated || ranked.score.preference != best.score.preference {
                 continue;
             }
-            self.candidate_renewed(ground, ranked.candidate);
+            self.candidate_renewed(context, ranked.candidate);
             if self.candidates.get(ranked.candidate as usize).is_some_and(|known| known.alive) {
                 ranked.score.tie = (drawn >> 32) as u32;
                 return Some(ranked);
@@ -396,17 +411,17 @@ impl ClassPlan {
         Some(best)
     }
 
-    fn group_best(&mut self, ground: &mut Ground<'_, '_>, group: usize) -> Option<Ranked> {
+    fn group_best(&mut self, context: &mut ClassContext<'_, '_>, group: usize) -> Option<Ranked> {
         loop {
             let ranked = *self.groups.get(group)?.heap.peek()?;
             let known = self.candidates.get(ranked.candidate as usize)?;
             let outdated = !known.alive || known.version != ranked.version;
-            if !outdated && known.version == ground.work.version(known.node) {
+            if !outdated && known.version == context.work.version(known.node) {
                 return Some(ranked);
             }
             self.groups.get_mut(group)?.heap.pop();
             if !outdated {
-                self.candidate_renewed(ground, ranked.candidate);
+                self.candidate_renewed(context, ranked.candidate);
             }
         }
     }

@@ -5,34 +5,34 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::change::task_wanted;
-use super::together::Ground;
-use super::{Placement, Planner, Unplaced};
-use crate::explain::{Explanation, Wait};
+use super::topology::DomainSetId;
+use super::{PlannedPlacement, Planner, Unplaced};
+use crate::explain::{Explanation, WaitReason};
 use crate::filter::Requirement;
 use crate::pending::{PendingGang, PendingTask};
-use crate::preempt::{Reach, VICTIMS_MAX};
+use crate::preempt::{PreemptionScope, VICTIMS_MAX};
 
 /// Gangs of more members wait for room: they and their victims ([`VICTIMS_MAX`]) are one commit.
 const GANG_PREEMPTS_MAX: u32 = 2_000;
 
 /// A member that was given a node, and the ground that it was kept to.
-type Placed = (PendingTask, Placement, Option<Ground>);
+type PlacedMember = (PendingTask, PlannedPlacement, Option<DomainSetId>);
 
 /// How a gang is tried.
 #[derive(Default)]
-pub(super) struct Attempt {
+pub(super) struct GangTrial {
     /// Its first members stand each on one of these.
-    pub first: Vec<Ground>,
+    pub first: Vec<DomainSetId>,
     /// The others stand here; `None`: anywhere.
-    pub rest: Option<Ground>,
+    pub rest: Option<DomainSetId>,
     /// Whether others may give way to it.
     pub evicts: bool,
 }
 
 /// What became of a gang that was tried.
-pub(super) enum Tried {
+pub(super) enum GangOutcome {
     /// It has all its members.
-    Whole(Vec<Placement>),
+    Whole(Vec<PlannedPlacement>),
     /// So many found a node, and one did not, for this reason where it was free to go anywhere. Nothing is taken.
     Short { fitted: u32, failed: Option<(PendingTask, Explanation)> },
 }
@@ -46,21 +46,21 @@ impl Planner<'_, '_> {
         if !members.iter().all(|member| task_wanted(self.snapshot, member.task)) {
             return false;
         }
-        let together = self.snapshot.job_spec(gang.job).and_then(|spec| spec.together().cloned());
+        let topology = self.snapshot.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
         // All of its searches or none: one that is begun anew by each plan and never ended would come to nothing.
-        let may_evict = self.gang_reach(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
+        let may_evict = self.gang_scope(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
         let evicts = may_evict && !self.evictions.spent();
-        let (tried, told) = match together {
-            None => (self.gang_tried(members, gang, &Attempt { evicts, ..Attempt::default() }), None),
-            Some(together) => self.gang_together(members, gang, &together, evicts),
+        let (tried, told) = match topology {
+            None => (self.gang_tried(members, gang, &GangTrial { evicts, ..GangTrial::default() }), None),
+            Some(topology) => self.gang_topology(members, gang, &topology, evicts),
         };
-        self.out.preemption_cut |= may_evict && !evicts && matches!(tried, Tried::Short { .. });
+        self.out.preemption_cut |= may_evict && !evicts && matches!(tried, GangOutcome::Short { .. });
         match tried {
-            Tried::Whole(placements) => {
+            GangOutcome::Whole(placements) => {
                 self.out.placements.extend(placements);
                 true
             }
-            Tried::Short { fitted, failed } => {
+            GangOutcome::Short { fitted, failed } => {
                 // What was not tried is no reason to sleep.
                 let told = told.map(|(wait, sleeps)| (wait, sleeps && evicts == may_evict));
                 self.gang_unplaced(gang, members, failed, fitted, told);
@@ -70,10 +70,10 @@ impl Planner<'_, '_> {
     }
 
     /// Whose places a gang's members may take.
-    pub(super) fn gang_reach(&self, members: &[PendingTask]) -> Reach {
-        let reach =
-            |member: &PendingTask| self.queue.classes.get(member.class as usize).map(|class| class.reach);
-        members.iter().filter_map(reach).max().unwrap_or_default()
+    pub(super) fn gang_scope(&self, members: &[PendingTask]) -> PreemptionScope {
+        let scope =
+            |member: &PendingTask| self.queue.classes.get(member.class as usize).map(|class| class.scope);
+        members.iter().filter_map(scope).max().unwrap_or_default()
     }
 
     /// Tries a gang once.
@@ -81,9 +81,9 @@ impl Planner<'_, '_> {
         &mut self,
         members: &[PendingTask],
         gang: &PendingGang,
-        attempt: &Attempt,
-    ) -> Tried {
-        let mut placed: Vec<Placed> = Vec::new();
+        attempt: &GangTrial,
+    ) -> GangOutcome {
+        let mut placed: Vec<PlacedMember> = Vec::new();
         let victims_max = self.evictions.count() + VICTIMS_MAX;
         for part in &gang.parts {
             let of_part = |member: &&PendingTask| (part.first..part.end).contains(&member.task.index);
@@ -94,13 +94,13 @@ impl Planner<'_, '_> {
                 if needed == 0 {
                     break;
                 }
-                let ground = attempt.first.get(placed.len()).copied().or(attempt.rest);
-                let placement = self.placed(member, ground);
+                let domain_set = attempt.first.get(placed.len()).copied().or(attempt.rest);
+                let placement = self.placed(member, domain_set);
                 let evicts = attempt.evicts && self.evictions.count() < victims_max;
-                let evicting = || self.preempted(member, ground);
+                let evicting = || self.preempted(member, domain_set);
                 match if evicts { placement.or_else(evicting) } else { placement } {
                     Some(placement) => {
-                        placed.push((member, placement, ground));
+                        placed.push((member, placement, domain_set));
                         needed -= 1;
                     }
                     None => failed = failed.or(Some(member)),
@@ -111,15 +111,15 @@ impl Planner<'_, '_> {
                 let failed = failed.filter(|_| attempt.rest.is_none());
                 let failed = failed.and_then(|member| Some((member, self.reason(member.class)?)));
                 self.all_returned(&placed);
-                return Tried::Short { fitted, failed };
+                return GangOutcome::Short { fitted, failed };
             }
         }
-        Tried::Whole(placed.into_iter().map(|(_, placement, _)| placement).collect())
+        GangOutcome::Whole(placed.into_iter().map(|(_, placement, _)| placement).collect())
     }
 
-    fn all_returned(&mut self, placed: &[Placed]) {
-        for (member, placement, ground) in placed.iter().rev() {
-            self.returned(*member, placement, *ground);
+    fn all_returned(&mut self, placed: &[PlacedMember]) {
+        for (member, placement, domain_set) in placed.iter().rev() {
+            self.returned(*member, placement, *domain_set);
         }
         if !placed.is_empty() {
             self.searches_void();
@@ -165,7 +165,7 @@ impl Planner<'_, '_> {
         members: &[PendingTask],
         failed: Option<(PendingTask, Explanation)>,
         fitted: u32,
-        told: Option<(Wait, bool)>,
+        told: Option<(WaitReason, bool)>,
     ) {
         let first = || members.first().and_then(|member| Some((*member, self.reason(member.class)?)));
         let Some((failed, mut reason)) = failed.or_else(first) else { return };
@@ -177,7 +177,7 @@ impl Planner<'_, '_> {
         };
         if let Some(most) = self.gang_most(gang, members).filter(|&most| most < u64::from(gang.need())) {
             let most = u32::try_from(most).unwrap_or(u32::MAX);
-            reason = reason.of_wait_added(Wait::GangNever { needed: gang.need(), most });
+            reason = reason.of_wait_added(WaitReason::GangNever { needed: gang.need(), most });
         }
         self.out.unplaced.push(Unplaced {
             job: gang.job,
@@ -186,15 +186,20 @@ impl Planner<'_, '_> {
             never,
             reason,
             shape: class.shape,
-            helpless: self.helpless(failed.class),
+            no_victims: self.no_victims(failed.class),
         });
     }
 
     /// Gives back what a member was given: its gang did not fit.
-    fn returned(&mut self, pending: PendingTask, placement: &Placement, ground: Option<Ground>) {
+    fn returned(
+        &mut self,
+        pending: PendingTask,
+        placement: &PlannedPlacement,
+        domain_set: Option<DomainSetId>,
+    ) {
         let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
-        let Some(plan_of) = self.plan_on(pending.class, ground) else { return };
+        let Some(plan_of) = self.plan_on(pending.class, domain_set) else { return };
         let demand = Requirement::of_resources(&placement.charge, &self.snapshot.nodes).demand;
         self.work.returned(node, &demand, &numbers);
         self.work.counted(placement.task.job, node, false);

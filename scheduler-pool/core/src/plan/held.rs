@@ -2,11 +2,11 @@
 
 use borough_model::{Resources, TaskId};
 
-use super::Work;
-use crate::preempt::Lift;
+use super::PlanOverlay;
+use crate::preempt::HypotheticalRemoval;
 use crate::queueing::{Claim, Given, Turn};
 
-impl Work<'_> {
+impl PlanOverlay<'_> {
     /// Counts what everybody holds from here on.
     pub fn shares_known(&mut self) {
         self.shares = Some(self.snapshot.shares());
@@ -34,9 +34,10 @@ impl Work<'_> {
         self.shares.as_ref()?.excess(claim, turn, resources)
     }
 
-    /// Whether all of them can go together, and every queue from which something is claimed keeps what it is guaranteed.
-    pub fn all_give(&self, claim: &Claim, victims: &[Lift]) -> bool {
-        let given = |victim: &Lift| -> Option<Given<'_>> {
+    /// Whether all of them can go together, and every queue from which something is claimed keeps what it is
+    /// guaranteed.
+    pub fn all_give(&self, claim: &Claim, victims: &[HypotheticalRemoval]) -> bool {
+        let given = |victim: &HypotheticalRemoval| -> Option<Given<'_>> {
             let (turn, resources) = self.held_by(victim.task)?;
             Some((turn, resources, victim.claimed.is_some()))
         };
@@ -45,9 +46,9 @@ impl Work<'_> {
     }
 
     /// The larger of the parts of a node's processor time and memory that a task has, in thousandths.
-    pub fn part(&self, node: u32, lift: &Lift) -> u64 {
+    pub fn part(&self, node: u32, removal: &HypotheticalRemoval) -> u64 {
         let of = |dimension| {
-            lift.amount(dimension).saturating_mul(1000) / self.nodes.limit(dimension, node).max(1)
+            removal.amount(dimension).saturating_mul(1000) / self.nodes.limit(dimension, node).max(1)
         };
         of(0).max(of(1))
     }

@@ -3,61 +3,61 @@
 //! The plan takes from the snapshot as it goes, so that its placements never promise more of a node than it has, and
 //! leaves the snapshot itself as it is: what became of the plan is told by the journal.
 
-mod base;
+mod candidates;
 mod change;
 mod charge;
 mod class;
+mod domain_capacity;
+mod equivalence;
 mod evict;
 mod gang;
 mod held;
-mod kin;
 mod order;
+mod overlay;
 mod places;
-mod room;
 mod score;
 mod search;
 mod spread;
-mod together;
 mod token;
+mod topology;
 mod turn;
-mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
-use borough_model::{Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId, UnitId};
+use borough_model::{GangId, Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
 
-use crate::explain::{Explanation, Wait, explanation_of_nodes};
+use crate::explain::{Explanation, WaitReason, explanation_of_nodes};
 use crate::filter::{Requirement, ports_given};
 use crate::pending::{PendingQueue, PendingTask};
-use crate::preempt::{Evictions, Reach, Victim};
-use crate::scoring::{Figures, Judge};
-use crate::snapshot::{JobEntry, ShapeId, Snapshot};
-pub use base::PlanCache;
-use base::{Base, Clear, base_begun};
+use crate::preempt::{Evictions, PreemptionScope, Victim};
+use crate::scoring::{CellStats, Scorer};
+use crate::snapshot::{ShapeId, Snapshot, SnapshotJob};
+pub use candidates::PlanCache;
+use candidates::{CandidateCache, SearchContext, candidates_begun};
 use change::{changes_of, task_wanted};
 use charge::charge_on;
-use class::{ClassPlan, Ground};
-use evict::{Making, MakingId, ports_named};
-use kin::{PlanOf, plans_of};
+use class::{ClassContext, ClassPlan};
+use equivalence::{PlanOf, plans_of};
+use evict::{PlannedPreemption, PreemptionKey, ports_named};
+pub(crate) use overlay::PlanOverlay;
 pub(crate) use search::Search;
-pub use search::Vantage;
+pub use search::StartOffset;
 use spread::JobPlan;
-use together::{Ground as Kept, Grounds, base_on_ground, on_ground};
 pub use token::TermToken;
 pub(crate) use token::operator_number;
-use token::{Witnesses, tokens, witnesses};
-pub(crate) use work::Work;
+use token::{ReadDependencies, dependencies, tokens};
+use topology::{DomainSetId as Kept, DomainSets, candidates_on_domain_set, on_domain_set};
 
 /// A task given a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct PlannedPlacement {
     /// The task.
     pub task: TaskId,
     /// Its node.
     pub node: NodeId,
-    /// The life that begins.
+    /// The attempt that begins.
     pub incarnation: Incarnation,
     /// Its ports, in the order of the spec.
     pub ports: Vec<PortAssignment>,
@@ -67,30 +67,32 @@ pub struct Placement {
     pub spec_version: u32,
     /// Placements with the same number here hold together or not at all.
     pub gang: Option<u32>,
-    /// What it depends on besides its node: another placement that reads and writes the same cannot be committed with it
-    /// on the same view of the cell.
+    /// What it depends on besides its node: another placement that reads and writes the same cannot be committed with
+    /// it on the same view of the cell.
     pub terms: Vec<TermToken>,
-    /// Standing tasks that it was placed near to, one for each such rule: it holds only as long as they have not changed.
-    pub witnesses: Vec<TaskId>,
-    /// Whether it was held against other tasks, or against what queues have: with those it falls, and only a plan can hold it
-    /// against them again.
-    pub ruled: bool,
-    /// Whether its share is only promised: it waits on its node until those are gone that give way to it, or leave anyway.
+    /// Standing tasks that it was placed near to, one for each such rule: it holds only as long as they have not
+    /// changed.
+    pub dependencies: Vec<TaskId>,
+    /// Whether it was held against other tasks, or against what queues have: with those it falls, and only a plan can
+    /// hold it against them again.
+    pub constrained: bool,
+    /// Whether its share is only promised: it waits on its node until those are gone that give way to it, or leave
+    /// anyway.
     pub held: bool,
     /// Tasks that give way to it.
     pub victims: Vec<Victim>,
 }
 
-impl Placement {
-    /// What happens to the task once this is committed; `unit` is the gang it is committed with, and the gang's epoch.
-    pub fn event(&self, unit: Option<(UnitId, u64)>) -> TaskEvent {
+impl PlannedPlacement {
+    /// What happens to the task once this is committed; `gang` is the gang it is committed with, and the gang's epoch.
+    pub fn event(&self, gang: Option<(GangId, u64)>) -> TaskEvent {
         let placement = TaskPlacement {
             node: self.node,
             incarnation: self.incarnation,
             ports: self.ports.clone(),
             resources: self.charge.clone(),
             spec_version: self.spec_version,
-            unit,
+            gang,
         };
         if self.held { TaskEvent::HoldPromised(placement) } else { TaskEvent::Place(placement) }
     }
@@ -120,7 +122,7 @@ pub struct Unplaced {
     pub reason: Explanation,
     pub(crate) shape: ShapeId,
     /// Whose places it may take, where it is known that none of them helps any more.
-    pub(crate) helpless: Option<Reach>,
+    pub(crate) no_victims: Option<PreemptionScope>,
 }
 
 /// What deciding cost.
@@ -144,7 +146,7 @@ pub struct PlanCounters {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
     /// In the order in which they were chosen.
-    pub placements: Vec<Placement>,
+    pub placements: Vec<PlannedPlacement>,
     /// The new value of each node that the placements touch, by node.
     pub changes: Vec<NodeChange>,
     /// What found no node.
@@ -155,31 +157,31 @@ pub struct Plan {
     pub preemption_cut: bool,
 }
 
-/// Plans a queue on a snapshot. Tasks that are no longer wanted (the snapshot has moved on since the queue was made) are
-/// left out. The same snapshot, queue, time and seed give the same plan, whatever order the snapshot was filled in.
+/// Plans a queue on a snapshot. Tasks that are no longer wanted (the snapshot has moved on since the queue was made)
+/// are left out. The same snapshot, queue, time and seed give the same plan, whatever order the snapshot was filled in.
 pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
-    plan_from(snapshot, queue, now_ms, Vantage::whole(seed), &mut PlanCache::default())
+    plan_from(snapshot, queue, now_ms, StartOffset::whole(seed), &mut PlanCache::default())
 }
 
-/// The same from a place of one's own in the cell, and with what earlier plans of this snapshot have found, which changes
-/// nothing but the cost.
+/// The same from a place of one's own in the cell, and with what earlier plans of this snapshot have found, which
+/// changes nothing but the cost.
 pub fn plan_from(
     snapshot: &Snapshot,
     queue: &PendingQueue,
     now_ms: i64,
-    vantage: Vantage,
+    start_offset: StartOffset,
     cache: &mut PlanCache,
 ) -> Plan {
     let (plan_of, members) = plans_of(snapshot, queue);
-    let figures = Figures::new(snapshot, std::mem::take(&mut cache.mix));
+    let stats = CellStats::new(snapshot, std::mem::take(&mut cache.mix));
     let mut planner = Planner {
         snapshot,
         queue,
         now_ms,
-        vantage,
+        start_offset,
         cache,
-        clear: Work::new(snapshot),
-        work: Work::new(snapshot),
+        clear: PlanOverlay::new(snapshot),
+        work: PlanOverlay::new(snapshot),
         plain: JobPlan::plain(),
         jobs: BTreeMap::new(),
         bases: BTreeMap::new(),
@@ -188,17 +190,17 @@ pub fn plan_from(
         members,
         exhausted: BTreeMap::new(),
         unplaced_of: BTreeMap::new(),
-        witnesses: Witnesses::new(),
-        figures,
-        grounds: Grounds::default(),
-        makings: BTreeMap::new(),
+        dependencies: ReadDependencies::new(),
+        stats,
+        domain_sets: DomainSets::default(),
+        preemptions: BTreeMap::new(),
         evictions: Evictions::default(),
         out: Plan::default(),
     };
     planner.items();
-    let Planner { mut out, bases, cache, evictions, figures, .. } = planner;
-    cache.mix = figures.kept();
-    cache.kept(bases.into_iter().filter(|&(id, _)| !on_ground(id)));
+    let Planner { mut out, bases, cache, evictions, stats, .. } = planner;
+    cache.mix = stats.kept();
+    cache.kept(bases.into_iter().filter(|&(id, _)| !on_domain_set(id)));
     out.counters.victims_examined = evictions.examined;
     out.changes = changes_of(snapshot, &out.placements, now_ms);
     out
@@ -208,15 +210,16 @@ struct Planner<'a, 'c> {
     snapshot: &'a Snapshot,
     queue: &'a PendingQueue,
     now_ms: i64,
-    vantage: Vantage,
+    start_offset: StartOffset,
     cache: &'c mut PlanCache,
-    /// The snapshot as it is, but for the rules that speak of who gives way by this plan: they are held to it no longer.
-    clear: Work<'a>,
-    work: Work<'a>,
+    /// The snapshot as it is, but for the rules that speak of who gives way by this plan: they are held to it no
+    /// longer.
+    clear: PlanOverlay<'a>,
+    work: PlanOverlay<'a>,
     plain: JobPlan,
     jobs: BTreeMap<JobId, JobPlan>,
     /// What was found for each shape.
-    bases: BTreeMap<ShapeId, Base>,
+    bases: BTreeMap<ShapeId, CandidateCache>,
     plans: Vec<Option<ClassPlan>>,
     plan_of: Vec<PlanOf>,
     /// Tasks per search.
@@ -225,11 +228,11 @@ struct Planner<'a, 'c> {
     exhausted: BTreeMap<ShapeId, Explanation>,
     /// Where in the plan a class's unplaced tasks are.
     unplaced_of: BTreeMap<u32, usize>,
-    witnesses: Witnesses,
-    figures: Figures<'a>,
-    grounds: Grounds,
+    dependencies: ReadDependencies,
+    stats: CellStats<'a>,
+    domain_sets: DomainSets,
     /// Searches for room by evictions.
-    makings: BTreeMap<MakingId, Making>,
+    preemptions: BTreeMap<PreemptionKey, PlannedPreemption>,
     evictions: Evictions,
     out: Plan,
 }
@@ -246,12 +249,12 @@ impl Planner<'_, '_> {
         if !task_wanted(self.snapshot, pending.task) {
             return false;
         }
-        let ground = self.ground_alone(pending);
-        let placement = self.placed(pending, ground);
-        let placement = placement.or_else(|| self.preempted_alone(pending, ground));
-        match (&placement, ground) {
-            (None, _) => self.unplaced(pending, ground.is_some()),
-            (Some(placement), Some(ground)) => self.ground_taken(ground, placement),
+        let context = self.domain_set_alone(pending);
+        let placement = self.placed(pending, context);
+        let placement = placement.or_else(|| self.preempted_alone(pending, context));
+        match (&placement, context) {
+            (None, _) => self.unplaced(pending, context.is_some()),
+            (Some(placement), Some(context)) => self.domain_set_taken(context, placement),
             (Some(_), None) => {}
         }
         let placed = placement.is_some();
@@ -270,7 +273,7 @@ impl Planner<'_, '_> {
         let Some(mut reason) = self.reason(pending.class) else { return };
         let Some(class) = self.queue.classes.get(pending.class as usize) else { return };
         if kept {
-            reason = reason.of_wait_added(Wait::GangStands);
+            reason = reason.of_wait_added(WaitReason::GangStands);
         }
         let never = kept && self.out.placements.is_empty() && !self.out.preemption_cut;
         self.unplaced_of.insert(pending.class, self.out.unplaced.len());
@@ -281,15 +284,15 @@ impl Planner<'_, '_> {
             never,
             reason,
             shape: class.shape,
-            helpless: self.helpless(pending.class),
+            no_victims: self.no_victims(pending.class),
         });
     }
 
     /// See [`Unplaced`].
-    fn helpless(&self, class: u32) -> Option<Reach> {
+    fn no_victims(&self, class: u32) -> Option<PreemptionScope> {
         let class = self.queue.classes.get(class as usize)?;
-        let ids = [(class.shape, class.reach), (class.shape, class.reach.unclaimed())];
-        ids.into_iter().any(|id| self.preemption_dry(id)).then_some(class.reach)
+        let ids = [(class.shape, class.scope), (class.shape, class.scope.unclaimed())];
+        ids.into_iter().any(|id| self.preemption_dry(id)).then_some(class.scope)
     }
 
     /// Why a class's next task fits nowhere as the plan stands.
@@ -316,7 +319,7 @@ impl Planner<'_, '_> {
     }
 
     /// Gives one task its node, ports and charge, or nothing; `kept` is what it is kept to.
-    fn placed(&mut self, pending: PendingTask, kept: Option<Kept>) -> Option<Placement> {
+    fn placed(&mut self, pending: PendingTask, kept: Option<Kept>) -> Option<PlannedPlacement> {
         let class = self.queue.classes.get(pending.class as usize)?;
         if self.exhausted.contains_key(&class.shape) {
             return None;
@@ -331,10 +334,11 @@ impl Planner<'_, '_> {
         let ports = ports_named(spec, ports_given(&self.work, &plan.requirement, node, self.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let terms = tokens(&self.work, &plan.requirement, node);
-        let witnesses = witnesses(&self.work, &plan.requirement, node, &mut self.witnesses, &self.evictions);
+        let dependencies =
+            dependencies(&self.work, &plan.requirement, node, &mut self.dependencies, &self.evictions);
         let asked = &self.snapshot.shapes.get(class.shape)?.resources;
         let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
-        let ruled = !plan.requirement.rules.rules.is_empty() || !terms.is_empty();
+        let constrained = !plan.requirement.rules.rules.is_empty() || !terms.is_empty();
         self.work.taken(node, &demand, &numbers);
         self.work.counted(class.job, node, true);
         self.work.held_moved(pending.task, true);
@@ -342,29 +346,29 @@ impl Planner<'_, '_> {
             self.domains_counted(plan_of.job, node, |count| count.saturating_add(1));
         }
         let placement = self.placement(entry, pending, node, (ports, charge))?;
-        Some(Placement { terms, witnesses, ruled, ..placement })
+        Some(PlannedPlacement { terms, dependencies, constrained, ..placement })
     }
 
-    /// The next life of a task, on a node, held against no rule and at nobody's cost.
+    /// The next attempt of a task, on a node, held against no rule and at nobody's cost.
     fn placement(
         &self,
-        entry: &JobEntry,
+        entry: &SnapshotJob,
         pending: PendingTask,
         node: u32,
         (ports, charge): (Vec<PortAssignment>, Resources),
-    ) -> Option<Placement> {
-        let life = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();
-        Some(Placement {
+    ) -> Option<PlannedPlacement> {
+        let attempt = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();
+        Some(PlannedPlacement {
             task: pending.task,
             node: self.snapshot.nodes.id(node),
-            incarnation: life.next(),
+            incarnation: attempt.next(),
             ports,
             charge,
             spec_version: entry.row.as_ref()?.spec_version,
             gang: pending.gang,
             terms: Vec::new(),
-            witnesses: Vec::new(),
-            ruled: false,
+            dependencies: Vec::new(),
+            constrained: false,
             held: false,
             victims: Vec::new(),
         })
@@ -378,7 +382,7 @@ impl Planner<'_, '_> {
         }
         let slot = self.plans.get_mut(number)?;
         if slot.is_none() {
-            let shape = self.grounds.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
+            let shape = self.domain_sets.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
             let requirement = Requirement::of(shape, self.snapshot);
             self.out.counters.classes += 1;
             let members = self.members.get(number).copied().unwrap_or(1);
@@ -386,31 +390,35 @@ impl Planner<'_, '_> {
         }
         let requirement = &slot.as_ref()?.requirement;
         if !self.bases.contains_key(&id) {
-            let shape = self.grounds.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
+            let shape = self.domain_sets.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
             let profile = shape.profile.unwrap_or(self.snapshot.settings.profile);
-            let judge = Arc::new(Judge::new(profile, &self.figures, requirement));
-            let mut clear = Clear {
+            let scorer = Arc::new(Scorer::new(profile, &self.stats, requirement));
+            let mut clear = SearchContext {
                 work: &self.clear,
                 requirement,
                 now_ms: self.now_ms,
-                judge: &judge,
+                scorer: &scorer,
                 counters: &mut self.out.counters,
             };
-            let base = match self.grounds.shape(id) {
-                Some(shape) => base_on_ground(shape, requirement, &self.work, self.vantage, &judge),
-                None => base_begun(&mut clear, &self.work, id, (self.vantage, &judge), self.cache)?,
+            let candidates = match self.domain_sets.shape(id) {
+                Some(shape) => {
+                    candidates_on_domain_set(shape, requirement, &self.work, self.start_offset, &scorer)
+                }
+                None => {
+                    candidates_begun(&mut clear, &self.work, id, (self.start_offset, &scorer), self.cache)?
+                }
             };
-            self.bases.insert(id, base);
+            self.bases.insert(id, candidates);
         }
         let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };
-        let mut ground = Ground {
+        let mut context = ClassContext {
             work: &self.work,
             clear: &self.clear,
-            base: self.bases.get_mut(&id)?,
-            beyond: self.vantage.beyond,
+            candidates: self.bases.get_mut(&id)?,
+            beyond: self.start_offset.beyond,
             now_ms: self.now_ms,
             counters: &mut self.out.counters,
         };
-        self.plans.get_mut(number)?.as_mut()?.chosen(&mut ground, job, avoid)
+        self.plans.get_mut(number)?.as_mut()?.chosen(&mut context, job, avoid)
     }
 }

@@ -1,9 +1,9 @@
-//! In which order the groups of a class come. With thousands of failure domains it would cost more to ask each of them at
-//! every choice than all else together.
+//! In which order the groups of a class come. With thousands of failure domains it would cost more to ask each of them
+//! at every choice than all else together.
 //!
-//! A group stands in a heap under the best score that it may have. What makes a group better is told ([`GroupOrder::noted`],
-//! [`GroupOrder::noted_all`]), what makes it worse is found out when it comes to the top. So the top, once its score is
-//! known to be what it is under, is the best of all.
+//! A group stands in a heap under the best score that it may have. What makes a group better is told
+//! ([`GroupOrder::noted`], [`GroupOrder::noted_all`]), what makes it worse is found out when it comes to the top. So
+//! the top, once its score is known to be what it is under, is the best of all.
 
 use std::collections::BinaryHeap;
 
@@ -13,13 +13,13 @@ use super::score::Score;
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupOrder {
     heap: BinaryHeap<(Score, u32)>,
-    places: Vec<Place>,
+    places: Vec<QueuePosition>,
     /// Groups whose best may be better than what they stand under.
     noted: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct QueuePosition {
     /// What the group stands under; entries of the heap with another score are of the past.
     under: Option<Score>,
     noted: bool,
@@ -30,7 +30,7 @@ impl GroupOrder {
     pub fn noted(&mut self, group: u32) {
         let index = group as usize;
         if self.places.len() <= index {
-            self.places.resize(index + 1, Place::default());
+            self.places.resize(index + 1, QueuePosition::default());
         }
         if let Some(place) = self.places.get_mut(index).filter(|place| !place.noted) {
             place.noted = true;

@@ -8,7 +8,7 @@ use crate::snapshot::NodeTable;
 
 /// From where a plan looks at a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vantage {
+pub struct StartOffset {
     /// What ties are broken by, and where a search begins.
     pub seed: u64,
     /// The part of the nodes that is preferred, from 0.
@@ -19,7 +19,7 @@ pub struct Vantage {
     pub beyond: usize,
 }
 
-impl Vantage {
+impl StartOffset {
     /// The whole cell.
     pub fn whole(seed: u64) -> Self {
         Self { seed, part: 0, parts: 1, beyond: 0 }
@@ -48,8 +48,8 @@ pub(crate) struct Search {
 
 impl Search {
     /// Round the part of a vantage, from a place chosen by `seed`.
-    pub fn new(count: usize, vantage: Vantage, seed: u64) -> Self {
-        let (mut first, mut last) = vantage.cut(count);
+    pub fn new(count: usize, start_offset: StartOffset, seed: u64) -> Self {
+        let (mut first, mut last) = start_offset.cut(count);
         if first == last {
             (first, last) = (0, count);
         }
@@ -111,8 +111,8 @@ mod tests {
         fn ranks_and_positions_are_each_others_inverse(
             count in 0..300usize, parts in 1..14u32, part in 0..14u32, seed in any::<u64>(),
         ) {
-            let vantage = Vantage { part: part % parts, parts, ..Vantage::whole(seed) };
-            let search = Search::new(count, vantage, seed);
+            let start_offset = StartOffset { part: part % parts, parts, ..StartOffset::whole(seed) };
+            let search = Search::new(count, start_offset, seed);
             let mut seen = vec![false; count];
             for rank in 0..count {
                 let (position, end) = search.position(rank).unwrap();
@@ -122,7 +122,7 @@ mod tests {
                     prop_assert_eq!(search.position(rank + 1).unwrap().0, position + 1);
                 }
                 prop_assert!(!std::mem::replace(&mut seen[position], true));
-                let (first, last) = vantage.cut(count);
+                let (first, last) = start_offset.cut(count);
                 prop_assert_eq!(rank < search.own(), first == last || (first..last).contains(&position));
             }
             prop_assert_eq!(search.position(count), None);
@@ -130,7 +130,7 @@ mod tests {
 
         #[test]
         fn the_cut_divides_the_nodes_evenly_and_moves_little(count in 0..500usize, parts in 1..14u32) {
-            let cut = |part, count| Vantage { part, parts, ..Vantage::whole(0) }.cut(count);
+            let cut = |part, count| StartOffset { part, parts, ..StartOffset::whole(0) }.cut(count);
             let mut before = 0;
             for part in 0..parts {
                 let (first, last) = cut(part, count);

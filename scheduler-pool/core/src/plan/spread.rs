@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use super::Work;
-use crate::snapshot::{JobEntry, NodeTable, Snapshot, TermId};
+use super::PlanOverlay;
+use crate::snapshot::{NodeTable, Snapshot, SnapshotJob, TermId};
 
 /// The domains of a node, one place per attribute that the job spreads over.
 pub(crate) type Domains = SmallVec<[u32; 2]>;
@@ -49,7 +49,7 @@ impl JobPlan {
         // One task alone has no siblings to keep away from.
         let spread = match entry.count() {
             0 | 1 => Vec::new(),
-            _ => JobEntry::spread_of(spec, &snapshot.settings.failure_domains),
+            _ => SnapshotJob::spread_of(spec, &snapshot.settings.failure_domains),
         };
         let attributes =
             spread.into_iter().map(|(key, weight)| Attribute::of(snapshot.nodes.texts.known(&key), weight));
@@ -115,7 +115,7 @@ impl JobPlan {
 
     /// What counts against a node in these domains: each sibling there, with the weight of the attribute, and what soft
     /// affinities say of the tasks there.
-    pub fn crowding(&self, work: &Work<'_>, domains: &Domains) -> i64 {
+    pub fn crowding(&self, work: &PlanOverlay<'_>, domains: &Domains) -> i64 {
         let crowd = |(attribute, &place): (&Attribute, &u32)| {
             attribute.weight * i64::from(attribute.counts.get(place as usize).copied().unwrap_or(0))
         };
@@ -125,7 +125,7 @@ impl JobPlan {
     }
 
     /// Near: the weight, once there is any; apart: the weight against it for each.
-    fn wished(&self, work: &Work<'_>, &(position, term, weight): &Wish, domains: &Domains) -> i64 {
+    fn wished(&self, work: &PlanOverlay<'_>, &(position, term, weight): &Wish, domains: &Domains) -> i64 {
         let value =
             self.attributes.get(position).zip(domains.get(position)).and_then(|(attribute, &place)| {
                 attribute.values.get(place as usize).copied().filter(|&value| value != VALUE_NONE)

@@ -1,16 +1,16 @@
-//! What a placement depends on besides its node. Two workers that place at the same moment see neither the other's task:
-//! each reads and writes a token per term and domain, so that the store lets only one of them commit.
+//! What a placement depends on besides its node. Two workers that place at the same moment see neither the other's
+//! task: each reads and writes a token per term and domain, so that the store lets only one of them commit.
 
 use std::collections::BTreeMap;
 
 use borough_model::TaskId;
 use borough_model::job::{Constraint, ConstraintOperator};
 
-use super::Work;
+use super::PlanOverlay;
 use crate::filter::Requirement;
 use crate::preempt::Evictions;
 use crate::seed::bytes_mixed;
-use crate::snapshot::{NODE_NAME, Rule, TermId, TermKey};
+use crate::snapshot::{HardRule, NODE_NAME, TermId, TermKey};
 
 /// A term in one domain, as it is named in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,8 +22,8 @@ pub struct TermToken {
 }
 
 impl TermToken {
-    /// That of all that queues take back: two workers that do at the same moment would both take what one queue has to give, and
-    /// what is lacking then would be taken back in turn.
+    /// That of all that queues take back: two workers that do at the same moment would both take what one queue has to
+    /// give, and what is lacking then would be taken back in turn.
     pub(super) fn of_reclaim() -> Self {
         Self { term: "reclaim".to_owned(), domain: String::new() }
     }
@@ -59,18 +59,18 @@ pub(crate) fn operator_number(operator: ConstraintOperator) -> u8 {
     }
 }
 
-/// The tokens of a task that is about to be placed on a node. A domain of one node needs none: the node's own commitment
-/// is its token. Nor does nearness to what stands already: its [`witnesses`] do that.
-pub(super) fn tokens(work: &Work<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
-    let token = |rule: &Rule| {
+/// The tokens of a task that is about to be placed on a node. A domain of one node needs none: the node's own
+/// commitment is its token. Nor does nearness to what stands already: its [`dependencies`] do that.
+pub(super) fn tokens(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
+    let token = |rule: &HardRule| {
         let term = work.snapshot.terms.get(rule.term())?;
         let name = || term_name(&term.key);
         match *rule {
-            Rule::Near { own: true, term, .. } if work.term_total(term) == 0 => {
+            HardRule::Near { own: true, term, .. } if work.term_total(term) == 0 => {
                 Some(TermToken { term: name(), domain: String::new() })
             }
-            Rule::Near { .. } => None,
-            Rule::Apart { .. } | Rule::Kept { .. } | Rule::Skew { .. } | Rule::Cap { .. } => {
+            HardRule::Near { .. } => None,
+            HardRule::Apart { .. } | HardRule::Kept { .. } | HardRule::Skew { .. } | HardRule::Cap { .. } => {
                 let value = work.nodes.attribute(node, term.attribute)?;
                 let domain = work.nodes.texts.text(value)?.to_owned();
                 (term.key.attribute() != NODE_NAME).then(|| TermToken { term: name(), domain })
@@ -85,28 +85,28 @@ pub(super) fn tokens(work: &Work<'_>, requirement: &Requirement, node: u32) -> V
 }
 
 /// The token of an address whose ports several nodes give: the commitment of one of them does not tell of the others'.
-fn port_token(work: &Work<'_>, requirement: &Requirement, node: u32) -> Option<TermToken> {
+fn port_token(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Option<TermToken> {
     let any = requirement.ports_dynamic > 0 || !requirement.ports_fixed.is_empty();
     let (space, _) = work.nodes.spaces.shared(node).filter(|_| any)?;
     Some(TermToken { term: "ports".to_owned(), domain: space.to_owned() })
 }
 
 /// The tasks that stand for a term in a domain, as far as they were asked for.
-pub(super) type Witnesses = BTreeMap<(TermId, u32), Option<TaskId>>;
+pub(super) type ReadDependencies = BTreeMap<(TermId, u32), Option<TaskId>>;
 
 /// Tasks near which a task is about to be placed, one for each rule that wants it near others. What they stood for must
 /// not have ended by the time of the commit: another worker that no longer sees them may have begun a group elsewhere,
-/// and the group would be torn. Their rows are written by whatever ends them, so no removal has to know of any term. Where
-/// only this plan has placed anything there, none is needed: all of it is committed together.
-pub(super) fn witnesses(
-    work: &Work<'_>,
+/// and the group would be torn. Their rows are written by whatever ends them, so no removal has to know of any term.
+/// Where only this plan has placed anything there, none is needed: all of it is committed together.
+pub(super) fn dependencies(
+    work: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
-    known: &mut Witnesses,
+    known: &mut ReadDependencies,
     evictions: &Evictions,
 ) -> Vec<TaskId> {
-    let witness = |rule: &Rule| {
-        let Rule::Near { term: id, .. } = *rule else { return None };
+    let dependency = |rule: &HardRule| {
+        let HardRule::Near { term: id, .. } = *rule else { return None };
         let term = work.snapshot.terms.get(id)?;
         let value = work.nodes.attribute(node, term.attribute)?;
         if term.count(value) == 0 {
@@ -114,14 +114,14 @@ pub(super) fn witnesses(
         }
         // One that gives way by this plan stands for nothing.
         let stays = |task: &TaskId| !evictions.has(*task);
-        let witness = || work.snapshot.term_witness(term, value, stays);
-        let known = known.entry((id, value)).or_insert_with(witness);
+        let dependency = || work.snapshot.term_dependency(term, value, stays);
+        let known = known.entry((id, value)).or_insert_with(dependency);
         if known.is_some_and(|task| !stays(&task)) {
-            *known = witness();
+            *known = dependency();
         }
         *known
     };
-    let mut tasks: Vec<TaskId> = requirement.rules.rules.iter().filter_map(witness).collect();
+    let mut tasks: Vec<TaskId> = requirement.rules.rules.iter().filter_map(dependency).collect();
     tasks.sort_unstable();
     tasks.dedup();
     tasks

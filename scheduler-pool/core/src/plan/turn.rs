@@ -1,5 +1,5 @@
-//! Whose turn it is within a plan. Where something fits nowhere the next of the same user or queue takes the turn: whether it is
-//! known to fit nowhere, and left out of the queue, changes nothing.
+//! Whose turn it is within a plan. Where something fits nowhere the next of the same user or queue takes the turn:
+//! whether it is known to fit nowhere, and left out of the queue, changes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::seed::turn_chance;
 
 /// An item of the queue, a task or a gang, with whom it takes turns.
 #[derive(Clone, Copy)]
-struct Item<'a> {
+struct TurnItem<'a> {
     tasks: &'a [PendingTask],
     lane: u32,
     priority: u32,
@@ -30,10 +30,12 @@ impl Planner<'_, '_> {
             let row = self.snapshot.jobs.get(&class.job)?.row.as_ref()?;
             Some((class.lane, row.priority, class.job))
         };
-        let items: Vec<Item<'_>> = queue
+        let items: Vec<TurnItem<'_>> = queue
             .tasks
             .chunk_by(same_item)
-            .filter_map(|tasks| item(tasks).map(|(lane, priority, job)| Item { tasks, lane, priority, job }))
+            .filter_map(|tasks| {
+                item(tasks).map(|(lane, priority, job)| TurnItem { tasks, lane, priority, job })
+            })
             .collect();
         if self.snapshot.settings.queueing.policy.shares() {
             self.items_by_share(&items);
@@ -42,8 +44,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    fn items_in_order(&mut self, items: &[Item<'_>]) {
-        let mut lanes: BTreeMap<u32, VecDeque<Item<'_>>> = BTreeMap::new();
+    fn items_in_order(&mut self, items: &[TurnItem<'_>]) {
+        let mut lanes: BTreeMap<u32, VecDeque<TurnItem<'_>>> = BTreeMap::new();
         for &item in items {
             lanes.entry(item.lane).or_default().push_back(item);
         }
@@ -61,8 +63,9 @@ impl Planner<'_, '_> {
         self.work.shares.as_mut().map(ask).unwrap_or_default()
     }
 
-    /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only asked for.
-    fn items_by_share(&mut self, items: &[Item<'_>]) {
+    /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only
+    /// asked for.
+    fn items_by_share(&mut self, items: &[TurnItem<'_>]) {
         let snapshot = self.snapshot;
         let queueing = &snapshot.settings.queueing;
         let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
@@ -70,12 +73,12 @@ impl Planner<'_, '_> {
         self.clear.shares.clone_from(&self.work.shares);
         for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
             // By turn and not by lane: a job that has waited longest has a lane of its own.
-            let mut by_turn: BTreeMap<Turn, VecDeque<Item<'_>>> = BTreeMap::new();
+            let mut by_turn: BTreeMap<Turn, VecDeque<TurnItem<'_>>> = BTreeMap::new();
             for &item in of_priority {
                 let turn = snapshot.jobs.get(&item.job).and_then(|entry| entry.turn.clone());
                 by_turn.entry(turn.unwrap_or_default()).or_default().push_back(item);
             }
-            let mut lanes: Vec<(Turn, VecDeque<Item<'_>>)> = by_turn.into_iter().collect();
+            let mut lanes: Vec<(Turn, VecDeque<TurnItem<'_>>)> = by_turn.into_iter().collect();
             for (number, (turn, _)) in lanes.iter().enumerate() {
                 self.shares(|shares| shares.lane_put(queueing, turn, number, chance));
             }

@@ -2,27 +2,27 @@
 //!
 //! The rules, after Borg (EuroSys 2015, §2.5):
 //!
-//! - Victims have a lower priority than their preemptor, and none is of its band where that is production or monitoring.
-//!   A task that lost its own last place to another takes none in its own band: evictions lead to no cascade
-//!   (`borough_model::job::victims_below` says it in one number).
+//! - Victims have a lower priority than their preemptor, and none is of its band where that is production or
+//!   monitoring. A task that lost its own last place to another takes none in its own band: evictions lead to no
+//!   cascade (`borough_model::job::victims_below` says it in one number).
 //! - On a node no victim can be spared. Nodes are compared by what an eviction there costs ([`PreemptionCost`]).
 //! - A victim has one preemptor. What is on its way out already counts as room, and is nobody's victim again.
-//! - Only the filters count: a node where everything of lower priority went is held against all of them again. Ports are
-//!   not had by preemption: those of a life that has ended cool down first.
-//! - Where the cell says so, a queue takes back what it is guaranteed from those that have more, at its own priority too
-//!   ([`crate::queueing::Claim`]); never within production, and who gave way so cannot do the same in turn.
-//! - A preemptor that has to wait for its victims is held, its share promised; a victim that only waits for its place gives
-//!   it up at once.
+//! - Only the filters count: a node where everything of lower priority went is held against all of them again. Ports
+//!   are not had by preemption: those of an attempt that has ended cool down first.
+//! - Where the cell says so, a queue takes back what it is guaranteed from those that have more, at its own priority
+//!   too ([`crate::queueing::Claim`]); never within production, and who gave way so cannot do the same in turn.
+//! - A preemptor that has to wait for its victims is held, its share promised; a victim that only waits for its place
+//!   gives it up at once.
 //!
-//! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are passed
-//! over by what the snapshot keeps of them, a search ends with enough nodes to choose from, no plan begins another search
-//! once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption cannot help is
-//! remembered until something changes that could ([`crate::Snapshot::remember`]).
+//! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are
+//! passed over by what the snapshot keeps of them, a search ends with enough nodes to choose from, no plan begins
+//! another search once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption
+//! cannot help is remembered until something changes that could ([`crate::Snapshot::remember`]).
 
-mod hunt;
-mod lift;
 mod node;
-mod reach;
+mod removal;
+mod scope;
+mod victim_search;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +30,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::task::Evicted;
 use borough_model::{JobId, NodeId, TaskId};
 
-pub(crate) use hunt::{Hunt, helps_nowhere};
-pub(crate) use lift::{Lift, leaving, lifted};
-pub(crate) use node::{Answer, Offer, copies_at_most, offer_of};
-pub(crate) use reach::Reach;
+pub(crate) use node::{NodeAnswer, Offer, copies_at_most, offer_of};
+pub(crate) use removal::{HypotheticalRemoval, leaving, lifted};
+pub(crate) use scope::PreemptionScope;
+pub(crate) use victim_search::{VictimSearch, helps_nowhere};
 
 use crate::queueing::Claim;
 use crate::snapshot::Stand;
@@ -42,8 +42,8 @@ use crate::snapshot::Stand;
 /// ordinary placements do not wait for it.
 pub(crate) const TASKS_EXAMINED_MAX: u64 = 100_000;
 
-/// A plan in which so many give way makes no more do so: its commit is one transaction, and each is some rows of it. The same
-/// for one gang, which makes nobody give way where more would have to.
+/// A plan in which so many give way makes no more do so: its commit is one transaction, and each is some rows of it.
+/// The same for one gang, which makes nobody give way where more would have to.
 pub(crate) const VICTIMS_MAX: usize = 1_500;
 
 /// While a fresh start or a disruption budget is all that is in the way, it is asked again so often, in milliseconds.
@@ -54,7 +54,7 @@ pub(crate) const RETRY_MS: i64 = 1_000;
 pub struct Victim {
     /// The task.
     pub task: TaskId,
-    /// The revision of its row: what is evicted is this life, as it was seen.
+    /// The revision of its row: what is evicted is this attempt, as it was seen.
     pub revision: u64,
     /// Its priority.
     pub priority: u32,
@@ -75,8 +75,8 @@ pub struct PreemptionCost {
     pub violations: u32,
     /// Victims.
     pub victims: u32,
-    /// How far the queues that give something back are beyond their guarantees, that of the least of them, in millionths of the
-    /// cell over its weight.
+    /// How far the queues that give something back are beyond their guarantees, that of the least of them, in
+    /// millionths of the cell over its weight.
     pub excess: Reverse<u64>,
     /// Seconds that victims have run, each times the thousandths of the node's processor time and memory that it has.
     pub work_lost: u64,
@@ -86,7 +86,7 @@ pub struct PreemptionCost {
 
 /// What an attempt to preempt is made with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'r> {
+pub(crate) struct PreemptionRequest<'r> {
     pub requirement: &'r crate::filter::Requirement,
     /// Victims have a priority below this,
     pub below: u32,
@@ -97,7 +97,7 @@ pub(crate) struct Ask<'r> {
     pub fresh_ms: i64,
 }
 
-impl Ask<'_> {
+impl PreemptionRequest<'_> {
     /// No victim has this priority or a higher one.
     fn bound(&self) -> u32 {
         self.claim.map_or(0, |claim| claim.below).max(self.below)

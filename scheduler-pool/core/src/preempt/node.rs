@@ -7,24 +7,24 @@ use std::ops::ControlFlow;
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
-use super::{Ask, Evictions, Lift, PreemptionCost, leaving, lifted};
+use super::{Evictions, HypotheticalRemoval, PreemptionCost, PreemptionRequest, leaving, lifted};
 use crate::filter::{copies, fits, refusals_fixed};
-use crate::plan::Work;
-use crate::snapshot::{Room, Stand, Standing};
+use crate::plan::PlanOverlay;
+use crate::snapshot::{ResidentTask, Stand, StretchCapacity};
 
 /// Room on a node that is made by evictions.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub cost: PreemptionCost,
     pub node: u32,
-    pub victims: Vec<Lift>,
+    pub victims: Vec<HypotheticalRemoval>,
     /// Whether the room is there only when the victims, or others that are on their way out, are gone.
     pub held: bool,
 }
 
 /// What was asked of a node.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum NodeAnswer {
     Offer(Offer),
     /// No eviction helps.
     Never,
@@ -33,85 +33,97 @@ pub(crate) enum Answer {
 }
 
 /// How many evictions of a job its budget lets pass still; `None`: it has no budget.
-fn budget_left(work: &Work<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
+fn budget_left(work: &PlanOverlay<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
     let left = work.snapshot.jobs.get(&job)?.disruptions_left()?;
     Some(left.saturating_sub(evictions.of_job(job)))
 }
 
 /// Thousandths of a node's processor time and memory that a task has, times the seconds it has run.
-fn work_lost(work: &Work<'_>, node: u32, lift: &Lift, now_ms: i64) -> u64 {
-    if lift.standing.stand == Stand::Holds {
+fn work_lost(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval, now_ms: i64) -> u64 {
+    if removal.resident.stand == Stand::Holds {
         return 0;
     }
     let share = |dimension: usize| {
         let of = u128::from(work.nodes.limit(dimension, node)).max(1);
-        u128::from(lift.amount(dimension)) * 1000 / of
+        u128::from(removal.amount(dimension)) * 1000 / of
     };
-    let seconds = u128::from(now_ms.saturating_sub(lift.standing.since_ms).max(0).unsigned_abs() / 1000);
+    let seconds = u128::from(now_ms.saturating_sub(removal.resident.since_ms).max(0).unsigned_abs() / 1000);
     u64::try_from((share(0) + share(1)) * seconds).unwrap_or(u64::MAX)
 }
 
 /// Those of a node that may give way, and whether any was left out since it has only just started.
-fn candidates(work: &Work<'_>, evictions: &Evictions, ask: &Ask<'_>, node: u32) -> (Vec<Lift>, bool) {
+fn candidates(
+    work: &PlanOverlay<'_>,
+    evictions: &Evictions,
+    ask: &PreemptionRequest<'_>,
+    node: u32,
+) -> (Vec<HypotheticalRemoval>, bool) {
     let mut protected = false;
-    let mut may = |task: TaskId, standing: Standing| {
-        let stays = matches!(standing.stand, Stand::Leaves | Stand::Gathers);
+    let mut may = |task: TaskId, resident: ResidentTask| {
+        let stays = matches!(resident.stand, Stand::Leaves | Stand::Gathers);
         if stays || evictions.has(task) {
             return None;
         }
         let claimed = match ask.claim {
-            _ if u32::from(standing.priority) < ask.below => None,
-            Some(claim) if u32::from(standing.priority) < claim.below => Some(work.excess(claim, task)?),
+            _ if u32::from(resident.priority) < ask.below => None,
+            Some(claim) if u32::from(resident.priority) < claim.below => Some(work.excess(claim, task)?),
             _ => return None,
         };
         let fresh =
-            standing.stand == Stand::Runs && ask.now_ms.saturating_sub(standing.since_ms) < ask.fresh_ms;
+            resident.stand == Stand::Runs && ask.now_ms.saturating_sub(resident.since_ms) < ask.fresh_ms;
         protected |= fresh;
         (!fresh).then_some(claimed)
     };
-    let there = work.nodes.standing.on(work.nodes.id(node));
-    let lower: Vec<Lift> = there
-        .filter_map(|(task, standing)| {
-            let claimed = may(task, standing)?;
-            Lift::of(work, task, standing, claimed)
+    let there = work.nodes.resident.on(work.nodes.id(node));
+    let lower: Vec<HypotheticalRemoval> = there
+        .filter_map(|(task, resident)| {
+            let claimed = may(task, resident)?;
+            HypotheticalRemoval::of(work, task, resident, claimed)
         })
         .collect();
     (lower, protected)
 }
 
-/// Who is spared before whom: by priority, whether within the budget of its job, how far its queue is beyond its guarantee,
-/// work that would be lost, id.
+/// Who is spared before whom: by priority, whether within the budget of its job, how far its queue is beyond its
+/// guarantee, work that would be lost, id.
 type Rank = (Reverse<u16>, bool, u64, Reverse<u64>, TaskId);
 
-/// Puts those first that are to be spared first: of the highest priority, beyond their job's budget, that have done most.
+/// Puts those first that are to be spared first: of the highest priority, beyond their job's budget, that have done
+/// most.
 fn sparing_order(
-    work: &Work<'_>,
+    work: &PlanOverlay<'_>,
     evictions: &Evictions,
     node: u32,
     now_ms: i64,
-    lifts: Vec<Lift>,
-) -> Vec<Lift> {
-    let mut known: Vec<(u16, u64, Lift)> = lifts
+    removals: Vec<HypotheticalRemoval>,
+) -> Vec<HypotheticalRemoval> {
+    let mut known: Vec<(u16, u64, HypotheticalRemoval)> = removals
         .into_iter()
-        .map(|lift| (lift.standing.priority, work_lost(work, node, &lift, now_ms), lift))
+        .map(|removal| (removal.resident.priority, work_lost(work, node, &removal, now_ms), removal))
         .collect();
     // The budget goes to those that matter least.
-    known.sort_by_key(|(priority, lost, lift)| (*priority, *lost, lift.task));
+    known.sort_by_key(|(priority, lost, removal)| (*priority, *lost, removal.task));
     let mut left: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
-    let mut ranked: Vec<(Rank, Lift)> = Vec::with_capacity(known.len());
-    for (priority, lost, lift) in known {
-        let job = lift.task.job;
+    let mut ranked: Vec<(Rank, HypotheticalRemoval)> = Vec::with_capacity(known.len());
+    for (priority, lost, removal) in known {
+        let job = removal.task.job;
         let left = left.entry(job).or_insert_with(|| budget_left(work, evictions, job));
         let beyond = *left == Some(0);
         *left = left.map(|left| left.saturating_sub(1));
-        let excess = lift.claimed.unwrap_or(0);
-        ranked.push(((Reverse(priority), !beyond, excess, Reverse(lost), lift.task), lift));
+        let excess = removal.claimed.unwrap_or(0);
+        ranked.push(((Reverse(priority), !beyond, excess, Reverse(lost), removal.task), removal));
     }
     ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, lift)| lift).collect()
+    ranked.into_iter().map(|(_, removal)| removal).collect()
 }
 
-fn cost(work: &Work<'_>, evictions: &Evictions, node: u32, now_ms: i64, victims: &[Lift]) -> PreemptionCost {
+fn cost(
+    work: &PlanOverlay<'_>,
+    evictions: &Evictions,
+    node: u32,
+    now_ms: i64,
+    victims: &[HypotheticalRemoval],
+) -> PreemptionCost {
     let mut of_job: BTreeMap<JobId, u32> = BTreeMap::new();
     for victim in victims {
         *of_job.entry(victim.task.job).or_default() += 1;
@@ -122,7 +134,7 @@ fn cost(work: &Work<'_>, evictions: &Evictions, node: u32, now_ms: i64, victims:
     let lost = victims.iter().map(|victim| work_lost(work, node, victim, now_ms));
     let excess = victims.iter().filter_map(|victim| victim.claimed).min();
     PreemptionCost {
-        highest: victims.iter().map(|victim| u32::from(victim.standing.priority)).max(),
+        highest: victims.iter().map(|victim| u32::from(victim.resident.priority)).max(),
         violations: of_job.into_iter().map(beyond).fold(0, u32::saturating_add),
         victims: u32::try_from(victims.len()).unwrap_or(u32::MAX),
         excess: Reverse(excess.unwrap_or(0)),
@@ -132,36 +144,42 @@ fn cost(work: &Work<'_>, evictions: &Evictions, node: u32, now_ms: i64, victims:
 }
 
 /// What evictions on a node can do for a task. Leaves `work` as it was.
-pub(crate) fn offer_of(work: &mut Work<'_>, evictions: &mut Evictions, ask: &Ask<'_>, node: u32) -> Answer {
-    let asked = Room { cpu_millis: ask.requirement.amount(0), memory_bytes: ask.requirement.amount(1) };
+pub(crate) fn offer_of(
+    work: &mut PlanOverlay<'_>,
+    evictions: &mut Evictions,
+    ask: &PreemptionRequest<'_>,
+    node: u32,
+) -> NodeAnswer {
+    let asked =
+        StretchCapacity { cpu_millis: ask.requirement.amount(0), memory_bytes: ask.requirement.amount(1) };
     let fixed = refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break);
     // What is kept of a node knows nothing of evictions by this plan.
     let plain = !evictions.nodes.contains(&node);
     if fixed.is_break() || (plain && !work.nodes.node_reclaimable(node, ask.bound(), asked)) {
-        return Answer::Never;
+        return NodeAnswer::Never;
     }
     let (lower, protected) = candidates(work, evictions, ask, node);
     let (later, at_once) = leaving(work, evictions, node, ask.now_ms);
     evictions.examined += (lower.len() + later.len() + at_once.len()) as u64 + 1;
     let ordered = sparing_order(work, evictions, node, ask.now_ms, lower);
-    let going: SmallVec<[&Lift; 8]> = later.iter().chain(&at_once).collect();
-    going.iter().for_each(|lift| lift.suppose(work, node, true));
+    let going: SmallVec<[&HypotheticalRemoval; 8]> = later.iter().chain(&at_once).collect();
+    going.iter().for_each(|removal| removal.suppose(work, node, true));
     let victims = victims(work, ask, node, ordered);
-    going.iter().for_each(|lift| lift.suppose(work, node, false));
+    going.iter().for_each(|removal| removal.suppose(work, node, false));
     let Some(victims) = victims else {
-        return if protected { Answer::Protected } else { Answer::Never };
+        return if protected { NodeAnswer::Protected } else { NodeAnswer::Never };
     };
     let held = held(work, ask, node, &at_once, &victims);
     let cost = cost(work, evictions, node, ask.now_ms, &victims);
-    Answer::Offer(Offer { cost, node, victims, held })
+    NodeAnswer::Offer(Offer { cost, node, victims, held })
 }
 
-/// How many tasks that all ask for this a node would have room for together, once everything there has gone that may be made to
-/// or leaves anyway. Rules between tasks are as they are in `ask`. Leaves `work` as it was.
+/// How many tasks that all ask for this a node would have room for together, once everything there has gone that may be
+/// made to or leaves anyway. Rules between tasks are as they are in `ask`. Leaves `work` as it was.
 pub(crate) fn copies_at_most(
-    work: &mut Work<'_>,
+    work: &mut PlanOverlay<'_>,
     evictions: &mut Evictions,
-    ask: &Ask<'_>,
+    ask: &PreemptionRequest<'_>,
     node: u32,
 ) -> u64 {
     if refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break).is_break() {
@@ -169,51 +187,67 @@ pub(crate) fn copies_at_most(
     }
     let (lower, _) = candidates(work, evictions, ask, node);
     let (later, at_once) = leaving(work, evictions, node, ask.now_ms);
-    let lifts: SmallVec<[&Lift; 8]> = lower.iter().chain(&later).chain(&at_once).collect();
-    evictions.examined += lifts.len() as u64 + 1;
-    lifted(work, node, &lifts, |work| copies(work, ask.requirement, node, ask.now_ms))
+    let removals: SmallVec<[&HypotheticalRemoval; 8]> = lower.iter().chain(&later).chain(&at_once).collect();
+    evictions.examined += removals.len() as u64 + 1;
+    lifted(work, node, &removals, |work| copies(work, ask.requirement, node, ask.now_ms))
 }
 
-/// The fewest that have to go, such that each queue that gives something back keeps what it is guaranteed. Where those that
-/// matter least are too much for that together, the largest are taken instead.
-fn victims(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, ordered: Vec<Lift>) -> Option<Vec<Lift>> {
+/// The fewest that have to go, such that each queue that gives something back keeps what it is guaranteed. Where those
+/// that matter least are too much for that together, the largest are taken instead.
+fn victims(
+    work: &mut PlanOverlay<'_>,
+    ask: &PreemptionRequest<'_>,
+    node: u32,
+    ordered: Vec<HypotheticalRemoval>,
+) -> Option<Vec<HypotheticalRemoval>> {
     let Some(claim) = ask.claim else { return victims_fewest(work, ask, node, &ordered) };
     let found = victims_fewest(work, ask, node, &ordered)?;
     if work.all_give(claim, &found) {
         return Some(found);
     }
     let mut ordered = ordered;
-    ordered.sort_by_cached_key(|lift| (lift.claimed.is_none(), work.part(node, lift), lift.task));
+    ordered.sort_by_cached_key(|removal| (removal.claimed.is_none(), work.part(node, removal), removal.task));
     victims_fewest(work, ask, node, &ordered).filter(|found| work.all_give(claim, found))
 }
 
 /// The fewest that have to go, in that all others are spared one after another as long as the task still fits.
-fn victims_fewest(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, ordered: &[Lift]) -> Option<Vec<Lift>> {
-    ordered.iter().for_each(|lift| lift.suppose_counted(work, node, true));
+fn victims_fewest(
+    work: &mut PlanOverlay<'_>,
+    ask: &PreemptionRequest<'_>,
+    node: u32,
+    ordered: &[HypotheticalRemoval],
+) -> Option<Vec<HypotheticalRemoval>> {
+    ordered.iter().for_each(|removal| removal.suppose_counted(work, node, true));
     if !fits(work, ask.requirement, node, ask.now_ms) {
-        ordered.iter().for_each(|lift| lift.suppose_counted(work, node, false));
+        ordered.iter().for_each(|removal| removal.suppose_counted(work, node, false));
         return None;
     }
     let mut victims = Vec::new();
-    for lift in ordered {
-        lift.suppose_counted(work, node, false);
+    for removal in ordered {
+        removal.suppose_counted(work, node, false);
         if !fits(work, ask.requirement, node, ask.now_ms) {
-            lift.suppose_counted(work, node, true);
-            victims.push(lift.clone());
+            removal.suppose_counted(work, node, true);
+            victims.push(removal.clone());
         }
     }
-    victims.iter().for_each(|lift: &Lift| lift.suppose_counted(work, node, false));
+    victims.iter().for_each(|removal: &HypotheticalRemoval| removal.suppose_counted(work, node, false));
     Some(victims)
 }
 
 /// Whether it has to wait: for a victim that runs, or since those that only wait for their place do not give up enough.
-fn held(work: &mut Work<'_>, ask: &Ask<'_>, node: u32, at_once: &[Lift], victims: &[Lift]) -> bool {
-    if victims.iter().any(|lift| lift.standing.stand == Stand::Runs) {
+fn held(
+    work: &mut PlanOverlay<'_>,
+    ask: &PreemptionRequest<'_>,
+    node: u32,
+    at_once: &[HypotheticalRemoval],
+    victims: &[HypotheticalRemoval],
+) -> bool {
+    if victims.iter().any(|removal| removal.resident.stand == Stand::Runs) {
         return true;
     }
-    let lifts: SmallVec<[&Lift; 8]> = at_once.iter().chain(victims).collect();
-    victims.iter().for_each(|lift| work.supposed_counted(lift.task.job, node, false));
-    let now = lifted(work, node, &lifts, |work| fits(work, ask.requirement, node, ask.now_ms));
-    victims.iter().for_each(|lift| work.supposed_counted(lift.task.job, node, true));
+    let removals: SmallVec<[&HypotheticalRemoval; 8]> = at_once.iter().chain(victims).collect();
+    victims.iter().for_each(|removal| work.supposed_counted(removal.task.job, node, false));
+    let now = lifted(work, node, &removals, |work| fits(work, ask.requirement, node, ask.now_ms));
+    victims.iter().for_each(|removal| work.supposed_counted(removal.task.job, node, true));
     !now
 }

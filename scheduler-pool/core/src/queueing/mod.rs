@@ -9,4 +9,4 @@ pub(crate) use claim::{Claim, Given, Guaranteed};
 pub(crate) use policy::Turn;
 pub use policy::{Queueing, QueueingError, QueueingPolicy};
 pub(crate) use share::Shares;
-pub(crate) use usage::{Totals, Usage};
+pub(crate) use usage::{CellTotals, Usage};

@@ -1,5 +1,6 @@
-//! Shares in a tree: whose turn it is, from the top down. Users under dominant resource fairness (Ghodsi et al., NSDI 2011,
-//! section 4) are leaves right under the top; queues are a hierarchy, whose guarantees go first (as capacity queues do).
+//! Shares in a tree: whose turn it is, from the top down. Users under dominant resource fairness (Ghodsi et al., NSDI
+//! 2011, section 4) are leaves right under the top; queues are a hierarchy, whose guarantees go first (as capacity
+//! queues do).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +8,10 @@ use borough_model::Resources;
 use borough_model::queue::SHARE_WHOLE;
 
 use super::policy::{Queueing, QueueingPolicy, Turn};
-use super::usage::{Amounts, Totals, Usage, WHOLE};
+use super::usage::{Amounts, CellTotals, Usage, WHOLE};
 
-/// Who goes first among siblings, the smallest first: those below their guarantee, by how much of it they have; then the
-/// others, by their share over their weight; equal ones by chance.
+/// Who goes first among siblings, the smallest first: those below their guarantee, by how much of it they have; then
+/// the others, by their share over their weight; equal ones by chance.
 type Rank = (bool, u64, u64);
 
 /// One place in the tree.
@@ -41,7 +42,7 @@ pub(crate) struct Limited {
 /// The shares of those who have work waiting, and of the queues they are in.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
-    pub(super) totals: Totals,
+    pub(super) totals: CellTotals,
     pub(super) branches: Vec<Branch>,
     /// The branch of each that takes turns.
     pub(super) places: BTreeMap<Turn, usize>,
@@ -65,7 +66,7 @@ impl Branch {
         }
     }
 
-    fn rank_now(&self, totals: &Totals) -> Rank {
+    fn rank_now(&self, totals: &CellTotals) -> Rank {
         let share = totals.share(&self.held);
         if share < self.guaranteed {
             return (false, share.saturating_mul(WHOLE) / self.guaranteed, self.chance);
@@ -76,7 +77,12 @@ impl Branch {
 
 impl Shares {
     /// What everybody holds now. `chance` tells equal ones apart, another way with each batch.
-    pub fn new(queueing: &Queueing, usage: &Usage, totals: Totals, chance: impl Fn(&Turn) -> u64) -> Self {
+    pub fn new(
+        queueing: &Queueing,
+        usage: &Usage,
+        totals: CellTotals,
+        chance: impl Fn(&Turn) -> u64,
+    ) -> Self {
         let top = Branch::new(None, 0);
         let mut shares =
             Self { totals, branches: vec![top], places: BTreeMap::new(), lanes: BTreeMap::new() };
@@ -90,7 +96,8 @@ impl Shares {
         shares
     }
 
-    /// The queues, each below the one it is in. Parents are put before their children: a path is longer than its parent's.
+    /// The queues, each below the one it is in. Parents are put before their children: a path is longer than its
+    /// parent's.
     fn queues_put(&mut self, queueing: &Queueing, chance: &impl Fn(&Turn) -> u64) {
         let per_mille = |part: u32| u64::from(part) * (WHOLE / u64::from(SHARE_WHOLE));
         let mut by_path: BTreeMap<&str, usize> = BTreeMap::new();

@@ -14,18 +14,18 @@ const FIXED: usize = 3;
 /// A whole share.
 pub(crate) const WHOLE: u64 = 1_000_000;
 
-/// Amounts of each of them, in the order of [`Totals`].
+/// Amounts of each of them, in the order of [`CellTotals`].
 pub(crate) type Amounts = SmallVec<[u64; 4]>;
 
 /// What there is of each resource, over the nodes that take tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Totals {
+pub(crate) struct CellTotals {
     fixed: [u64; FIXED],
     /// Kinds of device, with how much there is of each.
     kinds: Vec<(String, u64)>,
 }
 
-impl Totals {
+impl CellTotals {
     pub fn of(nodes: &NodeTable) -> Self {
         let open = || nodes.order.iter().copied().filter(|&node| nodes.gate(node) == NodeGate::Open);
         let total = |dimension| open().map(|node| nodes.limit(dimension, node)).fold(0, u64::saturating_add);

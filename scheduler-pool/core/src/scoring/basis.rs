@@ -1,5 +1,5 @@
-//! What a policy knows of the whole cell: means and maxima over its nodes, rounded so that small changes change nothing,
-//! and what its tasks ask of cards.
+//! What a policy knows of the whole cell: means and maxima over its nodes, rounded so that small changes change
+//! nothing, and what its tasks ask of cards.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) struct Basis {
 const BITS: u32 = 7;
 
 /// A cell's figures, each made when it is first asked for.
-pub(crate) struct Figures<'a> {
+pub(crate) struct CellStats<'a> {
     snapshot: &'a Snapshot,
     nodes: &'a NodeTable,
     free: RefCell<BTreeMap<usize, u64>>,
@@ -34,8 +34,8 @@ pub(crate) struct Figures<'a> {
     kept: RefCell<MixCache>,
 }
 
-impl<'a> Figures<'a> {
-    /// Of a snapshot; `kept` is what [`Figures::kept`] gave after an earlier plan.
+impl<'a> CellStats<'a> {
+    /// Of a snapshot; `kept` is what [`CellStats::kept`] gave after an earlier plan.
     pub fn new(snapshot: &'a Snapshot, kept: MixCache) -> Self {
         Self {
             snapshot,

@@ -1,6 +1,6 @@
 //! Best fit: the node that is fullest with the task, in sum over the dimensions.
 
-use super::{Policy, Scene};
+use super::{Policy, ScoringContext};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -15,12 +15,12 @@ impl Policy for BestFit {
         "The fullest node: large tasks keep finding room."
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        fullness(scene)
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        fullness(context)
     }
 }
 
 /// What would be promised, in thousandths, summed over the dimensions.
-pub(super) fn fullness(scene: &Scene<'_, '_>) -> u32 {
-    scene.dimensions().into_iter().map(|dimension| scene.used_after(dimension)).sum()
+pub(super) fn fullness(context: &ScoringContext<'_, '_>) -> u32 {
+    context.dimensions().into_iter().map(|dimension| context.used_after(dimension)).sum()
 }

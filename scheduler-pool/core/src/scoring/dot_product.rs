@@ -3,7 +3,7 @@
 //! section 6.1, after Tetris, SIGCOMM 2014, section 3.1, which takes the most aligned machine instead).
 
 use super::basis::Basis;
-use super::{Figures, Policy, Scene};
+use super::{CellStats, Policy, ScoringContext};
 use crate::filter::Requirement;
 
 /// See `docs/policies.md`.
@@ -23,17 +23,17 @@ impl Policy for DotProduct {
     }
 
     /// The most that any node has, per dimension asked for.
-    fn basis(&self, figures: &Figures<'_>, requirement: &Requirement) -> Basis {
-        let most = requirement.demand.iter().map(|&(dimension, _)| figures.limit_most(dimension));
+    fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
+        let most = requirement.demand.iter().map(|&(dimension, _)| stats.limit_most(dimension));
         Basis { amounts: most.collect(), ..Basis::default() }
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
         let product = |(&(dimension, amount), &most): (&(usize, u64), &u64)| {
             let part = |of: u64| u128::from(of) * UNIT / u128::from(most.max(1));
-            part(amount) * part(scene.free_amount(dimension)) / UNIT
+            part(amount) * part(context.free_amount(dimension)) / UNIT
         };
-        let sum: u128 = scene.requirement.demand.iter().zip(&scene.basis.amounts).map(product).sum();
+        let sum: u128 = context.requirement.demand.iter().zip(&context.basis.amounts).map(product).sum();
         u32::MAX - u32::try_from(sum).unwrap_or(u32::MAX)
     }
 }

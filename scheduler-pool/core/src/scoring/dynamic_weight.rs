@@ -1,12 +1,12 @@
 //! Dynamic weights: what is scarce in the cell for this task weighs most, and the node that has most of it free is best
-//! (58's scheduler: demand = request over the mean of what is free, weight = demand over the mean of the demands, score = sum
-//! of free part times ten times weight). A node's use is what its tasks are expected to use, not a reading: here, what they
-//! ask for.
+//! (58's scheduler: demand = request over the mean of what is free, weight = demand over the mean of the demands, score
+//! = sum of free part times ten times weight). A node's use is what its tasks are expected to use, not a reading: here,
+//! what they ask for.
 
 use smallvec::SmallVec;
 
 use super::basis::Basis;
-use super::{Figures, Policy, Scene, Start};
+use super::{CellStats, Policy, ScoringContext, Start};
 use crate::filter::Requirement;
 
 /// See `docs/policies.md`.
@@ -31,23 +31,23 @@ impl Policy for DynamicWeight {
         Start::After(512)
     }
 
-    fn basis(&self, figures: &Figures<'_>, requirement: &Requirement) -> Basis {
+    fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
         let demands: SmallVec<[(u64, u64); 6]> = requirement
             .demand
             .iter()
-            .map(|&(dimension, amount)| (amount, figures.free_mean(dimension)))
+            .map(|&(dimension, amount)| (amount, stats.free_mean(dimension)))
             .collect();
         Basis { amounts: weights(&demands), ..Basis::default() }
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let dimensions = scene.requirement.demand.iter().map(|&(dimension, _)| scene.free(dimension));
-        score(dimensions.zip(scene.basis.amounts.iter().copied()))
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        let dimensions = context.requirement.demand.iter().map(|&(dimension, _)| context.free(dimension));
+        score(dimensions.zip(context.basis.amounts.iter().copied()))
     }
 }
 
-/// The weight of each dimension, from what is requested and the mean of what is free, both in its unit. The weights sum to
-/// the number of dimensions.
+/// The weight of each dimension, from what is requested and the mean of what is free, both in its unit. The weights sum
+/// to the number of dimensions.
 fn weights(demands: &[(u64, u64)]) -> SmallVec<[u64; 6]> {
     let demand = |&(request, mean): &(u64, u64)| u128::from(request) * (ONE << 20) / u128::from(mean.max(1));
     let sum: u128 = demands.iter().map(demand).sum();

@@ -1,11 +1,11 @@
 //! Weights by fuzzy analytic hierarchy process: the idle parts of processor, memory, disk, network and task slots, each
 //! weighed by what the application presses on in this cell (MRWS, Tsinghua). The construction is the one usual for
-//! complementary fuzzy judgement matrices: f_ij = d_i / (d_i + d_j), made consistent by its row sums, solved for weights
-//! that are not negative and sum to one.
+//! complementary fuzzy judgement matrices: f_ij = d_i / (d_i + d_j), made consistent by its row sums, solved for
+//! weights that are not negative and sum to one.
 
 use super::basis::Basis;
-use super::scene::FULL;
-use super::{Figures, Policy, Scene, Start};
+use super::context::FULL;
+use super::{CellStats, Policy, ScoringContext, Start};
 use crate::filter::Requirement;
 
 /// See `docs/policies.md`.
@@ -34,21 +34,21 @@ impl Policy for Fahp {
         Start::After(512)
     }
 
-    fn basis(&self, figures: &Figures<'_>, requirement: &Requirement) -> Basis {
+    fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
         let mut demands = [0.0; CRITERIA];
         for (demand, &dimension) in demands.iter_mut().zip(&DIMENSIONS) {
-            *demand = requirement.amount(dimension) as f64 / figures.free_mean(dimension).max(1) as f64;
+            *demand = requirement.amount(dimension) as f64 / stats.free_mean(dimension).max(1) as f64;
         }
-        let slots = u64::from(SLOTS).saturating_sub(figures.tasks_mean()).max(1);
+        let slots = u64::from(SLOTS).saturating_sub(stats.tasks_mean()).max(1);
         demands[CRITERIA - 1] = 1.0 / slots as f64;
         let whole = |weight: f64| (weight * ONE).round() as u64;
         Basis { amounts: weights(demands).map(whole).into_iter().collect(), ..Basis::default() }
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let idle = DIMENSIONS.iter().map(|&dimension| scene.free(dimension));
-        let slots = SLOTS.saturating_sub(scene.tasks()) * FULL / SLOTS;
-        let weighed = idle.chain([slots]).zip(&scene.basis.amounts);
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        let idle = DIMENSIONS.iter().map(|&dimension| context.free(dimension));
+        let slots = SLOTS.saturating_sub(context.tasks()) * FULL / SLOTS;
+        let weighed = idle.chain([slots]).zip(&context.basis.amounts);
         let sum: u64 = weighed.map(|(idle, &weight)| u64::from(idle).saturating_mul(weight)).sum();
         u32::try_from(sum).unwrap_or(u32::MAX)
     }

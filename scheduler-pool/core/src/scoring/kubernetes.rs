@@ -1,11 +1,11 @@
-//! What kube-scheduler scores by default, with its weights: least allocated and balanced allocation, and beside them node
-//! affinity, taints, and spreading, all in one sum (kubernetes.io, "Scheduler Configuration", default plugins).
+//! What kube-scheduler scores by default, with its weights: least allocated and balanced allocation, and beside them
+//! node affinity, taints, and spreading, all in one sum (kubernetes.io, "Scheduler Configuration", default plugins).
 //!
-//! Kubernetes scales each score to 0..100 over the nodes it has looked at; here each has a scale of its own, so that a node's
-//! score does not depend on which others were seen.
+//! Kubernetes scales each score to 0..100 over the nodes it has looked at; here each has a scale of its own, so that a
+//! node's score does not depend on which others were seen.
 
-use super::scene::FULL;
-use super::{Policy, Scene, Start, Weights, Wishes};
+use super::context::FULL;
+use super::{Policy, ScoringContext, Start, Weights, Wishes};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl Policy for Kubernetes {
         Start::After(512)
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let [least, balanced, ..] = scene.weights.map(u32::from);
-        let used = [scene.used_after(0), scene.used_after(1)];
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        let [least, balanced, ..] = context.weights.map(u32::from);
+        let used = [context.used_after(0), context.used_after(1)];
         let free = used.map(|used| FULL - used);
         // Of two shares the standard deviation is half their difference.
         let spread = used[0].abs_diff(used[1]) / 2;

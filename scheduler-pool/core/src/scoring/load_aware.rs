@@ -1,14 +1,15 @@
-//! Load-aware placing: the node on which least is expected to be really in use with the task, whatever is promised there.
+//! Load-aware placing: the node on which least is expected to be really in use with the task, whatever is promised
+//! there.
 //!
 //! What is expected is what the node's agent has measured, and what the tasks ask for that came since: those that the
 //! measurement does not cover. So tasks that are placed in one burst do not all go to the node that looked idle. (HULK
-//! avoids busy hosts by their measured load, whatever is allocated on them; that what is not measured yet counts as it asks
-//! is from the load-aware scheduling of Koordinator, its "estimated usage" of tasks without a metric.) A dimension costs
-//! more, the fuller it is expected to be, as in E-PVM; not its rise counts but all of it, since a busy node is to be avoided
-//! whether the task is busy or not.
+//! avoids busy hosts by their measured load, whatever is allocated on them; that what is not measured yet counts as it
+//! asks is from the load-aware scheduling of Koordinator, its "estimated usage" of tasks without a metric.) A dimension
+//! costs more, the fuller it is expected to be, as in E-PVM; not its rise counts but all of it, since a busy node is to
+//! be avoided whether the task is busy or not.
 
-use super::scene::FULL;
-use super::{Policy, Scene, Start};
+use super::context::FULL;
+use super::{Policy, ScoringContext, Start};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -34,14 +35,14 @@ impl Policy for LoadAware {
         Start::After(512)
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let costs = scene.dimensions().into_iter().map(|dimension| cost(scene.expected_after(dimension)));
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        let costs = context.dimensions().into_iter().map(|dimension| cost(context.expected_after(dimension)));
         u32::MAX - u32::try_from(costs.sum::<u64>()).unwrap_or(u32::MAX)
     }
 }
 
-/// The cost of a dimension of which so many thousandths are expected to be in use: doubles eight times from empty to full,
-/// and as often again to twice as much, straight between two doublings.
+/// The cost of a dimension of which so many thousandths are expected to be in use: doubles eight times from empty to
+/// full, and as often again to twice as much, straight between two doublings.
 fn cost(expected: u32) -> u64 {
     let steps = u64::from(expected.min(EXPECTED_MAX)) * u64::from(DOUBLINGS);
     let (doublings, part) = (steps / u64::from(FULL), steps % u64::from(FULL));

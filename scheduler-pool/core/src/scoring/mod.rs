@@ -1,12 +1,13 @@
 //! Which of the nodes that fit is best: named policies over the same readings of a node. A policy is one file here and
 //! one line in [`POLICIES`]; cells, jobs and tools select it by its name.
 //!
-//! A policy is a pure function of one node as the plan has left it and of a [`Basis`], which is what it wants to know of
-//! the whole cell. Everything is whole numbers, so that a score is the same on every machine and in every release.
+//! A policy is a pure function of one node as the plan has left it and of a [`Basis`], which is what it wants to know
+//! of the whole cell. Everything is whole numbers, so that a score is the same on every machine and in every release.
 
 mod basis;
 mod best_fit;
 mod borg_hybrid;
+mod context;
 mod dot_product;
 mod dynamic_weight;
 mod fahp;
@@ -16,17 +17,16 @@ mod load_aware;
 mod mix;
 mod profile;
 mod random;
-mod scene;
 mod swarm_binpack;
 mod swarm_spread;
 mod worst_fit;
 
 use std::fmt;
 
-pub(crate) use basis::{Basis, Figures};
+pub(crate) use basis::{Basis, CellStats};
+pub(crate) use context::ScoringContext;
 pub(crate) use mix::{Mix, MixCache};
 pub use profile::{ProfileError, ScoringProfile};
-pub(crate) use scene::Scene;
 
 use crate::filter::Requirement;
 
@@ -94,15 +94,15 @@ pub(crate) trait Policy: Sync + fmt::Debug {
     }
 
     /// What it wants to know of the cell for a class.
-    fn basis(&self, _figures: &Figures<'_>, _requirement: &Requirement) -> Basis {
+    fn basis(&self, _stats: &CellStats<'_>, _requirement: &Requirement) -> Basis {
         Basis::default()
     }
 
     /// How good a node is, were the task placed there; the larger, the better.
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32;
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32;
 
-    /// What the soft wishes that a node meets are worth, out of the weight of all of them, and how many taints would rather
-    /// keep the task away. By default wishes go before everything else.
+    /// What the soft wishes that a node meets are worth, out of the weight of all of them, and how many taints would
+    /// rather keep the task away. By default wishes go before everything else.
     fn preference(&self, _weights: &Weights, wishes: Wishes) -> i64 {
         wishes.met - DISLIKE * i64::from(wishes.disliking)
     }
@@ -139,15 +139,15 @@ pub(crate) const DISLIKE: i64 = 100;
 
 /// A policy with what it knows of the cell: all that a score depends on besides the node and the task.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Judge {
+pub(crate) struct Scorer {
     pub profile: ScoringProfile,
     pub basis: Basis,
 }
 
-impl Judge {
+impl Scorer {
     /// A profile over a cell, for a class that asks for this.
-    pub fn new(profile: ScoringProfile, figures: &Figures<'_>, requirement: &Requirement) -> Self {
-        Self { profile, basis: profile.policy.basis(figures, requirement) }
+    pub fn new(profile: ScoringProfile, stats: &CellStats<'_>, requirement: &Requirement) -> Self {
+        Self { profile, basis: profile.policy.basis(stats, requirement) }
     }
 
     pub fn policy(&self) -> &'static dyn Policy {

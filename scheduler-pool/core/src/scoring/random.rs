@@ -1,6 +1,6 @@
 //! Random: any node that fits, each as likely as the next. What others are compared with.
 
-use super::{Policy, Scene, Start};
+use super::{Policy, ScoringContext, Start};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Policy for Random {
         Start::After(1)
     }
 
-    fn fit(&self, _scene: &Scene<'_, '_>) -> u32 {
+    fn fit(&self, _context: &ScoringContext<'_, '_>) -> u32 {
         0
     }
 

@@ -1,6 +1,6 @@
 //! Swarm's `binpack`: the node with the most tasks that still has room.
 
-use super::{Policy, Scene};
+use super::{Policy, ScoringContext};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ impl Policy for SwarmBinpack {
         "The node with the most tasks that still has room."
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        scene.tasks()
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        context.tasks()
     }
 }

@@ -1,6 +1,6 @@
 //! Swarm's `spread`: the node with the fewest tasks, however large they are.
 
-use super::{Policy, Scene, Start};
+use super::{Policy, ScoringContext, Start};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Policy for SwarmSpread {
         Start::After(512)
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        u32::MAX - scene.tasks()
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        u32::MAX - context.tasks()
     }
 }

@@ -1,9 +1,9 @@
 //! Worst fit as E-PVM does it: the node whose cost rises least by the task, where the cost of a dimension grows
-//! exponentially with the part of it that is promised (Amir et al., "An Opportunity Cost Approach for Job Assignment in a
-//! Scalable Computing Cluster", 2000, section 3; Borg, EuroSys 2015, section 3.2, calls the outcome worst fit).
+//! exponentially with the part of it that is promised (Amir et al., "An Opportunity Cost Approach for Job Assignment in
+//! a Scalable Computing Cluster", 2000, section 3; Borg, EuroSys 2015, section 3.2, calls the outcome worst fit).
 
-use super::scene::FULL;
-use super::{Policy, Scene, Start};
+use super::context::FULL;
+use super::{Policy, ScoringContext, Start};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ impl Policy for WorstFit {
         Start::After(512)
     }
 
-    fn fit(&self, scene: &Scene<'_, '_>) -> u32 {
-        let rise = |dimension| cost(scene.used_after(dimension)) - cost(scene.used(dimension));
-        let rise: u64 = scene.dimensions().into_iter().map(rise).sum();
+    fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
+        let rise = |dimension| cost(context.used_after(dimension)) - cost(context.used(dimension));
+        let rise: u64 = context.dimensions().into_iter().map(rise).sum();
         u32::MAX - u32::try_from(rise).unwrap_or(u32::MAX)
     }
 }

@@ -7,15 +7,15 @@ use borough_model::{NodeId, Resources, TaskId, TaskRow, TaskState};
 
 use super::{NodeTable, Snapshot, Stand, TaskSlot};
 use crate::filter::Requirement;
-use crate::plan::{Placement, Plan};
+use crate::plan::{Plan, PlannedPlacement};
 use crate::preempt::Victim;
 
 /// What placements in flight took.
-pub(crate) type Assumed = BTreeMap<TaskId, Taken>;
+pub(crate) type Assumed = BTreeMap<TaskId, AssumedPlacement>;
 
 /// What one of them took.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct AssumedPlacement {
     node: NodeId,
     /// The epoch of the node's commitment then: a later one, whoever wrote it, does not count the placement unless it
     /// was committed.
@@ -27,9 +27,9 @@ pub(crate) struct Taken {
 }
 
 /// Tasks that give way by plans in flight: as they were before, and what those that only held gave back.
-pub(crate) type AssumedGone = BTreeMap<TaskId, (TaskSlot, Option<Taken>)>;
+pub(crate) type AssumedGone = BTreeMap<TaskId, (TaskSlot, Option<AssumedPlacement>)>;
 
-impl Taken {
+impl AssumedPlacement {
     /// What a row that holds takes.
     fn of_row(row: &TaskRow, node: NodeId, nodes: &NodeTable) -> Self {
         Self {
@@ -52,8 +52,8 @@ impl Snapshot {
         }
     }
 
-    /// The same as if the commit were known: what is placed stands there, and may be made to give way in its turn. For plans
-    /// that are only supposed, one after another.
+    /// The same as if the commit were known: what is placed stands there, and may be made to give way in its turn. For
+    /// plans that are only supposed, one after another.
     pub(crate) fn suppose(&mut self, plan: &Plan, now_ms: i64) {
         for placement in &plan.placements {
             for victim in &placement.victims {
@@ -66,7 +66,7 @@ impl Snapshot {
             let before = self.task_row(placement.task).cloned();
             let before = before.unwrap_or_else(|| TaskRow::never_placed(placement.task));
             if let Ok(placed) = task_transition(&before, &placement.event(None), now_ms) {
-                self.standing_put(None, &placed.row);
+                self.resident_put(None, &placed.row);
             }
         }
     }
@@ -78,8 +78,8 @@ impl Snapshot {
         let Some((slot, node)) = slot.and_then(|slot| Some((slot.clone(), slot.node?))) else { return };
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         match victim.holds {
-            true => self.standing_removed(node, victim.task),
-            false => self.standing_assumed(node, victim.task, Stand::Leaves),
+            true => self.resident_removed(node, victim.task),
+            false => self.resident_assumed(node, victim.task, Stand::Leaves),
         }
         self.slot_set(victim.task, TaskSlot { state: Some(state), evicted: true, ..slot });
         if victim.holds {
@@ -96,14 +96,14 @@ impl Snapshot {
         };
         let Some(node) = before.node else { return };
         let taken = before.row.as_deref().filter(|_| victim.holds);
-        let taken = taken.map(|row| Taken::of_row(row, node, &self.nodes));
+        let taken = taken.map(|row| AssumedPlacement::of_row(row, node, &self.nodes));
         if let Some(taken) = &taken {
             self.charge(taken, false);
         }
         let stand = if victim.holds { Stand::Holds } else { Stand::Leaves };
         match stand {
-            Stand::Holds => self.standing_removed(node, victim.task),
-            stand => self.standing_assumed(node, victim.task, stand),
+            Stand::Holds => self.resident_removed(node, victim.task),
+            stand => self.resident_assumed(node, victim.task, stand),
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         let slot = TaskSlot { state: Some(state), assumed: true, evicted: true, ..before.clone() };
@@ -122,14 +122,14 @@ impl Snapshot {
         self.gone_retaken(taken);
         self.slot_set(victim.task, before);
         match (row, node) {
-            (Some(row), _) => self.standing_put(None, &row),
-            (None, Some(node)) => self.standing_assumed(node, victim.task, Stand::Runs),
+            (Some(row), _) => self.resident_put(None, &row),
+            (None, Some(node)) => self.resident_assumed(node, victim.task, Stand::Runs),
             (None, None) => {}
         }
     }
 
     /// What was given back for a moment is taken again, unless the journal has told of the node since.
-    fn gone_retaken(&mut self, taken: Option<Taken>) {
+    fn gone_retaken(&mut self, taken: Option<AssumedPlacement>) {
         let Some(taken) = taken else { return };
         if self.nodes.ordinal(taken.node).map(|node| self.nodes.epoch(node)) == Some(taken.epoch) {
             self.charge(&taken, true);
@@ -142,7 +142,7 @@ impl Snapshot {
         self.gone_retaken(taken.filter(|taken| charged == Some(taken.node)));
     }
 
-    fn placement_assume(&mut self, placement: &Placement) {
+    fn placement_assume(&mut self, placement: &PlannedPlacement) {
         let TaskId { job, index } = placement.task;
         let Some(entry) = self.jobs.get(&job) else { return };
         let before = entry.task(index).cloned().unwrap_or_default();
@@ -156,7 +156,7 @@ impl Snapshot {
             ..before
         };
         self.slot_set(placement.task, slot);
-        let taken = Taken {
+        let taken = AssumedPlacement {
             node: placement.node,
             epoch: self.nodes.epoch(node),
             resources: placement.charge.clone(),
@@ -189,16 +189,16 @@ impl Snapshot {
         }
     }
 
-    fn charge(&mut self, taken: &Taken, more: bool) {
+    fn charge(&mut self, taken: &AssumedPlacement, more: bool) {
         let Some(node) = self.nodes.ordinal(taken.node) else { return };
         let demand = Requirement::of_resources(&taken.resources, &self.nodes).demand;
         self.nodes.charge(node, &demand, &taken.ports, more);
         if taken.promised {
             self.nodes.promised_moved(node, &taken.resources, more);
         }
-        self.blocked.changed();
+        self.unschedulable.changed();
         if !more {
-            self.blocked.helped(node);
+            self.unschedulable.freed(node);
         }
     }
 }

@@ -12,12 +12,12 @@ pub(crate) const STRETCH: usize = 64;
 
 /// The most processor time and memory that any node of a stretch has free; nothing where none of them takes tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Room {
+pub(crate) struct StretchCapacity {
     pub cpu_millis: u64,
     pub memory_bytes: u64,
 }
 
-impl Room {
+impl StretchCapacity {
     pub fn both_most(self, other: Self) -> Self {
         Self {
             cpu_millis: self.cpu_millis.max(other.cpu_millis),
@@ -44,7 +44,7 @@ pub(crate) struct NodeIndex {
     /// Ordinals of the nodes that bear a value, ascending, by (key, value).
     values: BTreeMap<(u32, u32), Vec<u32>>,
     positions: OnceLock<Vec<u32>>,
-    rooms: OnceLock<Vec<Room>>,
+    rooms: OnceLock<Vec<StretchCapacity>>,
 }
 
 impl NodeIndex {
@@ -99,7 +99,7 @@ impl NodeTable {
     }
 
     /// Stretches of the order, each with the most that is free in it.
-    pub fn rooms(&self) -> &[Room] {
+    pub fn rooms(&self) -> &[StretchCapacity] {
         // Without positions a change could not be followed.
         self.positions();
         self.index.rooms.get_or_init(|| {
@@ -109,21 +109,21 @@ impl NodeTable {
     }
 
     /// The most that any of these nodes has free, by dimension.
-    pub fn room_most(&self, nodes: impl Iterator<Item = u32>) -> Room {
-        nodes.fold(Room::default(), |most, node| most.both_most(self.room(node)))
+    pub fn room_most(&self, nodes: impl Iterator<Item = u32>) -> StretchCapacity {
+        nodes.fold(StretchCapacity::default(), |most, node| most.both_most(self.room(node)))
     }
 
     /// What a node has free for new tasks.
-    pub fn room(&self, node: u32) -> Room {
+    pub fn room(&self, node: u32) -> StretchCapacity {
         if self.gate(node) != NodeGate::Open {
-            return Room::default();
+            return StretchCapacity::default();
         }
         let free = |dimension| self.limit(dimension, node).saturating_sub(self.used(dimension, node));
-        Room { cpu_millis: free(0), memory_bytes: free(1) }
+        StretchCapacity { cpu_millis: free(0), memory_bytes: free(1) }
     }
 
     /// A node that had `before` free has something else now.
-    pub fn room_moved(&mut self, node: u32, before: Room) {
+    pub fn room_moved(&mut self, node: u32, before: StretchCapacity) {
         let after = self.room(node);
         let Some(position) = self.index.positions.get().and_then(|known| known.get(node as usize).copied())
         else {
@@ -138,7 +138,7 @@ impl NodeTable {
             let last = (first + STRETCH).min(self.order.len());
             self.order
                 .get(first..last)
-                .map_or_else(Room::default, |nodes| self.room_most(nodes.iter().copied()))
+                .map_or_else(StretchCapacity::default, |nodes| self.room_most(nodes.iter().copied()))
         } else {
             most.both_most(after)
         };

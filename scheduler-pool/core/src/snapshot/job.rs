@@ -10,7 +10,7 @@ use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskSta
 
 use smallvec::SmallVec;
 
-use super::open::{OpenKey, Queue, named};
+use super::open::{OpenKey, OpenQueue, named};
 use super::rule::JobTerms;
 use super::shape::ShapeId;
 use crate::queueing::Turn;
@@ -18,8 +18,8 @@ use crate::queueing::Turn;
 /// Tasks of a job have an index below this; admission allows far fewer.
 pub(crate) const TASKS_MAX: u32 = 1 << 24;
 
-/// What is kept of one task. The whole row is kept only while the task is pending, since the next life builds on it, or
-/// held, since it may have to give way at once.
+/// What is kept of one task. The whole row is kept only while the task is pending, since the next attempt builds on it,
+/// or held, since it may have to give way at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSlot {
     pub revision: u64,
@@ -34,9 +34,9 @@ pub(crate) struct TaskSlot {
     pub state: Option<TaskState>,
     /// Placed by a plan that is not committed yet; `revision` is still that of the row it was placed from.
     pub assumed: bool,
-    /// Held for a unit that has not been carried out: it gathers, or what became of it is still to be told its members.
+    /// Held for a gang that has not been carried out: it gathers, or what became of it is still to be told its members.
     pub gathered: bool,
-    /// Pending, and its last life gave way to another task.
+    /// Pending, and its last attempt gave way to another task.
     pub evicted: bool,
     /// Dead only because its job had shrunk. Below the job's count the controller revives it: it wants a node soon.
     pub spared: bool,
@@ -55,7 +55,7 @@ impl TaskSlot {
             failures: row.failures,
             state: Some(row.state),
             assumed: false,
-            gathered: row.state == TaskState::Held && row.unit.is_some(),
+            gathered: row.state == TaskState::Held && row.gang.is_some(),
             evicted: row.evicted.is_some(),
             spared: row.is_spared(),
             row: matches!(row.state, TaskState::Pending | TaskState::Held).then(|| Box::new(row.clone())),
@@ -77,7 +77,7 @@ impl TaskSlot {
         self.placed() || self.state == Some(TaskState::Dead)
     }
 
-    /// Whether it stands for its gang to count: what is held for a unit that gathers does not yet.
+    /// Whether it stands for its gang to count: what is held for a gang that gathers does not yet.
     pub fn stands(&self) -> bool {
         self.placed() && !self.gathered
     }
@@ -105,7 +105,7 @@ pub(crate) type GangParts = SmallVec<[GangPart; 1]>;
 
 /// One job.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JobEntry {
+pub(crate) struct SnapshotJob {
     pub row: Option<JobRow>,
     /// The spec of the version beside it.
     pub spec: Option<(u32, Arc<JobSpec>)>,
@@ -132,10 +132,10 @@ pub(crate) struct JobEntry {
     /// With whom it takes turns; known with its spec.
     pub turn: Option<Turn>,
     /// Its queue and its place there, while it has open tasks and is not asleep.
-    pub open_key: Option<(Queue, OpenKey)>,
+    pub open_key: Option<(OpenQueue, OpenKey)>,
 }
 
-impl JobEntry {
+impl SnapshotJob {
     /// Desired number of tasks.
     pub fn count(&self) -> u32 {
         self.row.as_ref().map_or(0, |row| row.count).min(TASKS_MAX)
@@ -281,8 +281,8 @@ impl JobEntry {
         }
     }
 
-    /// Whether its tasks do not look for domains that are better than others. (One task alone has no siblings to keep away
-    /// from.)
+    /// Whether its tasks do not look for domains that are better than others. (One task alone has no siblings to keep
+    /// away from.)
     pub fn alone(&self) -> bool {
         (!self.spreads || self.count() <= 1) && self.terms.wishes.is_empty() && self.terms.wished.is_empty()
     }
@@ -323,8 +323,8 @@ impl JobEntry {
         self.gang_parts().iter().map(|part| part.need).sum()
     }
 
-    /// The same by role, those left out that need none. Members that have ended have had their time and count; those whose
-    /// unit still gathers do not stand.
+    /// The same by role, those left out that need none. Members that have ended have had their time and count; those
+    /// whose gang still gathers do not stand.
     pub fn gang_parts(&self) -> GangParts {
         let Some(spec) = self.spec_current() else { return GangParts::new() };
         if !spec.is_gang() {
@@ -337,8 +337,8 @@ impl JobEntry {
         let part = |(range, least): (Range<u32>, u32)| {
             let range = range.start.min(count)..range.end.min(count);
             let slots = self.tasks.iter().take(range.end as usize).skip(range.start as usize);
-            let standing = u32::try_from(slots.filter(stands).count()).unwrap_or(u32::MAX);
-            GangPart { first: range.start, end: range.end, need: least.saturating_sub(standing) }
+            let resident = u32::try_from(slots.filter(stands).count()).unwrap_or(u32::MAX);
+            GangPart { first: range.start, end: range.end, need: least.saturating_sub(resident) }
         };
         spec.minimums(count).into_iter().map(part).filter(|part| part.need > 0).collect()
     }

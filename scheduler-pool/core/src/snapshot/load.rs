@@ -3,7 +3,7 @@
 use borough_model::NodeId;
 use borough_model::node::{LoadMeasured, NodeLoad};
 
-use super::{Applied, NodeTable, Snapshot};
+use super::{DeltaApplied, NodeTable, Snapshot};
 
 /// What is known per ordinal: the revision of the row, and what was measured.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +44,8 @@ impl NodeTable {
 
 impl Snapshot {
     /// What is known of a node's load, new or changed.
-    pub fn load_upsert(&mut self, node: NodeId, load: &NodeLoad) -> Applied {
-        if self.nodes.load_set(node, load) { Applied::Changed } else { Applied::Ignored }
+    pub fn load_upsert(&mut self, node: NodeId, load: &NodeLoad) -> DeltaApplied {
+        if self.nodes.load_set(node, load) { DeltaApplied::Changed } else { DeltaApplied::Ignored }
     }
 
     /// What is known of a node's load; absent: its agent cannot tell.

@@ -2,7 +2,6 @@
 //! task, and which jobs want nodes. Deltas are absolute and carry revisions; an older one changes nothing.
 
 mod assume;
-mod blocked;
 mod card;
 mod change;
 mod index;
@@ -11,15 +10,16 @@ mod layout;
 mod load;
 mod node;
 mod open;
+mod resident;
 mod rule;
 mod shape;
 mod space;
-mod standing;
 mod taint;
 mod term;
 mod text;
 mod topology;
 mod turn;
+mod unschedulable;
 mod view;
 
 use std::collections::BTreeMap;
@@ -29,29 +29,29 @@ use std::sync::Arc;
 use borough_model::job::{JobState, Role, band};
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
-pub(crate) use blocked::Blocked;
 pub(crate) use card::CardSlot;
-pub(crate) use index::{Room, STRETCH};
+pub(crate) use index::{STRETCH, StretchCapacity};
 pub use job::GangPart;
-pub(crate) use job::{GangParts, JobEntry, TASKS_MAX, TaskSlot};
+pub(crate) use job::{GangParts, SnapshotJob, TASKS_MAX, TaskSlot};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
-pub use open::Queue;
+pub use open::OpenQueue;
 pub(crate) use open::{OpenJobs, OpenKey};
-pub(crate) use rule::Rule;
+pub(crate) use resident::{ResidentTask, Stand};
+pub(crate) use rule::HardRule;
 pub(crate) use shape::{Shape, ShapeId, Shapes};
-pub(crate) use standing::{Stand, Standing};
 pub(crate) use taint::Taints;
 pub(crate) use term::{TermId, TermKey, Terms};
 pub(crate) use text::{Number, Texts};
 pub(crate) use topology::DomainSlot;
-pub use view::{NodeView, TaskView};
+pub(crate) use unschedulable::UnschedulableShapes;
+pub use view::{SnapshotNode, SnapshotTask};
 
 use crate::queueing::Usage;
 use crate::settings::CellSettings;
 
 /// What became of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum DeltaApplied {
     /// It is known now.
     Changed,
     /// A newer one was known already, or deciding has no use for it.
@@ -65,14 +65,14 @@ pub enum Applied {
 pub struct Snapshot {
     pub(crate) settings: CellSettings,
     pub(crate) nodes: NodeTable,
-    pub(crate) jobs: BTreeMap<JobId, JobEntry>,
+    pub(crate) jobs: BTreeMap<JobId, SnapshotJob>,
     pub(crate) shapes: Shapes,
     pub(crate) terms: Terms,
     /// Jobs with open tasks, by queue.
-    pub(crate) open: BTreeMap<Queue, OpenJobs>,
+    pub(crate) open: BTreeMap<OpenQueue, OpenJobs>,
     /// Into how many queues the jobs of a scheduler are divided.
     shards: u32,
-    pub(crate) blocked: Blocked,
+    pub(crate) unschedulable: UnschedulableShapes,
     /// What those who take turns hold, where that counts.
     pub(crate) usage: Usage,
     assumed: assume::Assumed,
@@ -99,7 +99,7 @@ impl Snapshot {
             shapes: Shapes::default(),
             terms: Terms::default(),
             open: BTreeMap::new(),
-            blocked: Blocked::default(),
+            unschedulable: UnschedulableShapes::default(),
             usage: Usage::default(),
             assumed: assume::Assumed::default(),
             assumed_gone: assume::AssumedGone::default(),
@@ -113,13 +113,14 @@ impl Snapshot {
         &self.settings
     }
 
-    /// Changes when there is a new term by which some tasks keep others away: a plan made before was not held against it.
+    /// Changes when there is a new term by which some tasks keep others away: a plan made before was not held against
+    /// it.
     pub fn terms_revision(&self) -> u64 {
         self.terms_revision
     }
 
     /// Applies a delta of the journal.
-    pub fn apply(&mut self, delta: &Delta) -> Applied {
+    pub fn apply(&mut self, delta: &Delta) -> DeltaApplied {
         match delta {
             Delta::Node { row } => self.node_upsert(row),
             Delta::NodeRemoved { node } => self.node_remove(*node),
@@ -135,22 +136,24 @@ impl Snapshot {
             Delta::CellSettings { .. }
             | Delta::Endpoint { .. }
             | Delta::EndpointWithdrawn { .. }
-            | Delta::Unit { .. } => Applied::Ignored,
+            | Delta::Gang { .. } => DeltaApplied::Ignored,
         }
     }
 
     /// A node's row, new or changed.
-    pub fn node_upsert(&mut self, row: &NodeRow) -> Applied {
+    pub fn node_upsert(&mut self, row: &NodeRow) -> DeltaApplied {
         let before = self.nodes.ordinal(row.id).map(|node| self.nodes.attributes_of(node).to_vec());
-        let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else { return Applied::Ignored };
+        let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else {
+            return DeltaApplied::Ignored;
+        };
         self.node_domains_moved(row.id, &before.unwrap_or_default());
-        self.blocked.helped(node);
-        Applied::Changed
+        self.unschedulable.freed(node);
+        DeltaApplied::Changed
     }
 
     /// Counts a node's tasks in the domains that it is in now.
     fn node_domains_moved(&mut self, node: NodeId, before: &[(u32, u32)]) {
-        self.blocked.domains_changed();
+        self.unschedulable.domains_changed();
         let nodes = &self.nodes;
         let after = nodes.ordinal(node).map_or(&[] as &[_], |node| nodes.attributes_of(node));
         if before == after {
@@ -165,44 +168,44 @@ impl Snapshot {
             |attribute| value(before, attribute),
             |attribute| value(after, attribute),
         );
-        touched.into_iter().for_each(|term| self.blocked.term_touched(term));
+        touched.into_iter().for_each(|term| self.unschedulable.term_touched(term));
     }
 
     /// Forgets a node.
-    pub fn node_remove(&mut self, node: NodeId) -> Applied {
+    pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
         let before = self.nodes.ordinal(node).map(|node| self.nodes.attributes_of(node).to_vec());
         if !self.nodes.removed(node) {
-            return Applied::Ignored;
+            return DeltaApplied::Ignored;
         }
         self.node_domains_moved(node, &before.unwrap_or_default());
-        Applied::Changed
+        DeltaApplied::Changed
     }
 
     /// What is committed on a node, new or changed.
-    pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> Applied {
+    pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> DeltaApplied {
         match self.nodes.alloc_set(node, alloc) {
             Some((node, freed)) => {
-                self.blocked.changed();
+                self.unschedulable.changed();
                 if freed {
                     // A port that it gave back may help those that share its address.
-                    self.nodes.spaces.with(node).for_each(|node| self.blocked.helped(node));
+                    self.nodes.spaces.with(node).for_each(|node| self.unschedulable.freed(node));
                 }
-                Applied::Changed
+                DeltaApplied::Changed
             }
-            None => Applied::Ignored,
+            None => DeltaApplied::Ignored,
         }
     }
 
-    /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays, and
-    /// nothing of the job is placed while that is of another version.
-    pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> Applied {
+    /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays,
+    /// and nothing of the job is placed while that is of another version.
+    pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
         let entry = self.jobs.entry(row.id).or_default();
         let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
         let spec_newer = entry.spec.as_ref().is_none_or(|(version, _)| *version < row.spec_version);
         let spec = spec.filter(|_| spec_newer);
         let moved = entry.row.as_ref().is_some_and(|known| band(known.priority) != band(row.priority));
         if older && spec.is_none() {
-            return Applied::Ignored;
+            return DeltaApplied::Ignored;
         }
         let closed_before = entry.closed_total();
         let priority_before = entry.row.as_ref().map_or(0, |known| known.priority);
@@ -218,12 +221,12 @@ impl Snapshot {
         }
         self.shape_weigh(row.id);
         if !older && row.priority != priority_before {
-            self.standing_prioritized(row.id, row.priority);
+            self.resident_prioritized(row.id, row.priority);
         }
-        self.ruled_woken(row.id);
-        self.blocked.job_woken(row.id);
+        self.constrained_requeued(row.id);
+        self.unschedulable.job_requeued(row.id);
         self.open_update(row.id);
-        Applied::Changed
+        DeltaApplied::Changed
     }
 
     /// Counts the tasks that a job wants of its shape: none where it has ended.
@@ -237,12 +240,12 @@ impl Snapshot {
     }
 
     /// What was found out about shapes that are a job's own is void, since the job has changed.
-    fn ruled_woken(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get(&job).filter(|entry| entry.terms.ruled()) else { return };
+    fn constrained_requeued(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get(&job).filter(|entry| entry.terms.constrained()) else { return };
         let shapes: Vec<ShapeId> = entry.shapes().collect();
         for shape in shapes {
-            for woken in self.blocked.shape_woken(shape) {
-                self.open_update(woken);
+            for requeued in self.unschedulable.shape_requeued(shape) {
+                self.open_update(requeued);
             }
         }
     }
@@ -251,7 +254,7 @@ impl Snapshot {
         self.usage_of_job(job, false);
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
-        entry.spreads = !JobEntry::spread_of(&spec, &self.settings.failure_domains).is_empty();
+        entry.spreads = !SnapshotJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
         entry.spec = Some((version, spec));
         entry.placed_recount();
         self.usage_of_job(job, true);
@@ -259,20 +262,20 @@ impl Snapshot {
         self.shapes_set(job);
     }
 
-    /// Gives a job the shapes of its spec. Where its tasks are held against others', they are its own: what is found out
-    /// about them says nothing of other jobs.
+    /// Gives a job the shapes of its spec. Where its tasks are held against others', they are its own: what is found
+    /// out about them says nothing of other jobs.
     pub(crate) fn shapes_set(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let Some((_, spec)) = &entry.spec else { return };
-        let ruled = entry.terms.ruled().then_some(job);
+        let constrained = entry.terms.constrained().then_some(job);
         let band = band(entry.row.as_ref().map_or(spec.priority, |row| row.priority));
-        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, ruled));
+        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, constrained));
         let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
         let shapes_own =
-            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, ruled))));
+            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, constrained))));
         let shapes_own = shapes_own.collect();
         let of_role = |(_, range): (&Role, Range<u32>)| {
-            (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, ruled)))
+            (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, constrained)))
         };
         let shapes_of_roles = spec.role_ranges().map(of_role).collect();
         let before: Vec<ShapeId> = entry.shapes().collect();
@@ -284,23 +287,23 @@ impl Snapshot {
         }
         self.shape_weigh(job);
         self.shapes_release(before.into_iter());
-        self.blocked.job_woken(job);
+        self.unschedulable.job_requeued(job);
         self.open_update(job);
     }
 
     fn shapes_release(&mut self, shapes: impl Iterator<Item = ShapeId>) {
         for shape in shapes {
             if self.shapes.released(shape) {
-                self.blocked.shape_forgotten(shape);
+                self.unschedulable.shape_forgotten(shape);
             }
         }
     }
 
     /// Forgets a job with its tasks.
-    pub fn job_remove(&mut self, job: JobId) -> Applied {
+    pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
         self.terms_leave(job);
         self.usage_of_job(job, false);
-        let Some(entry) = self.jobs.remove(&job) else { return Applied::Ignored };
+        let Some(entry) = self.jobs.remove(&job) else { return DeltaApplied::Ignored };
         if let Some((queue, key)) = &entry.open_key {
             self.open_removed(queue, key);
         }
@@ -312,46 +315,46 @@ impl Snapshot {
                 self.gone_release(task, None);
             }
             if let Some(node) = slot.node {
-                self.standing_removed(node, task);
+                self.resident_removed(node, task);
             }
         }
-        self.blocked.job_woken(job);
+        self.unschedulable.job_requeued(job);
         if let Some(shape) = entry.shape {
             self.shapes.weigh(shape, entry.weighed, 0);
         }
         self.shapes_release(entry.shapes());
-        Applied::Changed
+        DeltaApplied::Changed
     }
 
     /// A task's row, new or changed.
-    pub fn task_upsert(&mut self, row: &TaskRow) -> Applied {
+    pub fn task_upsert(&mut self, row: &TaskRow) -> DeltaApplied {
         if row.id.index >= TASKS_MAX {
-            return Applied::Refused;
+            return DeltaApplied::Refused;
         }
         let entry = self.jobs.entry(row.id.job).or_default();
         if entry.task(row.id.index).is_some_and(|slot| slot.revision > row.revision) {
-            return Applied::Ignored;
+            return DeltaApplied::Ignored;
         }
         let before = self.slot_set(row.id, TaskSlot::of(row));
-        self.standing_put(before.and_then(|slot| slot.node), row);
+        self.resident_put(before.and_then(|slot| slot.node), row);
         self.assumed_release(row.id, row.charged_node());
         self.gone_release(row.id, row.charged_node());
-        Applied::Changed
+        DeltaApplied::Changed
     }
 
     /// Forgets a task's row: while its job wants the task, that is a task that was never placed.
-    pub fn task_remove(&mut self, task: TaskId, revision: u64) -> Applied {
+    pub fn task_remove(&mut self, task: TaskId, revision: u64) -> DeltaApplied {
         let slot = self.jobs.get(&task.job).and_then(|entry| entry.task(task.index));
         if slot.is_none_or(|slot| slot.revision > revision) {
-            return Applied::Ignored;
+            return DeltaApplied::Ignored;
         }
         let before = self.slot_set(task, TaskSlot::default());
         if let Some(node) = before.and_then(|slot| slot.node) {
-            self.standing_removed(node, task);
+            self.resident_removed(node, task);
         }
         self.assumed_release(task, None);
         self.gone_release(task, None);
-        Applied::Changed
+        DeltaApplied::Changed
     }
 
     /// Puts a slot in its place and keeps what is counted over slots. Answers the slot before.
@@ -363,8 +366,8 @@ impl Snapshot {
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         self.terms_counted(task.job, before.stands_on(), stands);
         self.usage_moved(task, before.stands_on().is_some(), stands.is_some());
-        if self.blocked.parked(task.job) {
-            self.blocked.job_woken(task.job);
+        if self.unschedulable.parked(task.job) {
+            self.unschedulable.job_requeued(task.job);
         }
         self.open_update(task.job);
         Some(before)

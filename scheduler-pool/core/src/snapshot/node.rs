@@ -1,5 +1,5 @@
-//! The nodes of a cell as a structure of arrays: one column per resource dimension, one entry per node, found by a dense
-//! ordinal. What a filter reads for node after node lies side by side.
+//! The nodes of a cell as a structure of arrays: one column per resource dimension, one entry per node, found by a
+//! dense ordinal. What a filter reads for node after node lies side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use super::change::NodeChanges;
 use super::index::NodeIndex;
 use super::layout::Layouts;
 use super::load::Loads;
+use super::resident::ResidentTasks;
 use super::space::PortSpaces;
-use super::standing::StandingTable;
 use super::taint::Taints;
 use super::text::Texts;
 use super::topology::DomainSlot;
@@ -82,7 +82,7 @@ pub(crate) struct NodeTable {
     pub texts: Texts,
     pub index: NodeIndex,
     /// Who stands on them.
-    pub standing: StandingTable,
+    pub resident: ResidentTasks,
     pub(super) changes: NodeChanges,
     pub(super) loads: Loads,
 }
@@ -272,7 +272,7 @@ impl NodeTable {
         if let Err(position) = self.order_position(row.id) {
             self.order.insert(position, node);
             self.index.order_changed();
-            self.standing.order_changed();
+            self.resident.order_changed();
             self.changes.facts_changed();
         }
         *self.revisions.get_mut(index)? = row.revision;
@@ -301,8 +301,8 @@ impl NodeTable {
         Some(node)
     }
 
-    /// As the model's `node_attribute` says: the node's name, then what operators add, then what is installed, then what
-    /// the agent found.
+    /// As the model's `node_attribute` says: the node's name, then what operators add, then what is installed, then
+    /// what the agent found.
     fn attributes_interned(&mut self, row: &NodeRow) -> Box<[(u32, u32)]> {
         let packages: Vec<(String, &str)> = package_attributes(&row.packages).collect();
         let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
@@ -345,8 +345,8 @@ impl NodeTable {
             || self.ports(node).is_some_and(|ports| ports.used.iter().any(|port| !given.contains(port)))
     }
 
-    /// The newer value of what is committed on a node, and whether it gives anything back. `None` where it is older than
-    /// what is known.
+    /// The newer value of what is committed on a node, and whether it gives anything back. `None` where it is older
+    /// than what is known.
     pub fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, bool)> {
         let node = self.ordinal_made(id);
         let index = node as usize;
@@ -449,7 +449,7 @@ impl NodeTable {
         if let Ok(position) = self.order_position(id) {
             self.order.remove(position);
             self.index.order_changed();
-            self.standing.order_changed();
+            self.resident.order_changed();
             self.changes.facts_changed();
         }
         let index = node as usize;

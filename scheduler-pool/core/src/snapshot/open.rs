@@ -12,7 +12,7 @@ use crate::seed::shard_of;
 
 /// A queue of jobs that one worker decides over at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Queue {
+pub struct OpenQueue {
     /// The scheduler that its jobs name; none: they name none, or `default`.
     pub scheduler: Option<Name>,
     /// The share of those jobs, from 0.
@@ -22,7 +22,7 @@ pub struct Queue {
 /// What jobs call the scheduler of those that name none.
 const SCHEDULER_DEFAULT: &str = "default";
 
-impl Queue {
+impl OpenQueue {
     /// A share of the jobs of a scheduler.
     pub fn of(scheduler: &Name, shard: u32) -> Self {
         Self { scheduler: named(Some(scheduler)).cloned(), shard }
@@ -33,7 +33,8 @@ pub(super) fn named(scheduler: Option<&Name>) -> Option<&Name> {
     scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT)
 }
 
-/// Where a job with open tasks stands among the others: high to low priority, then by who takes turns, then as submitted.
+/// Where a job with open tasks stands among the others: high to low priority, then by who takes turns, then as
+/// submitted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpenKey {
     pub priority: Reverse<u32>,
@@ -72,14 +73,14 @@ pub(crate) struct OpenJobs {
 
 impl Snapshot {
     /// The queue of a job.
-    pub fn queue_of(&self, job: JobId) -> Queue {
+    pub fn queue_of(&self, job: JobId) -> OpenQueue {
         let scheduler = self.jobs.get(&job).and_then(|entry| entry.scheduler().cloned());
-        Queue { scheduler, shard: shard_of(job, self.shards) }
+        OpenQueue { scheduler, shard: shard_of(job, self.shards) }
     }
 
-    /// Tasks of a queue that want a node, by the reason they have none: one of [`crate::PENDING_REASONS`]. A job all of whose
-    /// tasks are known to fit nowhere counts under the reason of most of them.
-    pub fn queue_reasons(&self, queue: &Queue) -> BTreeMap<&'static str, u64> {
+    /// Tasks of a queue that want a node, by the reason they have none: one of [`crate::PENDING_REASONS`]. A job all of
+    /// whose tasks are known to fit nowhere counts under the reason of most of them.
+    pub fn queue_reasons(&self, queue: &OpenQueue) -> BTreeMap<&'static str, u64> {
         let mut reasons = BTreeMap::new();
         let mut counted = |reason, job: JobId| {
             let tasks = self.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));
@@ -87,16 +88,16 @@ impl Snapshot {
         };
         let waiting = self.open.get(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
         waiting.for_each(|&(_, job)| counted(PENDING_TURN, job));
-        for job in self.blocked.parked_jobs().filter(|&job| self.queue_of(job) == *queue) {
+        for job in self.unschedulable.parked_jobs().filter(|&job| self.queue_of(job) == *queue) {
             let shape = self.jobs.get(&job).and_then(|entry| entry.shape);
-            let of_shape = shape.and_then(|shape| self.blocked.shape_reason(shape));
-            counted(of_shape.or_else(|| self.blocked.gang_reason(job)).unwrap_or("other"), job);
+            let of_shape = shape.and_then(|shape| self.unschedulable.shape_reason(shape));
+            counted(of_shape.or_else(|| self.unschedulable.gang_reason(job)).unwrap_or("other"), job);
         }
         reasons
     }
 
     /// How many jobs of a queue have tasks that want a node and are not known to fit nowhere.
-    pub fn queue_jobs(&self, queue: &Queue) -> usize {
+    pub fn queue_jobs(&self, queue: &OpenQueue) -> usize {
         self.open.get(queue).map_or(0, |jobs| jobs.ordered.len())
     }
 
@@ -104,7 +105,7 @@ impl Snapshot {
     pub(crate) fn open_update(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get(&job) else { return };
         let wants = entry.runs() && entry.open_count() > 0;
-        let parked = self.blocked.parked(job);
+        let parked = self.unschedulable.parked(job);
         let in_place = match (&entry.open_key, &entry.row) {
             (Some((queue, key)), Some(row)) => {
                 wants
@@ -129,7 +130,7 @@ impl Snapshot {
         }
     }
 
-    fn open_inserted(&mut self, queue: Queue, key: OpenKey, before: Option<(Queue, OpenKey)>) {
+    fn open_inserted(&mut self, queue: OpenQueue, key: OpenKey, before: Option<(OpenQueue, OpenKey)>) {
         if let Some((queue, key)) = before {
             self.open_removed(&queue, &key);
         }
@@ -139,7 +140,7 @@ impl Snapshot {
     }
 
     /// A job has no place in its queue any more.
-    pub(super) fn open_removed(&mut self, queue: &Queue, key: &OpenKey) {
+    pub(super) fn open_removed(&mut self, queue: &OpenQueue, key: &OpenKey) {
         let Some(jobs) = self.open.get_mut(queue) else { return };
         jobs.ordered.remove(key);
         jobs.aged.remove(&(key.submitted_ms, key.job));

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use borough_model::job::{AffinityKind, JobIdentity};
 use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskState};
 
-use super::term::{Term, TermId, TermKey};
+use super::term::{AffinityTerm, TermId, TermKey};
 use super::{Snapshot, TaskSlot};
 
 /// One hard rule, in the terms of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rule {
+pub(crate) enum HardRule {
     /// The affinity at a position of the spec: near some of what is meant.
     Near {
         term: TermId,
@@ -29,7 +29,7 @@ pub(crate) enum Rule {
     Cap { term: TermId, position: u16, most: u32 },
 }
 
-impl Rule {
+impl HardRule {
     pub fn term(self) -> TermId {
         match self {
             Self::Near { term, .. }
@@ -53,7 +53,7 @@ pub(crate) type Wish = (TermId, i64);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobTerms {
     /// Its hard rules; those of what keeps away from it are in `kept`.
-    rules: Vec<Rule>,
+    rules: Vec<HardRule>,
     /// Terms whose tasks keep apart from this job.
     kept: Vec<TermId>,
     /// Soft affinities with their weights; less than nothing: apart.
@@ -66,13 +66,13 @@ pub(crate) struct JobTerms {
 
 impl JobTerms {
     /// Whether there is any hard rule: what fits then depends on more than the node.
-    pub fn ruled(&self) -> bool {
+    pub fn constrained(&self) -> bool {
         !self.rules.is_empty() || !self.kept.is_empty()
     }
 
     /// Every hard rule, in the order in which they are asked.
-    pub fn rules(&self) -> impl Iterator<Item = Rule> {
-        self.rules.iter().copied().chain(self.kept.iter().map(|&term| Rule::Kept { term }))
+    pub fn rules(&self) -> impl Iterator<Item = HardRule> {
+        self.rules.iter().copied().chain(self.kept.iter().map(|&term| HardRule::Kept { term }))
     }
 }
 
@@ -99,7 +99,7 @@ impl Snapshot {
     }
 
     /// The rules and wishes of a spec. `None`: there are none, as in most jobs.
-    fn rules_made(&mut self, row: &JobRow, spec: &Arc<JobSpec>) -> Option<(Vec<Rule>, Vec<Wish>)> {
+    fn rules_made(&mut self, row: &JobRow, spec: &Arc<JobSpec>) -> Option<(Vec<HardRule>, Vec<Wish>)> {
         let limits = spec.spread.iter().any(borough_model::job::Spread::is_hard);
         if spec.affinity.is_empty() && !limits {
             return None;
@@ -110,7 +110,7 @@ impl Snapshot {
             let own = meant.selects(identity(row, spec));
             let term = self.term_acquired(meant, row.id);
             match (affinity.kind, affinity.preference) {
-                (AffinityKind::Near, None) => rules.push(Rule::Near { term, position, own }),
+                (AffinityKind::Near, None) => rules.push(HardRule::Near { term, position, own }),
                 (kind, Some(weight)) => {
                     let weight = match kind {
                         AffinityKind::Near => i64::from(weight),
@@ -120,7 +120,7 @@ impl Snapshot {
                     self.term_acquired(TermKey::wished(affinity, &row.user, weight), row.id);
                 }
                 (AffinityKind::Apart, None) => {
-                    rules.push(Rule::Apart { term, position });
+                    rules.push(HardRule::Apart { term, position });
                     self.terms_revision += 1;
                     self.term_acquired(TermKey::apart(affinity, &row.user), row.id);
                 }
@@ -130,10 +130,10 @@ impl Snapshot {
             let key = TermKey::Own { attribute: spread.attribute.clone(), job: row.id };
             let term = self.term_acquired(key, row.id);
             if let Some(most) = spread.max_skew {
-                rules.push(Rule::Skew { term, position, most });
+                rules.push(HardRule::Skew { term, position, most });
             }
             if spread.tasks_max.is_some() || spread.percent_max.is_some() {
-                rules.push(Rule::Cap { term, position, most: 0 });
+                rules.push(HardRule::Cap { term, position, most: 0 });
             }
         }
         Some((rules, wishes))
@@ -153,7 +153,7 @@ impl Snapshot {
         if new {
             let meant: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
                 let others = self.jobs.iter().filter(|(other, _)| **other != job);
-                let means = |(&other, entry): (&JobId, &super::JobEntry)| {
+                let means = |(&other, entry): (&JobId, &super::SnapshotJob)| {
                     let (row, (_, spec)) = (entry.row.as_ref()?, entry.spec.as_ref()?);
                     term.key.selects(identity(row, spec)).then_some(other)
                 };
@@ -197,22 +197,22 @@ impl Snapshot {
             term.node_counted(&self.nodes, node, true, 1);
         }
         entry.terms.counted.push(id);
-        self.blocked.term_touched(id);
+        self.unschedulable.term_touched(id);
     }
 
     /// A job leaves every term; terms of which nobody speaks any more are forgotten.
     pub(crate) fn terms_leave(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let left = std::mem::take(&mut entry.terms);
-        let standing: Vec<NodeId> =
+        let resident: Vec<NodeId> =
             entry.tasks.iter().filter(|slot| slot.placed()).filter_map(|slot| slot.node).collect();
         for &id in &left.counted {
             let Some(term) = self.terms.get_mut(id) else { continue };
             term.members.remove(&job);
-            for &node in &standing {
+            for &node in &resident {
                 term.node_counted(&self.nodes, node, false, 1);
             }
-            self.blocked.term_touched(id);
+            self.unschedulable.term_touched(id);
         }
         for &id in left.kept.iter().chain(left.wished.iter().map(|(id, _)| id)) {
             if let Some(term) = self.terms.get_mut(id) {
@@ -246,10 +246,11 @@ impl Snapshot {
         }
     }
 
-    /// A task that a term counts in the domain of a value: one that runs, where there is any, since its row changes least.
-    pub(crate) fn term_witness(
+    /// A task that a term counts in the domain of a value: one that runs, where there is any, since its row changes
+    /// least.
+    pub(crate) fn term_dependency(
         &self,
-        term: &Term,
+        term: &AffinityTerm,
         value: u32,
         stays: impl Fn(&TaskId) -> bool,
     ) -> Option<TaskId> {
@@ -285,7 +286,7 @@ impl Snapshot {
             if let Some(node) = after {
                 term.node_counted(&self.nodes, node, true, 1);
             }
-            self.blocked.term_touched(id);
+            self.unschedulable.term_touched(id);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Shapes: what a task asks of a node. Tasks that ask the same share one shape, whatever job they belong to, and what is
-//! found out about a shape (that it fits nowhere, say) is found out once.
+//! Shapes: what a task asks of a node. Tasks that ask the same share one shape, whatever job they belong to, and what
+//! is found out about a shape (that it fits nowhere, say) is found out once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,8 +45,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of one task of a job that is in a band; of an index that no task has, that of tasks without anything of
-    /// their own.
+    /// The shape of one task of a job that is in a band; of an index that no task has, that of tasks without anything
+    /// of their own.
     pub fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
         let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
@@ -80,8 +80,8 @@ impl Shape {
         asked(self) == asked(other)
     }
 
-    /// What chance follows from: what is asked, and not who asks. The same on every machine and in every release, so that a
-    /// dry run of a job that does not exist yet draws as the job will.
+    /// What chance follows from: what is asked, and not who asks. The same on every machine and in every release, so
+    /// that a dry run of a job that does not exist yet draws as the job will.
     pub fn seed(&self) -> u64 {
         let Resources { device_millis, .. } = &self.resources;
         let fixed = fixed_amounts(&self.resources).into_iter().chain([u64::from(self.ports_dynamic)]);
@@ -105,7 +105,7 @@ impl Shape {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct ShapeEntry {
     shape: Arc<Shape>,
     seed: u64,
     jobs: u32,
@@ -117,7 +117,7 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shapes {
     numbers: BTreeMap<Arc<Shape>, ShapeId>,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<ShapeEntry>>,
     vacant: Vec<ShapeId>,
     /// Shapes that ask for devices and of which jobs want tasks.
     weighed: BTreeSet<ShapeId>,
@@ -142,7 +142,7 @@ impl Shapes {
             return id;
         }
         let shape = Arc::new(shape);
-        let entry = Some(Entry { shape: Arc::clone(&shape), seed: shape.seed(), jobs: 1, tasks: 0 });
+        let entry = Some(ShapeEntry { shape: Arc::clone(&shape), seed: shape.seed(), jobs: 1, tasks: 0 });
         let id = match self.vacant.pop() {
             Some(id) => {
                 if let Some(slot) = self.entries.get_mut(id as usize) {

@@ -1,5 +1,5 @@
-//! Terms: how many tasks of some jobs stand in each failure domain, kept from row to row. Affinities, limits of a spread
-//! and what keeps others away are held against them, so that nothing is counted while deciding.
+//! Terms: how many tasks of some jobs stand in each failure domain, kept from row to row. Affinities, limits of a
+//! spread and what keeps others away are held against them, so that nothing is counted while deciding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +75,7 @@ impl TermKey {
 
 /// A term in use.
 #[derive(Clone, Debug)]
-pub(crate) struct Term {
+pub(crate) struct AffinityTerm {
     pub key: TermKey,
     /// The attribute's number.
     pub attribute: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Term {
     pub total: u32,
 }
 
-impl Term {
+impl AffinityTerm {
     /// Tasks in the domain of a value.
     pub fn count(&self, value: u32) -> u32 {
         self.by_domain.get(&value).copied().unwrap_or(0)
@@ -145,18 +145,18 @@ fn count_moved<K: Ord>(counts: &mut BTreeMap<K, u32>, at: K, more: bool, by: u32
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     numbers: BTreeMap<TermKey, TermId>,
-    terms: Vec<Option<Term>>,
+    terms: Vec<Option<AffinityTerm>>,
     vacant: Vec<TermId>,
     /// Terms with a selector, by the user whose jobs alone they can mean.
     of_user: BTreeMap<Option<String>, BTreeSet<TermId>>,
 }
 
 impl Terms {
-    pub fn get(&self, id: TermId) -> Option<&Term> {
+    pub fn get(&self, id: TermId) -> Option<&AffinityTerm> {
         self.terms.get(id as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, id: TermId) -> Option<&mut Term> {
+    pub(super) fn get_mut(&mut self, id: TermId) -> Option<&mut AffinityTerm> {
         self.terms.get_mut(id as usize)?.as_mut()
     }
 
@@ -196,7 +196,7 @@ impl Terms {
         });
         self.listed(&key, id, true);
         self.numbers.insert(key.clone(), id);
-        let term = Term {
+        let term = AffinityTerm {
             key,
             attribute,
             users: BTreeSet::new(),
@@ -212,7 +212,7 @@ impl Terms {
         (id, true)
     }
 
-    pub(super) fn dropped(&mut self, id: TermId) -> Option<Term> {
+    pub(super) fn dropped(&mut self, id: TermId) -> Option<AffinityTerm> {
         let term = self.terms.get_mut(id as usize)?.take()?;
         self.numbers.remove(&term.key);
         self.listed(&term.key, id, false);
@@ -227,7 +227,7 @@ impl Terms {
         before: impl Fn(u32) -> Option<u32>,
         after: impl Fn(u32) -> Option<u32>,
     ) -> Vec<TermId> {
-        let moved = |(id, term): (TermId, &mut Option<Term>)| {
+        let moved = |(id, term): (TermId, &mut Option<AffinityTerm>)| {
             let term = term.as_mut()?;
             let attribute = term.attribute;
             term.node_moved(node, before(attribute), after(attribute)).then_some(id)

@@ -3,14 +3,14 @@
 use borough_model::{JobId, TaskId};
 
 use super::Snapshot;
-use crate::queueing::{Shares, Totals, Turn};
+use crate::queueing::{CellTotals, Shares, Turn};
 use crate::seed::turn_chance;
 
 impl Snapshot {
     /// What everybody holds, with what chance tells equal ones apart now.
     pub(crate) fn shares(&self) -> Shares {
         let chance = |turn: &Turn| turn_chance(self.closed_total, turn);
-        Shares::new(&self.settings.queueing, &self.usage, Totals::of(&self.nodes), chance)
+        Shares::new(&self.settings.queueing, &self.usage, CellTotals::of(&self.nodes), chance)
     }
 
     /// Counts what all of a job's standing tasks hold, or no longer.

@@ -10,7 +10,7 @@ use super::{NodeGate, Snapshot, TaskSlot};
 
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeView {
+pub struct SnapshotNode {
     /// The node.
     pub id: NodeId,
     /// The revision of its row.
@@ -27,16 +27,16 @@ pub struct NodeView {
 
 /// What is known of a task that has a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskView {
+pub struct SnapshotTask {
     /// The task.
     pub id: TaskId,
-    /// Where it is in its life.
+    /// Where it is in its attempt.
     pub state: TaskState,
     /// Its node, or its last one.
     pub node: Option<NodeId>,
-    /// Its life, or its last one.
+    /// Its attempt, or its last one.
     pub incarnation: Incarnation,
-    /// The spec version of that life.
+    /// The spec version of that attempt.
     pub spec_version: u32,
     /// Failures in a row.
     pub failures: u32,
@@ -48,15 +48,15 @@ pub struct TaskView {
     pub assumed: bool,
 }
 
-impl TaskView {
+impl SnapshotTask {
     /// Whether it wants a node, now or after its back-off.
     pub fn state_open(&self) -> bool {
         self.state == TaskState::Pending
     }
 }
 
-fn task_view(id: TaskId, slot: &TaskSlot) -> Option<TaskView> {
-    Some(TaskView {
+fn task_view(id: TaskId, slot: &TaskSlot) -> Option<SnapshotTask> {
+    Some(SnapshotTask {
         id,
         state: slot.state?,
         node: slot.node,
@@ -76,12 +76,12 @@ impl Snapshot {
     }
 
     /// A node.
-    pub fn node(&self, id: NodeId) -> Option<NodeView> {
+    pub fn node(&self, id: NodeId) -> Option<SnapshotNode> {
         self.node_view(self.nodes.ordinal(id)?)
     }
 
-    fn node_view(&self, node: u32) -> Option<NodeView> {
-        Some(NodeView {
+    fn node_view(&self, node: u32) -> Option<SnapshotNode> {
+        Some(SnapshotNode {
             id: self.nodes.id(node),
             revision: self.nodes.revision(node),
             name: self.nodes.name(node)?.clone(),
@@ -102,7 +102,7 @@ impl Snapshot {
     }
 
     /// Every node, by id.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeView> {
+    pub fn nodes(&self) -> impl Iterator<Item = SnapshotNode> {
         self.nodes.order.iter().filter_map(|&node| self.node_view(node))
     }
 
@@ -128,18 +128,18 @@ impl Snapshot {
     }
 
     /// A task that has a row.
-    pub fn task(&self, id: TaskId) -> Option<TaskView> {
+    pub fn task(&self, id: TaskId) -> Option<SnapshotTask> {
         task_view(id, self.jobs.get(&id.job)?.task(id.index)?)
     }
 
-    /// The whole row of a task that is pending or held: what its next life, or its end, is written over. Absent for tasks
-    /// never placed.
+    /// The whole row of a task that is pending or held: what its next attempt, or its end, is written over. Absent for
+    /// tasks never placed.
     pub fn task_row(&self, id: TaskId) -> Option<&TaskRow> {
         self.jobs.get(&id.job)?.task(id.index)?.row.as_deref()
     }
 
     /// Every task of a job that has a row, by index.
-    pub fn tasks(&self, job: JobId) -> impl Iterator<Item = TaskView> {
+    pub fn tasks(&self, job: JobId) -> impl Iterator<Item = SnapshotTask> {
         let slots = self.jobs.get(&job).into_iter().flat_map(|entry| entry.tasks.iter().zip(0u32..));
         slots.filter_map(move |(slot, index)| task_view(TaskId { job, index }, slot))
     }

@@ -4,7 +4,7 @@ use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spre
 use borough_model::node::LoadMeasured;
 use borough_model::{JobId, JobSpec, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, Plan, PlanCache, PlanCounters, ScoringProfile, Snapshot, Vantage, pending,
+    CellSettings, PLAN_SEED, Plan, PlanCache, PlanCounters, ScoringProfile, Snapshot, StartOffset, pending,
     plan_from,
 };
 use proptest::collection::vec;
@@ -75,7 +75,7 @@ struct Cell {
     world: World,
     snapshot: Snapshot,
     cache: PlanCache,
-    vantage: Vantage,
+    start_offset: StartOffset,
     jobs: u64,
     lost: bool,
 }
@@ -90,8 +90,8 @@ impl Cell {
             world.node_put(row);
         }
         let snapshot = Snapshot::new(CellSettings { profile, ..world.settings.clone() });
-        let vantage = Vantage { part, parts, ..Vantage::whole(PLAN_SEED) };
-        Self { world, snapshot, cache: PlanCache::default(), vantage, jobs: 0, lost: false }
+        let start_offset = StartOffset { part, parts, ..StartOffset::whole(PLAN_SEED) };
+        Self { world, snapshot, cache: PlanCache::default(), start_offset, jobs: 0, lost: false }
     }
 
     fn happens(&mut self, step: &Step) {
@@ -105,9 +105,9 @@ impl Cell {
                 }
             }
             Step::Ended(count) => {
-                let standing: Vec<TaskId> =
+                let resident: Vec<TaskId> =
                     world.tasks.values().filter(|row| row.node.is_some()).map(|row| row.id).collect();
-                for task in standing.into_iter().step_by(3).take(count) {
+                for task in resident.into_iter().step_by(3).take(count) {
                     world.task_end(task, Some(10), |row| row.state = TaskState::Dead);
                 }
             }
@@ -139,8 +139,8 @@ impl Cell {
         self.world.now_ms += 7;
         let now_ms = self.world.now_ms;
         let queue = pending(&mut self.snapshot, &|_| true, now_ms, 64);
-        let kept = plan_from(&self.snapshot, &queue, now_ms, self.vantage, &mut self.cache);
-        let anew = plan_from(&self.snapshot, &queue, now_ms, self.vantage, &mut PlanCache::default());
+        let kept = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut self.cache);
+        let anew = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut PlanCache::default());
         let counters = kept.counters;
         let told = |plan: Plan| Plan { counters: PlanCounters::default(), ..plan };
         let (kept, anew) = (told(kept), told(anew));
@@ -191,7 +191,8 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
     assert!(scored <= 3 * placed, "{scored} scored for {placed}");
 }
 
-/// What agents measure is followed node by node: no search begins anew for it, and none goes by what was measured before.
+/// What agents measure is followed node by node: no search begins anew for it, and none goes by what was measured
+/// before.
 #[test]
 fn a_measurement_is_followed_and_voids_no_search() {
     let mut cell = Cell::new("load-aware".parse().expect("it is listed"), (0, 1));

@@ -9,8 +9,8 @@ use borough_model::{JobId, JobSpec, NodeRow, Resources, TaskId, TaskState};
 use std::collections::BTreeMap;
 
 use borough_scheduler_core::{
-    Ahead, Filter, NearestFit, PENDING_REASONS, PLAN_SEED, Queue, ScoringProfile, Snapshot, Wait, explain,
-    explain_job, pending, plan,
+    Ahead, FilterStep, NearestFit, OpenQueue, PENDING_REASONS, PLAN_SEED, ScoringProfile, Snapshot,
+    WaitReason, explain, explain_job, pending, plan,
 };
 use expect_test::expect;
 
@@ -81,17 +81,17 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
                 kept
             });
         }
-        NearestFit::Without { filter: Filter::Constraint { constraint }, .. } => {
+        NearestFit::Without { filter: FilterStep::Constraint { constraint }, .. } => {
             let position = changed.constraints.iter().position(|known| known == constraint);
             changed.constraints.remove(position.expect("a constraint of the spec"));
         }
-        NearestFit::Without { filter: Filter::Within { .. }, .. } => {
+        NearestFit::Without { filter: FilterStep::Within { .. }, .. } => {
             (changed.task.within, changed.task.exclusive_cores) = (None, false);
         }
-        NearestFit::Without { filter: Filter::Device { device, .. }, .. } => {
+        NearestFit::Without { filter: FilterStep::Device { device, .. }, .. } => {
             changed.task.device_selectors.remove(device);
         }
-        NearestFit::Without { filter: Filter::Taint { key, value, effect }, .. } => {
+        NearestFit::Without { filter: FilterStep::Taint { key, value, effect }, .. } => {
             changed.tolerations.push(Toleration {
                 key: key.clone(),
                 operator: TolerationOperator::Equal,
@@ -100,7 +100,7 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
                 evict_after_ms: None,
             });
         }
-        NearestFit::Without { filter: Filter::PortFixed { number }, .. } => {
+        NearestFit::Without { filter: FilterStep::PortFixed { number }, .. } => {
             changed.task.ports.retain(|port| port.number != Some(*number));
         }
         NearestFit::Without { filter, .. } => nodes_opened(world, filter),
@@ -127,19 +127,19 @@ fn where_no_single_change_helps_the_fewest_that_do_are_told() {
     }
 }
 
-fn nodes_opened(world: &mut World, filter: &Filter) {
+fn nodes_opened(world: &mut World, filter: &FilterStep) {
     for (row, _) in world.nodes.values_mut() {
         match filter {
-            Filter::Lost if row.state == NodeState::Lost => {
+            FilterStep::Lost if row.state == NodeState::Lost => {
                 (row.state, row.draining, row.schedulable) = (NodeState::Ready, false, true);
             }
-            Filter::Recovering if row.state == NodeState::Recovering => {
+            FilterStep::Recovering if row.state == NodeState::Recovering => {
                 (row.state, row.draining, row.schedulable) = (NodeState::Ready, false, true);
             }
-            Filter::Draining if row.state == NodeState::Ready && row.draining => {
+            FilterStep::Draining if row.state == NodeState::Ready && row.draining => {
                 (row.draining, row.schedulable) = (false, true);
             }
-            Filter::Cordoned if row.state == NodeState::Ready && !row.draining => row.schedulable = true,
+            FilterStep::Cordoned if row.state == NodeState::Ready && !row.draining => row.schedulable = true,
             _ => {}
         }
     }
@@ -274,7 +274,7 @@ fn the_position_in_the_queue_and_the_counted_reasons_say_who_waits_and_why() {
     submit(&mut world, 7, "eve", 390, 2, 64_000);
     let mut snapshot = world.snapshot(0);
     let ahead = |snapshot: &Snapshot, job| explain(snapshot, JobId(job), 0, world.now_ms).waits;
-    let turn = |higher, others, own| [Wait::Turn { ahead: Ahead { higher, others, own } }];
+    let turn = |higher, others, own| [WaitReason::Turn { ahead: Ahead { higher, others, own } }];
     assert_eq!(ahead(&snapshot, 4), turn(5, 2, 5));
     assert_eq!(ahead(&snapshot, 1), turn(2, 0, 0));
     let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
@@ -283,7 +283,7 @@ fn the_position_in_the_queue_and_the_counted_reasons_say_who_waits_and_why() {
     pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
     // What can never fit is ahead of nobody.
     assert_eq!(ahead(&snapshot, 1), turn(0, 0, 0));
-    let reasons = snapshot.queue_reasons(&Queue::default());
+    let reasons = snapshot.queue_reasons(&OpenQueue::default());
     assert_eq!(reasons, BTreeMap::from([("capacity", 2), ("turn", 27)]));
     assert!(reasons.keys().all(|reason| PENDING_REASONS.contains(reason)));
     let text = explain(&snapshot, JobId(5), 0, world.now_ms).to_string();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::{GangSpec, Role, TaskOverride, Together};
+use borough_model::job::{GangSpec, GangTopology, Role, TaskOverride};
 use borough_model::task::{StopReason, Verdict};
 use borough_model::{Incarnation, JobId, JobSpec, NodeId, Resources, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{PLAN_SEED, Plan, explain, pending, plan};
@@ -16,12 +16,12 @@ use crate::world::{World, name, node, spec};
 fn gang(job: &str, (count, least): (u32, u32), cpu_millis: u64, domains: (u32, u32)) -> JobSpec {
     let mut spec = spec("ann", job, count, cpu_millis, 1);
     spec.min_member = least;
-    spec.gang = Some(GangSpec { together: Some(racks(domains)), roles: Vec::new() });
+    spec.gang = Some(GangSpec { topology: Some(racks(domains)), roles: Vec::new() });
     spec
 }
 
-fn racks((domains_min, domains_max): (u32, u32)) -> Together {
-    Together { attribute: "rack".to_owned(), domains_min, domains_max, preferred: false }
+fn racks((domains_min, domains_max): (u32, u32)) -> GangTopology {
+    GangTopology { attribute: "rack".to_owned(), domains_min, domains_max, preferred: false }
 }
 
 fn racked(world: &mut World, number: u64, cores: u64, rack: Option<u64>) {
@@ -40,8 +40,8 @@ fn rack_of(world: &World, node: NodeId) -> Option<String> {
     world.nodes.get(&node).and_then(|(row, _)| row.attributes.get("rack").cloned())
 }
 
-/// What of a node is free, in thousandths of a core, were it not for its gate, once all have gone that leave anyway or may be
-/// made to by `task`.
+/// What of a node is free, in thousandths of a core, were it not for its gate, once all have gone that leave anyway or
+/// may be made to by `task`.
 fn free(world: &World, node: NodeId, task: TaskId) -> u64 {
     let (row, _) = world.nodes.get(&node).expect("a known node");
     let goes = |row: &&TaskRow| {
@@ -54,8 +54,8 @@ fn free(world: &World, node: NodeId, task: TaskId) -> u64 {
 }
 
 /// The racks in which tasks of a job stand.
-fn standing(world: &World, job: JobId) -> BTreeSet<String> {
-    world.standing(job).filter_map(|row| rack_of(world, row.node?)).collect()
+fn resident(world: &World, job: JobId) -> BTreeSet<String> {
+    world.resident(job).filter_map(|row| rack_of(world, row.node?)).collect()
 }
 
 /// Whether any choice of at least and at most so many racks, those of standing members among them, has room for `need`
@@ -67,7 +67,7 @@ fn fits_any(world: &World, job: JobId, cpu_millis: u64, need: u64, (least, most)
         *rooms.entry(rack.clone()).or_default() +=
             free(world, id, TaskId { job, index: u32::MAX }) / cpu_millis;
     }
-    let standing = standing(world, job);
+    let resident = resident(world, job);
     let names: Vec<&String> = rooms.keys().collect();
     (0..1u32 << names.len()).any(|choice| {
         let chosen: Vec<&String> = names
@@ -76,14 +76,14 @@ fn fits_any(world: &World, job: JobId, cpu_millis: u64, need: u64, (least, most)
             .filter(|(at, _)| choice & (1 << at) != 0)
             .map(|(_, name)| *name)
             .collect();
-        let fresh = chosen.iter().filter(|name| !standing.contains(**name));
-        let used = standing.len() + fresh.clone().count();
+        let fresh = chosen.iter().filter(|name| !resident.contains(**name));
+        let used = resident.len() + fresh.clone().count();
         let room = |name: &&String| rooms.get(*name).copied().unwrap_or(0);
         // With at least two domains each of them has a member.
         let each = least <= 1 || fresh.clone().all(|name| room(name) > 0);
         let members = least <= 1 || fresh.count() as u64 <= need;
-        let stands = standing.iter().all(|name| !rooms.contains_key(name) || chosen.contains(&name));
-        let within = used <= most.max(u32::try_from(standing.len()).expect("few racks")) as usize
+        let stands = resident.iter().all(|name| !rooms.contains_key(name) || chosen.contains(&name));
+        let within = used <= most.max(u32::try_from(resident.len()).expect("few racks")) as usize
             && used >= least as usize;
         within && each && members && stands && chosen.iter().map(room).sum::<u64>() >= need
     })
@@ -93,8 +93,8 @@ fn fits_any(world: &World, job: JobId, cpu_millis: u64, need: u64, (least, most)
 fn whole(world: &World, before: &World) {
     for (&job, (row, spec)) in &world.jobs {
         let index = |task: &TaskId| task.index;
-        let stood: BTreeSet<u32> = before.standing(job).map(|row| index(&row.id)).collect();
-        let stands: BTreeSet<u32> = world.standing(job).map(|row| index(&row.id)).collect();
+        let stood: BTreeSet<u32> = before.resident(job).map(|row| index(&row.id)).collect();
+        let stands: BTreeSet<u32> = world.resident(job).map(|row| index(&row.id)).collect();
         if stands.difference(&stood).next().is_none() {
             continue;
         }
@@ -104,10 +104,10 @@ fn whole(world: &World, before: &World) {
             let of_part = stands.iter().filter(|index| range.contains(index)).count() + ended;
             assert!(of_part >= least as usize, "{}: {of_part} of {range:?} stand, {least} must", spec.name);
         }
-        let Some(together) = spec.together().filter(|together| !together.preferred) else { continue };
-        assert!(world.standing(job).all(|row| row.node.is_some_and(|node| rack_of(world, node).is_some())));
-        let racks = standing(world, job);
-        let allowed = (together.domains_max as usize).max(standing(before, job).len());
+        let Some(topology) = spec.gang_topology().filter(|topology| !topology.preferred) else { continue };
+        assert!(world.resident(job).all(|row| row.node.is_some_and(|node| rack_of(world, node).is_some())));
+        let racks = resident(world, job);
+        let allowed = (topology.domains_max as usize).max(resident(before, job).len());
         assert!(racks.len() <= allowed, "{}: stands in {racks:?}", spec.name);
     }
 }
@@ -180,8 +180,8 @@ fn a_wish_to_stand_together_gives_way() {
         racked(&mut world, number, 4, Some(number));
     }
     let mut wish = gang("wish", (6, 6), 1_000, (1, 1));
-    if let Some(together) = wish.gang.as_mut().and_then(|gang| gang.together.as_mut()) {
-        together.preferred = true;
+    if let Some(topology) = wish.gang.as_mut().and_then(|gang| gang.topology.as_mut()) {
+        topology.preferred = true;
     }
     world.job_submit(JobId(1), &wish);
     assert_eq!(planned(&world).placements.len(), 6);
@@ -216,13 +216,13 @@ fn of_roles(job: &str, first: (u32, u32, u64), second: (u32, u32, u64)) -> JobSp
     };
     let mut spec = spec("bob", job, first.0 + second.0, 100, 1);
     let roles = vec![role("server", first), role("worker", second)];
-    spec.gang = Some(GangSpec { together: None, roles });
+    spec.gang = Some(GangSpec { topology: None, roles });
     spec.min_member = spec.min_member_default();
     spec
 }
 
-/// One thing that happens.
-/// Where no rack has room a gang makes it in one, where it costs fewest; a member that is lost makes room beside the others.
+/// One thing that happens. Where no rack has room a gang makes it in one, where it costs fewest; a member that is lost
+/// makes room beside the others.
 #[test]
 fn a_gang_makes_room_in_one_rack_where_fewest_have_to_go() {
     let mut world = World::default();
@@ -238,7 +238,7 @@ fn a_gang_makes_room_in_one_rack_where_fewest_have_to_go() {
         let task = TaskId { job: JobId(1), index };
         let in_second =
             world.tasks[&task].node.and_then(|node| rack_of(&world, node)).as_deref() == Some("r1");
-        if in_second && world.standing(JobId(1)).count() > 22 {
+        if in_second && world.resident(JobId(1)).count() > 22 {
             world.task_end(task, None, |row| (row.state, row.node) = (TaskState::Dead, None));
         }
     }
@@ -248,7 +248,7 @@ fn a_gang_makes_room_in_one_rack_where_fewest_have_to_go() {
     assert!(plan.placements.iter().all(|placed| rack_of(&world, placed.node).as_deref() == Some("r1")));
     let victims = plan.placements.iter().map(|placed| placed.victims.len()).sum::<usize>();
     let before =
-        world.standing(JobId(1)).filter(|row| rack_of(&world, row.node.unwrap()).as_deref() == Some("r1"));
+        world.resident(JobId(1)).filter(|row| rack_of(&world, row.node.unwrap()).as_deref() == Some("r1"));
     assert_eq!(victims, before.count() - 4, "as few as can be");
     world.commit(&plan);
     whole(&world, &World::default());
@@ -323,7 +323,7 @@ fn step_done(world: &mut World, number: usize, step: &Step) {
         Step::Roles { first, second, domains } => {
             let mut spec = of_roles(&job, first, second);
             if let Some(gang) = spec.gang.as_mut().filter(|_| spec.min_member > 1) {
-                gang.together = domains.map(|(_, most)| racks((1, most)));
+                gang.topology = domains.map(|(_, most)| racks((1, most)));
             }
             world.job_submit(id, &spec);
         }
@@ -351,8 +351,8 @@ fn step_done(world: &mut World, number: usize, step: &Step) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
-    /// After every event: what is placed is whole and together, what is not could not be (one gang alone is held against
-    /// every choice of racks), and a snapshot that slept through it all finds what one made anew finds.
+    /// After every event: what is placed is whole and together, what is not could not be (one gang alone is held
+    /// against every choice of racks), and a snapshot that slept through it all finds what one made anew finds.
     #[test]
     fn gangs_are_whole_and_together_whatever_happens(
         nodes in proptest::collection::vec((1..7u64, proptest::option::of(0..4u64)), 1..6),
@@ -387,14 +387,14 @@ fn alone_as_obvious(world: &World) {
         let need = naive::gang_need(world, job);
         let wanted = naive::wanted(world, job).len();
         let plain = spec.roles().is_empty();
-        let Some(together) = spec.together().filter(|_| plain && need > 0 && wanted >= need) else {
+        let Some(topology) = spec.gang_topology().filter(|_| plain && need > 0 && wanted >= need) else {
             continue;
         };
         let mut alone = world.clone();
         for (other, _) in world.jobs.iter().filter(|(other, _)| **other != job) {
             alone.job_change(*other, |row| row.state = borough_model::job::JobState::Stopping);
         }
-        let domains = (together.domains_min, together.domains_max);
+        let domains = (topology.domains_min, topology.domains_max);
         let cpu_millis = spec.task.resources.cpu_millis;
         let fits = fits_any(&alone, job, cpu_millis, need as u64, domains);
         let placed = planned(&alone).placements.len();
@@ -402,7 +402,8 @@ fn alone_as_obvious(world: &World) {
     }
 }
 
-/// Members that were shrunk away and are wanted again come back in steps of the controller. None of the others goes ahead.
+/// Members that were shrunk away and are wanted again come back in steps of the controller. None of the others goes
+/// ahead.
 #[test]
 fn a_gang_waits_for_members_that_are_to_be_revived() {
     let mut world = World { now_ms: 1_000_000, ..World::default() };

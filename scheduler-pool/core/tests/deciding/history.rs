@@ -7,8 +7,8 @@ use borough_model::job::{Affinity, AffinityKind, JobState, Spread};
 use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, NearestFit, PLAN_SEED, PendingQueue, Placement, Plan, Snapshot, dry_run, explain, pending,
-    plan,
+    CellSettings, NearestFit, PLAN_SEED, PendingQueue, Plan, PlannedPlacement, Snapshot, dry_run, explain,
+    pending, plan,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -57,10 +57,10 @@ impl History {
     }
 
     fn task_at(&self, at: usize) -> Option<TaskId> {
-        let standing = self.world.jobs.keys().flat_map(|&job| self.world.standing(job));
-        let started = standing.filter(|row| row.state != TaskState::Held);
-        let standing: Vec<TaskId> = started.map(|row| row.id).collect();
-        standing.get(at % standing.len().max(1)).copied()
+        let resident = self.world.jobs.keys().flat_map(|&job| self.world.resident(job));
+        let started = resident.filter(|row| row.state != TaskState::Held);
+        let resident: Vec<TaskId> = started.map(|row| row.id).collect();
+        resident.get(at % resident.len().max(1)).copied()
     }
 
     fn happens(&mut self, event: &Event) {
@@ -207,7 +207,7 @@ impl History {
             self.nobody_overslept(&queue);
             // What is evicted may leave room that a task which sleeps finds one plan later.
             let evicts = outcome.placements.iter().any(|placement| !placement.victims.is_empty());
-            if (!self.helped_later() && !evicts) || outcome == Plan::default() {
+            if (!self.freed_later() && !evicts) || outcome == Plan::default() {
                 self.same_anew(&outcome);
             }
         }
@@ -222,7 +222,7 @@ impl History {
 
     /// Whether there are gangs whose members differ, or jobs that others can make room for: what one takes may let
     /// another one fit, which a snapshot that remembers it as blocked finds out one plan later.
-    fn helped_later(&self) -> bool {
+    fn freed_later(&self) -> bool {
         let uneven = |spec: &JobSpec| spec.min_member > 1 && !spec.overrides.is_empty();
         self.world.jobs.values().any(|(_, spec)| uneven(spec) || waits_for_others(spec))
     }
@@ -251,8 +251,8 @@ impl History {
             assert_eq!(reason.nodes as usize, self.world.nodes.len());
             assert_eq!(lost + reason.nodes_fit, reason.nodes, "each node is counted once: {reason}");
             let (_, spec) = self.world.jobs.get(&unplaced.job).expect("a known job");
-            let may_be_helped = !outcome.placements.is_empty() && waits_for_others(spec);
-            if naive::gang_need(&self.world, unplaced.job) > 0 || may_be_helped {
+            let may_be_freed = !outcome.placements.is_empty() && waits_for_others(spec);
+            if naive::gang_need(&self.world, unplaced.job) > 0 || may_be_freed {
                 continue;
             }
             for &index in &unplaced.tasks {
@@ -292,13 +292,14 @@ impl History {
             );
             assert!(told.nodes_room + told.nodes_fit <= told.nodes_large || spec.min_member > 1, "{told}");
             // What would fit without a rule between tasks depends on those tasks; it is told, and not held to a count.
-            let ruled = !spec.affinity.is_empty() || spec.spread.iter().any(Spread::is_hard);
-            if ruled {
+            let constrained = !spec.affinity.is_empty() || spec.spread.iter().any(Spread::is_hard);
+            if constrained {
                 continue;
             }
             let of_nodes = |nearest: &&NearestFit| !nearest.to_string().contains("kept apart");
             for nearest in told.nearest.iter().filter(of_nodes) {
-                // Asking for less may also make room within a domain: what is told is enough, and perhaps not the least.
+                // Asking for less may also make room within a domain: what is told is enough, and perhaps not the
+                // least.
                 if spec.task.within.is_some() {
                     crate::explain::nearest_enough(&self.world, spec, first.index, nearest);
                 } else {
@@ -367,8 +368,8 @@ impl History {
 
     /// Snapshots built anew, in whatever order and without memory of what was blocked, give the same plan.
     fn same_anew(&self, outcome: &Plan) {
-        let told = |placement: &Placement| Placement { gang: None, ..placement.clone() };
-        let mut kept: Vec<Placement> = outcome.placements.iter().map(told).collect();
+        let told = |placement: &PlannedPlacement| PlannedPlacement { gang: None, ..placement.clone() };
+        let mut kept: Vec<PlannedPlacement> = outcome.placements.iter().map(told).collect();
         let mut now_ms = self.world.now_ms;
         // A gang is tried at most once a second for evictions: held against one that is not, when it is due.
         let gangs = self.world.jobs.keys().any(|&job| naive::gang_need(&self.world, job) > 0);
@@ -378,7 +379,7 @@ impl History {
             let queue = pending(&mut later, &everything, now_ms, usize::MAX);
             let plan = plan(&later, &queue, now_ms, PLAN_SEED);
             // What places something by now may help others, who find it in the next plan.
-            if self.helped_later() && plan != Plan::default() {
+            if self.freed_later() && plan != Plan::default() {
                 return;
             }
             kept = plan.placements.iter().map(told).collect();
@@ -387,7 +388,7 @@ impl History {
             let mut anew = self.world.snapshot(seed);
             let queue = pending(&mut anew, &everything, now_ms, usize::MAX);
             let plan = plan(&anew, &queue, now_ms, PLAN_SEED);
-            let anew: Vec<Placement> = plan.placements.iter().map(told).collect();
+            let anew: Vec<PlannedPlacement> = plan.placements.iter().map(told).collect();
             assert_eq!(anew, kept);
         }
     }
@@ -459,7 +460,7 @@ proptest! {
         history.world.journal_apply(&mut history.kept);
         history.limit = usize::MAX;
         history.commit_lost = false;
-        prop_assume!(!history.helped_later() && (draft.own.is_none() || draft.min_member == 1));
+        prop_assume!(!history.freed_later() && (draft.own.is_none() || draft.min_member == 1));
         let number = history.world.jobs.len();
         let spec = alone(draft).spec(number);
         let shown = dry_run(&history.world.snapshot(3), &spec, history.world.now_ms);
@@ -467,7 +468,7 @@ proptest! {
         let job = history.world.job_submit(JobId(42), &spec);
         history.world.evictions.clear();
         while history.planned() > 0 {}
-        let done: Vec<_> = history.world.standing(job).map(|row| {
+        let done: Vec<_> = history.world.resident(job).map(|row| {
             let victims = preempt::victims_of(&history.world, row.id);
             (row.id.index, row.node, row.ports.clone(), row.state == TaskState::Held, victims)
         }).collect();

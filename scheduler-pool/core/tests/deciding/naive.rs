@@ -60,12 +60,12 @@ fn meant(world: &World, affinity: &Affinity, owner: &Name, job: JobId) -> bool {
 /// The domains in which tasks of the jobs stand that `counts` names, one for each task.
 fn domains(world: &World, attribute: &str, counts: impl Fn(JobId) -> bool) -> Vec<String> {
     let jobs = world.jobs.keys().filter(|&&job| counts(job));
-    let nodes = jobs.flat_map(|&job| world.standing(job)).filter_map(|row| world.nodes.get(&row.node?));
+    let nodes = jobs.flat_map(|&job| world.resident(job)).filter_map(|row| world.nodes.get(&row.node?));
     nodes.filter_map(|(row, _)| node_attribute(row, attribute).map(str::to_owned)).collect()
 }
 
 /// Whether what a job's tasks ask of the tasks around them holds on a node.
-pub fn ruled(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
+pub fn constrained(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
     let of_name = |(_, (known, _)): &(&JobId, &(JobRow, JobSpec))| known.name == spec.name;
     let Some((&job, (job_row, _))) = world.jobs.iter().find(of_name) else { return true };
     let own = spec.affinity.iter().filter(|affinity| affinity.preference.is_none()).all(|affinity| {
@@ -103,8 +103,8 @@ fn limited(
         return true;
     }
     let Some(here) = node_attribute(row, &spread.attribute) else { return false };
-    let standing = domains(world, &spread.attribute, |other| other == job);
-    let of = |domain: &str| standing.iter().filter(|there| *there == domain).count();
+    let resident = domains(world, &spread.attribute, |other| other == job);
+    let of = |domain: &str| resident.iter().filter(|there| *there == domain).count();
     let most_of_percent = spread.percent_max.map(|percent| (f64::from(count * percent) / 100.0).ceil());
     let capped = spread.tasks_max.is_some_and(|most| of(here) >= most as usize)
         || most_of_percent.is_some_and(|most| of(here) as f64 >= most);
@@ -216,7 +216,7 @@ pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &No
             .iter()
             .filter(|constraint| constraint.preference.is_none())
             .all(|hard| met(row, hard))
-        && ruled(world, spec, row)
+        && constrained(world, spec, row)
         && ports_pick(row, alloc, &spec.task.ports, 0, world.now_ms).is_ok()
         && shortfall(spec.resources_for(index), &free).is_empty()
         && carded(spec, index, row, &free)
@@ -256,8 +256,8 @@ pub fn gang_need(world: &World, job: JobId) -> usize {
     let Some((row, spec)) = world.jobs.get(&job).filter(|(_, spec)| spec.min_member > 1) else { return 0 };
     let dead = world.tasks.values().filter(|task| task.id.job == job && task.state == TaskState::Dead);
     let dead = dead.filter(|task| task.id.index < row.count).count();
-    let standing = world.standing(job).filter(|task| task.id.index < row.count).count();
-    (spec.min_member as usize).saturating_sub(dead + standing)
+    let resident = world.resident(job).filter(|task| task.id.index < row.count).count();
+    (spec.min_member as usize).saturating_sub(dead + resident)
 }
 
 /// Holds a plan against every rule, one placement after another, and answers what is then committed.

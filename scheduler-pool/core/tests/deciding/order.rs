@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::{JobId, TaskId, TaskState};
 use borough_scheduler_core::{
-    PLAN_SEED, Queue, ScoringProfile, Snapshot, pending, pending_in, plan, shard_of,
+    OpenQueue, PLAN_SEED, ScoringProfile, Snapshot, pending, pending_in, plan, shard_of,
 };
 
 use crate::place::{planned, world};
@@ -111,7 +111,7 @@ fn nothing_starves_beside_a_stream_of_more_urgent_work() {
             world.commit(&outcome);
             world.journal_apply(&mut snapshot);
             snapshot.remember(&outcome, world.now_ms);
-            if (0..jobs).all(|job| world.standing(JobId(job)).count() == tasks as usize) {
+            if (0..jobs).all(|job| world.resident(JobId(job)).count() == tasks as usize) {
                 break;
             }
             assert!(batches < bound, "{jobs} jobs of {tasks} tasks wait after {batches} batches");
@@ -154,9 +154,10 @@ fn shards_divide_the_jobs() {
     world.journal_apply(&mut snapshot);
     let mut seen = 0;
     for shard in 0..3 {
-        let queue = pending_in(&mut snapshot, &Queue { shard, ..Queue::default() }, world.now_ms, usize::MAX);
+        let queue =
+            pending_in(&mut snapshot, &OpenQueue { shard, ..OpenQueue::default() }, world.now_ms, usize::MAX);
         assert!(queue.tasks.iter().all(|pending| shard_of(pending.task.job, 3) == shard));
-        assert_eq!(snapshot.queue_jobs(&Queue { shard, ..Queue::default() }), queue.tasks.len());
+        assert_eq!(snapshot.queue_jobs(&OpenQueue { shard, ..OpenQueue::default() }), queue.tasks.len());
         seen += queue.tasks.len();
     }
     assert_eq!(seen, 40);
@@ -174,13 +175,13 @@ fn each_scheduler_has_its_own_queue() {
     world.job_submit(JobId(3), &spec("ann", "silent", 1, 100, 64));
     let mut snapshot = Snapshot::new(world.settings.clone());
     world.journal_apply(&mut snapshot);
-    let jobs = |snapshot: &mut Snapshot, queue: &Queue| -> Vec<u64> {
+    let jobs = |snapshot: &mut Snapshot, queue: &OpenQueue| -> Vec<u64> {
         let queue = pending_in(snapshot, queue, 1_000_000, 10);
         queue.tasks.iter().map(|pending| pending.task.job.0).collect()
     };
-    let gpu = Queue::of(&crate::world::name("gpu"), 0);
+    let gpu = OpenQueue::of(&crate::world::name("gpu"), 0);
     assert_eq!(jobs(&mut snapshot, &gpu), [1, 1]);
-    assert_eq!(jobs(&mut snapshot, &Queue::of(&crate::world::name("default"), 0)), [2, 3]);
+    assert_eq!(jobs(&mut snapshot, &OpenQueue::of(&crate::world::name("default"), 0)), [2, 3]);
     // The next version of the spec names another.
     let mut moved = named.clone();
     moved.scheduler = None;
@@ -188,7 +189,7 @@ fn each_scheduler_has_its_own_queue() {
     (row.spec_version, row.revision) = (row.spec_version + 1, row.revision + 1);
     snapshot.job_upsert(&row, Some(crate::world::shared(&moved)));
     assert_eq!(jobs(&mut snapshot, &gpu), [0u64; 0]);
-    assert_eq!(jobs(&mut snapshot, &Queue::default()).len(), 4);
-    let reasons = [snapshot.queue_reasons(&Queue::default()), snapshot.queue_reasons(&gpu)];
+    assert_eq!(jobs(&mut snapshot, &OpenQueue::default()).len(), 4);
+    let reasons = [snapshot.queue_reasons(&OpenQueue::default()), snapshot.queue_reasons(&gpu)];
     assert_eq!(reasons, [BTreeMap::from([("turn", 4)]), BTreeMap::new()]);
 }

@@ -1,12 +1,12 @@
-//! Every scoring policy against a slow, obvious re-statement of its formula: in a cell that is small enough for every node
-//! to be scored, the node that a task gets is one that the formula says none is better than.
+//! Every scoring policy against a slow, obvious re-statement of its formula: in a cell that is small enough for every
+//! node to be scored, the node that a task gets is one that the formula says none is better than.
 
 use std::collections::BTreeMap;
 
 use borough_model::node::{Card, LoadMeasured, card_dimension};
 use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, NodeRow, Resources, TaskId};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, PlanCache, ScoringProfile, Vantage, pending, plan, plan_from,
+    CellSettings, PLAN_SEED, PlanCache, ScoringProfile, StartOffset, pending, plan, plan_from,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -94,11 +94,11 @@ fn fahp(nodes: &Nodes<'_>, asked: &Resources, (row, alloc): (&NodeRow, &NodeAllo
     let tasks = nodes.iter().map(|(_, alloc)| f64::from(alloc.tasks)).sum::<f64>() / nodes.len() as f64;
     demand.push(1.0 / (110.0 - tasks.floor()).max(1.0));
     let n = 5;
-    let judged = |i: usize, j: usize| match demand[i] + demand[j] {
+    let scored = |i: usize, j: usize| match demand[i] + demand[j] {
         0.0 => 0.5,
         sum => demand[i] / sum,
     };
-    let row_sum = |i: usize| (0..n).map(|j| judged(i, j)).sum::<f64>();
+    let row_sum = |i: usize| (0..n).map(|j| scored(i, j)).sum::<f64>();
     let consistent = |i: usize, j: usize| (row_sum(i) - row_sum(j)) / (2 * n) as f64 + 0.5;
     let a = (n - 1) as f64 / 2.0;
     let weight = |i: usize| {
@@ -421,8 +421,8 @@ fn placed_in_batches(world: &World, limit: usize) -> BTreeMap<TaskId, NodeId> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// What a plan places later sees all that it placed before: in a cell of which few nodes are scored too, as long as all that fit
-    /// are.
+    /// What a plan places later sees all that it placed before: in a cell of which few nodes are scored too, as long as
+    /// all that fit are.
     #[test]
     fn a_batch_is_its_tasks_one_after_the_other(
         drafts in drafts(),
@@ -439,16 +439,17 @@ proptest! {
             }
             world.job_submit(JobId(number), &one);
         }
-        let together = placed_in_batches(&world, usize::MAX);
+        let topology = placed_in_batches(&world, usize::MAX);
         let one_by_one = placed_in_batches(&world, 1);
-        prop_assert_eq!(together, one_by_one);
+        prop_assert_eq!(topology, one_by_one);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// While the mix of the cell changes with each arrival, plans that draw on what earlier ones found are those that do not.
+    /// While the mix of the cell changes with each arrival, plans that draw on what earlier ones found are those that
+    /// do not.
     #[test]
     fn arrivals_are_placed_alike_with_and_without_a_cache(
         drafts in drafts(),
@@ -477,7 +478,7 @@ proptest! {
             }
             let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
             let fresh = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
-            let cached = plan_from(&snapshot, &queue, world.now_ms, Vantage::whole(PLAN_SEED), &mut cache);
+            let cached = plan_from(&snapshot, &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
             prop_assert_eq!(&cached.placements, &fresh.placements);
             snapshot.remember(&cached, world.now_ms);
             world.commit(&cached);

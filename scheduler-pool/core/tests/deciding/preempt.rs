@@ -1,5 +1,5 @@
-//! The slow and obvious preemptor: every rule asked of the rows, every node compared. Plans are held against it after every
-//! event of the random histories.
+//! The slow and obvious preemptor: every rule asked of the rows, every node compared. Plans are held against it after
+//! every event of the random histories.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use borough_model::job::{Band, band};
 use borough_model::node::{leave_due_ms, node_alloc_forgo, node_alloc_release};
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskRow, TaskState};
-use borough_scheduler_core::{EvictionsTold, Explanation, Placement, VictimTold};
+use borough_scheduler_core::{EvictionReport, Explanation, PlannedPlacement, VictimReport};
 
 use crate::world::World;
 use crate::{naive, reclaim};
@@ -142,8 +142,8 @@ fn on_node(world: &World, allocs: &Allocs, task: TaskId, node: NodeId) -> Option
             row.id,
         ));
     }
-    // The most important are spared first: of the highest priority, then those beyond a budget, then those whose queue is least
-    // beyond its guarantee, then most work.
+    // The most important are spared first: of the highest priority, then those beyond a budget, then those whose queue
+    // is least beyond its guarantee, then most work.
     ranked.sort_unstable();
     let ranked: Vec<TaskId> = ranked.into_iter().map(|(.., task)| task).collect();
     let keeps = |victims: &[TaskId]| {
@@ -210,7 +210,7 @@ pub fn choice(world: &World, allocs: &Allocs, task: TaskId) -> Option<Choice> {
 }
 
 /// Holds a placement by preemption against all of that, and answers the cell once it is committed.
-pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &Placement) {
+pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &PlannedPlacement) {
     let task = placement.task;
     let (_, spec) = world.jobs.get(&task.job).expect("a known job");
     let (row, _) = world.nodes.get(&placement.node).expect("a known node");
@@ -257,7 +257,7 @@ pub fn checked(world: &mut World, allocs: &mut Allocs, placement: &Placement) {
 }
 
 /// Who gave way to a task by what was committed, as it is told.
-pub fn victims_of(world: &World, task: TaskId) -> Vec<VictimTold> {
+pub fn victims_of(world: &World, task: TaskId) -> Vec<VictimReport> {
     let victims = world.evictions.iter().filter(|victim| victim.evicted.by == task);
     let told = |victim: &borough_scheduler_core::Victim| {
         victim_told(world, victim.task, victim.priority, victim.holds, victim.reclaimed)
@@ -265,11 +265,11 @@ pub fn victims_of(world: &World, task: TaskId) -> Vec<VictimTold> {
     victims.map(told).collect()
 }
 
-fn victim_told(world: &World, task: TaskId, priority: u32, holds: bool, reclaimed: bool) -> VictimTold {
+fn victim_told(world: &World, task: TaskId, priority: u32, holds: bool, reclaimed: bool) -> VictimReport {
     let (row, _) = world.jobs.get(&task.job).expect("a known job");
     let (user, job) = (row.user.clone(), row.name.clone());
     let reclaimed_from = reclaimed.then(|| reclaim::queue_told(world, task.job));
-    VictimTold { user, job, index: task.index, priority, holds, reclaimed_from }
+    VictimReport { user, job, index: task.index, priority, holds, reclaimed_from }
 }
 
 /// Holds what an explanation says of evictions against the rows.
@@ -278,11 +278,11 @@ pub fn told_checked(world: &World, task: TaskId, told: &Explanation) {
     let chosen = choice(world, &allocs, task);
     match (&told.evictions, told.nodes_fit) {
         (None, fit) => assert!(fit > 0 || world.nodes.is_empty(), "nothing is said of evictions: {told}"),
-        (Some(EvictionsTold::Help { node, victims, violations }), 0) => {
+        (Some(EvictionReport::Help { node, victims, violations }), 0) => {
             let (_, beyond, _, _, _, id, tasks) = chosen.expect("evictions help");
             let (row, _) = world.nodes.get(&id).expect("a known node");
             let holds = |task: &TaskId| world.tasks.get(task).is_some_and(|row| row.state == TaskState::Held);
-            let mut expected: Vec<VictimTold> = tasks
+            let mut expected: Vec<VictimReport> = tasks
                 .iter()
                 .map(|victim| {
                     let priority = priority(world, victim.job);
@@ -290,7 +290,7 @@ pub fn told_checked(world: &World, task: TaskId, told: &Explanation) {
                 })
                 .collect();
             let mut victims = victims.clone();
-            let order = |victim: &VictimTold| (victim.job.clone(), victim.user.clone(), victim.index);
+            let order = |victim: &VictimReport| (victim.job.clone(), victim.user.clone(), victim.index);
             expected.sort_by_key(order);
             victims.sort_by_key(order);
             assert_eq!((node, *violations, victims), (&row.name, beyond, expected), "{told}");
@@ -302,8 +302,8 @@ pub fn told_checked(world: &World, task: TaskId, told: &Explanation) {
             let later = choice(&unprotected, &allocs, task).is_some();
             let never =
                 !(0..400).any(|other| may_evict(world, task, other)) && !reclaim::may_claim(world, task);
-            assert_eq!(*other == EvictionsTold::FreshStart, later, "{told}");
-            assert_eq!(*other == EvictionsTold::Never, never, "{told}");
+            assert_eq!(*other == EvictionReport::FreshStart, later, "{told}");
+            assert_eq!(*other == EvictionReport::Never, never, "{told}");
         }
         (Some(_), _) => panic!("it fits, and speaks of evictions: {told}"),
     }

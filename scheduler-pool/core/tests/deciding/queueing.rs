@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::queue::QueueSpec;
 use borough_model::{JobId, TaskId};
-use borough_scheduler_core::{CellSettings, PLAN_SEED, Plan, Queueing, Wait, explain, pending, plan};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Plan, Queueing, WaitReason, explain, pending, plan};
 use proptest::prelude::*;
 
 use crate::naive;
@@ -110,14 +110,15 @@ fn queues_get_what_they_are_guaranteed_then_by_weight_and_never_beyond_their_lim
         job.queue = queue.map(str::to_owned);
         world.job_submit(JobId(number), &job);
     }
-    // ops takes its limit. Of the other 80, research and default are guaranteed 50 and 10; what is left goes to the smaller
-    // share: default up to 40. Inside research, vision has its 40 first, and what is left up to 40 is text's.
+    // ops takes its limit. Of the other 80, research and default are guaranteed 50 and 10; what is left goes to the
+    // smaller share: default up to 40. Inside research, vision has its 40 first, and what is left up to 40 is text's.
     let counts = filled(&mut world, 10);
     assert_eq!(counts["ops"], 20, "{counts:?}");
     assert_eq!(counts.values().sum::<usize>(), 100);
     assert!((49..=50).contains(&(counts["ann"] + counts["bob"])) && counts["ann"] == 40, "{counts:?}");
     let why = explain(&world.snapshot(0), JobId(3), 50, world.now_ms);
-    let limited = Wait::QueueLimit { queue: "ops".to_owned(), share_per_mille: 200, limit_per_mille: 200 };
+    let limited =
+        WaitReason::QueueLimit { queue: "ops".to_owned(), share_per_mille: 200, limit_per_mille: 200 };
     assert_eq!(why.waits, [limited]);
     assert!(why.to_string().contains("queue ops has 20% of the cell and may have 20%"), "{why}");
 }
@@ -150,8 +151,8 @@ fn what_goes_beyond_a_limit_does_not_hold_up_what_does_not() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each task that is taken is one of the user whose dominant share, of what was held and has been taken before, is not
-    /// larger than that of any other user with work left.
+    /// Each task that is taken is one of the user whose dominant share, of what was held and has been taken before, is
+    /// not larger than that of any other user with work left.
     #[test]
     fn every_turn_is_that_of_the_smallest_share(
         users in prop::collection::vec((1..5u32, 1..12u32, 1..6u64, 1..6u64, 0..6u32), 1..6),
@@ -164,9 +165,9 @@ proptest! {
         let policy = if weighted { format!("fair-share:{}", weights.join(",")) } else { "drf".to_owned() };
         let mut world = world(policy.parse().expect("a policy"));
         world.node_put(node(0, 60, 40));
-        for (number, (name, &(_, count, cores, gib, standing))) in (0u64..).zip(names.iter().zip(&users)) {
-            let standing = spec(name, "standing", standing, cores * 300, gib * 100);
-            world.job_submit(JobId(100 + number), &standing);
+        for (number, (name, &(_, count, cores, gib, resident))) in (0u64..).zip(names.iter().zip(&users)) {
+            let resident = spec(name, "standing", resident, cores * 300, gib * 100);
+            world.job_submit(JobId(100 + number), &resident);
             let waiting = spec(name, "waiting", count, cores * 1000, gib * 1024);
             world.job_submit(JobId(number), &waiting);
         }
@@ -180,9 +181,9 @@ proptest! {
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut left: Vec<u32> = Vec::new();
         for (number, &(_, count, cores, gib, _)) in (0u64..).zip(&users) {
-            let standing = world.tasks.values().filter(|task| task.id.job == JobId(100 + number) && task.node.is_some());
-            let standing = standing.count() as u64;
-            held.push((standing * cores * 300, standing * gib * 100));
+            let resident = world.tasks.values().filter(|task| task.id.job == JobId(100 + number) && task.node.is_some());
+            let resident = resident.count() as u64;
+            held.push((resident * cores * 300, resident * gib * 100));
             left.push(count);
         }
         let weight = |user: usize| if weighted { f64::from(users[user].0) } else { 1.0 };

@@ -1,5 +1,5 @@
-//! Reclaim between queues: the slow and obvious re-statement that plans are held against after every event of the random
-//! histories, and cells that are left alone until they rest.
+//! Reclaim between queues: the slow and obvious re-statement that plans are held against after every event of the
+//! random histories, and cells that are left alone until they rest.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use borough_model::node::node_open;
 use borough_model::queue::{QueueSpec, queue_of_job};
 use borough_model::{JobId, NodeAlloc, NodeId, Resources, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{
-    CellSettings, EvictionsTold, PLAN_SEED, Plan, Queueing, Snapshot, explain, pending, plan,
+    CellSettings, EvictionReport, PLAN_SEED, Plan, Queueing, Snapshot, explain, pending, plan,
 };
 use proptest::prelude::*;
 
@@ -58,13 +58,13 @@ fn amounts(resources: &Resources) -> BTreeMap<String, u64> {
     fixed.into_iter().chain(devices).collect()
 }
 
-/// The dominant share of the cell, in millionths, of what stands in a queue (`within` says of which path) without some and with
-/// one more.
+/// The dominant share of the cell, in millionths, of what stands in a queue (`within` says of which path) without some
+/// and with one more.
 fn share(world: &World, within: impl Fn(&[String]) -> bool, without: &[TaskId], with: Option<TaskId>) -> u64 {
-    let standing =
+    let resident =
         world.tasks.values().filter(|row| stands(row) && !without.contains(&row.id)).map(|row| row.id);
     let mut held: BTreeMap<String, u64> = BTreeMap::new();
-    for task in standing.filter(|task| within(&path(world, task.job))).chain(with) {
+    for task in resident.filter(|task| within(&path(world, task.job))).chain(with) {
         for (dimension, amount) in amounts(asked(world, task)) {
             *held.entry(dimension).or_default() += amount;
         }
@@ -130,8 +130,8 @@ pub fn claims(world: &World, task: TaskId) -> bool {
     may_claim(world, task) && rows().any(gives)
 }
 
-/// How far the queue of a task is beyond its guarantee where it competes with that of `task`, over its weight; `None`: it keeps
-/// what it has.
+/// How far the queue of a task is beyond its guarantee where it competes with that of `task`, over its weight; `None`:
+/// it keeps what it has.
 pub fn excess(world: &World, task: TaskId, victim: TaskId) -> Option<u64> {
     let priority = |job| world.jobs.get(&job).map_or(0, |(row, _)| row.priority);
     let (own, other) = (priority(task.job), priority(victim.job));
@@ -148,7 +148,8 @@ pub fn excess(world: &World, task: TaskId, victim: TaskId) -> Option<u64> {
     Some(beyond * 1000 / queue(world, &other).map_or(1, |queue| u64::from(queue.weight)))
 }
 
-/// Whether each queue from which something is claimed, up to where it competes, keeps its guarantee when all victims have gone.
+/// Whether each queue from which something is claimed, up to where it competes, keeps its guarantee when all victims
+/// have gone.
 pub fn keeps(world: &World, task: TaskId, claimed: &[TaskId], victims: &[TaskId]) -> bool {
     claimed.iter().all(|victim| {
         let Some((_, top)) = parting(world, task.job, victim.job) else { return false };
@@ -228,8 +229,8 @@ impl Cell {
         panic!("it never rests: {} evictions", self.evicted);
     }
 
-    fn standing(&self, job: u64) -> usize {
-        self.world.standing(JobId(job)).count()
+    fn resident(&self, job: u64) -> usize {
+        self.world.resident(JobId(job)).count()
     }
 }
 
@@ -240,14 +241,14 @@ fn a_queue_takes_back_what_it_is_guaranteed_from_those_with_most_beyond_theirs()
     cell.submit(1, "ops", 150, 12, (1000, 1));
     cell.submit(2, "web", 150, 8, (1000, 1));
     cell.rest();
-    assert_eq!((cell.standing(1), cell.standing(2), cell.evicted), (12, 8, 0));
+    assert_eq!((cell.resident(1), cell.resident(2), cell.evicted), (12, 8, 0));
     cell.submit(3, "research", 150, 20, (1000, 1));
     cell.rest();
     // Of the 20 cores, research is guaranteed 10 and ops 2. Beyond that ops had 10 and web 8: each ends with 4.
-    assert_eq!((cell.standing(3), cell.standing(1), cell.standing(2), cell.evicted), (10, 6, 4, 10));
+    assert_eq!((cell.resident(3), cell.resident(1), cell.resident(2), cell.evicted), (10, 6, 4, 10));
     let told = explain(&cell.kept, JobId(3), 15, cell.world.now_ms);
     let (queue, share_per_mille, guaranteed_per_mille) = ("research".to_owned(), 500, 500);
-    let full = EvictionsTold::Guarantee { queue, share_per_mille, guaranteed_per_mille, lacks: false };
+    let full = EvictionReport::Guarantee { queue, share_per_mille, guaranteed_per_mille, lacks: false };
     assert_eq!(told.evictions, Some(full), "{told}");
     assert!(
         told.to_string().contains("queue research has 50% of the cell and is guaranteed 50%: it takes"),
@@ -270,7 +271,7 @@ fn nothing_is_taken_back_where_the_cell_does_not_say_so_or_from_a_higher_priorit
         cell.rest();
         cell.submit(2, "research", own, 10, (1000, 1));
         cell.rest();
-        assert_eq!((cell.standing(2), cell.evicted), (evicted, evicted), "{reclaim} {own} {other}");
+        assert_eq!((cell.resident(2), cell.evicted), (evicted, evicted), "{reclaim} {own} {other}");
     }
 }
 
@@ -288,11 +289,11 @@ fn a_queue_takes_back_within_the_one_it_is_in_and_for_that_one_from_others() {
     // For research, though text is guaranteed nothing.
     cell.submit(2, "research/text", 150, 20, (1000, 1));
     cell.rest();
-    assert_eq!((cell.standing(1), cell.standing(2)), (8, 12));
+    assert_eq!((cell.resident(1), cell.resident(2)), (8, 12));
     // Now vision takes back within research: ops has more than it is guaranteed too, but research has all of its own.
     cell.submit(3, "research/vision", 150, 20, (1000, 1));
     cell.rest();
-    assert_eq!((cell.standing(1), cell.standing(2), cell.standing(3)), (8, 4, 8));
+    assert_eq!((cell.resident(1), cell.resident(2), cell.resident(3)), (8, 4, 8));
 }
 
 #[test]
@@ -304,7 +305,7 @@ fn who_gave_way_to_a_higher_priority_still_has_what_its_queue_is_guaranteed() {
     cell.rest();
     cell.submit(3, "", 250, 5, (1000, 1));
     cell.rest();
-    assert_eq!((cell.standing(3), cell.standing(1), cell.standing(2)), (5, 5, 0));
+    assert_eq!((cell.resident(3), cell.resident(1), cell.resident(2)), (5, 5, 0));
 }
 
 #[test]
@@ -318,15 +319,15 @@ fn a_gang_takes_back_all_that_it_needs_or_nothing() {
         (gang.priority, gang.min_member, gang.queue) = (150, members, Some("research".to_owned()));
         cell.world.job_submit(JobId(number), &gang);
         cell.rest();
-        assert_eq!((cell.standing(number), cell.evicted), (placed, placed));
+        assert_eq!((cell.resident(number), cell.evicted), (placed, placed));
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever stands and is asked for: the cell comes to rest, each eviction being right by the re-statement; then nobody
-    /// waits who could take anything back.
+    /// Whatever stands and is asked for: the cell comes to rest, each eviction being right by the re-statement; then
+    /// nobody waits who could take anything back.
     #[test]
     fn cells_come_to_rest_and_nobody_waits_for_what_is_guaranteed(
         shape in prop::collection::vec((0..5u32, 1..4u32), 4),

@@ -44,7 +44,7 @@ fn round(world: &mut World, snapshot: &mut Snapshot) -> Plan {
 }
 
 fn racks(world: &World, job: JobId) -> Vec<String> {
-    let nodes = world.standing(job).filter_map(|row| world.nodes.get(&row.node?));
+    let nodes = world.resident(job).filter_map(|row| world.nodes.get(&row.node?));
     let mut racks: Vec<String> = nodes.filter_map(|(row, _)| row.labels.get("rack").cloned()).collect();
     racks.sort();
     racks
@@ -64,14 +64,14 @@ fn tasks_keep_apart_over_users_both_ways() {
     assert_eq!(made.placements.len(), 2);
     let taken = racks(&world, JobId(1));
     assert!(racks(&world, JobId(2)).iter().all(|rack| !taken.contains(rack)));
-    assert!(made.placements.iter().all(|placement| placement.ruled && placement.terms.len() == 1));
+    assert!(made.placements.iter().all(|placement| placement.constrained && placement.terms.len() == 1));
 
     // Those it keeps away from are kept away from it, whoever they belong to, by the same tokens.
     world.job_submit(JobId(3), &labelled("cat", "louder", 6, "loud"));
     let other = round(&mut world, &mut snapshot);
     let shy_racks = racks(&world, JobId(2));
     assert!(racks(&world, JobId(3)).iter().all(|rack| !shy_racks.contains(rack)));
-    assert!(other.placements.iter().all(|placement| placement.ruled));
+    assert!(other.placements.iter().all(|placement| placement.constrained));
     let terms = |plan: &Plan| plan.placements.iter().map(|one| one.terms[0].term.clone()).next();
     assert_eq!(terms(&made), terms(&other));
 }
@@ -157,7 +157,7 @@ fn a_wish_gives_way_and_a_node_without_the_attribute_is_near_nothing() {
     }];
     world.job_submit(JobId(1), &wish);
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 8);
-    let nodes: std::collections::BTreeSet<_> = world.standing(JobId(1)).filter_map(|row| row.node).collect();
+    let nodes: std::collections::BTreeSet<_> = world.resident(JobId(1)).filter_map(|row| row.node).collect();
     assert_eq!(nodes.len(), 6, "every node has one before any has two");
 
     let mut lost = labelled("ann", "lost", 1, "lost");
@@ -169,8 +169,8 @@ fn a_wish_gives_way_and_a_node_without_the_attribute_is_near_nothing() {
 }
 
 /// Without more than tokens, two workers tear a group: one places near a task that ends meanwhile, the other, which no
-/// longer sees that task and not yet the first one's, begins the group elsewhere. The tokens of the two do not meet; the
-/// standing task that the first one names is what fails its commit.
+/// longer sees that task and not yet the first one's, begins the group elsewhere. The tokens of the two do not meet;
+/// the standing task that the first one names is what fails its commit.
 #[test]
 fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
     let (mut world, mut first) = (world(), Snapshot::new(Default::default()));
@@ -181,7 +181,7 @@ fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
     world.job_submit(JobId(1), &stands);
     let begun = round(&mut world, &mut first);
     let began = begun.placements.first().expect("placed");
-    assert!(began.witnesses.is_empty(), "the first of a group is near nobody");
+    assert!(began.dependencies.is_empty(), "the first of a group is near nobody");
     assert_eq!(began.terms.len(), 1, "and writes that it begins the group");
 
     let mut joins = labelled("ann", "joins", 3, "db");
@@ -192,7 +192,7 @@ fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
     let near = plan(&first, &queue, world.now_ms, PLAN_SEED);
     let ended = TaskId { job: JobId(1), index: 0 };
     for placement in &near.placements {
-        assert_eq!((placement.witnesses.as_slice(), placement.terms.as_slice()), (&[ended][..], &[][..]));
+        assert_eq!((placement.dependencies.as_slice(), placement.terms.as_slice()), (&[ended][..], &[][..]));
     }
 
     world.task_end(ended, None, |row| row.state = TaskState::Dead);
@@ -228,7 +228,7 @@ fn what_ends_breaks_no_limit_of_a_placement_in_flight() {
     let placed = flight.placements.first().expect("placed");
     let taken = world.nodes.get(&placed.node).and_then(|(row, _)| row.labels.get("rack").cloned());
     // Committed in whichever order, the counts are those of placing first and ending then.
-    let other = world.standing(JobId(1)).find(|row| {
+    let other = world.resident(JobId(1)).find(|row| {
         row.node.and_then(|node| world.nodes.get(&node)).and_then(|(row, _)| row.labels.get("rack").cloned())
             != taken
     });

@@ -44,14 +44,14 @@ fn a_node_that_can_help_wakes_it() {
     let (mut world, mut snapshot) = asleep();
     world.node_put(node(1, 8, 8));
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 2);
-    let placed = world.standing(JobId(1)).next().expect("a task").id;
+    let placed = world.resident(JobId(1)).next().expect("a task").id;
     assert_eq!(round(&mut world, &mut snapshot), Plan::default());
     world.task_end(placed, None, |row| row.state = TaskState::Dead);
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
 }
 
 #[test]
-fn uncordoning_and_relabelling_wake_it() {
+fn uncordoning_and_relabelling_requeue_it() {
     let mut world = world(ScoringProfile::BEST_FIT);
     let mut row = node(0, 8, 8);
     let id = row.id;
@@ -176,7 +176,7 @@ fn waiting_costs_next_to_nothing() {
     for job in 0..50 {
         let job = world.job_submit(JobId(1000 + job), &spec("bob", &format!("small-{job}"), 20, 100, 64));
         assert_eq!(round(&mut world, &mut snapshot).placements.len(), 20);
-        let ended: Vec<TaskId> = world.standing(job).map(|row| row.id).take(10).collect();
+        let ended: Vec<TaskId> = world.resident(job).map(|row| row.id).take(10).collect();
         for task in ended {
             world.task_end(task, None, |row| row.state = TaskState::Dead);
         }

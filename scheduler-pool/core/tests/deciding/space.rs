@@ -44,7 +44,7 @@ fn a_fixed_port_is_given_once_per_address() {
     for placement in &plan.placements {
         let expected = if placement.node == own { Vec::new() } else { vec![token.clone()] };
         assert_eq!(placement.terms, expected);
-        assert_eq!(placement.ruled, placement.node != own, "it does not survive a conflict");
+        assert_eq!(placement.constrained, placement.node != own, "it does not survive a conflict");
     }
     assert_eq!(plan.placements.iter().filter(|placement| placement.node == own).count(), 1);
     // The same over two plans: what one node gave is known of the other.

@@ -2,7 +2,7 @@
 
 use borough_model::job::{Constraint, ConstraintOperator};
 use borough_model::{JobId, TaskId, TaskState};
-use borough_scheduler_core::{NearestFit, ScoringProfile, Wait, explain, explain_job};
+use borough_scheduler_core::{NearestFit, ScoringProfile, WaitReason, explain, explain_job};
 
 use crate::place::{planned, world};
 use crate::world::{node, spec};
@@ -23,8 +23,8 @@ fn a_task_that_backs_off_is_told_apart_from_those_of_its_job_that_do_not() {
     let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
     let indexes: Vec<&[u32]> = told.iter().map(|(indexes, _)| indexes.as_slice()).collect();
     assert_eq!(indexes, [&[0, 2][..], &[1][..]]);
-    assert!(matches!(told[0].1.waits[..], [Wait::Turn { .. }]), "{}", told[0].1);
-    assert_eq!(told[1].1.waits, [Wait::BackOff { until_ms, failures: 2 }]);
+    assert!(matches!(told[0].1.waits[..], [WaitReason::Turn { .. }]), "{}", told[0].1);
+    assert_eq!(told[1].1.waits, [WaitReason::BackOff { until_ms, failures: 2 }]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use borough_model::job::PreemptionSpec;
 use borough_model::resource::resources_add;
 use borough_model::task::{Charge, ChargeOwner};
 use borough_model::{
-    Delta, Incarnation, JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskRow, TaskState, UnitId,
+    Delta, GangId, Incarnation, JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskRow, TaskState,
 };
 use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, pending, plan};
 
@@ -106,7 +106,7 @@ fn a_budget_goes_to_those_that_have_done_least() {
 fn a_member_of_a_gang_that_still_gathers_gives_way_to_nobody() {
     let gathers = |row: &mut TaskRow| {
         (row.state, row.started_ms) = (TaskState::Held, None);
-        (row.unit, row.unit_epoch) = (Some(UnitId(3)), 1);
+        (row.gang, row.gang_epoch) = (Some(GangId(3)), 1);
     };
     let holds = |row: &mut TaskRow| (row.state, row.started_ms) = (TaskState::Held, None);
     for (gathering, expected) in [(true, 0), (false, 1)] {

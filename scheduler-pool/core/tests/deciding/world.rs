@@ -9,12 +9,12 @@ use borough_model::node::{
     node_alloc_sum, node_alloc_touch,
 };
 use borough_model::resource::resources_sub;
-use borough_model::task::{Life, TaskEvent, task_transition};
+use borough_model::task::{Attempt, TaskEvent, task_transition};
 use borough_model::{
     Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId, TaskRow,
     TaskState,
 };
-use borough_scheduler_core::{CellSettings, Placement, Plan, Snapshot, Victim};
+use borough_scheduler_core::{CellSettings, Plan, PlannedPlacement, Snapshot, Victim};
 
 /// Rows of a cell.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +109,7 @@ impl World {
         self.tasks.insert(row.id, row);
     }
 
-    /// Ends a life: its capacity is given back, its ports cool down, and the row is as `change` leaves it.
+    /// Ends an attempt: its capacity is given back, its ports cool down, and the row is as `change` leaves it.
     pub fn task_end(&mut self, id: TaskId, cool_ms: Option<i64>, change: impl FnOnce(&mut TaskRow)) {
         let Some(row) = self.tasks.get(&id).filter(|row| row.charged_node().is_some()) else { return };
         let mut row = row.clone();
@@ -138,8 +138,8 @@ impl World {
         let capacity = self.limits(&row);
         for task in holds_ready(&capacity, &alloc, held) {
             let before = self.tasks.get(&task).expect("a known task");
-            let life = Life { node, incarnation: before.incarnation };
-            let confirmed = task_transition(before, &TaskEvent::HoldConfirmed { life }, self.now_ms);
+            let attempt = Attempt { node, incarnation: before.incarnation };
+            let confirmed = task_transition(before, &TaskEvent::HoldConfirmed { attempt }, self.now_ms);
             let confirmed = confirmed.expect("it is held").row;
             let (_, alloc) = self.nodes.get_mut(&node).expect("a known node");
             *alloc = node_alloc_fulfil(alloc, &capacity, &confirmed.charge.resources).expect("it is free");
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    fn placement_commit(&mut self, placement: &Placement) {
+    fn placement_commit(&mut self, placement: &PlannedPlacement) {
         self.evictions.extend(placement.victims.iter().cloned());
         for victim in &placement.victims {
             let before = self.tasks.get(&victim.task).expect("a known task");
@@ -241,7 +241,7 @@ impl World {
     }
 
     /// Tasks that stand on a node.
-    pub fn standing(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
+    pub fn resident(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
         use TaskState::{Assigned, Held, Running, Starting};
         let rows = self.tasks.values().filter(move |row| row.id.job == job);
         rows.filter(|row| matches!(row.state, Held | Assigned | Starting | Running))

@@ -17,7 +17,9 @@ use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
 use borough_store::lease::{WorkerStatus, scheduler_shards};
-use borough_store::node::{NodeArrival, SessionFence, node_list, node_register, node_reported, node_writer};
+use borough_store::node::{
+    NodeRegistration, SessionFence, node_list, node_register, node_reported, node_writer,
+};
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use prometheus_client::registry::Registry;
@@ -365,12 +367,12 @@ impl Cell {
         self.stamps = clocks.remove(0);
     }
 
-    /// An agent reports that nothing is left of a life.
+    /// An agent reports that nothing is left of an attempt.
     pub async fn leave(&self, row: &TaskRow) {
         self.ends(row, EndReason::Stopped).await;
     }
 
-    /// An agent reports that a life has failed, and that nothing is left of it.
+    /// An agent reports that an attempt has failed, and that nothing is left of it.
     pub async fn fails(&self, row: &TaskRow) {
         self.ends(row, EndReason::Signaled).await;
     }
@@ -445,7 +447,7 @@ impl Cell {
             domains: Vec::new(),
         };
         let name = Name::new(format!("node-{:x}", id.0)).unwrap();
-        let arrival = NodeArrival::new(name, facts, id, 1);
+        let arrival = NodeRegistration::new(name, facts, id, 1);
         let (change, space, arrival) = (&self.change_of("node"), &self.space, &arrival);
         let register = self.db.run("node", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;

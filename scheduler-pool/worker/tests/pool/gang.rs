@@ -1,22 +1,22 @@
-//! Gangs larger than a commit, gathered by holds, while the store fails and workers die: the journal is replayed, and at no
-//! version is there half a gang.
+//! Gangs larger than a commit, gathered by holds, while the store fails and workers die: the journal is replayed, and
+//! at no version is there half a gang.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_kv::FaultPlan;
-use borough_model::task::{UnitRow, UnitState};
-use borough_model::{Delta, JobId, TaskId, TaskRow, TaskState, UnitId};
+use borough_model::task::{GangRow, GangState};
+use borough_model::{Delta, GangId, JobId, TaskId, TaskRow, TaskState};
 
 use crate::cell::{Cell, in_simulated_time};
 use crate::seeds;
 
-/// Rows of tasks and units as a replay of the journal has them.
+/// Rows of tasks and gangs as a replay of the journal has them.
 #[derive(Default)]
 pub struct Replay {
     pub least: BTreeMap<JobId, usize>,
     pub tasks: BTreeMap<TaskId, TaskRow>,
-    units: BTreeMap<UnitId, UnitRow>,
+    gangs: BTreeMap<GangId, GangRow>,
     /// How often each action was seen.
     actions: BTreeMap<String, usize>,
 }
@@ -28,20 +28,20 @@ impl Replay {
                 self.least.insert(row.id, spec.min_member as usize);
             }
             Delta::Task { row } => drop(self.tasks.insert(row.id, row.clone())),
-            Delta::Unit { row } => drop(self.units.insert(row.id, row.clone())),
+            Delta::Gang { row } => drop(self.gangs.insert(row.id, row.clone())),
             _ => {}
         }
     }
 
-    /// Whether a task is placed: what is held is as soon as its unit was committed.
+    /// Whether a task is placed: what is held is as soon as its gang was committed.
     pub fn placed(&self, row: &TaskRow) -> bool {
-        let committed = |unit: UnitId| {
-            let unit = self.units.get(&unit);
-            unit.is_some_and(|unit| unit.state == UnitState::Committed && unit.epoch == row.unit_epoch)
+        let committed = |gang: GangId| {
+            let gang = self.gangs.get(&gang);
+            gang.is_some_and(|gang| gang.state == GangState::Committed && gang.epoch == row.gang_epoch)
         };
         match row.state {
             TaskState::Assigned | TaskState::Starting | TaskState::Running => true,
-            TaskState::Held => row.unit.is_some_and(committed),
+            TaskState::Held => row.gang.is_some_and(committed),
             _ => false,
         }
     }
@@ -88,7 +88,7 @@ fn a_gang_beyond_a_commit_gathers_by_holds_and_starts_whole() {
         worker.end().await;
         let replay = replayed(&cell, 1).await;
         let count = |action: &str| replay.actions.get(action).copied().unwrap_or(0);
-        assert_eq!((count("unit_begin"), count("unit_hold"), count("unit_commit")), (1, 13, 1));
+        assert_eq!((count("gang_begin"), count("gang_hold"), count("gang_commit")), (1, 13, 1));
         assert_eq!(count("placement_commit"), 1, "the small one is placed in one");
     });
 }
@@ -113,7 +113,7 @@ fn a_worker_that_dies_half_way_leaves_nothing_of_a_gang() {
             cell.until("both gangs are placed", async || cell.assigned().await == 150).await;
             after.end().await;
             let replay = replayed(&cell, seed).await;
-            let given_up = replay.actions.get("unit_give_up").copied().unwrap_or(0);
+            let given_up = replay.actions.get("gang_give_up").copied().unwrap_or(0);
             orphans += given_up;
         });
     }

@@ -1,5 +1,5 @@
-//! The gate closes while workers decide: whatever a worker has read before, nothing of it is placed in a cell that drains
-//! or has moved.
+//! The gate closes while workers decide: whatever a worker has read before, nothing of it is placed in a cell that
+//! drains or has moved.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::cell::{Cell, in_simulated_time};
 use crate::seeds;
 
 /// Actions that start work.
-const PLACES: [&str; 4] = ["placement_commit", "unit_begin", "unit_hold", "unit_commit"];
+const PLACES: [&str; 4] = ["placement_commit", "gang_begin", "gang_hold", "gang_commit"];
 
 /// A store that takes its time over every commit and every read version, so that something happens in between.
 fn slow() -> FaultPlan {

@@ -1,5 +1,5 @@
-//! Several production workers on one store in memory, in simulated time: who holds which shard when a worker dies, which
-//! scheduler places which job, and what workers say of themselves.
+//! Several production workers on one store in memory, in simulated time: who holds which shard when a worker dies,
+//! which scheduler places which job, and what workers say of themselves.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -152,7 +152,7 @@ fn workers_say_what_they_do() {
             told.iter().map(|status| (status.part_first, status.part_nodes)).collect::<Vec<_>>(),
             [(0, 2), (2, 2)]
         );
-        assert_eq!(told.iter().map(|status| status.blocked).sum::<u64>(), 1);
+        assert_eq!(told.iter().map(|status| status.unschedulable).sum::<u64>(), 1);
         assert!(
             told.iter().all(|status| status.waiting == 0 && status.age_ms < 2_000 && status.shards == 1),
             "{told:?}"

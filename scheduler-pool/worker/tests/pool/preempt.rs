@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use borough_kv::FaultPlan;
-use borough_model::task::{StopReason, UnitState};
+use borough_model::task::{GangState, StopReason};
 use borough_model::{Delta, JobId, TaskId, TaskRow, TaskState};
 use borough_store::job::{job_stop, job_tasks_gone};
 use borough_store::node::node_declare_lost;
@@ -69,9 +69,9 @@ async fn whole(cell: &Cell, seed: u64) -> Vec<Vec<Delta>> {
     entries
 }
 
-/// How often a unit went into a state.
-fn units(entries: &[Vec<Delta>], state: UnitState) -> usize {
-    let of = |delta: &&Delta| matches!(delta, Delta::Unit { row } if row.state == state);
+/// How often a gang went into a state.
+fn gangs(entries: &[Vec<Delta>], state: GangState) -> usize {
+    let of = |delta: &&Delta| matches!(delta, Delta::Gang { row } if row.state == state);
     entries.iter().flatten().filter(of).count()
 }
 
@@ -97,7 +97,7 @@ fn a_gang_that_takes_the_places_of_others_starts_whole_when_the_last_of_them_is_
             .await;
         worker.end().await;
         let entries = whole(&cell, 1).await;
-        assert_eq!([UnitState::Waiting, UnitState::Committed].map(|state| units(&entries, state)), [1, 1]);
+        assert_eq!([GangState::Waiting, GangState::Committed].map(|state| gangs(&entries, state)), [1, 1]);
     });
 }
 
@@ -140,13 +140,13 @@ impl Loss {
         [Self::PromiseExpires, Self::NodeLost, Self::NodeDrained, Self::JobStopped, Self::Evicted];
 
     async fn befalls(self, cell: &Cell, row: &TaskRow) {
-        let lives = [(row.id, row.incarnation)];
+        let attempts = [(row.id, row.incarnation)];
         let Some(node) = row.node else { return };
         let job = row.id.job;
         match self {
             Self::PromiseExpires => {
                 cell.change("task_promise", async |tx, changes| {
-                    task_promises_expire(tx, changes, node, &lives).await
+                    task_promises_expire(tx, changes, node, &attempts).await
                 })
                 .await;
             }
@@ -159,7 +159,7 @@ impl Loss {
             }
             Self::NodeDrained => {
                 cell.change("task_move", async |tx, changes| {
-                    task_stop_begin(tx, changes, &lives, StopReason::Drained).await
+                    task_stop_begin(tx, changes, &attempts, StopReason::Drained).await
                 })
                 .await;
             }
@@ -188,13 +188,13 @@ fn a_gang_that_loses_a_member_while_it_waits_gives_everything_back() {
             let worker = cell.worker(0, 1, &["default"]);
             cell.until("all of it holds", async || in_state(&cell, "gang", TaskState::Held).await == 2).await;
             let first = gang_rows(&cell, "gang").await.remove(0);
-            let unit = first.unit;
+            let gang = first.gang;
             loss.befalls(&cell, &first).await;
             cell.until(&format!("{loss:?}: nothing is held for what was lost"), async || {
                 gang_rows(&cell, "gang")
                     .await
                     .iter()
-                    .all(|row| row.state != TaskState::Held || row.unit != unit)
+                    .all(|row| row.state != TaskState::Held || row.gang != gang)
             })
             .await;
             assert_eq!(in_state(&cell, "gang", TaskState::Assigned).await, 0, "{loss:?}");
@@ -209,7 +209,7 @@ fn a_gang_that_loses_a_member_while_it_waits_gives_everything_back() {
                 cell.change("job_end", async |tx, changes| job_tasks_gone(tx, changes, job).await).await;
             }
             let entries = whole(&cell, seed).await;
-            assert!(units(&entries, UnitState::Released) > 0, "{loss:?}");
+            assert!(gangs(&entries, GangState::Released) > 0, "{loss:?}");
         });
     }
 }
@@ -273,8 +273,8 @@ fn gangs_that_wait_for_their_victims_come_together_or_not_at_all_whatever_happen
             .await;
             worker.end().await;
             let entries = whole(&cell, seed).await;
-            waited += units(&entries, UnitState::Waiting);
-            released += units(&entries, UnitState::Released);
+            waited += gangs(&entries, GangState::Waiting);
+            released += gangs(&entries, GangState::Released);
         });
     }
     assert!((waited > 12 && released > 3) || std::env::var("BOROUGH_SEED").is_ok(), "{waited} {released}");

@@ -1,15 +1,16 @@
-//! Which cores a life gets for its own, and which are left to the others.
+//! Which cores an attempt gets for its own, and which are left to the others.
 //!
-//! The scheduler has counted: within each NUMA domain what is charged to it is no more than it has, so there are as many
-//! whole cores left as a life was promised. Here they are chosen. They stay the life's until nothing of it is left.
+//! The scheduler has counted: within each NUMA domain what is charged to it is no more than it has, so there are as
+//! many whole cores left as an attempt was promised. Here they are chosen. They stay the attempt's until nothing of it
+//! is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_proto::v1;
 
-use super::state::State;
-use crate::life::LifeId;
+use super::state::AgentState;
+use crate::attempt::AttemptId;
 
 /// The machine's cores.
 #[derive(Clone, Debug)]
@@ -38,19 +39,19 @@ impl Cores {
     }
 }
 
-/// The cores that are lives' own.
-pub fn cores_taken(state: &State) -> BTreeSet<u32> {
-    let open = state.lives.values().filter(|life| life.record.released_ms.is_none());
-    let exclusive = open.filter_map(|life| life.assignment.as_ref()).filter(|of| of.exclusive_cores);
+/// The cores that are attempts' own.
+pub fn cores_taken(state: &AgentState) -> BTreeSet<u32> {
+    let open = state.attempts.values().filter(|attempt| attempt.record.released_ms.is_none());
+    let exclusive = open.filter_map(|attempt| attempt.assignment.as_ref()).filter(|of| of.exclusive_cores);
     exclusive.flat_map(|assignment| assignment.cpus.iter().copied()).collect()
 }
 
-/// An assignment with the cores that the life is to have, where it is to have its own.
+/// An assignment with the cores that the attempt is to have, where it is to have its own.
 ///
 /// # Errors
 /// Why it cannot be started, for people.
 pub fn assignment_settled(
-    state: &State,
+    state: &AgentState,
     assignment: Arc<v1::Assignment>,
 ) -> Result<Arc<v1::Assignment>, String> {
     if !assignment.exclusive_cores {
@@ -72,8 +73,8 @@ pub fn assignment_settled(
     Ok(Arc::new(v1::Assignment { cpus: chosen, ..(*assignment).clone() }))
 }
 
-/// The cores that a life stays on which has none of its own: those it was given, or all, but for what is others' own.
-/// Where nothing would be left it stays where it is. None: anywhere.
+/// The cores that an attempt stays on which has none of its own: those it was given, or all, but for what is others'
+/// own. Where nothing would be left it stays where it is. None: anywhere.
 pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BTreeSet<u32>) -> Vec<u32> {
     let given = || -> BTreeSet<u32> { assignment.cpus.iter().copied().collect() };
     let of = if assignment.cpus.is_empty() { all.clone() } else { given() };
@@ -81,15 +82,15 @@ pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BT
     if left.is_empty() || taken.is_empty() { assignment.cpus.clone() } else { left }
 }
 
-/// Where each running life without cores of its own belongs, of those that are not known to be there. `known` is where
-/// they are.
-pub fn moves(state: &State, known: &BTreeMap<LifeId, Vec<u32>>) -> BTreeMap<LifeId, Vec<u32>> {
+/// Where each running attempt without cores of its own belongs, of those that are not known to be there. `known` is
+/// where they are.
+pub fn moves(state: &AgentState, known: &BTreeMap<AttemptId, Vec<u32>>) -> BTreeMap<AttemptId, Vec<u32>> {
     let taken = cores_taken(state);
-    let running = state.lives.iter().filter(|(_, life)| {
-        life.record.started_ms.is_some() && life.record.released_ms.is_none() && !life.busy
+    let running = state.attempts.iter().filter(|(_, attempt)| {
+        attempt.record.started_ms.is_some() && attempt.record.released_ms.is_none() && !attempt.busy
     });
-    let belongs = |(id, life): (&LifeId, &super::Life)| {
-        let assignment = life.assignment.as_ref().filter(|assignment| !assignment.exclusive_cores)?;
+    let belongs = |(id, attempt): (&AttemptId, &super::AttemptState)| {
+        let assignment = attempt.assignment.as_ref().filter(|assignment| !assignment.exclusive_cores)?;
         let shared = cores_shared(assignment, &state.cores.all, &taken);
         // Anywhere, once it was kept off some, is on all there are.
         let shared = if shared.is_empty() { state.cores.all.iter().copied().collect() } else { shared };
@@ -109,10 +110,10 @@ pub fn moves(state: &State, known: &BTreeMap<LifeId, Vec<u32>>) -> BTreeMap<Life
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::Life;
+    use crate::decide::AttemptState;
 
-    fn id(index: u32) -> LifeId {
-        LifeId::new("j0000000000000001", index, 1).unwrap()
+    fn id(index: u32) -> AttemptId {
+        AttemptId::new("j0000000000000001", index, 1).unwrap()
     }
 
     fn assignment(cpu_millis: u64, cpus: &[u32], exclusive_cores: bool) -> Arc<v1::Assignment> {
@@ -121,21 +122,22 @@ mod tests {
         Arc::new(v1::Assignment { spec, cpus: cpus.to_vec(), exclusive_cores, ..v1::Assignment::default() })
     }
 
-    fn state(speed: u64) -> State {
-        State { cores: Cores { all: (0..4).collect(), speed }, ..State::default() }
+    fn state(speed: u64) -> AgentState {
+        AgentState { cores: Cores { all: (0..4).collect(), speed }, ..AgentState::default() }
     }
 
-    fn run(state: &mut State, index: u32, assignment: &Arc<v1::Assignment>) {
-        let mut life = Life { assignment: Some(assignment.clone()), ..Life::default() };
-        life.record.started_ms = Some(1);
-        state.lives.insert(id(index), life);
+    fn run(state: &mut AgentState, index: u32, assignment: &Arc<v1::Assignment>) {
+        let mut attempt = AttemptState { assignment: Some(assignment.clone()), ..AttemptState::default() };
+        attempt.record.started_ms = Some(1);
+        state.attempts.insert(id(index), attempt);
     }
 
     #[test]
-    fn cores_are_given_once_and_again_when_nothing_of_the_life_is_left() {
+    fn cores_are_given_once_and_again_when_nothing_of_the_attempt_is_left() {
         let mut state = state(1000);
         let domain = [2, 3];
-        let settled = |state: &State, millis| assignment_settled(state, assignment(millis, &domain, true));
+        let settled =
+            |state: &AgentState, millis| assignment_settled(state, assignment(millis, &domain, true));
         let first = settled(&state, 1000).unwrap();
         assert_eq!(first.cpus, [2]);
         run(&mut state, 0, &first);
@@ -144,7 +146,7 @@ mod tests {
         run(&mut state, 1, &second);
         let refused = settled(&state, 1000).unwrap_err();
         assert_eq!(refused, "of the 2 cores it may have, 0 are free and 1 are asked for");
-        state.lives.get_mut(&id(0)).unwrap().record.released_ms = Some(2);
+        state.attempts.get_mut(&id(0)).unwrap().record.released_ms = Some(2);
         assert_eq!(settled(&state, 1000).unwrap().cpus, [2]);
         assert_eq!(cores_taken(&state), [3].into());
         let shared = assignment(100, &[], false);
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(moved, [(id(0), vec![0, 1, 3]), (id(1), vec![3])].into());
         known.extend(moved);
         assert_eq!(moves(&state, &known), BTreeMap::new());
-        state.lives.get_mut(&id(2)).unwrap().record.released_ms = Some(2);
+        state.attempts.get_mut(&id(2)).unwrap().record.released_ms = Some(2);
         assert_eq!(moves(&state, &known), [(id(0), vec![0, 1, 2, 3]), (id(1), vec![2, 3])].into());
         // Where nothing would be left, it is better to share than to stand still.
         run(&mut state, 2, &assignment(2000, &[2, 3], true));

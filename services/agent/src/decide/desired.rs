@@ -8,27 +8,27 @@ use borough_proto::bounds::{REFUSED_ITEMS_MAX, SESSION_ERROR_BYTES_MAX, text_cut
 use borough_proto::convert::{job_spec_from_message, task_spec_to_message};
 use borough_proto::v1;
 
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
 
 /// A spec's job id and version.
-type SpecKey = (String, u32);
+type JobSpecVersion = (String, u32);
 
 /// What the control plane wants of this node.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
-    /// Lives to be run. [`Self::assignment`] gives one with its spec.
-    pub assignments: BTreeMap<LifeId, Arc<v1::Assignment>>,
-    /// Lives to be ended. A stop is never taken back: a task that shall run again gets a new life.
-    pub stops: BTreeMap<LifeId, v1::StopCommand>,
-    /// Lives whose release is durable.
-    pub forget: BTreeSet<LifeId>,
-    /// Whether a full desired state has arrived to its end: only then is a life that is not listed unknown.
+    /// Attempts to be run. [`Self::assignment`] gives one with its spec.
+    pub assignments: BTreeMap<AttemptId, Arc<v1::Assignment>>,
+    /// Attempts to be ended. A stop is never taken back: a task that shall run again gets a new attempt.
+    pub stops: BTreeMap<AttemptId, v1::StopCommand>,
+    /// Attempts whose release is durable.
+    pub forget: BTreeSet<AttemptId>,
+    /// Whether a full desired state has arrived to its end: only then is an attempt that is not listed unknown.
     pub complete: bool,
-    specs: BTreeMap<SpecKey, Arc<JobSpec>>,
+    specs: BTreeMap<JobSpecVersion, Arc<JobSpec>>,
     /// Specs of the session that is open; older ones go with the end of its full state.
-    delivered: BTreeSet<SpecKey>,
-    /// The full state that has begun and not ended: the lives that it has named.
-    named: Option<BTreeSet<LifeId>>,
+    delivered: BTreeSet<JobSpecVersion>,
+    /// The full state that has begun and not ended: the attempts that it has named.
+    named: Option<BTreeSet<AttemptId>>,
     /// The last chunk of the session.
     sequence: u64,
     /// The acknowledgement that is due.
@@ -44,8 +44,8 @@ impl Desired {
         self.acknowledge = None;
     }
 
-    /// Takes a chunk in; the answer names what in it could not be understood. The rest is in force at once, so that a stop
-    /// never waits for the end of a full state. [`Self::acknowledgement`] is due after it.
+    /// Takes a chunk in; the answer names what in it could not be understood. The rest is in force at once, so that a
+    /// stop never waits for the end of a full state. [`Self::acknowledgement`] is due after it.
     pub fn apply(&mut self, chunk: v1::Desired) -> Vec<String> {
         let mut refused = Vec::new();
         // A chunk of a stand-in gateway may have no number.
@@ -63,7 +63,7 @@ impl Desired {
             }
         }
         for stop in chunk.stops {
-            match LifeId::of(stop.life.as_ref()) {
+            match AttemptId::of(stop.attempt.as_ref()) {
                 Ok(id) => {
                     self.name(&id);
                     self.stops.insert(id, stop);
@@ -71,8 +71,8 @@ impl Desired {
                 Err(error) => refused.push(error.to_string()),
             }
         }
-        for life in &chunk.forget {
-            match LifeId::of(Some(life)) {
+        for attempt in &chunk.forget {
+            match AttemptId::of(Some(attempt)) {
                 Ok(id) => {
                     self.name(&id);
                     self.forget.insert(id);
@@ -92,8 +92,8 @@ impl Desired {
         self.acknowledge.take()
     }
 
-    /// The assignment of a life with its spec merged, as the life is started.
-    pub fn assignment(&self, id: &LifeId) -> Option<Arc<v1::Assignment>> {
+    /// The assignment of an attempt with its spec merged, as the attempt is started.
+    pub fn assignment(&self, id: &AttemptId) -> Option<Arc<v1::Assignment>> {
         let assignment = self.assignments.get(id)?;
         if assignment.spec.is_some() {
             return Some(Arc::clone(assignment));
@@ -103,8 +103,8 @@ impl Desired {
         Some(Arc::new(v1::Assignment { spec, ..(**assignment).clone() }))
     }
 
-    /// Drops what is said of a life that is gone for good.
-    pub fn forgotten(&mut self, id: &LifeId) {
+    /// Drops what is said of an attempt that is gone for good.
+    pub fn forgotten(&mut self, id: &AttemptId) {
         self.assignments.remove(id);
         self.stops.remove(id);
         self.forget.remove(id);
@@ -145,17 +145,17 @@ impl Desired {
     }
 
     fn assignment_apply(&mut self, assignment: v1::Assignment) -> Result<(), String> {
-        let id = LifeId::of(assignment.life.as_ref()).map_err(|error| error.to_string())?;
+        let id = AttemptId::of(assignment.attempt.as_ref()).map_err(|error| error.to_string())?;
         let version = assignment.spec_version;
         if version != 0 && !self.specs.contains_key(&(id.job_id.clone(), version)) {
-            return Err(format!("life {id} refers to spec {version} of its job, which was not delivered"));
+            return Err(format!("attempt {id} refers to spec {version} of its job, which was not delivered"));
         }
         self.name(&id);
         self.assignments.insert(id, Arc::new(assignment));
         Ok(())
     }
 
-    fn name(&mut self, id: &LifeId) {
+    fn name(&mut self, id: &AttemptId) {
         if let Some(named) = &mut self.named {
             named.insert(id.clone());
         }
@@ -192,12 +192,12 @@ mod tests {
 
     const JOB: &str = "j0000000000000001";
 
-    fn life(index: u32) -> v1::TaskLife {
-        v1::TaskLife { job_id: JOB.to_owned(), index, incarnation: 1 }
+    fn attempt(index: u32) -> v1::TaskAttempt {
+        v1::TaskAttempt { job_id: JOB.to_owned(), index, incarnation: 1 }
     }
 
-    fn id(index: u32) -> LifeId {
-        LifeId::new(JOB, index, 1).unwrap()
+    fn id(index: u32) -> AttemptId {
+        AttemptId::new(JOB, index, 1).unwrap()
     }
 
     fn reference(version: u32) -> v1::SpecReference {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn assign(index: u32, spec_version: u32) -> v1::Assignment {
-        v1::Assignment { life: Some(life(index)), spec_version, ..v1::Assignment::default() }
+        v1::Assignment { attempt: Some(attempt(index)), spec_version, ..v1::Assignment::default() }
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
         };
         desired.apply(old);
         desired.opened();
-        let stop = v1::StopCommand { life: Some(life(5)), ..v1::StopCommand::default() };
+        let stop = v1::StopCommand { attempt: Some(attempt(5)), ..v1::StopCommand::default() };
         let begin =
             v1::Desired { sequence: 1, full_begin: true, stops: vec![stop], ..v1::Desired::default() };
         desired.apply(begin);

@@ -16,9 +16,9 @@ pub struct Inherited {
 /// `PATH` where the agent has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where a life runs.
+/// Where an attempt runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct TaskPlace<'a> {
     /// The node's name.
     pub node: &'a str,
     /// Where the node's tasks are reached.
@@ -27,13 +27,13 @@ pub struct Place<'a> {
     pub directory: &'a str,
 }
 
-/// The whole environment of a life. What its spec says wins.
+/// The whole environment of an attempt. What its spec says wins.
 ///
 /// # Errors
 /// A `${NAME}` that is not there, for people.
 pub fn environment(
     assignment: &v1::Assignment,
-    place: Place<'_>,
+    place: TaskPlace<'_>,
     inherited: &Inherited,
 ) -> Result<BTreeMap<String, String>, String> {
     let given = given(assignment, place, inherited);
@@ -49,8 +49,12 @@ pub fn environment(
 }
 
 /// The variables the agent gives.
-fn given(assignment: &v1::Assignment, place: Place<'_>, inherited: &Inherited) -> BTreeMap<String, String> {
-    let life = assignment.life.clone().unwrap_or_default();
+fn given(
+    assignment: &v1::Assignment,
+    place: TaskPlace<'_>,
+    inherited: &Inherited,
+) -> BTreeMap<String, String> {
+    let attempt = assignment.attempt.clone().unwrap_or_default();
     let home = inherited.home.clone().unwrap_or_else(|| place.directory.to_owned());
     let mut given: BTreeMap<String, String> = [
         ("PATH", inherited.path.clone()),
@@ -59,8 +63,8 @@ fn given(assignment: &v1::Assignment, place: Place<'_>, inherited: &Inherited) -
         ("BOROUGH_CELL", assignment.cell.clone()),
         ("BOROUGH_USER", assignment.user.clone()),
         ("BOROUGH_JOB", assignment.job.clone()),
-        ("BOROUGH_INDEX", life.index.to_string()),
-        ("BOROUGH_INCARNATION", life.incarnation.to_string()),
+        ("BOROUGH_INDEX", attempt.index.to_string()),
+        ("BOROUGH_INCARNATION", attempt.incarnation.to_string()),
         ("BOROUGH_NODE", place.node.to_owned()),
         ("BOROUGH_TASK_DIR", place.directory.to_owned()),
     ]
@@ -83,8 +87,8 @@ const KIND_GPU: &str = "gpu";
 /// Those variables: of CUDA, of NVIDIA's container runtime and of ROCm.
 const GPU_VARIABLES: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
 
-/// The cards a life has: `BOROUGH_DEVICE_<KIND>` lists them as the node knows them, `BOROUGH_DEVICE_<KIND>_MILLIS` says
-/// how much of each is its own.
+/// The cards an attempt has: `BOROUGH_DEVICE_<KIND>` lists them as the node knows them, `BOROUGH_DEVICE_<KIND>_MILLIS`
+/// says how much of each is its own.
 fn cards_variables(cards: &[v1::AssignedCard]) -> Vec<(String, String)> {
     let mut of_kind: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
     for assigned in cards {
@@ -169,7 +173,7 @@ mod tests {
     fn assignment(environment: &[(&str, &str)]) -> v1::Assignment {
         let port = |name: &str, number| v1::Port { name: name.to_owned(), number };
         v1::Assignment {
-            life: Some(v1::TaskLife { job_id: "j".to_owned(), index: 2, incarnation: 7 }),
+            attempt: Some(v1::TaskAttempt { job_id: "j".to_owned(), index: 2, incarnation: 7 }),
             cell: "east".to_owned(),
             user: "ann".to_owned(),
             job: "web".to_owned(),
@@ -184,7 +188,7 @@ mod tests {
 
     fn whole(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>, String> {
         let inherited = Inherited { path: "/bin".to_owned(), home: None };
-        let place = Place { node: "n1", host: "127.0.0.1", directory: "/t" };
+        let place = TaskPlace { node: "n1", host: "127.0.0.1", directory: "/t" };
         environment(&assignment(pairs), place, &inherited)
     }
 

@@ -3,17 +3,17 @@
 use borough_proto::v1;
 use borough_proto::v1::EndReason;
 
-use super::state::Life;
-use crate::life::LifeId;
+use super::state::AttemptState;
+use crate::attempt::AttemptId;
 
 /// SIGKILL, which is what the kernel's memory killer sends.
 const SIGKILL: i32 = 9;
-/// Marks, in a record the agent itself wrote after a reboot, why the life ended.
+/// Marks, in a record the agent itself wrote after a reboot, why the attempt ended.
 pub(crate) const REBOOTED: &str = "its node was rebooted";
 
-/// How a life ended, once it has.
-pub fn exit_of(id: &LifeId, life: &Life, node: &str) -> Option<v1::Exit> {
-    let record = life.record.exit.as_ref()?;
+/// How an attempt ended, once it has.
+pub fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Option<v1::Exit> {
+    let record = attempt.record.exit.as_ref()?;
     let (reason, message) = if let Some(error) = &record.start_error {
         (EndReason::StartFailed, error.clone())
     } else if record.message == REBOOTED {
@@ -46,9 +46,9 @@ mod tests {
     use borough_shim::record::ExitRecord;
 
     fn reason(exit: ExitRecord) -> (EndReason, v1::Exit) {
-        let mut life = Life::default();
-        life.record.exit = Some(exit);
-        let exit = exit_of(&LifeId::new("j0000000000000001", 0, 1).unwrap(), &life, "n").unwrap();
+        let mut attempt = AttemptState::default();
+        attempt.record.exit = Some(exit);
+        let exit = exit_of(&AttemptId::new("j0000000000000001", 0, 1).unwrap(), &attempt, "n").unwrap();
         (exit.reason(), exit)
     }
 

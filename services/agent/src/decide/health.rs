@@ -6,7 +6,7 @@ use borough_proto::v1;
 
 /// What probes have shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Course {
+pub struct ProbeHistory {
     /// What they say together.
     pub health: v1::Health,
     /// Counted failures in a row.
@@ -15,8 +15,8 @@ pub struct Course {
     tries: u32,
 }
 
-impl Course {
-    /// The course of a life whose health was `health` when it was last known.
+impl ProbeHistory {
+    /// The history of an attempt whose health was `health` when it was last known.
     pub fn new(health: v1::Health) -> Self {
         Self { health, failures: 0, tries: 0 }
     }
@@ -36,53 +36,53 @@ const UNCHECKED_PAUSE: Duration = Duration::from_secs(1);
 /// What stands in a spec as 0 is taken as this.
 const INTERVAL_LEAST_MS: u64 = 20;
 
-/// The course after a probe, and the pause before the next one. `since_start` is how long the task runs, and how long it
-/// must run before it is healthy: what ends at once was never up.
+/// The history after a probe, and the pause before the next one. `since_start` is how long the task runs, and how long
+/// it must run before it is healthy: what ends at once was never up.
 pub fn next(
     check: &v1::HealthCheck,
-    course: Course,
+    history: ProbeHistory,
     passed: bool,
     (since_start, healthy_after): (Duration, Duration),
-) -> (Course, Duration) {
+) -> (ProbeHistory, Duration) {
     let interval = Duration::from_millis(check.interval_ms.max(INTERVAL_LEAST_MS));
-    if passed && course.health != v1::Health::Healthy && since_start < healthy_after {
+    if passed && history.health != v1::Health::Healthy && since_start < healthy_after {
         let pause = healthy_after.saturating_sub(since_start).min(interval);
-        return (Course { failures: 0, ..course }, pause);
+        return (ProbeHistory { failures: 0, ..history }, pause);
     }
     if passed {
-        return (Course { health: v1::Health::Healthy, failures: 0, tries: course.tries }, interval);
+        return (ProbeHistory { health: v1::Health::Healthy, failures: 0, tries: history.tries }, interval);
     }
-    let never = !matches!(course.health, v1::Health::Healthy | v1::Health::Unhealthy);
+    let never = !matches!(history.health, v1::Health::Healthy | v1::Health::Unhealthy);
     // Whatever the spec's grace, a task has one interval to come up.
     let grace = Duration::from_millis(check.initial_grace_ms).max(interval);
     if never && since_start < grace {
-        let tries = course.tries.saturating_add(1);
+        let tries = history.tries.saturating_add(1);
         let quick = if tries > QUICK_TRIES {
             QUICK_LATE_MS
         } else {
             (QUICK_FIRST_MS << tries.saturating_sub(1).min(8)).min(QUICK_MAX_MS)
         };
         let pause = Duration::from_millis(quick).min(interval).min(grace.saturating_sub(since_start));
-        return (Course { tries, ..course }, pause);
+        return (ProbeHistory { tries, ..history }, pause);
     }
-    let failures = course.failures.saturating_add(1);
-    let health = if failures >= check.failures_max.max(1) { v1::Health::Unhealthy } else { course.health };
-    (Course { health, failures, ..course }, interval)
+    let failures = history.failures.saturating_add(1);
+    let health = if failures >= check.failures_max.max(1) { v1::Health::Unhealthy } else { history.health };
+    (ProbeHistory { health, failures, ..history }, interval)
 }
 
 /// The same for a task without a check: healthy once it has run for long enough and nobody else has its ports, and
 /// never unhealthy.
 pub fn next_unchecked(
-    course: Course,
+    history: ProbeHistory,
     passed: bool,
     (since_start, healthy_after): (Duration, Duration),
-) -> (Course, Duration) {
+) -> (ProbeHistory, Duration) {
     match passed {
         true if since_start >= healthy_after => {
-            (Course { health: v1::Health::Healthy, ..course }, UNCHECKED_PAUSE)
+            (ProbeHistory { health: v1::Health::Healthy, ..history }, UNCHECKED_PAUSE)
         }
-        true => (course, healthy_after.saturating_sub(since_start)),
-        false => (course, UNCHECKED_PAUSE),
+        true => (history, healthy_after.saturating_sub(since_start)),
+        false => (history, UNCHECKED_PAUSE),
     }
 }
 
@@ -108,59 +108,59 @@ mod tests {
     #[test]
     fn nothing_is_healthy_before_it_has_run_for_a_while() {
         let early = (ms(300), ms(1_000));
-        let (course, pause) = next(&check(5_000, 1, 0), Course::new(v1::Health::Unknown), true, early);
-        assert_eq!((course.health, pause), (v1::Health::Unknown, ms(700)));
+        let (history, pause) = next(&check(5_000, 1, 0), ProbeHistory::new(v1::Health::Unknown), true, early);
+        assert_eq!((history.health, pause), (v1::Health::Unknown, ms(700)));
         let late = (ms(1_000), ms(1_000));
-        assert_eq!(next(&check(5_000, 1, 0), course, true, late).0.health, v1::Health::Healthy);
+        assert_eq!(next(&check(5_000, 1, 0), history, true, late).0.health, v1::Health::Healthy);
         // What was healthy before this agent started stays so.
-        let known = Course::new(v1::Health::Healthy);
+        let known = ProbeHistory::new(v1::Health::Healthy);
         assert_eq!(next(&check(5_000, 1, 0), known, true, early).0.health, v1::Health::Healthy);
-        let (course, pause) = next_unchecked(Course::new(v1::Health::Unknown), true, early);
-        assert_eq!((course.health, pause), (v1::Health::Unknown, ms(700)));
-        assert_eq!(next_unchecked(course, false, late).0.health, v1::Health::Unknown);
-        assert_eq!(next_unchecked(course, true, late).0.health, v1::Health::Healthy);
+        let (history, pause) = next_unchecked(ProbeHistory::new(v1::Health::Unknown), true, early);
+        assert_eq!((history.health, pause), (v1::Health::Unknown, ms(700)));
+        assert_eq!(next_unchecked(history, false, late).0.health, v1::Health::Unknown);
+        assert_eq!(next_unchecked(history, true, late).0.health, v1::Health::Healthy);
     }
 
     #[test]
     fn the_first_that_passes_is_enough() {
-        let (course, pause) = next(&check(1000, 3, 0), Course::new(v1::Health::Unknown), true, now(1));
-        assert_eq!((course.health, pause), (v1::Health::Healthy, ms(1000)));
+        let (history, pause) = next(&check(1000, 3, 0), ProbeHistory::new(v1::Health::Unknown), true, now(1));
+        assert_eq!((history.health, pause), (v1::Health::Healthy, ms(1000)));
     }
 
     #[test]
     fn probes_are_quick_until_then_and_not_counted() {
-        let mut course = Course::new(v1::Health::Unknown);
+        let mut history = ProbeHistory::new(v1::Health::Unknown);
         let mut pauses = Vec::new();
         for _ in 0..5 {
-            let (next, pause) = next(&check(1000, 1, 0), course, false, now(10));
-            course = next;
+            let (next, pause) = next(&check(1000, 1, 0), history, false, now(10));
+            history = next;
             pauses.push(pause.as_millis());
         }
         assert_eq!(pauses, [20, 40, 80, 100, 100]);
-        assert_eq!((course.health, course.failures), (v1::Health::Unknown, 0));
+        assert_eq!((history.health, history.failures), (v1::Health::Unknown, 0));
     }
 
     #[test]
     fn failures_in_a_row_make_it_unhealthy_and_one_success_heals() {
         let check = check(1000, 3, 0);
-        let mut course = Course::new(v1::Health::Healthy);
+        let mut history = ProbeHistory::new(v1::Health::Healthy);
         for expect in [v1::Health::Healthy, v1::Health::Healthy, v1::Health::Unhealthy] {
-            course = next(&check, course, false, now(1)).0;
-            assert_eq!(course.health, expect);
+            history = next(&check, history, false, now(1)).0;
+            assert_eq!(history.health, expect);
         }
-        course = next(&check, course, true, now(1)).0;
-        assert_eq!((course.health, course.failures), (v1::Health::Healthy, 0));
+        history = next(&check, history, true, now(1)).0;
+        assert_eq!((history.health, history.failures), (v1::Health::Healthy, 0));
     }
 
     #[test]
     fn one_that_never_passes_becomes_unhealthy_after_its_grace() {
         let check = check(100, 2, 5000);
-        let mut course = Course::new(v1::Health::Unknown);
+        let mut history = ProbeHistory::new(v1::Health::Unknown);
         let mut at = Duration::ZERO;
-        while course.health != v1::Health::Unhealthy {
-            let (next, pause) = next(&check, course, false, (at, Duration::ZERO));
-            (course, at) = (next, at + pause);
-            assert!(at < ms(6000), "still {course:?}");
+        while history.health != v1::Health::Unhealthy {
+            let (next, pause) = next(&check, history, false, (at, Duration::ZERO));
+            (history, at) = (next, at + pause);
+            assert!(at < ms(6000), "still {history:?}");
         }
         assert!(at >= ms(5000));
     }
@@ -171,14 +171,14 @@ mod tests {
             outcomes in prop::collection::vec(any::<bool>(), 0..60), failures_max in 0u32..6, interval in 0u64..500,
         ) {
             let check = check(interval, failures_max, 0);
-            let (mut course, mut row) = (Course::new(v1::Health::Healthy), 0);
+            let (mut history, mut row) = (ProbeHistory::new(v1::Health::Healthy), 0);
             for passed in outcomes {
-                let (after, pause) = next(&check, course, passed, now(10_000));
-                course = after;
+                let (after, pause) = next(&check, history, passed, now(10_000));
+                history = after;
                 row = if passed { 0 } else { row + 1 };
                 let expect =
                     if row >= failures_max.max(1) { v1::Health::Unhealthy } else { v1::Health::Healthy };
-                prop_assert_eq!(course.health, expect);
+                prop_assert_eq!(history.health, expect);
                 prop_assert!(pause >= ms(INTERVAL_LEAST_MS));
             }
         }

@@ -1,9 +1,9 @@
-//! The real load of the machine: readings of its processors and memory, smoothed, beside what the tasks ask for whose use
-//! is part of them.
+//! The real load of the machine: readings of its processors and memory, smoothed, beside what the tasks ask for whose
+//! use is part of them.
 //!
-//! Both are smoothed alike. A task that has just come counts as measured only as far as the mean has taken it in; the rest
-//! of what it asks for is counted by the scheduler as it is promised. So a burst of placements between two reports does not
-//! all go to the node that looks idle.
+//! Both are smoothed alike. A task that has just come counts as measured only as far as the mean has taken it in; the
+//! rest of what it asks for is counted by the scheduler as it is promised. So a burst of placements between two reports
+//! does not all go to the node that looks idle.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use borough_proto::convert::measured_to_message;
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 
-use super::state::{Life, State};
+use super::state::{AgentState, AttemptState};
 
 /// A reading counts by so much as it is old over this and its age: an exponentially weighted mean of half a minute.
 const MEAN_OVER: Duration = Duration::from_secs(30);
@@ -52,13 +52,13 @@ pub struct OwnTasks {
 }
 
 impl OwnTasks {
-    /// Of the lives that run, or are being stopped.
-    pub fn of(state: &State) -> Self {
-        let running = |life: &&Life| matches!(life.phase(), Phase::Running | Phase::Stopping);
-        let asked = |life: &Life| life.assignment.as_ref()?.spec.as_ref()?.resources.clone();
-        state.lives.values().filter(running).fold(Self::default(), |sum, life| {
-            let used = life.usage.map_or(0, |usage| usage.cpu_millis);
-            let asked = asked(life).unwrap_or_default();
+    /// Of the attempts that run, or are being stopped.
+    pub fn of(state: &AgentState) -> Self {
+        let running = |attempt: &&AttemptState| matches!(attempt.phase(), Phase::Running | Phase::Stopping);
+        let asked = |attempt: &AttemptState| attempt.assignment.as_ref()?.spec.as_ref()?.resources.clone();
+        state.attempts.values().filter(running).fold(Self::default(), |sum, attempt| {
+            let used = attempt.usage.map_or(0, |usage| usage.cpu_millis);
+            let asked = asked(attempt).unwrap_or_default();
             Self {
                 used_cpu_millis: sum.used_cpu_millis.saturating_add(used),
                 asked_cpu_millis: sum.asked_cpu_millis.saturating_add(asked.cpu_millis),
@@ -70,7 +70,7 @@ impl OwnTasks {
 
 /// What is known of the machine's load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct MachineLoad {
     /// What the node has for tasks.
     capacity: Resources,
     processor: Option<ProcessorTime>,
@@ -79,15 +79,15 @@ pub struct Load {
     at: Duration,
 }
 
-impl Load {
+impl MachineLoad {
     /// Nothing known yet of a machine of which so much is for tasks.
     pub fn new(capacity: Option<&v1::Resources>) -> Self {
         let (cpu_millis, memory_bytes) = capacity.map_or((0, 0), |all| (all.cpu_millis, all.memory_bytes));
         Self { capacity: Resources { cpu_millis, memory_bytes, ..Resources::default() }, ..Self::default() }
     }
 
-    /// After one more reading, at `now` (monotonic). `reference_millis` translates the machine's own processor time into
-    /// that of the capacity.
+    /// After one more reading, at `now` (monotonic). `reference_millis` translates the machine's own processor time
+    /// into that of the capacity.
     #[must_use]
     pub fn next(
         self,
@@ -104,8 +104,8 @@ impl Load {
             let mean = self.mean.map(|mean| still_covered(mean, own));
             return Self { processor, mean, ..self };
         };
-        // What is left to tasks of what they may have: the machine may have more than that, and do other things with it. What
-        // the tasks use themselves is known better where the rest of the machine is idle.
+        // What is left to tasks of what they may have: the machine may have more than that, and do other things with
+        // it. What the tasks use themselves is known better where the rest of the machine is idle.
         let left = |capacity: u64, free: u64| capacity.saturating_sub(free);
         let used = own.used_cpu_millis.min(self.capacity.cpu_millis);
         let taken = LoadMeasured {
@@ -123,9 +123,9 @@ impl Load {
         self.mean.filter(|_| now.saturating_sub(self.at) <= READ_WITHIN)
     }
 
-    /// What is to be told, where it is another thing than what was told before: the load is known or no longer, or has changed
-    /// by a good part, and it is not told too often.
-    pub fn told_next(&self, told: Option<&LoadTold>, now: Duration, pause: Duration) -> Option<LoadTold> {
+    /// What is to be told, where it is another thing than what was told before: the load is known or no longer, or has
+    /// changed by a good part, and it is not told too often.
+    pub fn told_next(&self, told: Option<&SentLoad>, now: Duration, pause: Duration) -> Option<SentLoad> {
         let known = self.known(now);
         let tell = match told.map(|told| (told.load, told.at)) {
             None => true,
@@ -134,18 +134,18 @@ impl Load {
                 now.saturating_sub(at) >= pause && known.differs(&before, &self.capacity)
             }),
         };
-        tell.then_some(LoadTold { load: known, at: now })
+        tell.then_some(SentLoad { load: known, at: now })
     }
 }
 
 /// What was told of the load, and when (monotonic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadTold {
+pub struct SentLoad {
     load: Option<LoadMeasured>,
     at: Duration,
 }
 
-impl LoadTold {
+impl SentLoad {
     /// For a report.
     pub fn report(&self) -> v1::LoadReport {
         v1::LoadReport { load: self.load.as_ref().map(measured_to_message) }
@@ -195,9 +195,9 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn machine() -> Load {
+    fn machine() -> MachineLoad {
         let capacity = v1::Resources { cpu_millis: 4_000, memory_bytes: 8 * GIB, ..v1::Resources::default() };
-        Load::new(Some(&capacity))
+        MachineLoad::new(Some(&capacity))
     }
 
     fn reading(busy: u64, idle: u64, memory_free_bytes: u64) -> LoadReading {
@@ -211,7 +211,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn next(load: Load, reading: LoadReading, own: OwnTasks, seconds: u64) -> Load {
+    fn next(load: MachineLoad, reading: LoadReading, own: OwnTasks, seconds: u64) -> MachineLoad {
         load.next(&reading, &own, |millis| millis, at(seconds))
     }
 
@@ -288,7 +288,7 @@ mod tests {
         let told = known.told_next(Some(&unknown), at(5), pause).unwrap();
         assert_eq!(told.report().load.unwrap().cpu_millis, 2_000);
         // 4,000 thousandths in 64 steps: 62 each.
-        let moved = |cpu_millis| Load {
+        let moved = |cpu_millis| MachineLoad {
             mean: known.mean.map(|mean| LoadMeasured { cpu_millis, ..mean }),
             ..known.clone()
         };

@@ -21,4 +21,4 @@ pub use desired::Desired;
 pub(crate) use exit::REBOOTED;
 pub use reconcile::{Effect, parked, reconcile};
 pub use report::{Sent, report_next};
-pub use state::{Life, Shim, State};
+pub use state::{AgentState, AttemptState, ShimState};

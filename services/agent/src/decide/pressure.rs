@@ -1,11 +1,11 @@
-//! What the machine is short of, by readings of what is left of it. Somebody who is short for one reading is not yet, and
-//! somebody who has enough again for one is so no longer than that: nodes must not come and go with every reading.
+//! What the machine is short of, by readings of what is left of it. Somebody who is short for one reading is not yet,
+//! and somebody who has enough again for one is so no longer than that: nodes must not come and go with every reading.
 
 use borough_proto::v1;
 
 /// What is left of the machine, in thousandths; absent where it does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct PressureReading {
     /// Memory that tasks could have.
     pub memory_free: Option<u64>,
     /// Time in which everything stood still for want of memory, over the last ten seconds (the kernel's pressure stall
@@ -108,20 +108,20 @@ impl Level {
 
 /// What the machine is short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressure {
+pub struct PressureState {
     memory: Level,
     disk: Level,
     pids: Level,
 }
 
-impl Pressure {
+impl PressureState {
     /// By the first reading of an agent: it has no other, and until the next one tasks would be placed by this.
-    pub fn first(reading: &Reading, limits: &PressureLimits) -> Self {
+    pub fn first(reading: &PressureReading, limits: &PressureLimits) -> Self {
         (0..BEGIN_READINGS).fold(Self::default(), |pressure, _| pressure.next(reading, limits))
     }
 
     /// After one more reading.
-    pub fn next(self, reading: &Reading, limits: &PressureLimits) -> Self {
+    pub fn next(self, reading: &PressureReading, limits: &PressureLimits) -> Self {
         let left = Sign::of_free(reading.memory_free, limits.memory_free_min);
         let memory = left.with(Sign::of_stalled(reading.memory_stalled, limits.memory_stalled_max));
         Self {
@@ -147,23 +147,23 @@ impl Pressure {
 mod tests {
     use super::*;
 
-    fn disk(free: u64) -> Reading {
-        Reading { disk_free: Some(free), ..Reading::default() }
+    fn disk(free: u64) -> PressureReading {
+        PressureReading { disk_free: Some(free), ..PressureReading::default() }
     }
 
-    fn after(pressure: Pressure, readings: &[Reading]) -> Pressure {
+    fn after(pressure: PressureState, readings: &[PressureReading]) -> PressureState {
         let limits = PressureLimits::default();
         readings.iter().fold(pressure, |pressure, reading| pressure.next(reading, &limits))
     }
 
-    fn short_of(pressure: Pressure) -> Vec<v1::NodePressure> {
+    fn short_of(pressure: PressureState) -> Vec<v1::NodePressure> {
         pressure.report().short_of().collect()
     }
 
     #[test]
     fn one_bad_reading_is_none_and_one_good_one_is_no_recovery() {
         let (bad, good, between) = (disk(49), disk(75), disk(74));
-        let begun = after(Pressure::default(), &[bad, good, bad]);
+        let begun = after(PressureState::default(), &[bad, good, bad]);
         assert_eq!(short_of(begun), []);
         let short = after(begun, &[bad]);
         assert_eq!(short_of(short), [v1::NodePressure::Disk]);
@@ -172,27 +172,27 @@ mod tests {
         assert_eq!(short_of(after(almost, &[good])), []);
     }
 
-    /// An agent that was started again on a full disk must not say at first that there is room: tasks would be placed, and
-    /// fail.
+    /// An agent that was started again on a full disk must not say at first that there is room: tasks would be placed,
+    /// and fail.
     #[test]
     fn the_first_reading_counts_at_once() {
         let limits = PressureLimits::default();
-        assert_eq!(short_of(Pressure::first(&disk(49), &limits)), [v1::NodePressure::Disk]);
-        assert_eq!(short_of(Pressure::first(&disk(50), &limits)), []);
-        let recovered = after(Pressure::first(&disk(49), &limits), &[disk(75); 6]);
+        assert_eq!(short_of(PressureState::first(&disk(49), &limits)), [v1::NodePressure::Disk]);
+        assert_eq!(short_of(PressureState::first(&disk(50), &limits)), []);
+        let recovered = after(PressureState::first(&disk(49), &limits), &[disk(75); 6]);
         assert_eq!(short_of(recovered), [], "and ends as any other");
     }
 
     #[test]
     fn memory_is_lacking_where_little_is_left_or_everything_waits_for_it() {
-        let memory = |free, stalled| Reading {
+        let memory = |free, stalled| PressureReading {
             memory_free: Some(free),
             memory_stalled: stalled,
-            ..Reading::default()
+            ..PressureReading::default()
         };
         let short = [v1::NodePressure::Memory];
-        assert_eq!(short_of(after(Pressure::default(), &[memory(29, None); 2])), short);
-        let stalled = after(Pressure::default(), &[memory(900, Some(101)); 2]);
+        assert_eq!(short_of(after(PressureState::default(), &[memory(29, None); 2])), short);
+        let stalled = after(PressureState::default(), &[memory(900, Some(101)); 2]);
         assert_eq!(short_of(stalled), short);
         assert_eq!(short_of(after(stalled, &[memory(900, Some(51)); 20])), short);
         assert_eq!(short_of(after(stalled, &[memory(900, Some(50)); 6])), []);
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn what_is_not_told_changes_nothing_and_what_is_not_watched_is_not_lacking() {
-        let short = after(Pressure::default(), &[disk(1), disk(1)]);
-        assert_eq!(after(short, &[Reading::default(); 20]), after(short, &[disk(60)]));
+        let short = after(PressureState::default(), &[disk(1), disk(1)]);
+        assert_eq!(after(short, &[PressureReading::default(); 20]), after(short, &[disk(60)]));
         let off = PressureLimits { disk_free_min: 0, ..PressureLimits::default() };
         let unwatched = (0..6).fold(short, |pressure, _| pressure.next(&disk(0), &off));
         assert_eq!(short_of(unwatched), []);

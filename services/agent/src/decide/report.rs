@@ -11,9 +11,9 @@ use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 use prost::Message as _;
 
-use super::load::LoadTold;
-use super::state::{Life, State, status};
-use crate::life::LifeId;
+use super::load::SentLoad;
+use super::state::{AgentState, AttemptState, status};
+use crate::attempt::AttemptId;
 
 /// What was told in this session; the default is a session that was just opened.
 #[derive(Clone, Debug)]
@@ -24,20 +24,20 @@ pub struct Sent {
     pub applied: u64,
     /// When the last report went, of any content.
     pub at: Duration,
-    lives: BTreeMap<LifeId, Told>,
+    attempts: BTreeMap<AttemptId, SentReport>,
     /// What the machine was last said to be short of.
     pressure: Option<v1::PressureReport>,
     /// What was last said of its load.
-    load: Option<LoadTold>,
+    load: Option<SentLoad>,
     /// The packages that it was last said to have.
     packages: Option<v1::PackageReport>,
-    /// New lives that are just being started, and since when they are known.
-    starting: BTreeMap<LifeId, Duration>,
-    /// The full report is on its way, up to this life.
-    full: Option<Option<LifeId>>,
-    /// A chunk was full with this life: the next one begins behind it.
-    after: Option<LifeId>,
-    /// Usage is being told of every life that was not told since then.
+    /// New attempts that are just being started, and since when they are known.
+    starting: BTreeMap<AttemptId, Duration>,
+    /// The full report is on its way, up to this attempt.
+    full: Option<Option<AttemptId>>,
+    /// A chunk was full with this attempt: the next one begins behind it.
+    after: Option<AttemptId>,
+    /// Usage is being told of every attempt that was not told since then.
     usage_since: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Default for Sent {
             revision: 0,
             applied: 0,
             at: Duration::ZERO,
-            lives: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             pressure: None,
             load: None,
             packages: None,
@@ -70,7 +70,7 @@ const LOAD_PAUSE: Duration = Duration::from_secs(15);
 const STATUS_FRAME_BYTES: usize = 8;
 
 #[derive(Clone, Debug)]
-struct Told {
+struct SentReport {
     status: v1::TaskStatus,
     revision: u64,
     at: Duration,
@@ -103,20 +103,21 @@ impl Sent {
             self.packages.clone_from(&report.packages);
         }
         for status in &report.tasks {
-            if let Ok(id) = LifeId::new(&status.job_id, status.index, status.incarnation) {
-                self.lives.insert(id, Told { status: status.clone(), revision: report.revision, at: now });
+            if let Ok(id) = AttemptId::new(&status.job_id, status.index, status.incarnation) {
+                self.attempts
+                    .insert(id, SentReport { status: status.clone(), revision: report.revision, at: now });
             }
         }
     }
 }
 
-/// What is to be told now, as one chunk: the full report first, then what has changed. `None` where there is nothing, or
-/// where [`REPORTS_UNAPPLIED_MAX`] reports wait to be applied: nothing is lost, since statuses are absolute.
+/// What is to be told now, as one chunk: the full report first, then what has changed. `None` where there is nothing,
+/// or where [`REPORTS_UNAPPLIED_MAX`] reports wait to be applied: nothing is lost, since statuses are absolute.
 ///
 /// `interval` is how often something is sent where nothing changes; usage alone is only sent then. `repeat` is how
 /// long the control plane may take to apply a status before it is told again.
 pub fn report_next(
-    state: &State,
+    state: &AgentState,
     sent: &mut Sent,
     now: Duration,
     interval: Duration,
@@ -131,8 +132,8 @@ pub fn report_next(
     }
 }
 
-/// The next chunk of the full report, behind the life `after`.
-fn report_full(state: &State, sent: &mut Sent, now: Duration, after: Option<LifeId>) -> v1::Report {
+/// The next chunk of the full report, behind the attempt `after`.
+fn report_full(state: &AgentState, sent: &mut Sent, now: Duration, after: Option<AttemptId>) -> v1::Report {
     let revision = sent.revision.saturating_add(1);
     let mut report = v1::Report { revision, full_begin: after.is_none(), ..v1::Report::default() };
     if report.full_begin {
@@ -142,11 +143,11 @@ fn report_full(state: &State, sent: &mut Sent, now: Duration, after: Option<Life
         sent.load = state.load.told_next(None, now, LOAD_PAUSE);
         report.load = sent.load.map(|told| told.report());
     }
-    let mut chunk = Chunk::new(&report);
+    let mut chunk = ReportChunk::new(&report);
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut last = None;
-    for (id, life) in state.lives.range((from, Bound::Unbounded)) {
-        if !chunk.take(status_bounded(id, life, &state.node)) {
+    for (id, attempt) in state.attempts.range((from, Bound::Unbounded)) {
+        if !chunk.take(status_bounded(id, attempt, &state.node)) {
             sent.full = Some(last);
             break;
         }
@@ -159,7 +160,7 @@ fn report_full(state: &State, sent: &mut Sent, now: Duration, after: Option<Life
 }
 
 fn report_changes(
-    state: &State,
+    state: &AgentState,
     sent: &mut Sent,
     now: Duration,
     interval: Duration,
@@ -173,9 +174,9 @@ fn report_changes(
     let usage = due.then(|| usage_sum(state));
     let revision = sent.revision.saturating_add(1);
     let report = v1::Report { revision, usage, pressure, packages, ..v1::Report::default() };
-    let tasks = changes_chunk(state, sent, now, repeat, Chunk::new(&report));
-    sent.lives.retain(|id, _| state.lives.contains_key(id));
-    sent.starting.retain(|id, _| state.lives.contains_key(id));
+    let tasks = changes_chunk(state, sent, now, repeat, ReportChunk::new(&report));
+    sent.attempts.retain(|id, _| state.attempts.contains_key(id));
+    sent.starting.retain(|id, _| state.attempts.contains_key(id));
     let silent = report.pressure.is_none() && report.packages.is_none() && load.is_none();
     if tasks.is_empty() && silent && !due {
         return None;
@@ -186,26 +187,26 @@ fn report_changes(
     Some(report)
 }
 
-/// The statuses that are to be told, as many as fit: from behind the one that the last full chunk ended with, and around.
-/// So every life has its turn, however often others change.
+/// The statuses that are to be told, as many as fit: from behind the one that the last full chunk ended with, and
+/// around. So every attempt has its turn, however often others change.
 fn changes_chunk(
-    state: &State,
+    state: &AgentState,
     sent: &mut Sent,
     now: Duration,
     repeat: Duration,
-    mut chunk: Chunk,
+    mut chunk: ReportChunk,
 ) -> Vec<v1::TaskStatus> {
     let after = sent.after.take();
     let behind = after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-    let before = after.map(|after| state.lives.range(..=after));
-    let around = state.lives.range((behind, Bound::Unbounded)).chain(before.into_iter().flatten());
+    let before = after.map(|after| state.attempts.range(..=after));
+    let around = state.attempts.range((behind, Bound::Unbounded)).chain(before.into_iter().flatten());
     let mut last = None;
-    for (id, life) in around {
-        let status = status_bounded(id, life, &state.node);
+    for (id, attempt) in around {
+        let status = status_bounded(id, attempt, &state.node);
         if start_withheld(id, &status, sent, now) {
             continue;
         }
-        let tell = sent.lives.get(id).is_none_or(|told| {
+        let tell = sent.attempts.get(id).is_none_or(|told| {
             let unapplied = told.revision > sent.applied && now.saturating_sub(told.at) >= repeat;
             let usage = sent.usage_since.is_some_and(|since| told.at < since);
             unapplied || differs(&told.status, &status) || (usage && told.status.usage != status.usage)
@@ -221,12 +222,12 @@ fn changes_chunk(
 }
 
 /// Statuses of one report, within its bounds.
-struct Chunk {
+struct ReportChunk {
     tasks: Vec<v1::TaskStatus>,
     bytes: usize,
 }
 
-impl Chunk {
+impl ReportChunk {
     fn new(report: &v1::Report) -> Self {
         Self { tasks: Vec::new(), bytes: report.encoded_len() }
     }
@@ -243,9 +244,9 @@ impl Chunk {
     }
 }
 
-/// The status of a life within its bound ([`borough_proto::bounds::STATUS_BYTES_MAX`]).
-fn status_bounded(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
-    let mut status = status(id, life, node);
+/// The status of an attempt within its bound ([`borough_proto::bounds::STATUS_BYTES_MAX`]).
+fn status_bounded(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::TaskStatus {
+    let mut status = status(id, attempt, node);
     status.cores.truncate(STATUS_CORES_MAX);
     if let Some(exit) = &mut status.exit {
         text_cut(&mut exit.message, TEXT_BYTES_MAX);
@@ -253,18 +254,18 @@ fn status_bounded(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
     status
 }
 
-fn packages_report(state: &State) -> v1::PackageReport {
+fn packages_report(state: &AgentState) -> v1::PackageReport {
     v1::PackageReport { installed: state.packages.iter().cloned().collect() }
 }
 
-fn packages_changed(state: &State, sent: &Sent) -> Option<v1::PackageReport> {
+fn packages_changed(state: &AgentState, sent: &Sent) -> Option<v1::PackageReport> {
     let same = |told: &v1::PackageReport| told.installed.iter().eq(&state.packages);
     (!sent.packages.as_ref().is_some_and(same)).then(|| packages_report(state))
 }
 
-/// Whether a life that was never told is just being started, and not for long.
-fn start_withheld(id: &LifeId, status: &v1::TaskStatus, sent: &mut Sent, now: Duration) -> bool {
-    if sent.lives.contains_key(id) || !matches!(status.phase(), Phase::Accepted | Phase::Starting) {
+/// Whether an attempt that was never told is just being started, and not for long.
+fn start_withheld(id: &AttemptId, status: &v1::TaskStatus, sent: &mut Sent, now: Duration) -> bool {
+    if sent.attempts.contains_key(id) || !matches!(status.phase(), Phase::Accepted | Phase::Starting) {
         sent.starting.remove(id);
         return false;
     }
@@ -278,9 +279,13 @@ fn differs(before: &v1::TaskStatus, after: &v1::TaskStatus) -> bool {
 }
 
 /// What all tasks of the node use together; what the machine does besides is not the cell's to count.
-fn usage_sum(state: &State) -> v1::Usage {
+fn usage_sum(state: &AgentState) -> v1::Usage {
     let mut sum = v1::Usage::default();
-    for usage in state.lives.values().filter(|life| life.record.exit.is_none()).filter_map(|life| life.usage)
+    for usage in state
+        .attempts
+        .values()
+        .filter(|attempt| attempt.record.exit.is_none())
+        .filter_map(|attempt| attempt.usage)
     {
         sum.at_ms = sum.at_ms.max(usage.at_ms);
         sum.cpu_millis = sum.cpu_millis.saturating_add(usage.cpu_millis);

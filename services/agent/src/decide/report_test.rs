@@ -8,39 +8,42 @@ use borough_proto::bounds::{
     TEXT_BYTES_MAX,
 };
 use borough_proto::v1;
-use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::record::{AttemptRecord, ExitRecord};
 use prost::Message as _;
 
-use super::{Life, Sent, State, report_next};
-use crate::life::LifeId;
+use super::{AgentState, AttemptState, Sent, report_next};
+use crate::attempt::AttemptId;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// A life whose status is as long as a status may be, and longer where it is not cut.
-fn largest(message: usize) -> Life {
+/// An attempt whose status is as long as a status may be, and longer where it is not cut.
+fn largest(message: usize) -> AttemptState {
     let exit = ExitRecord { message: "x".repeat(message), code: Some(1), ..ExitRecord::default() };
     let assignment = v1::Assignment {
         cpus: (0..8 * STATUS_CORES_MAX as u32).collect(),
         exclusive_cores: true,
         ..v1::Assignment::default()
     };
-    let record = LifeRecord { exit: Some(exit), started_ms: Some(5), ..LifeRecord::default() };
+    let record = AttemptRecord { exit: Some(exit), started_ms: Some(5), ..AttemptRecord::default() };
     let usage = Some(v1::Usage { memory_bytes: u64::MAX, at_ms: i64::MAX, ..v1::Usage::default() });
-    Life { assignment: Some(assignment.into()), record, usage, ..Life::default() }
+    AttemptState { assignment: Some(assignment.into()), record, usage, ..AttemptState::default() }
 }
 
-fn state(lives: u32, life: &Life) -> State {
-    let id = |index| LifeId::new("j0000000000000001", index, u64::MAX).unwrap();
-    State { lives: (0..lives).map(|index| (id(index), life.clone())).collect(), ..State::default() }
+fn state(attempts: u32, attempt: &AttemptState) -> AgentState {
+    let id = |index| AttemptId::new("j0000000000000001", index, u64::MAX).unwrap();
+    AgentState {
+        attempts: (0..attempts).map(|index| (id(index), attempt.clone())).collect(),
+        ..AgentState::default()
+    }
 }
 
-fn next(state: &State, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
+fn next(state: &AgentState, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
     report_next(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
 }
 
 /// Everything a session is told, where each report is applied at once.
-fn all(state: &State, sent: &mut Sent, at_s: u64) -> Vec<v1::Report> {
+fn all(state: &AgentState, sent: &mut Sent, at_s: u64) -> Vec<v1::Report> {
     let mut reports = Vec::new();
     while let Some(report) = next(state, sent, at_s) {
         assert!(report.encoded_len() <= CHUNK_BYTES_MAX, "{} bytes", report.encoded_len());
@@ -52,8 +55,8 @@ fn all(state: &State, sent: &mut Sent, at_s: u64) -> Vec<v1::Report> {
 }
 
 #[test]
-fn a_full_report_of_twenty_thousand_lives_is_chunks_with_a_beginning_and_an_end() {
-    let state = state(20_000, &Life::default());
+fn a_full_report_of_twenty_thousand_attempts_is_chunks_with_a_beginning_and_an_end() {
+    let state = state(20_000, &AttemptState::default());
     let reports = all(&state, &mut Sent::default(), 1);
     let flags: Vec<_> = reports.iter().map(|report| (report.full_begin, report.full_end)).collect();
     assert_eq!(flags.iter().filter(|(begin, _)| *begin).count(), 1);
@@ -78,7 +81,7 @@ fn the_longest_status_is_within_its_bound() {
 
 #[test]
 fn only_so_many_reports_wait_to_be_applied() {
-    let state = state(20_000, &Life::default());
+    let state = state(20_000, &AttemptState::default());
     let mut sent = Sent::default();
     for revision in 1..=REPORTS_UNAPPLIED_MAX as u64 {
         assert_eq!(next(&state, &mut sent, 1).unwrap().revision, revision);
@@ -90,18 +93,18 @@ fn only_so_many_reports_wait_to_be_applied() {
     assert_eq!(next(&state, &mut sent, 100), None);
 }
 
-/// Lives that change all the time do not keep others from being told.
+/// Attempts that change all the time do not keep others from being told.
 #[test]
-fn every_life_has_its_turn() {
-    let (mut known, mut sent) = (state(0, &Life::default()), Sent::default());
+fn every_attempt_has_its_turn() {
+    let (mut known, mut sent) = (state(0, &AttemptState::default()), Sent::default());
     all(&known, &mut sent, 1);
     let many = REPORT_TASKS_MAX as u32 * 3;
-    known.lives = state(many, &largest(1)).lives;
+    known.attempts = state(many, &largest(1)).attempts;
     let mut told = BTreeMap::new();
     for pid in 0..12 {
         // All change between any two reports.
-        for life in known.lives.values_mut() {
-            life.record.exit.as_mut().unwrap().code = Some(pid);
+        for attempt in known.attempts.values_mut() {
+            attempt.record.exit.as_mut().unwrap().code = Some(pid);
         }
         let report = next(&known, &mut sent, 2).unwrap();
         sent.applied(report.revision);
@@ -109,28 +112,31 @@ fn every_life_has_its_turn() {
     }
     let first = told.len();
     assert!(first > 0);
-    let chunks = (known.lives.len() / first).saturating_add(1) * 12;
+    let chunks = (known.attempts.len() / first).saturating_add(1) * 12;
     for pid in 0..i32::try_from(chunks).unwrap() {
-        known.lives.values_mut().for_each(|life| life.record.exit.as_mut().unwrap().code = Some(100 + pid));
+        known
+            .attempts
+            .values_mut()
+            .for_each(|attempt| attempt.record.exit.as_mut().unwrap().code = Some(100 + pid));
         let report = next(&known, &mut sent, 3).unwrap();
         sent.applied(report.revision);
         told.extend(report.tasks.into_iter().map(|task| (task.index, ())));
     }
-    assert_eq!(told.len(), known.lives.len());
+    assert_eq!(told.len(), known.attempts.len());
 }
 
-/// The usage of every life is told once an interval, over as many reports as it takes.
+/// The usage of every attempt is told once an interval, over as many reports as it takes.
 #[test]
-fn usage_is_told_of_every_life_though_it_takes_several_reports() {
-    let mut known = state(2_000, &Life::default());
-    known.lives.values_mut().for_each(|life| life.record.started_ms = Some(1));
+fn usage_is_told_of_every_attempt_though_it_takes_several_reports() {
+    let mut known = state(2_000, &AttemptState::default());
+    known.attempts.values_mut().for_each(|attempt| attempt.record.started_ms = Some(1));
     let mut sent = Sent::default();
     all(&known, &mut sent, 1);
     let usage = |bytes| Some(v1::Usage { memory_bytes: bytes, ..v1::Usage::default() });
-    known.lives.values_mut().for_each(|life| life.usage = usage(7));
+    known.attempts.values_mut().for_each(|attempt| attempt.usage = usage(7));
     assert_eq!(next(&known, &mut sent, 2), None, "not before the interval");
     let told: usize = all(&known, &mut sent, 6).iter().map(|report| report.tasks.len()).sum();
     assert_eq!(told, 2_000);
-    known.lives.values_mut().for_each(|life| life.usage = usage(8));
+    known.attempts.values_mut().for_each(|attempt| attempt.usage = usage(8));
     assert_eq!(next(&known, &mut sent, 7), None);
 }

@@ -1,15 +1,15 @@
-//! Which lives that are over lose their logs.
+//! Which attempts that are over lose their logs.
 
 use std::collections::BTreeMap;
 
+use crate::attempt::AttemptId;
 use crate::config::Retention;
-use crate::life::LifeId;
 
-/// A life that is over and forgotten by the control plane.
+/// An attempt that is over and forgotten by the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Which.
-    pub id: LifeId,
+    pub id: AttemptId,
     /// When it was released, milliseconds since 1970.
     pub at_ms: i64,
     /// Bytes on disk.
@@ -17,22 +17,22 @@ pub struct Ended {
 }
 
 /// Those to be removed at `now_ms`: too old, too many of one task, or too many in all, the oldest first.
-pub fn excess(mut ended: Vec<Ended>, limits: Retention, now_ms: i64) -> Vec<LifeId> {
+pub fn excess(mut ended: Vec<Ended>, limits: Retention, now_ms: i64) -> Vec<AttemptId> {
     // The newest first; what comes after the limits are reached goes.
     ended.sort_by(|a, b| (b.at_ms, &b.id).cmp(&(a.at_ms, &a.id)));
     let mut of_task: BTreeMap<(String, u32), usize> = BTreeMap::new();
-    let (mut lives, mut bytes) = (0_usize, 0_u64);
+    let (mut attempts, mut bytes) = (0_usize, 0_u64);
     let mut gone = Vec::new();
-    for life in ended {
-        let same = of_task.entry((life.id.job_id.clone(), life.id.index)).or_default();
-        let old = now_ms.saturating_sub(life.at_ms) > limits.age_ms;
-        let many = *same >= limits.lives_per_task || lives >= limits.lives;
-        if old || many || bytes.saturating_add(life.bytes) > limits.bytes {
-            gone.push(life.id);
+    for attempt in ended {
+        let same = of_task.entry((attempt.id.job_id.clone(), attempt.id.index)).or_default();
+        let old = now_ms.saturating_sub(attempt.at_ms) > limits.age_ms;
+        let many = *same >= limits.attempts_per_task || attempts >= limits.attempts;
+        if old || many || bytes.saturating_add(attempt.bytes) > limits.bytes {
+            gone.push(attempt.id);
         } else {
             *same += 1;
-            lives += 1;
-            bytes = bytes.saturating_add(life.bytes);
+            attempts += 1;
+            bytes = bytes.saturating_add(attempt.bytes);
         }
     }
     gone
@@ -43,15 +43,15 @@ mod tests {
     use super::*;
 
     fn ended(index: u32, incarnation: u64, at_ms: i64, bytes: u64) -> Ended {
-        Ended { id: LifeId::new("j0000000000000001", index, incarnation).unwrap(), at_ms, bytes }
+        Ended { id: AttemptId::new("j0000000000000001", index, incarnation).unwrap(), at_ms, bytes }
     }
 
     fn limits() -> Retention {
-        Retention { lives_per_task: 2, lives: 3, bytes: 100, age_ms: 1000 }
+        Retention { attempts_per_task: 2, attempts: 3, bytes: 100, age_ms: 1000 }
     }
 
-    fn gone(lives: &[Ended], now_ms: i64) -> Vec<(u32, u64)> {
-        let gone = excess(lives.to_vec(), limits(), now_ms);
+    fn gone(attempts: &[Ended], now_ms: i64) -> Vec<(u32, u64)> {
+        let gone = excess(attempts.to_vec(), limits(), now_ms);
         gone.into_iter().map(|id| (id.index, id.incarnation)).collect()
     }
 

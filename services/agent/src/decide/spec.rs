@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use borough_proto::v1;
-use borough_shim::cgroup::{Base, Limits};
+use borough_shim::cgroup::{CgroupLimits, CgroupRoot};
 use borough_shim::spec::{LogLimits, Pinned, Spec, StopOrder};
 use borough_shim::user::TaskUser;
 
 use super::cores::Cores;
-use super::environment::{self, Inherited, Place};
+use super::environment::{self, Inherited, TaskPlace};
+use crate::attempt::AttemptId;
 use crate::disk::TaskUsers;
-use crate::life::LifeId;
 use crate::topology::list_text;
 
 /// Processes and threads of one task: far more than any sane one has, far fewer than a machine has numbers for.
@@ -20,9 +20,9 @@ const LOG_FILE_BYTES: u64 = 10 << 20;
 /// Where a spec says 0.
 const LOG_FILES: u32 = 5;
 
-/// What is the same for every life of this node.
+/// What is the same for every attempt of this node.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct NodeContext {
     /// The node's name.
     pub node: String,
     /// Where its tasks are reached.
@@ -30,7 +30,7 @@ pub struct Ground {
     /// This boot.
     pub boot_id: String,
     /// Its cgroups.
-    pub base: Base,
+    pub base: CgroupRoot,
     /// What tasks have from the agent's environment.
     pub inherited: Inherited,
     /// The machine's cores.
@@ -46,9 +46,9 @@ pub struct Ground {
 /// The leaf that shims stand in.
 pub const SHIMS_LEAF: &str = "shims";
 
-/// Where a life runs on its node, and as whom.
+/// Where an attempt runs on its node, and as whom.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed<'a> {
+pub struct PlacedTask<'a> {
     /// The cores that it stays on; none: anywhere.
     pub cpus: &'a [u32],
     /// Its own directory.
@@ -57,21 +57,21 @@ pub struct Placed<'a> {
     pub user: Option<TaskUser>,
 }
 
-/// The spec of a life.
+/// The spec of an attempt.
 ///
 /// # Errors
 /// Why it cannot be started, for people.
 pub fn shim_spec(
-    id: &LifeId,
+    id: &AttemptId,
     assignment: &v1::Assignment,
-    ground: &Ground,
-    placed: Placed<'_>,
+    context: &NodeContext,
+    placed: PlacedTask<'_>,
 ) -> Result<Spec, String> {
-    let Placed { cpus, work, user } = placed;
+    let PlacedTask { cpus, work, user } = placed;
     let spec = assignment.spec.as_ref().ok_or("the assignment has no spec")?;
     let directory = work.to_str().ok_or("the state directory is not UTF-8")?;
-    let place = Place { node: &ground.node, host: &ground.host, directory };
-    let mut inherited = ground.inherited.clone();
+    let place = TaskPlace { node: &context.node, host: &context.host, directory };
+    let mut inherited = context.inherited.clone();
     if user.is_some() {
         inherited.home = None;
     }
@@ -81,8 +81,8 @@ pub fn shim_spec(
         return Err("the command is empty".to_owned());
     }
     let resources = spec.resources.clone().unwrap_or_default();
-    let limits = Limits {
-        cpu_millis: ground.cores.own_millis(resources.cpu_millis),
+    let limits = CgroupLimits {
+        cpu_millis: context.cores.own_millis(resources.cpu_millis),
         memory_bytes: resources.memory_bytes,
         processes_max: PROCESSES_MAX,
         cpus: list_text(cpus),
@@ -91,8 +91,8 @@ pub fn shim_spec(
     let log = spec.log.unwrap_or_default();
     let or = |value: u64, instead: u64| if value == 0 { instead } else { value };
     Ok(Spec {
-        life: id.to_string(),
-        boot_id: ground.boot_id.clone(),
+        attempt: id.to_string(),
+        boot_id: context.boot_id.clone(),
         command,
         environment,
         // A relative one is below the task's own.
@@ -102,10 +102,10 @@ pub fn shim_spec(
             files_max: if log.files_max == 0 { LOG_FILES } else { log.files_max },
         },
         stop: StopOrder { drain_delay_ms: assignment.drain_delay_ms, grace_ms: spec.grace_ms },
-        cgroup: ground.base.leaf(&id.to_string(), limits),
-        shim_cgroup: ground.base.leaf(SHIMS_LEAF, Limits::default()),
+        cgroup: context.base.leaf(&id.to_string(), limits),
+        shim_cgroup: context.base.leaf(SHIMS_LEAF, CgroupLimits::default()),
         pinned: Pinned { cpus: cpus.to_vec() },
         user,
-        record_dir: ground.record_dir.clone(),
+        record_dir: context.record_dir.clone(),
     })
 }

@@ -1,47 +1,47 @@
-//! What the agent knows of its lives, and how that reads in a report.
+//! What the agent knows of its attempts, and how that reads in a report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
-use borough_shim::record::LifeRecord;
+use borough_shim::record::AttemptRecord;
 use borough_shim::spec::StopOrder;
 
 use super::cores::Cores;
 use super::exit::exit_of;
-use super::load::Load;
-use super::pressure::Pressure;
-use crate::life::LifeId;
+use super::load::MachineLoad;
+use super::pressure::PressureState;
+use crate::attempt::AttemptId;
 
 /// Everything the agent knows.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct AgentState {
     /// The node's name, which stands in exits.
     pub node: String,
     /// This boot.
     pub boot_id: String,
-    /// Lives that are not forgotten.
-    pub lives: BTreeMap<LifeId, Life>,
+    /// Attempts that are not forgotten.
+    pub attempts: BTreeMap<AttemptId, AttemptState>,
     /// What the machine is short of.
-    pub pressure: Pressure,
+    pub pressure: PressureState,
     /// What of the machine is in use.
-    pub load: Load,
+    pub load: MachineLoad,
     /// The packages that are installed.
     pub packages: BTreeSet<String>,
     /// Its cores.
     pub cores: Cores,
 }
 
-/// What is known of one life.
+/// What is known of one attempt.
 #[derive(Clone, Debug, Default)]
-pub struct Life {
+pub struct AttemptState {
     /// What it runs; absent where it was never started here.
     pub assignment: Option<Arc<v1::Assignment>>,
     /// What its shim has written.
-    pub record: LifeRecord,
+    pub record: AttemptRecord,
     /// Where its shim is.
-    pub shim: Shim,
+    pub shim: ShimState,
     /// That it is to end, as told to its shim.
     pub stop: Option<StopOrder>,
     /// What its probes say.
@@ -56,9 +56,9 @@ pub struct Life {
     pub probed: bool,
 }
 
-/// Where a life's shim is.
+/// Where an attempt's shim is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shim {
+pub enum ShimState {
     /// Not started yet.
     #[default]
     None,
@@ -68,7 +68,7 @@ pub enum Shim {
     Gone,
 }
 
-impl Life {
+impl AttemptState {
     /// How far it is.
     pub fn phase(&self) -> Phase {
         if self.record.released_ms.is_some() {
@@ -79,7 +79,7 @@ impl Life {
             Phase::Stopping
         } else if self.record.started_ms.is_some() {
             Phase::Running
-        } else if self.shim == Shim::None {
+        } else if self.shim == ShimState::None {
             Phase::Accepted
         } else {
             Phase::Starting
@@ -105,24 +105,24 @@ impl Life {
     }
 }
 
-/// The cores that are a life's own, once it runs.
-fn own_cores(life: &Life) -> Vec<u32> {
-    let assignment = life.assignment.as_ref().filter(|assignment| assignment.exclusive_cores);
-    assignment.filter(|_| life.record.started_ms.is_some()).map(|of| of.cpus.clone()).unwrap_or_default()
+/// The cores that are an attempt's own, once it runs.
+fn own_cores(attempt: &AttemptState) -> Vec<u32> {
+    let assignment = attempt.assignment.as_ref().filter(|assignment| assignment.exclusive_cores);
+    assignment.filter(|_| attempt.record.started_ms.is_some()).map(|of| of.cpus.clone()).unwrap_or_default()
 }
 
-/// How a life reads in a report.
-pub fn status(id: &LifeId, life: &Life, node: &str) -> v1::TaskStatus {
+/// How an attempt reads in a report.
+pub fn status(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::TaskStatus {
     v1::TaskStatus {
         job_id: id.job_id.clone(),
         index: id.index,
         incarnation: id.incarnation,
-        phase: life.phase().into(),
-        pid: life.record.task.map(|task| task.pid),
-        started_ms: life.record.started_ms,
-        health: life.health_reported().into(),
-        exit: exit_of(id, life, node),
-        usage: life.usage,
-        cores: own_cores(life),
+        phase: attempt.phase().into(),
+        pid: attempt.record.task.map(|task| task.pid),
+        started_ms: attempt.record.started_ms,
+        health: attempt.health_reported().into(),
+        exit: exit_of(id, attempt, node),
+        usage: attempt.usage,
+        cores: own_cores(attempt),
     }
 }

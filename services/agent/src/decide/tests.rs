@@ -7,55 +7,55 @@ use std::time::Duration;
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
 use borough_shim::process::ProcessId;
-use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::record::{AttemptRecord, ExitRecord};
 use borough_shim::spec::StopOrder;
 use proptest::prelude::*;
 
-use super::{Desired, Effect, Life, Sent, Shim, State, parked, reconcile, report_next};
-use crate::life::LifeId;
+use super::{AgentState, AttemptState, Desired, Effect, Sent, ShimState, parked, reconcile, report_next};
+use crate::attempt::AttemptId;
 
 const KEPT_MS: i64 = 1000;
 
-fn id(index: u32) -> LifeId {
-    LifeId::new("j0000000000000001", index, 1).unwrap()
+fn id(index: u32) -> AttemptId {
+    AttemptId::new("j0000000000000001", index, 1).unwrap()
 }
 
-fn wire(index: u32) -> v1::TaskLife {
-    v1::TaskLife { job_id: "j0000000000000001".to_owned(), index, incarnation: 1 }
+fn wire(index: u32) -> v1::TaskAttempt {
+    v1::TaskAttempt { job_id: "j0000000000000001".to_owned(), index, incarnation: 1 }
 }
 
 fn assignment(index: u32) -> v1::Assignment {
-    v1::Assignment { life: Some(wire(index)), ..v1::Assignment::default() }
+    v1::Assignment { attempt: Some(wire(index)), ..v1::Assignment::default() }
 }
 
 fn stop(index: u32, grace_ms: u64) -> v1::StopCommand {
-    v1::StopCommand { life: Some(wire(index)), grace_ms, ..v1::StopCommand::default() }
+    v1::StopCommand { attempt: Some(wire(index)), grace_ms, ..v1::StopCommand::default() }
 }
 
-fn running() -> Life {
+fn running() -> AttemptState {
     let process = ProcessId { pid: 7, start_ticks: 1 };
-    let record = LifeRecord {
+    let record = AttemptRecord {
         boot_id: "b".to_owned(),
         shim: Some(process),
         task: Some(process),
         started_ms: Some(5),
-        ..LifeRecord::default()
+        ..AttemptRecord::default()
     };
     let assignment = Some(Arc::new(assignment(0)));
-    Life { assignment, record, shim: Shim::Alive, probed: true, ..Life::default() }
+    AttemptState { assignment, record, shim: ShimState::Alive, probed: true, ..AttemptState::default() }
 }
 
-fn released() -> Life {
-    let mut life = running();
-    life.record.exit = Some(ExitRecord { code: Some(0), ..ExitRecord::default() });
-    life.record.released_ms = Some(9);
-    (life.shim, life.probed) = (Shim::Gone, false);
-    life
+fn released() -> AttemptState {
+    let mut attempt = running();
+    attempt.record.exit = Some(ExitRecord { code: Some(0), ..ExitRecord::default() });
+    attempt.record.released_ms = Some(9);
+    (attempt.shim, attempt.probed) = (ShimState::Gone, false);
+    attempt
 }
 
-fn state(lives: impl IntoIterator<Item = (u32, Life)>) -> State {
-    let lives = lives.into_iter().map(|(index, life)| (id(index), life)).collect();
-    State { node: "n".to_owned(), lives, ..State::default() }
+fn state(attempts: impl IntoIterator<Item = (u32, AttemptState)>) -> AgentState {
+    let attempts = attempts.into_iter().map(|(index, attempt)| (id(index), attempt)).collect();
+    AgentState { node: "n".to_owned(), attempts, ..AgentState::default() }
 }
 
 fn desired(message: v1::Desired) -> Desired {
@@ -64,7 +64,7 @@ fn desired(message: v1::Desired) -> Desired {
     desired
 }
 
-fn effects(state: &State, desired: &Desired) -> Vec<Effect> {
+fn effects(state: &AgentState, desired: &Desired) -> Vec<Effect> {
     reconcile(state, desired, 10, KEPT_MS)
 }
 
@@ -72,19 +72,19 @@ fn effects(state: &State, desired: &Desired) -> Vec<Effect> {
 fn what_is_wanted_and_not_there_is_started_once() {
     let wanted = desired(v1::Desired { assignments: vec![assignment(0)], ..v1::Desired::default() });
     assert!(matches!(effects(&state([]), &wanted).as_slice(), [Effect::Start(of, _)] if *of == id(0)));
-    let begun = Life { busy: true, ..Life::default() };
-    for life in [begun, running(), released()] {
-        assert_eq!(effects(&state([(0, life)]), &wanted), []);
+    let begun = AttemptState { busy: true, ..AttemptState::default() };
+    for attempt in [begun, running(), released()] {
+        assert_eq!(effects(&state([(0, attempt)]), &wanted), []);
     }
     // Its directory was made by an agent that died before its shim began.
-    assert_eq!(effects(&state([(0, Life::default())]), &wanted).len(), 1);
+    assert_eq!(effects(&state([(0, AttemptState::default())]), &wanted).len(), 1);
 }
 
-/// A lost node comes back with a life that was replaced, and is given its successor.
+/// A lost node comes back with an attempt that was replaced, and is given its successor.
 #[test]
-fn a_life_begins_when_the_one_before_it_is_gone() {
-    let next = v1::TaskLife { incarnation: 2, ..wire(0) };
-    let given = v1::Assignment { life: Some(next), ..v1::Assignment::default() };
+fn an_attempt_begins_when_the_one_before_it_is_gone() {
+    let next = v1::TaskAttempt { incarnation: 2, ..wire(0) };
+    let given = v1::Assignment { attempt: Some(next), ..v1::Assignment::default() };
     let wanted = |stops| v1::Desired { assignments: vec![given.clone()], stops, ..v1::Desired::default() };
     let ends = desired(wanted(vec![stop(0, 5)]));
     let first = effects(&state([(0, running())]), &ends);
@@ -103,17 +103,17 @@ fn a_stop_is_told_once_and_again_where_it_says_something_else() {
     let wanted = desired(v1::Desired { stops: vec![stop(0, 50)], ..v1::Desired::default() });
     let order = StopOrder { drain_delay_ms: 0, grace_ms: 50 };
     assert_eq!(effects(&state([(0, running())]), &wanted), [Effect::Stop(id(0), order)]);
-    let told = Life { stop: Some(order), probed: false, ..running() };
+    let told = AttemptState { stop: Some(order), probed: false, ..running() };
     assert_eq!(effects(&state([(0, told.clone())]), &wanted), []);
     let harder = desired(v1::Desired { stops: vec![stop(0, 1)], ..v1::Desired::default() });
     assert_eq!(effects(&state([(0, told)]), &harder).len(), 1);
     assert_eq!(effects(&state([(0, released())]), &wanted), []);
     assert_eq!(effects(&state([]), &wanted), [Effect::Decline(id(0))]);
-    assert_eq!(effects(&state([(0, Life::default())]), &wanted), [Effect::Decline(id(0))]);
+    assert_eq!(effects(&state([(0, AttemptState::default())]), &wanted), [Effect::Decline(id(0))]);
 }
 
 #[test]
-fn a_life_is_forgotten_when_told_so_or_when_nobody_has_asked_for_it_for_long() {
+fn an_attempt_is_forgotten_when_told_so_or_when_nobody_has_asked_for_it_for_long() {
     let told = desired(v1::Desired { forget: vec![wire(0)], ..v1::Desired::default() });
     assert_eq!(effects(&state([(0, released())]), &told), [Effect::Forget(id(0))]);
     assert_eq!(effects(&state([(0, running())]), &told), [], "not before it is over");
@@ -138,9 +138,9 @@ fn only_a_full_message_parks_and_it_stops_nothing() {
 
 #[test]
 fn a_dead_shim_is_cleaned_up_after() {
-    let dead = Life { shim: Shim::Gone, ..running() };
+    let dead = AttemptState { shim: ShimState::Gone, ..running() };
     assert_eq!(effects(&state([(0, dead.clone())]), &Desired::default()), [Effect::Clean(id(0))]);
-    assert_eq!(effects(&state([(0, Life { busy: true, ..dead })]), &Desired::default()), []);
+    assert_eq!(effects(&state([(0, AttemptState { busy: true, ..dead })]), &Desired::default()), []);
 }
 
 #[test]
@@ -151,19 +151,19 @@ fn probes_run_exactly_while_the_task_does() {
         ..v1::TaskSpec::default()
     };
     let checked = Arc::new(v1::Assignment { spec: Some(spec), ..assignment(0) });
-    let life = Life { assignment: Some(checked.clone()), probed: false, ..running() };
-    assert_eq!(effects(&state([(0, life.clone())]), &Desired::default()), [Effect::Probe(id(0))]);
-    let probed = Life { probed: true, ..life };
+    let attempt = AttemptState { assignment: Some(checked.clone()), probed: false, ..running() };
+    assert_eq!(effects(&state([(0, attempt.clone())]), &Desired::default()), [Effect::Probe(id(0))]);
+    let probed = AttemptState { probed: true, ..attempt };
     assert_eq!(effects(&state([(0, probed)]), &Desired::default()), []);
-    let over = Life { assignment: Some(checked), probed: true, ..released() };
+    let over = AttemptState { assignment: Some(checked), probed: true, ..released() };
     assert_eq!(effects(&state([(0, over)]), &Desired::default()), [Effect::ProbeEnd(id(0))]);
 }
 
 #[test]
-fn what_names_no_life_is_named_and_left_out() {
+fn what_names_no_attempt_is_named_and_left_out() {
     let mut wanted = Desired::default();
-    let bad = v1::TaskLife { job_id: "../x".to_owned(), ..wire(0) };
-    let assignment = v1::Assignment { life: Some(bad.clone()), ..v1::Assignment::default() };
+    let bad = v1::TaskAttempt { job_id: "../x".to_owned(), ..wire(0) };
+    let assignment = v1::Assignment { attempt: Some(bad.clone()), ..v1::Assignment::default() };
     let message = v1::Desired {
         assignments: vec![assignment, v1::Assignment::default()],
         forget: vec![bad],
@@ -176,12 +176,12 @@ fn what_names_no_life_is_named_and_left_out() {
 const INTERVAL: Duration = Duration::from_secs(5);
 const REPEAT: Duration = Duration::from_secs(10);
 
-fn changes(state: &State, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
+fn changes(state: &AgentState, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
     report_next(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
 }
 
-/// The first report of a session, which holds all of so few lives.
-fn report_full(state: &State, sent: &mut Sent, now: Duration) -> v1::Report {
+/// The first report of a session, which holds all of so few attempts.
+fn report_full(state: &AgentState, sent: &mut Sent, now: Duration) -> v1::Report {
     *sent = Sent::default();
     let report = report_next(state, sent, now, INTERVAL, REPEAT).unwrap();
     assert!(report.full_begin && report.full_end);
@@ -195,13 +195,13 @@ fn what_changed_is_told_at_once_and_usage_at_intervals() {
     assert_eq!((full.revision, full.tasks.len()), (1, 2));
     sent.applied(1);
     assert_eq!(changes(&known, &mut sent, 1), None);
-    known.lives.insert(id(0), released());
+    known.attempts.insert(id(0), released());
     let report = changes(&known, &mut sent, 1).unwrap();
     assert_eq!((report.full_begin, report.revision, report.tasks.len()), (false, 2, 1));
     assert_eq!(report.tasks[0].phase(), Phase::Released);
     sent.applied(2);
     let usage = Some(v1::Usage { memory_bytes: 5, ..v1::Usage::default() });
-    known.lives.insert(id(1), Life { usage, ..running() });
+    known.attempts.insert(id(1), AttemptState { usage, ..running() });
     assert_eq!(changes(&known, &mut sent, 2), None);
     let report = changes(&known, &mut sent, 6).unwrap();
     assert_eq!((report.tasks.len(), report.usage.unwrap().memory_bytes), (1, 5));
@@ -225,14 +225,14 @@ fn a_start_is_told_by_itself_only_where_it_takes_long() {
     let (mut known, mut sent) = (state([]), Sent::default());
     report_full(&known, &mut sent, Duration::ZERO);
     let ms = Duration::from_millis;
-    let mut changes = |known: &State, at_ms| {
+    let mut changes = |known: &AgentState, at_ms| {
         report_next(known, &mut sent, ms(at_ms), INTERVAL, REPEAT).map(|report| report.tasks)
     };
     for index in [0, 1] {
-        known.lives.insert(id(index), Life { busy: true, ..Life::default() });
+        known.attempts.insert(id(index), AttemptState { busy: true, ..AttemptState::default() });
     }
     assert_eq!(changes(&known, 10), None);
-    known.lives.insert(id(0), running());
+    known.attempts.insert(id(0), running());
     let told = changes(&known, 20).unwrap();
     assert_eq!((told.len(), told[0].phase()), (1, Phase::Running));
     assert_eq!(changes(&known, 109), None);
@@ -241,17 +241,17 @@ fn a_start_is_told_by_itself_only_where_it_takes_long() {
     assert_eq!(changes(&known, 111), None);
 }
 
-/// One step of what may happen to a life.
-fn later(life: &Life, step: u8) -> Life {
+/// One step of what may happen to an attempt.
+fn later(attempt: &AttemptState, step: u8) -> AttemptState {
     match step {
         1 => released(),
-        0 | 2.. if life.shim == Shim::None => running(),
+        0 | 2.. if attempt.shim == ShimState::None => running(),
         0 => running(),
-        2 => Life { stop: Some(StopOrder { drain_delay_ms: 0, grace_ms: 1 }), ..life.clone() },
-        3 => Life { health: v1::Health::Healthy, ..life.clone() },
-        _ => Life {
+        2 => AttemptState { stop: Some(StopOrder { drain_delay_ms: 0, grace_ms: 1 }), ..attempt.clone() },
+        3 => AttemptState { health: v1::Health::Healthy, ..attempt.clone() },
+        _ => AttemptState {
             usage: Some(v1::Usage { cpu_millis: u64::from(step), ..v1::Usage::default() }),
-            ..life.clone()
+            ..attempt.clone()
         },
     }
 }
@@ -268,8 +268,8 @@ proptest! {
         let (mut now, mut revision) = (0, 1);
         for (index, step, wait, applied) in steps {
             now += wait;
-            let life = known.lives.remove(&id(index)).unwrap_or_default();
-            known.lives.insert(id(index), later(&life, step));
+            let attempt = known.attempts.remove(&id(index)).unwrap_or_default();
+            known.attempts.insert(id(index), later(&attempt, step));
             if let Some(report) = changes(&known, &mut sent, now) {
                 prop_assert_eq!(report.revision, revision + 1);
                 revision = report.revision;
@@ -278,26 +278,26 @@ proptest! {
                     sent.applied(revision);
                 }
             }
-            for (id, life) in &known.lives {
-                let expect = v1::TaskStatus { usage: None, ..super::state::status(id, life, "n") };
+            for (id, attempt) in &known.attempts {
+                let expect = v1::TaskStatus { usage: None, ..super::state::status(id, attempt, "n") };
                 let have = told.get(&id.index).map(|task| v1::TaskStatus { usage: None, ..task.clone() });
                 prop_assert_eq!(have, Some(expect));
             }
         }
     }
 
-    /// Whatever is wanted, a life that is over is never started, and one that is busy is left alone.
+    /// Whatever is wanted, an attempt that is over is never started, and one that is busy is left alone.
     #[test]
     fn nothing_is_begun_twice(
-        lives in prop::collection::vec((0u32..4, 0u8..3, any::<bool>()), 0..6), starts in prop::collection::vec(0u32..4, 0..6),
+        attempts in prop::collection::vec((0u32..4, 0u8..3, any::<bool>()), 0..6), starts in prop::collection::vec(0u32..4, 0..6),
         stops in prop::collection::vec(0u32..4, 0..6), forgets in prop::collection::vec(0u32..4, 0..6), full: bool,
     ) {
-        let life = |kind| match kind {
-            0 => Life::default(),
+        let attempt = |kind| match kind {
+            0 => AttemptState::default(),
             1 => running(),
             _ => released(),
         };
-        let known = state(lives.into_iter().map(|(index, kind, busy)| (index, Life { busy, ..life(kind) })));
+        let known = state(attempts.into_iter().map(|(index, kind, busy)| (index, AttemptState { busy, ..attempt(kind) })));
         let wanted = desired(v1::Desired {
             full_begin: full,
             full_end: full,
@@ -312,10 +312,10 @@ proptest! {
                 Effect::Start(of, _) | Effect::Decline(of) | Effect::Stop(of, _) | Effect::Clean(of)
                 | Effect::Forget(of) | Effect::Probe(of) | Effect::ProbeEnd(of) => of.clone(),
             };
-            let life = known.lives.get(&of);
-            prop_assert!(life.is_none_or(|life| !life.busy), "{effect:?}");
+            let attempt = known.attempts.get(&of);
+            prop_assert!(attempt.is_none_or(|attempt| !attempt.busy), "{effect:?}");
             if matches!(effect, Effect::Start(..)) {
-                prop_assert!(life.is_none_or(|life| life.shim == Shim::None && life.record.exit.is_none()));
+                prop_assert!(attempt.is_none_or(|attempt| attempt.shim == ShimState::None && attempt.record.exit.is_none()));
             }
             prop_assert!(!touched.contains(&of), "two things at once for {of}");
             touched.push(of);
@@ -325,14 +325,14 @@ proptest! {
 
 #[test]
 fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
-    use super::pressure::{PressureLimits, Reading};
-    let (mut known, mut sent) = (State::default(), Sent::default());
+    use super::pressure::{PressureLimits, PressureReading};
+    let (mut known, mut sent) = (AgentState::default(), Sent::default());
     let (second, limits) = (Duration::from_secs(1), PressureLimits::default());
     let full = report_full(&known, &mut sent, Duration::ZERO);
     assert_eq!(full.pressure, Some(v1::PressureReport::default()));
-    let mut changes = |known: &State| report_next(known, &mut sent, Duration::ZERO, second, second);
+    let mut changes = |known: &AgentState| report_next(known, &mut sent, Duration::ZERO, second, second);
     assert_eq!(changes(&known), None);
-    let short = Reading { disk_free: Some(1), ..Reading::default() };
+    let short = PressureReading { disk_free: Some(1), ..PressureReading::default() };
     known.pressure = known.pressure.next(&short, &limits).next(&short, &limits);
     let told = changes(&known).unwrap().pressure.unwrap();
     assert_eq!(told.short_of, [i32::from(v1::NodePressure::Disk)]);
@@ -346,11 +346,11 @@ fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
 /// A load is told when it is known and when it has moved far; a session of its own begins with all of it.
 #[test]
 fn the_load_of_the_machine_is_told_when_it_has_changed_by_a_part() {
-    use super::load::{Load, LoadReading, OwnTasks, ProcessorTime};
+    use super::load::{LoadReading, MachineLoad, OwnTasks, ProcessorTime};
     let capacity = v1::Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..v1::Resources::default() };
-    let (mut known, mut sent) = (State::default(), Sent::default());
-    known.load = Load::new(Some(&capacity));
-    let look = |state: &mut State, busy: u64, idle: u64, at_s: u64| {
+    let (mut known, mut sent) = (AgentState::default(), Sent::default());
+    known.load = MachineLoad::new(Some(&capacity));
+    let look = |state: &mut AgentState, busy: u64, idle: u64, at_s: u64| {
         let reading = LoadReading {
             processor: Some(ProcessorTime { busy, idle, processors: 4 }),
             memory_free_bytes: Some(1 << 30),

@@ -1,11 +1,11 @@
-//! What the agent has on disk: its state directory, a directory per life, the shim's program.
+//! What the agent has on disk: its state directory, a directory per attempt, the shim's program.
 //!
 //! | path | what |
 //! |---|---|
 //! | `format`, `lock` | which version's directory it is; held by the one agent that runs on it |
 //! | `identity` | the agent's key, made once; mode 0600 |
 //! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
-//! | `lives/LIFE/` | a life that is not forgotten, `LIFE` being `JOB.INDEX.INCARNATION` |
+//! | `attempts/ATTEMPT/` | an attempt that is not forgotten, `ATTEMPT` being `JOB.INDEX.INCARNATION` |
 //! | `…/assignment.pb`, `spec.json` | what was wanted, and what its shim was told; the latter holds the environment |
 //! | `…/stop.json` | that it is to end, and how |
 //! | `…/state.json` | written by the shim: pid, start, exit, release ([`borough_shim::record`]) |
@@ -13,21 +13,21 @@
 //! | `…/signals.json` | the newest requests whose signals were sent |
 //! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
 //! | `…/shim.log` | what went wrong in the shim itself |
-//! | `…/work` | the task's own directory; removed when the life is forgotten. A link where tasks run as other users |
-//! | `ended/LIFE/` | what is kept of a forgotten life: its record and its logs, until retention takes them |
+//! | `…/work` | the task's own directory; removed when the attempt is forgotten. A link where tasks run as other users |
+//! | `ended/ATTEMPT/` | what is kept of a forgotten attempt: its record and its logs, until retention takes them |
 
+mod attempt_dir;
 mod guard;
 mod identity;
-mod life_dir;
 mod owners;
 mod shim;
 mod state_dir;
 
+pub use attempt_dir::{
+    AttemptFiles, HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
+};
 pub use guard::ProcessGuard;
 pub use identity::{HostGuard, agent_key, machine_id};
-pub use life_dir::{
-    HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read,
-};
 pub use owners::{TaskUsers, tasks_directory};
 pub use shim::{shim_install, shim_path};
 pub use state_dir::{StateDir, StateLock};

@@ -1,4 +1,5 @@
-//! The state directory: one agent at a time, one format, lives that are not forgotten and the logs of those that are.
+//! The state directory: one agent at a time, one format, attempts that are not forgotten and the logs of those that
+//! are.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -7,16 +8,16 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, Permiss
 use std::path::{Path, PathBuf};
 
 use borough_shim::file::json_read;
-use borough_shim::record::{LifeRecord, STATE_FILE};
+use borough_shim::record::{AttemptRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, WORK_DIR};
 use borough_shim::tree::tree_remove;
 use rustix::fs::{FlockOperation, flock};
 
+use super::attempt_dir::{ASSIGNMENT_FILE, SIGNALS_FILE};
 use super::identity::HostGuard;
-use super::life_dir::{ASSIGNMENT_FILE, SIGNALS_FILE};
+use crate::attempt::AttemptId;
 use crate::decide::retention::Ended;
 use crate::error::AgentError;
-use crate::life::LifeId;
 
 /// What this version writes; a directory that says otherwise is left alone.
 const FORMAT: &str = "borough agent state 1\n";
@@ -39,8 +40,8 @@ impl StateLock {
 }
 
 impl Drop for StateLock {
-    /// Said aloud: a lock that is only closed lasts for as long as a child that is just being started by another thread has
-    /// not executed its program yet, and an agent that follows at once would find the directory taken.
+    /// Said aloud: a lock that is only closed lasts for as long as a child that is just being started by another thread
+    /// has not executed its program yet, and an agent that follows at once would find the directory taken.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -52,7 +53,7 @@ pub struct StateDir {
     /// The directory itself, absolute.
     pub root: PathBuf,
     /// Where tasks that run as other users have their own directories: those users cannot pass through the state
-    /// directory. Absent: below the directories of their lives.
+    /// directory. Absent: below the directories of their attempts.
     pub tasks: Option<PathBuf>,
 }
 
@@ -78,53 +79,53 @@ impl StateDir {
         }
         format_check(&root)?;
         files_tighten(&root);
-        for name in ["lives", "ended", "bin"] {
+        for name in ["attempts", "ended", "bin"] {
             let path = root.join(name);
             private_create(&path).map_err(failed(&path))?;
         }
         Ok((Self { root, tasks: None }, StateLock { file: lock, host: None }))
     }
 
-    /// The directory of a life that is not forgotten.
-    pub fn life(&self, id: &LifeId) -> PathBuf {
-        self.root.join("lives").join(id.to_string())
+    /// The directory of an attempt that is not forgotten.
+    pub fn attempt(&self, id: &AttemptId) -> PathBuf {
+        self.root.join("attempts").join(id.to_string())
     }
 
-    /// The own directory of a life's task.
-    pub fn work(&self, id: &LifeId) -> PathBuf {
+    /// The own directory of an attempt's task.
+    pub fn work(&self, id: &AttemptId) -> PathBuf {
         match &self.tasks {
             Some(tasks) => tasks.join(id.to_string()),
-            None => self.life(id).join(WORK_DIR),
+            None => self.attempt(id).join(WORK_DIR),
         }
     }
 
-    /// Removes the directories of tasks whose lives are not here: an earlier agent could not, or another state directory
-    /// was in this one's place.
+    /// Removes the directories of tasks whose attempts are not here: an earlier agent could not, or another state
+    /// directory was in this one's place.
     ///
     /// # Errors
     /// Where the directories cannot be listed or removed.
-    pub fn work_strays_remove(&self, lives: &[LifeId]) -> io::Result<()> {
+    pub fn work_strays_remove(&self, attempts: &[AttemptId]) -> io::Result<()> {
         let Some(tasks) = &self.tasks else { return Ok(()) };
         for entry in fs::read_dir(tasks)?.flatten() {
-            let id = entry.file_name().to_str().and_then(|name| name.parse::<LifeId>().ok());
-            if id.is_none_or(|id| !lives.contains(&id)) {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<AttemptId>().ok());
+            if id.is_none_or(|id| !attempts.contains(&id)) {
                 tree_remove(&entry.path())?;
             }
         }
         Ok(())
     }
 
-    /// The directory of a life that is forgotten.
-    pub fn ended(&self, id: &LifeId) -> PathBuf {
+    /// The directory of an attempt that is forgotten.
+    pub fn ended(&self, id: &AttemptId) -> PathBuf {
         self.root.join("ended").join(id.to_string())
     }
 
-    /// Lives that are not forgotten. Half-made directories are removed: nothing was started in them.
+    /// Attempts that are not forgotten. Half-made directories are removed: nothing was started in them.
     ///
     /// # Errors
     /// Where the directory cannot be listed.
-    pub fn lives(&self) -> io::Result<Vec<LifeId>> {
-        let directory = self.root.join("lives");
+    pub fn attempts(&self) -> io::Result<Vec<AttemptId>> {
+        let directory = self.root.join("attempts");
         for entry in fs::read_dir(&directory)?.flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b".new.") {
                 tree_remove(&entry.path())?;
@@ -133,21 +134,21 @@ impl StateDir {
         ids(&directory)
     }
 
-    /// Sets the files of a life aside: its record says that it was forgotten by where it is. The task's own directory
-    /// and all that may hold secrets goes.
+    /// Sets the files of an attempt aside: its record says that it was forgotten by where it is. The task's own
+    /// directory and all that may hold secrets goes.
     ///
     /// # Errors
-    /// Where it cannot be moved; it is then still a life.
-    pub fn forget(&self, id: &LifeId) -> io::Result<()> {
+    /// Where it cannot be moved; it is then still an attempt.
+    pub fn forget(&self, id: &AttemptId) -> io::Result<()> {
         let target = self.ended(id);
-        match fs::rename(self.life(id), &target) {
+        match fs::rename(self.attempt(id), &target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         }
         let beside = self.tasks.as_ref().map(|tasks| tasks.join(id.to_string()));
         for work in [target.join(WORK_DIR)].into_iter().chain(beside) {
             if let Err(error) = tree_remove(&work) {
-                tracing::warn!(life = %id, path = %work.display(), %error, "not removed yet");
+                tracing::warn!(attempt = %id, path = %work.display(), %error, "not removed yet");
             }
         }
         for name in [SPEC_FILE, ASSIGNMENT_FILE, SIGNALS_FILE] {
@@ -156,19 +157,20 @@ impl StateDir {
         Ok(())
     }
 
-    /// Takes up again what is left of a life that was forgotten; whether there was such a life.
-    pub fn recall(&self, id: &LifeId) -> bool {
-        fs::rename(self.ended(id), self.life(id)).is_ok()
+    /// Takes up again what is left of an attempt that was forgotten; whether there was such an attempt.
+    pub fn recall(&self, id: &AttemptId) -> bool {
+        fs::rename(self.ended(id), self.attempt(id)).is_ok()
     }
 
-    /// Lives that are forgotten, for the choice of those whose logs go.
+    /// Attempts that are forgotten, for the choice of those whose logs go.
     ///
     /// # Errors
     /// Where the directory cannot be listed.
     pub fn ended_list(&self) -> io::Result<Vec<Ended>> {
-        let ended = |id: LifeId| {
+        let ended = |id: AttemptId| {
             let path = self.ended(&id);
-            let record = json_read::<LifeRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
+            let record =
+                json_read::<AttemptRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
             let sizes = fs::read_dir(&path).into_iter().flatten().flatten();
             // What it takes of the disk: a sparse file is long and takes nothing.
             let size = |data: fs::Metadata| data.len().min(data.blocks().saturating_mul(512));
@@ -178,32 +180,32 @@ impl StateDir {
         Ok(ids(&self.root.join("ended"))?.into_iter().map(ended).collect())
     }
 
-    /// Removes what is kept of a forgotten life.
+    /// Removes what is kept of a forgotten attempt.
     ///
     /// # Errors
     /// Those of the file system; what is left is tried again later.
-    pub fn ended_remove(&self, id: &LifeId) -> io::Result<()> {
+    pub fn ended_remove(&self, id: &AttemptId) -> io::Result<()> {
         tree_remove(&self.ended(id))
     }
 
-    /// Where the newest, or the given, life of a task has its files: first among those not forgotten.
-    pub fn life_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<LifeId> {
-        let both = ["lives", "ended"].map(|name| ids(&self.root.join(name)).unwrap_or_default());
-        let of_task = |id: &LifeId| {
+    /// Where the newest, or the given, attempt of a task has its files: first among those not forgotten.
+    pub fn attempt_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<AttemptId> {
+        let both = ["attempts", "ended"].map(|name| ids(&self.root.join(name)).unwrap_or_default());
+        let of_task = |id: &AttemptId| {
             id.job_id == job_id && id.index == index && (incarnation == 0 || id.incarnation == incarnation)
         };
         both.into_iter().flatten().filter(of_task).max_by_key(|id| id.incarnation)
     }
 
-    /// The directory in which a life's files are now.
-    pub fn life_path(&self, id: &LifeId) -> PathBuf {
-        let live = self.life(id);
+    /// The directory in which an attempt's files are now.
+    pub fn attempt_path(&self, id: &AttemptId) -> PathBuf {
+        let live = self.attempt(id);
         if live.exists() { live } else { self.ended(id) }
     }
 }
 
-fn ids(directory: &Path) -> io::Result<Vec<LifeId>> {
-    let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<LifeId>().ok();
+fn ids(directory: &Path) -> io::Result<Vec<AttemptId>> {
+    let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<AttemptId>().ok();
     Ok(fs::read_dir(directory)?.flatten().filter_map(name).collect())
 }
 
@@ -233,8 +235,8 @@ fn format_check(root: &Path) -> Result<(), AgentError> {
             known: FORMAT.trim_end(),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if root.join("lives").exists() {
-                let found = "nothing, beside lives".to_owned();
+            if root.join("attempts").exists() {
+                let found = "nothing, beside attempts".to_owned();
                 return Err(AgentError::Format { path: root.to_owned(), found, known: FORMAT.trim_end() });
             }
             let temporary = root.join(".format.new");
@@ -278,30 +280,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("format"), "borough agent state 99\n").unwrap();
         assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Format { .. })));
-        assert!(!dir.path().join("lives").exists());
+        assert!(!dir.path().join("attempts").exists());
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("lives")).unwrap();
+        fs::create_dir(dir.path().join("attempts")).unwrap();
         assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Format { .. })));
     }
 
     #[test]
-    fn a_forgotten_life_is_found_by_its_logs_only() {
+    fn a_forgotten_attempt_is_found_by_its_logs_only() {
         let dir = tempfile::tempdir().unwrap();
         let (state, _lock) = StateDir::open(dir.path()).unwrap();
-        let id = LifeId::new("j0000000000000001", 0, 2).unwrap();
-        fs::create_dir_all(state.life(&id).join(WORK_DIR)).unwrap();
-        fs::write(state.life(&id).join(SPEC_FILE), "secret").unwrap();
-        fs::write(state.life(&id).join("stdout.0.log"), "kept").unwrap();
+        let id = AttemptId::new("j0000000000000001", 0, 2).unwrap();
+        fs::create_dir_all(state.attempt(&id).join(WORK_DIR)).unwrap();
+        fs::write(state.attempt(&id).join(SPEC_FILE), "secret").unwrap();
+        fs::write(state.attempt(&id).join("stdout.0.log"), "kept").unwrap();
         state.forget(&id).unwrap();
         state.forget(&id).unwrap();
-        assert!(state.lives().unwrap().is_empty());
-        assert_eq!(state.life_find("j0000000000000001", 0, 0), Some(id.clone()));
+        assert!(state.attempts().unwrap().is_empty());
+        assert_eq!(state.attempt_find("j0000000000000001", 0, 0), Some(id.clone()));
         let mut names: Vec<_> =
-            fs::read_dir(state.life_path(&id)).unwrap().map(|e| e.unwrap().file_name()).collect();
+            fs::read_dir(state.attempt_path(&id)).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["stdout.0.log"]);
         assert_eq!(state.ended_list().unwrap()[0].bytes, 4);
         state.ended_remove(&id).unwrap();
-        assert_eq!(state.life_find("j0000000000000001", 0, 0), None);
+        assert_eq!(state.attempt_find("j0000000000000001", 0, 0), None);
     }
 }

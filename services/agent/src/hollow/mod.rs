@@ -17,19 +17,19 @@ use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as Outgoing;
 use borough_proto::v1::gateway_message::Message;
 
-use crate::config::{Pace, Retention};
-use crate::decide::{Desired, Life, Sent, State, reconcile, report_next};
-use crate::life::LifeId;
-use simulate::Due;
+use crate::attempt::AttemptId;
+use crate::config::{Intervals, Retention};
+use crate::decide::{AgentState, AttemptState, Desired, Sent, reconcile, report_next};
+use simulate::SimulatedEnd;
 
 /// Reports go out so often before the gateway has said how often.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two looks at what is due to be reported while a life is being started, as a real agent's.
+/// Between two looks at what is due to be reported while an attempt is being started, as a real agent's.
 const REPORT_LOOK: Duration = Duration::from_millis(500);
-/// Lives that are remembered as over after they were forgotten.
+/// Attempts that are remembered as over after they were forgotten.
 const ENDED_MAX: usize = 1_024;
 
-/// How long what is simulated takes, in milliseconds; each life draws its own from the range.
+/// How long what is simulated takes, in milliseconds; each attempt draws its own from the range.
 #[derive(Clone, Debug)]
 pub struct HollowTimes {
     /// From the order to the process.
@@ -38,22 +38,22 @@ pub struct HollowTimes {
     pub run_ms: Option<RangeInclusive<u64>>,
     /// From SIGTERM to the end.
     pub stop_ms: RangeInclusive<u64>,
-    /// Of a hundred lives that end by themselves, so many exit with 1.
+    /// Of a hundred attempts that end by themselves, so many exit with 1.
     pub failed_percent: u64,
 }
 
 /// What happened on the node, in order.
 #[derive(Clone, Debug)]
 pub enum HollowEvent {
-    /// A life was begun; until its end it takes its resources and ports.
-    Begun(LifeId, Arc<v1::Assignment>),
+    /// An attempt was begun; until its end it takes its resources and ports.
+    Begun(AttemptId, Arc<v1::Assignment>),
     /// Its process runs.
-    Running(LifeId),
+    Running(AttemptId),
     /// Nothing of it is left.
-    Released(LifeId),
+    Released(AttemptId),
     /// It was asked for again after its end: whoever asked was behind, and is told that it is over.
-    Late(LifeId),
-    /// A message named what is no life.
+    Late(AttemptId),
+    /// A message named what is no attempt.
     Refused(String),
 }
 
@@ -69,16 +69,16 @@ pub struct HollowStep {
 /// A simulated agent.
 #[derive(Debug)]
 pub struct Hollow {
-    state: State,
+    state: AgentState,
     desired: Desired,
     sent: Sent,
     times: HollowTimes,
     /// State of the generator of latencies.
     random: u64,
-    due: BTreeMap<(Duration, u64), (LifeId, Due)>,
+    due: BTreeMap<(Duration, u64), (AttemptId, SimulatedEnd)>,
     sequence: u64,
-    ended: BTreeSet<LifeId>,
-    ended_order: VecDeque<LifeId>,
+    ended: BTreeSet<AttemptId>,
+    ended_order: VecDeque<AttemptId>,
     interval: Duration,
     changed: bool,
 }
@@ -86,7 +86,8 @@ pub struct Hollow {
 impl Hollow {
     /// An agent of `node` in `boot_id`, whose latencies follow from `seed`.
     pub fn new(node: &str, boot_id: &str, times: HollowTimes, seed: u64) -> Self {
-        let state = State { node: node.to_owned(), boot_id: boot_id.to_owned(), ..State::default() };
+        let state =
+            AgentState { node: node.to_owned(), boot_id: boot_id.to_owned(), ..AgentState::default() };
         Self {
             state,
             desired: Desired::default(),
@@ -127,8 +128,8 @@ impl Hollow {
         step
     }
 
-    /// Does what is due at `now` (monotonic) and what follows from what is known, and tells it in at most `room` messages
-    /// (0: no session is open, or its way is blocked).
+    /// Does what is due at `now` (monotonic) and what follows from what is known, and tells it in at most `room`
+    /// messages (0: no session is open, or its way is blocked).
     pub fn step(&mut self, now: Duration, wall_ms: i64, room: usize) -> HollowStep {
         let mut step = HollowStep::default();
         while let Some(entry) = self.due.first_entry()
@@ -157,7 +158,7 @@ impl Hollow {
         step
     }
 
-    /// Lives seem to use something, and it changes: a real agent measures about as often as it reports.
+    /// Attempts seem to use something, and it changes: a real agent measures about as often as it reports.
     fn sample(&mut self, now: Duration, at_ms: i64) {
         if now.saturating_sub(self.sent.at) < self.interval {
             return;
@@ -165,12 +166,14 @@ impl Hollow {
         let cpu_millis = self.random() % 100;
         let memory_bytes = (64 << 20) + self.random() % (64 << 20);
         let usage = v1::Usage { at_ms, cpu_millis, memory_bytes, memory_peak_bytes: 128 << 20, processes: 1 };
-        let running = |life: &&mut Life| life.record.started_ms.is_some() && life.record.exit.is_none();
-        self.state.lives.values_mut().filter(running).for_each(|life| life.usage = Some(usage));
+        let running = |attempt: &&mut AttemptState| {
+            attempt.record.started_ms.is_some() && attempt.record.exit.is_none()
+        };
+        self.state.attempts.values_mut().filter(running).for_each(|attempt| attempt.usage = Some(usage));
     }
 
     fn report(&mut self, now: Duration) -> Option<v1::Report> {
-        report_next(&self.state, &mut self.sent, now, self.interval, Pace::default().repeat)
+        report_next(&self.state, &mut self.sent, now, self.interval, Intervals::default().repeat)
     }
 
     /// How long after `now` the next step is due at the latest, where no message comes before.
@@ -180,13 +183,13 @@ impl Hollow {
         }
         let report = (self.sent.at + self.interval).saturating_sub(now);
         let due = self.due.first_key_value().map(|((at, _), _)| at.saturating_sub(now));
-        let starting = self.state.lives.values().any(|life| life.record.started_ms.is_none());
+        let starting = self.state.attempts.values().any(|attempt| attempt.record.started_ms.is_none());
         let look = if starting { REPORT_LOOK } else { report };
         report.min(look).min(due.unwrap_or(report))
     }
 
-    /// Lives that are not over.
+    /// Attempts that are not over.
     pub fn live(&self) -> usize {
-        self.state.lives.values().filter(|life| life.record.released_ms.is_none()).count()
+        self.state.attempts.values().filter(|attempt| attempt.record.released_ms.is_none()).count()
     }
 }

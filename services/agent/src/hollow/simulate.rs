@@ -9,15 +9,15 @@ use borough_shim::process::ProcessId;
 use borough_shim::record::ExitRecord;
 
 use super::{ENDED_MAX, Hollow, HollowEvent};
-use crate::decide::{Effect, Life, Shim};
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
+use crate::decide::{AttemptState, Effect, ShimState};
 
 /// SIGTERM.
 const SIGTERM: i32 = 15;
 
-/// What becomes of a life at a time.
+/// What becomes of an attempt at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Due {
+pub(super) enum SimulatedEnd {
     /// Its process runs.
     Started,
     /// It ends by itself, with this code.
@@ -40,7 +40,7 @@ impl Hollow {
         Duration::from_millis(range.start().saturating_add(self.random() % span))
     }
 
-    fn later(&mut self, at: Duration, id: LifeId, due: Due) {
+    fn later(&mut self, at: Duration, id: AttemptId, due: SimulatedEnd) {
         self.sequence = self.sequence.wrapping_add(1);
         self.due.insert((at, self.sequence), (id, due));
     }
@@ -56,16 +56,16 @@ impl Hollow {
         match effect {
             Effect::Start(id, assignment) => self.start(id, assignment, now, wall_ms, events),
             Effect::Decline(id) => {
-                self.state.lives.entry(id.clone()).or_default();
+                self.state.attempts.entry(id.clone()).or_default();
                 self.end(&id, stopped("stopped before it was started here", None, wall_ms), events);
             }
             Effect::Stop(id, order) => {
-                if let Some(life) = self.state.lives.get_mut(&id) {
-                    life.stop = Some(order);
+                if let Some(attempt) = self.state.attempts.get_mut(&id) {
+                    attempt.stop = Some(order);
                 }
                 let range = self.times.stop_ms.clone();
                 let wait = Duration::from_millis(order.drain_delay_ms).saturating_add(self.drawn(&range));
-                self.later(now.saturating_add(wait), id, Due::Stopped);
+                self.later(now.saturating_add(wait), id, SimulatedEnd::Stopped);
             }
             Effect::Clean(id) => self.end(&id, stopped("its shim was gone", None, wall_ms), events),
             Effect::Forget(id) => self.forget(id),
@@ -75,16 +75,16 @@ impl Hollow {
     }
 
     /// What is probed answers well.
-    fn probe(&mut self, id: &LifeId, on: bool) {
-        if let Some(life) = self.state.lives.get_mut(id) {
-            life.probed = on;
-            life.health = v1::Health::Healthy;
+    fn probe(&mut self, id: &AttemptId, on: bool) {
+        if let Some(attempt) = self.state.attempts.get_mut(id) {
+            attempt.probed = on;
+            attempt.health = v1::Health::Healthy;
         }
     }
 
     fn start(
         &mut self,
-        id: LifeId,
+        id: AttemptId,
         assignment: Arc<v1::Assignment>,
         now: Duration,
         wall_ms: i64,
@@ -92,25 +92,26 @@ impl Hollow {
     ) {
         if self.ended.contains(&id) {
             events.push(HollowEvent::Late(id.clone()));
-            let life = self.state.lives.entry(id).or_default();
-            life.record.exit = Some(stopped("it was over before", None, wall_ms));
-            life.record.released_ms = Some(wall_ms);
-            life.shim = Shim::Gone;
+            let attempt = self.state.attempts.entry(id).or_default();
+            attempt.record.exit = Some(stopped("it was over before", None, wall_ms));
+            attempt.record.released_ms = Some(wall_ms);
+            attempt.shim = ShimState::Gone;
             return;
         }
         events.push(HollowEvent::Begun(id.clone(), Arc::clone(&assignment)));
-        let life = Life { assignment: Some(assignment), shim: Shim::Alive, ..Life::default() };
-        self.state.lives.insert(id.clone(), life);
+        let attempt =
+            AttemptState { assignment: Some(assignment), shim: ShimState::Alive, ..AttemptState::default() };
+        self.state.attempts.insert(id.clone(), attempt);
         let range = self.times.start_ms.clone();
         let wait = self.drawn(&range);
         match wait.is_zero() {
-            true => self.due_done(&id, Due::Started, now, wall_ms, events),
-            false => self.later(now.saturating_add(wait), id, Due::Started),
+            true => self.due_done(&id, SimulatedEnd::Started, now, wall_ms, events),
+            false => self.later(now.saturating_add(wait), id, SimulatedEnd::Started),
         }
     }
 
-    fn forget(&mut self, id: LifeId) {
-        self.state.lives.remove(&id);
+    fn forget(&mut self, id: AttemptId) {
+        self.state.attempts.remove(&id);
         self.desired.forgotten(&id);
         if self.ended.insert(id.clone()) {
             self.ended_order.push_back(id);
@@ -125,45 +126,45 @@ impl Hollow {
     /// What was to come has come.
     pub(super) fn due_done(
         &mut self,
-        id: &LifeId,
-        due: Due,
+        id: &AttemptId,
+        due: SimulatedEnd,
         now: Duration,
         wall_ms: i64,
         events: &mut Vec<HollowEvent>,
     ) {
-        let over = |life: &Life| life.record.exit.is_some();
-        if self.state.lives.get(id).is_none_or(over) {
+        let over = |attempt: &AttemptState| attempt.record.exit.is_some();
+        if self.state.attempts.get(id).is_none_or(over) {
             return;
         }
         match due {
-            Due::Started => self.started(id, now, wall_ms, events),
-            Due::Exit(code) => {
+            SimulatedEnd::Started => self.started(id, now, wall_ms, events),
+            SimulatedEnd::Exit(code) => {
                 let exit = ExitRecord { code: Some(code), at_ms: wall_ms, ..ExitRecord::default() };
                 self.end(id, exit, events);
             }
-            Due::Stopped => self.end(id, stopped("", Some(SIGTERM), wall_ms), events),
+            SimulatedEnd::Stopped => self.end(id, stopped("", Some(SIGTERM), wall_ms), events),
         }
     }
 
-    fn started(&mut self, id: &LifeId, now: Duration, wall_ms: i64, events: &mut Vec<HollowEvent>) {
+    fn started(&mut self, id: &AttemptId, now: Duration, wall_ms: i64, events: &mut Vec<HollowEvent>) {
         // Process numbers only have to differ.
         let pid = u32::try_from(self.sequence % 4_000_000).unwrap_or(0).saturating_add(2);
-        let Some(life) = self.state.lives.get_mut(id) else { return };
-        life.record.boot_id.clone_from(&self.state.boot_id);
-        life.record.task = Some(ProcessId { pid, start_ticks: 1 });
-        life.record.started_ms = Some(wall_ms);
+        let Some(attempt) = self.state.attempts.get_mut(id) else { return };
+        attempt.record.boot_id.clone_from(&self.state.boot_id);
+        attempt.record.task = Some(ProcessId { pid, start_ticks: 1 });
+        attempt.record.started_ms = Some(wall_ms);
         events.push(HollowEvent::Running(id.clone()));
         let Some(run_ms) = self.times.run_ms.clone() else { return };
         let wait = self.drawn(&run_ms);
         let failed = self.random() % 100 < self.times.failed_percent;
-        self.later(now.saturating_add(wait), id.clone(), Due::Exit(i32::from(failed)));
+        self.later(now.saturating_add(wait), id.clone(), SimulatedEnd::Exit(i32::from(failed)));
     }
 
-    fn end(&mut self, id: &LifeId, exit: ExitRecord, events: &mut Vec<HollowEvent>) {
-        let Some(life) = self.state.lives.get_mut(id) else { return };
-        life.shim = Shim::Gone;
-        life.record.released_ms = Some(exit.at_ms);
-        life.record.exit = Some(exit);
+    fn end(&mut self, id: &AttemptId, exit: ExitRecord, events: &mut Vec<HollowEvent>) {
+        let Some(attempt) = self.state.attempts.get_mut(id) else { return };
+        attempt.shim = ShimState::Gone;
+        attempt.record.released_ms = Some(exit.at_ms);
+        attempt.record.exit = Some(exit);
         events.push(HollowEvent::Released(id.clone()));
     }
 }

@@ -10,12 +10,12 @@ const ROOM: usize = 8;
 const TIMES: HollowTimes =
     HollowTimes { start_ms: 10..=10, run_ms: None, stop_ms: 20..=20, failed_percent: 0 };
 
-fn life(incarnation: u64) -> v1::TaskLife {
-    v1::TaskLife { job_id: "j0000000000000001".to_owned(), index: 0, incarnation }
+fn attempt(incarnation: u64) -> v1::TaskAttempt {
+    v1::TaskAttempt { job_id: "j0000000000000001".to_owned(), index: 0, incarnation }
 }
 
 fn assign(incarnation: u64) -> v1::Desired {
-    let assignment = v1::Assignment { life: Some(life(incarnation)), ..v1::Assignment::default() };
+    let assignment = v1::Assignment { attempt: Some(attempt(incarnation)), ..v1::Assignment::default() };
     v1::Desired { assignments: vec![assignment], ..v1::Desired::default() }
 }
 
@@ -64,7 +64,7 @@ fn hollow(times: HollowTimes) -> Hollow {
 }
 
 #[test]
-fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
+fn an_attempt_runs_until_it_is_stopped_and_is_forgotten_then() {
     let mut hollow = hollow(TIMES);
     tell(&mut hollow, assign(1));
     let begun = hollow.step(at(1), 1, ROOM);
@@ -72,7 +72,7 @@ fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
     assert!(phases(&begun).is_empty(), "a quick start is one report");
     assert_eq!(hollow.wait(at(1)), at(10));
     assert_eq!(phases(&hollow.step(at(11), 11, ROOM)), [Phase::Running]);
-    let stop = v1::StopCommand { life: Some(life(1)), drain_delay_ms: 5, ..v1::StopCommand::default() };
+    let stop = v1::StopCommand { attempt: Some(attempt(1)), drain_delay_ms: 5, ..v1::StopCommand::default() };
     tell(&mut hollow, v1::Desired { stops: vec![stop], ..v1::Desired::default() });
     assert_eq!(phases(&hollow.step(at(12), 12, ROOM)), [Phase::Stopping]);
     assert_eq!(phases(&hollow.step(at(36), 36, ROOM)), []);
@@ -80,7 +80,7 @@ fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
     assert_eq!(phases(&ended), [Phase::Released]);
     assert!(matches!(ended.events[..], [HollowEvent::Released(_)]));
     assert_eq!(hollow.live(), 0);
-    tell(&mut hollow, v1::Desired { forget: vec![life(1)], ..v1::Desired::default() });
+    tell(&mut hollow, v1::Desired { forget: vec![attempt(1)], ..v1::Desired::default() });
     hollow.step(at(38), 38, ROOM);
     // A start that comes late finds it over.
     tell(&mut hollow, assign(1));
@@ -90,7 +90,7 @@ fn a_life_runs_until_it_is_stopped_and_is_forgotten_then() {
 }
 
 #[test]
-fn a_life_that_ends_by_itself_exits_as_it_was_drawn() {
+fn an_attempt_that_ends_by_itself_exits_as_it_was_drawn() {
     let mut hollow = hollow(HollowTimes { run_ms: Some(5..=5), failed_percent: 100, ..TIMES });
     tell(&mut hollow, assign(1));
     hollow.step(at(1), 1, ROOM);

@@ -13,12 +13,12 @@ use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::TcpStream;
 
-use super::Target;
-use super::listener::{Answers, Listener, who_answers};
+use super::ProbeTarget;
+use super::listener::{Listener, Listeners, who_answers};
 use crate::serve::exec_command;
 
 /// Asks once; the error says what was wrong, for people.
-pub async fn ask(target: &Target) -> Result<(), String> {
+pub async fn ask(target: &ProbeTarget) -> Result<(), String> {
     match &target.check.probe {
         Some(Probe::Http(http)) => http_ask(target, http).await,
         Some(Probe::Tcp(tcp)) => connect(target, &tcp.port).await.map(drop),
@@ -28,12 +28,12 @@ pub async fn ask(target: &Target) -> Result<(), String> {
 }
 
 /// Whether nobody but the task listens on its ports. It need not listen itself yet.
-async fn undisturbed(target: &Target) -> Result<(), String> {
+async fn undisturbed(target: &ProbeTarget) -> Result<(), String> {
     for port in &target.ports {
         let Ok(number) = u16::try_from(port.number) else { continue };
         let Ok(found) = tokio::net::lookup_host((target.host.as_str(), number)).await else { continue };
         for address in found.take(1) {
-            if let Answers::Other(other) = answers(target, address).await? {
+            if let Listeners::Other(other) = answers(target, address).await? {
                 return Err(other_text(other));
             }
         }
@@ -41,7 +41,7 @@ async fn undisturbed(target: &Target) -> Result<(), String> {
     Ok(())
 }
 
-async fn answers(target: &Target, address: SocketAddr) -> Result<Answers, String> {
+async fn answers(target: &ProbeTarget, address: SocketAddr) -> Result<Listeners, String> {
     let (owner, known) = (target.owner.clone(), Arc::clone(&target.known));
     let asked = tokio::task::spawn_blocking(move || who_answers(&owner, address, &known)).await;
     let text = |error: &dyn std::error::Error| format!("cannot see who listens on {address}: {error}");
@@ -52,7 +52,7 @@ fn other_text(other: Listener) -> String {
     format!("another process than the task's listens on {}", other.address)
 }
 
-async fn connect(target: &Target, port: &str) -> Result<TcpStream, String> {
+async fn connect(target: &ProbeTarget, port: &str) -> Result<TcpStream, String> {
     let number = target.ports.iter().find(|have| have.name == port).map(|have| have.number);
     let number = number.and_then(|number| u16::try_from(number).ok());
     let number = number.ok_or_else(|| format!("the task has no port {port:?}"))?;
@@ -60,13 +60,15 @@ async fn connect(target: &Target, port: &str) -> Result<TcpStream, String> {
     let stream = TcpStream::connect((target.host.as_str(), number)).await.map_err(failed)?;
     // Whoever answers must be the task: another server on the port says nothing of it.
     match answers(target, stream.peer_addr().map_err(failed)?).await? {
-        Answers::Task | Answers::Hidden => Ok(stream),
-        Answers::Other(other) => Err(other_text(other)),
-        Answers::Nobody => Err(format!("port {number} is answered, but no process of this machine listens")),
+        Listeners::Task | Listeners::Hidden => Ok(stream),
+        Listeners::Other(other) => Err(other_text(other)),
+        Listeners::Nobody => {
+            Err(format!("port {number} is answered, but no process of this machine listens"))
+        }
     }
 }
 
-async fn http_ask(target: &Target, probe: &v1::HttpProbe) -> Result<(), String> {
+async fn http_ask(target: &ProbeTarget, probe: &v1::HttpProbe) -> Result<(), String> {
     let stream = connect(target, &probe.port).await?;
     let text = |error: hyper::Error| error.to_string();
     let (mut sender, connection) =
@@ -92,9 +94,9 @@ async fn http_ask(target: &Target, probe: &v1::HttpProbe) -> Result<(), String> 
 }
 
 /// A process group that is killed unless it has ended.
-struct Group(Option<Pid>);
+struct ProbeProcessGroup(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProbeProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
             // Not there where the command has not got so far as to lead one; it is killed by itself then.
@@ -103,12 +105,12 @@ impl Drop for Group {
     }
 }
 
-async fn command_ask(target: &Target, probe: &v1::CommandProbe) -> Result<(), String> {
+async fn command_ask(target: &ProbeTarget, probe: &v1::CommandProbe) -> Result<(), String> {
     let mut command = exec_command(&target.program, &target.directory, false, &probe.command)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     // It leads a session. Where the probe is broken off, all of it goes: a command that hangs may have started others.
-    let mut group = Group(child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)));
+    let mut group = ProbeProcessGroup(child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)));
     let status = child.wait().await.map_err(|error| error.to_string())?;
     group.0 = None;
     if status.success() { Ok(()) } else { Err(status.to_string()) }

@@ -104,7 +104,7 @@ impl Owner {
 
 /// A link of `/proc` that showed a task's listener, so that most probes look at one link and at no table.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<Option<KnownLink>>);
+pub struct KnownSocket(Mutex<Option<KnownLink>>);
 
 #[derive(Clone, Debug)]
 struct KnownLink {
@@ -114,7 +114,7 @@ struct KnownLink {
     uses: u32,
 }
 
-impl Known {
+impl KnownSocket {
     fn holds(&self, address: SocketAddr) -> bool {
         let mut known = self.0.lock();
         let Some(link) = known.as_mut().filter(|link| link.address == address) else { return false };
@@ -125,7 +125,7 @@ impl Known {
 
 /// What is known of who answers at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub enum Listeners {
     /// The task, and nobody else.
     Task,
     /// Nobody on this machine.
@@ -140,14 +140,14 @@ pub enum Answers {
 ///
 /// # Errors
 /// Those of reading `/proc`.
-pub fn who_answers(owner: &Owner, address: SocketAddr, known: &Known) -> io::Result<Answers> {
+pub fn who_answers(owner: &Owner, address: SocketAddr, known: &KnownSocket) -> io::Result<Listeners> {
     if known.holds(address) {
-        return Ok(Answers::Task);
+        return Ok(Listeners::Task);
     }
     let all = listeners(address.port())?;
     let mut left = answering(&all, address.ip());
     if left.is_empty() {
-        return Ok(Answers::Nobody);
+        return Ok(Listeners::Nobody);
     }
     let (mut hidden, mut found) = (false, None);
     for process in owner.processes() {
@@ -170,10 +170,10 @@ pub fn who_answers(owner: &Owner, address: SocketAddr, known: &Known) -> io::Res
     Ok(match left.first() {
         None => {
             *known.0.lock() = found;
-            Answers::Task
+            Listeners::Task
         }
-        Some(_) if hidden => Answers::Hidden,
-        Some(&other) => Answers::Other(other),
+        Some(_) if hidden => Listeners::Hidden,
+        Some(&other) => Listeners::Other(other),
     })
 }
 
@@ -266,14 +266,14 @@ mod tests {
         let inherited = std::os::fd::OwnedFd::from(socket.try_clone().unwrap());
         let mut heir = Command::new("sleep").arg("60").stdin(Stdio::from(inherited)).spawn().unwrap();
         let mut stranger = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
-        let who = |shim: u32, known: &Known| {
+        let who = |shim: u32, known: &KnownSocket| {
             who_answers(&Owner { leaf: Leaf::default(), shim: Some(shim) }, address, known).unwrap()
         };
-        let known = Known::default();
+        let known = KnownSocket::default();
         // Our children, of which one has it.
-        assert_eq!(who(std::process::id(), &known), Answers::Task);
+        assert_eq!(who(std::process::id(), &known), Listeners::Task);
         assert!(known.holds(address));
-        assert!(matches!(who(stranger.id(), &Known::default()), Answers::Other(_)));
+        assert!(matches!(who(stranger.id(), &KnownSocket::default()), Listeners::Other(_)));
         assert_eq!(in_the_way("127.0.0.1", address.port()).unwrap().unwrap().address, address);
         assert_eq!(in_the_way("192.0.2.7", address.port()).unwrap(), None);
         heir.kill().unwrap();
@@ -282,7 +282,7 @@ mod tests {
         let inode = listeners(address.port()).unwrap()[0].inode;
         assert!(holder(inode).starts_with(&format!("process {} (", std::process::id())));
         drop(socket);
-        assert_eq!(who(std::process::id(), &known), Answers::Nobody);
+        assert_eq!(who(std::process::id(), &known), Listeners::Nobody);
         stranger.kill().unwrap();
         stranger.wait().unwrap();
     }

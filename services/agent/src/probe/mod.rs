@@ -11,26 +11,26 @@ use borough_kv::env::Clock;
 use borough_proto::v1;
 use tokio::sync::mpsc;
 
-use crate::decide::health::{Course, HEALTHY_AFTER_MS, next, next_unchecked};
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
+use crate::decide::health::{HEALTHY_AFTER_MS, ProbeHistory, next, next_unchecked};
 use crate::runtime::{Event, Machine};
 pub(crate) use ask::ask;
-use listener::{Known, Owner};
+use listener::{KnownSocket, Owner};
 
 /// A probe may take this long where its spec says 0.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is probed.
 #[derive(Clone, Debug)]
-pub struct Target {
-    /// The life.
-    pub id: LifeId,
+pub struct ProbeTarget {
+    /// The attempt.
+    pub id: AttemptId,
     /// How; without a probe it is only seen to it that nobody else listens on its ports.
     pub check: v1::HealthCheck,
     /// Its processes, of which one must be who answers.
     pub owner: Owner,
     /// What was seen of its listener.
-    pub known: Arc<Known>,
+    pub known: Arc<KnownSocket>,
     /// How long it runs at least before it is healthy; 0: [`HEALTHY_AFTER_MS`].
     pub healthy_after_ms: u64,
     /// Its ports, by which probes find it.
@@ -49,15 +49,15 @@ pub struct Target {
 
 /// Probes until it is aborted; every change becomes [`Event::Health`].
 pub(crate) async fn run(
-    target: Target,
+    target: ProbeTarget,
     clock: Arc<dyn Clock>,
     machine: Arc<dyn Machine>,
     events: mpsc::UnboundedSender<Event>,
 ) {
-    // A life that is taken up again has run for longer than we have.
+    // An attempt that is taken up again has run for longer than we have.
     let ran_ms = u64::try_from(clock.wall_ms().saturating_sub(target.started_ms)).unwrap_or(0);
     let since = clock.monotonic();
-    let mut course = Course::new(target.health);
+    let mut history = ProbeHistory::new(target.health);
     let healthy_after = Duration::from_millis(match target.healthy_after_ms {
         0 => HEALTHY_AFTER_MS,
         ms => ms,
@@ -72,7 +72,7 @@ pub(crate) async fn run(
             Ok(Ok(())) => true,
             Ok(Err(reason)) => {
                 if reason != last_reason {
-                    tracing::info!(life = %target.id, reason, "probe failed");
+                    tracing::info!(attempt = %target.id, reason, "probe failed");
                     last_reason = reason;
                 }
                 false
@@ -81,14 +81,14 @@ pub(crate) async fn run(
         };
         let ran = clock.monotonic().saturating_sub(since).saturating_add(Duration::from_millis(ran_ms));
         let (after, pause) = match target.check.probe {
-            Some(_) => next(&target.check, course, passed, (ran, healthy_after)),
-            None => next_unchecked(course, passed, (ran, healthy_after)),
+            Some(_) => next(&target.check, history, passed, (ran, healthy_after)),
+            None => next_unchecked(history, passed, (ran, healthy_after)),
         };
-        if after.health != course.health {
+        if after.health != history.health {
             let _ = events.send(Event::Health(target.id.clone(), after.health));
         }
-        course = after;
-        if target.check.probe.is_none() && course.health == v1::Health::Healthy {
+        history = after;
+        if target.check.probe.is_none() && history.health == v1::Health::Healthy {
             // Nothing more is asked of it than to run.
             return;
         }

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_proto::v1;
-use borough_shim::cgroup::{Leaf, Sample};
+use borough_shim::cgroup::{CgroupUsage, Leaf};
 use tokio::task::AbortHandle;
 
-use super::event::Done;
+use super::event::OrderDone;
 use super::own_record::OwnRecord;
-use super::sample::{self, Taken};
+use super::sample::{self, TimedSample};
 use super::start::Starter;
 use super::{Event, Machine, confine, order};
+use crate::attempt::AttemptId;
 use crate::config::AgentConfig;
-use crate::decide::load::{Load, LoadReading, OwnTasks};
-use crate::decide::{self, Desired, Sent, Shim, State, report_next};
+use crate::decide::load::{LoadReading, MachineLoad, OwnTasks};
+use crate::decide::{self, AgentState, Desired, Sent, ShimState, report_next};
 use crate::disk::StateLock;
-use crate::life::LifeId;
 use crate::serve::Serving;
-use crate::session::{Outbox, Settings};
+use crate::session::{Outbox, SessionSettings};
 
 /// Reports go out so often before the gateway has said how often.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -30,32 +30,32 @@ pub(super) struct Agent {
     pub(super) starter: Starter,
     pub(super) machine: Arc<dyn Machine>,
     pub(super) hello: v1::Hello,
-    pub(super) state: State,
+    pub(super) state: AgentState,
     pub(super) desired: Desired,
-    pub(super) local: BTreeMap<LifeId, Local>,
+    pub(super) local: BTreeMap<AttemptId, Local>,
     pub(super) own_record: OwnRecord,
-    /// The cores that lives were put on, where they are kept on any.
-    pub(super) placed: BTreeMap<LifeId, Vec<u32>>,
-    /// Lives are being moved to other cores.
+    /// The cores that attempts were put on, where they are kept on any.
+    pub(super) placed: BTreeMap<AttemptId, Vec<u32>>,
+    /// Attempts are being moved to other cores.
     pub(super) confining: bool,
     /// Not with the state directory, which starts that are under way outlive us with.
     _lock: Option<StateLock>,
     /// Whether the node belongs to another agent, as far as is known: what runs goes on, and nothing is started.
     refused: bool,
     sent: Sent,
-    session: Option<Session>,
+    session: Option<GatewaySession>,
     serving: Serving,
 }
 
-/// What belongs to a life and is no knowledge: what runs for it in this process.
+/// What belongs to an attempt and is no knowledge: what runs for it in this process.
 #[derive(Debug, Default)]
 pub(super) struct Local {
     pub(super) leaf: Leaf,
     pub(super) probe: Option<AbortHandle>,
-    pub(super) sampled: Option<Taken>,
+    pub(super) sampled: Option<TimedSample>,
 }
 
-struct Session {
+struct GatewaySession {
     outbox: Outbox,
     interval: Duration,
 }
@@ -65,10 +65,10 @@ impl Agent {
         config: AgentConfig,
         (starter, machine): (Starter, Arc<dyn Machine>),
         hello: v1::Hello,
-        mut state: State,
+        mut state: AgentState,
         lock: Option<StateLock>,
     ) -> Self {
-        state.load = Load::new(hello.capacity.as_ref());
+        state.load = MachineLoad::new(hello.capacity.as_ref());
         let serving = Serving::new(starter.clone(), Arc::clone(&machine));
         Self {
             config,
@@ -90,13 +90,13 @@ impl Agent {
     }
 
     /// What the session needs to know.
-    pub(super) fn session_settings(&self) -> Settings {
-        Settings {
+    pub(super) fn session_settings(&self) -> SessionSettings {
+        SessionSettings {
             gateways: self.config.gateways.clone(),
             connector: self.config.connector.clone(),
             token: self.config.token.clone(),
             hello: self.hello.clone(),
-            pace: self.config.pace,
+            intervals: self.config.intervals,
             rng: self.config.rng.clone(),
             clock: self.config.clock.clone(),
         }
@@ -109,7 +109,7 @@ impl Agent {
                 self.serving.end();
                 self.desired.opened();
                 self.sent = Sent::default();
-                self.session = Some(Session { outbox, interval: REPORT_INTERVAL });
+                self.session = Some(GatewaySession { outbox, interval: REPORT_INTERVAL });
             }
             Event::Closed => {
                 self.serving.end();
@@ -158,61 +158,66 @@ impl Agent {
         }
     }
 
-    /// Reads what a life's shim has written.
-    fn record_look(&mut self, id: &LifeId) {
-        let Some(life) = self.state.lives.get_mut(id) else { return };
+    /// Reads what an attempt's shim has written.
+    fn record_look(&mut self, id: &AttemptId) {
+        let Some(attempt) = self.state.attempts.get_mut(id) else { return };
         if let Some(record) = self.machine.record(id) {
-            life.record = record;
+            attempt.record = record;
         }
     }
 
     /// A shim has ended. It may have been a second one that found the first at work: an agent that died while it
-    /// started a life leaves the next one in doubt.
-    fn shim_ended(&mut self, id: &LifeId) {
+    /// started an attempt leaves the next one in doubt.
+    fn shim_ended(&mut self, id: &AttemptId) {
         self.record_look(id);
-        let Some(life) = self.state.lives.get_mut(id) else { return };
-        let other = life.record.shim.filter(|_| life.record.released_ms.is_none());
+        let Some(attempt) = self.state.attempts.get_mut(id) else { return };
+        let other = attempt.record.shim.filter(|_| attempt.record.released_ms.is_none());
         let adopted = other.is_some_and(|shim| self.machine.adopt(shim, id));
-        life.shim = if adopted { Shim::Alive } else { Shim::Gone };
+        attempt.shim = if adopted { ShimState::Alive } else { ShimState::Gone };
     }
 
-    /// Looks at every life that is not over, in case a change was not announced.
+    /// Looks at every attempt that is not over, in case a change was not announced.
     pub(super) fn look(&mut self) {
-        let open =
-            self.state.lives.iter().filter(|(_, life)| life.record.released_ms.is_none() && !life.busy);
+        let open = self
+            .state
+            .attempts
+            .iter()
+            .filter(|(_, attempt)| attempt.record.released_ms.is_none() && !attempt.busy);
         for id in open.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.record_look(&id);
         }
     }
 
-    fn done(&mut self, id: &LifeId, done: Done) {
-        let Some(life) = self.state.lives.get_mut(id) else { return };
-        life.busy = false;
+    fn done(&mut self, id: &AttemptId, done: OrderDone) {
+        let Some(attempt) = self.state.attempts.get_mut(id) else { return };
+        attempt.busy = false;
         match done {
-            Done::Started(leaf) => {
-                life.shim = Shim::Alive;
+            OrderDone::Started(leaf) => {
+                attempt.shim = ShimState::Alive;
                 self.local.entry(id.clone()).or_default().leaf = *leaf;
                 self.record_look(id);
             }
-            Done::NotStarted(reason) => {
-                tracing::warn!(life = %id, reason, "not started");
-                order::life_end(self, id, Some(reason));
+            OrderDone::NotStarted(reason) => {
+                tracing::warn!(attempt = %id, reason, "not started");
+                order::attempt_end(self, id, Some(reason));
             }
-            Done::Stop(order) => life.stop = Some(order),
-            Done::Clean => self.shim_ended(id),
-            Done::Forget(Ok(())) => {
-                self.state.lives.remove(id);
+            OrderDone::Stop(order) => attempt.stop = Some(order),
+            OrderDone::Clean => self.shim_ended(id),
+            OrderDone::Forget(Ok(())) => {
+                self.state.attempts.remove(id);
                 self.local.remove(id);
                 self.desired.forgotten(id);
             }
-            Done::Forget(Err(error)) => tracing::warn!(life = %id, %error, "cannot set its files aside yet"),
+            OrderDone::Forget(Err(error)) => {
+                tracing::warn!(attempt = %id, %error, "cannot set its files aside yet")
+            }
         }
     }
 
-    fn health(&mut self, id: &LifeId, health: v1::Health) {
-        let Some(life) = self.state.lives.get_mut(id) else { return };
-        if life.probed {
-            life.health = health;
+    fn health(&mut self, id: &AttemptId, health: v1::Health) {
+        let Some(attempt) = self.state.attempts.get_mut(id) else { return };
+        if attempt.probed {
+            attempt.health = health;
             // Only so that a restarted agent does not have to ask again; lost, it asks.
             self.machine.health_write(id, health);
         }
@@ -225,31 +230,36 @@ impl Agent {
         self.state.load = load.next(reading, &own, |millis| cores.reference_millis(millis), now);
     }
 
-    /// Begins to measure what lives use, and what is left of the machine.
+    /// Begins to measure what attempts use, and what is left of the machine.
     pub(super) fn sample_begin(&self) {
-        let running = self.state.lives.iter().filter(|(_, life)| life.record.exit.is_none());
-        let places: Vec<sample::Place> = running
-            .filter_map(|(id, life)| {
+        let running = self.state.attempts.iter().filter(|(_, attempt)| attempt.record.exit.is_none());
+        let places: Vec<sample::SamplePlace> = running
+            .filter_map(|(id, attempt)| {
                 let leaf = self.local.get(id)?.leaf.clone();
-                Some(sample::Place { id: id.clone(), leaf, shim: life.record.shim.map(|shim| shim.pid) })
+                Some(sample::SamplePlace {
+                    id: id.clone(),
+                    leaf,
+                    shim: attempt.record.shim.map(|shim| shim.pid),
+                })
             })
             .collect();
         self.machine.measure(places);
     }
 
-    fn sampled(&mut self, samples: &BTreeMap<LifeId, Sample>) {
+    fn sampled(&mut self, samples: &BTreeMap<AttemptId, CgroupUsage>) {
         let now = self.config.clock.monotonic();
         let at_ms = self.config.clock.wall_ms();
         for (id, sample) in samples {
-            let (Some(life), Some(local)) = (self.state.lives.get_mut(id), self.local.get_mut(id)) else {
+            let (Some(attempt), Some(local)) = (self.state.attempts.get_mut(id), self.local.get_mut(id))
+            else {
                 continue;
             };
-            let peak = life.usage.map_or(0, |usage| usage.memory_peak_bytes);
+            let peak = attempt.usage.map_or(0, |usage| usage.memory_peak_bytes);
             let taken = (*sample, now);
             let usage = sample::usage(local.sampled.replace(taken), taken, peak, at_ms);
             // As it was asked for: in time of the reference's cores.
             let cpu_millis = self.state.cores.reference_millis(usage.cpu_millis);
-            life.usage = Some(v1::Usage { cpu_millis, ..usage });
+            attempt.usage = Some(v1::Usage { cpu_millis, ..usage });
         }
     }
 
@@ -261,12 +271,12 @@ impl Agent {
     /// Does what follows from what is known, and tells it.
     pub(super) fn step(&mut self) {
         let parked = decide::parked(&self.state, &self.desired);
-        for (id, life) in &mut self.state.lives {
+        for (id, attempt) in &mut self.state.attempts {
             let now = parked.contains(id);
-            if now && !life.parked {
-                tracing::warn!(life = %id, "parked: it runs, and the control plane does not know it");
+            if now && !attempt.parked {
+                tracing::warn!(attempt = %id, "parked: it runs, and the control plane does not know it");
             }
-            life.parked = now;
+            attempt.parked = now;
         }
         let now_ms = self.config.clock.wall_ms();
         for effect in decide::reconcile(&self.state, &self.desired, now_ms, self.config.retention.age_ms) {
@@ -294,7 +304,7 @@ impl Agent {
         let now = self.config.clock.monotonic();
         // Where the way is blocked nothing is lost: the next report says it.
         while let Ok(permit) = session.outbox.control.try_reserve() {
-            let (interval, repeat) = (session.interval, self.config.pace.repeat);
+            let (interval, repeat) = (session.interval, self.config.intervals.repeat);
             let report = report_next(&self.state, &mut self.sent, now, interval, repeat);
             let Some(report) = report else { return };
             permit.send(v1::AgentMessage { message: Some(v1::agent_message::Message::Report(report)) });
@@ -307,7 +317,7 @@ impl Agent {
         for probe in self.local.values_mut().filter_map(|local| local.probe.take()) {
             probe.abort();
         }
-        if self.state.lives.values().any(|life| life.record.released_ms.is_none()) {
+        if self.state.attempts.values().any(|attempt| attempt.record.released_ms.is_none()) {
             // Tasks go on; the guard's record still leads to the cgroups they share.
             return;
         }

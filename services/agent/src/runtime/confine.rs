@@ -1,4 +1,4 @@
-//! Keeping lives that run off cores that have become others' own, and letting them back.
+//! Keeping attempts that run off cores that have become others' own, and letting them back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +8,33 @@ use borough_shim::spec::Pinned;
 
 use super::agent::Agent;
 use super::event::Event;
+use crate::attempt::AttemptId;
 use crate::decide::cores::moves;
-use crate::life::LifeId;
 use crate::topology::list_text;
 
-/// Looks at a life's threads: those that begin in between are seen by the next one.
+/// Looks at an attempt's threads: those that begin in between are seen by the next one.
 const LOOKS: usize = 8;
 
-/// A life to be moved.
-struct Move {
-    id: LifeId,
+/// An attempt to be moved.
+struct CgroupMove {
+    id: AttemptId,
     leaf: Leaf,
     shim: Option<u32>,
     cores: Vec<u32>,
 }
 
-/// Begins to move the lives that are not where they belong; one such move at a time.
+/// Begins to move the attempts that are not where they belong; one such move at a time.
 pub(super) fn confine_begin(agent: &mut Agent) {
     if agent.confining {
         return;
     }
     let places = moves(&agent.state, &agent.placed);
-    let moves: Vec<Move> = places
+    let moves: Vec<CgroupMove> = places
         .into_iter()
         .filter_map(|(id, cores)| {
             let leaf = agent.local.get(&id)?.leaf.clone();
-            let shim = agent.state.lives.get(&id)?.record.shim.map(|shim| shim.pid);
-            Some(Move { id, leaf, shim, cores })
+            let shim = agent.state.attempts.get(&id)?.record.shim.map(|shim| shim.pid);
+            Some(CgroupMove { id, leaf, shim, cores })
         })
         .collect();
     if moves.is_empty() {
@@ -43,21 +43,21 @@ pub(super) fn confine_begin(agent: &mut Agent) {
     agent.confining = true;
     let events = agent.starter.events.clone();
     tokio::task::spawn_blocking(move || {
-        let moved = moves.into_iter().map(life_move).collect();
+        let moved = moves.into_iter().map(attempt_move).collect();
         events.send(Event::Confined(moved))
     });
 }
 
-/// Moves a life; where it now is. What is refused (a life that has just ended, say) is not tried again.
-fn life_move(life: Move) -> (LifeId, Vec<u32>) {
-    if let Err(error) = life.leaf.cpus_set(&list_text(&life.cores)) {
-        tracing::warn!(life = %life.id, %error, "its cgroup stays on its cores");
+/// Moves an attempt; where it now is. What is refused (an attempt that has just ended, say) is not tried again.
+fn attempt_move(attempt: CgroupMove) -> (AttemptId, Vec<u32>) {
+    if let Err(error) = attempt.leaf.cpus_set(&list_text(&attempt.cores)) {
+        tracing::warn!(attempt = %attempt.id, %error, "its cgroup stays on its cores");
     }
-    let pinned = Pinned { cpus: life.cores.clone() };
+    let pinned = Pinned { cpus: attempt.cores.clone() };
     let mut seen = BTreeSet::new();
     for _ in 0..LOOKS {
-        let mut processes = life.leaf.processes();
-        processes.extend(life.shim.into_iter().flat_map(descendants));
+        let mut processes = attempt.leaf.processes();
+        processes.extend(attempt.shim.into_iter().flat_map(descendants));
         let threads: BTreeSet<u32> = processes.into_iter().flat_map(threads_of).collect();
         let new: Vec<u32> = threads.difference(&seen).copied().collect();
         if new.is_empty() {
@@ -65,12 +65,12 @@ fn life_move(life: Move) -> (LifeId, Vec<u32>) {
         }
         for thread in new {
             if let Err(error) = pinned.apply_to(thread) {
-                tracing::debug!(life = %life.id, thread, %error, "a thread stays on its cores");
+                tracing::debug!(attempt = %attempt.id, thread, %error, "a thread stays on its cores");
             }
             seen.insert(thread);
         }
     }
-    (life.id, life.cores)
+    (attempt.id, attempt.cores)
 }
 
 fn threads_of(process: u32) -> Vec<u32> {
@@ -78,10 +78,10 @@ fn threads_of(process: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Takes in where lives have been moved to.
-pub(super) fn confined(agent: &mut Agent, moved: BTreeMap<LifeId, Vec<u32>>) {
+/// Takes in where attempts have been moved to.
+pub(super) fn confined(agent: &mut Agent, moved: BTreeMap<AttemptId, Vec<u32>>) {
     agent.confining = false;
     agent.placed.extend(moved);
-    let lives = &agent.state.lives;
-    agent.placed.retain(|id, _| lives.contains_key(id));
+    let attempts = &agent.state.attempts;
+    agent.placed.retain(|id, _| attempts.contains_key(id));
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use borough_proto::v1;
-use borough_shim::cgroup::{Leaf, Sample};
+use borough_shim::cgroup::{CgroupUsage, Leaf};
 use borough_shim::spec::StopOrder;
 
+use crate::attempt::AttemptId;
 use crate::decide::load::LoadReading;
-use crate::decide::pressure::Reading;
-use crate::life::LifeId;
+use crate::decide::pressure::PressureReading;
 use crate::session::Outbox;
 
 /// Something has happened.
@@ -26,25 +26,25 @@ pub enum Event {
     Closed,
     /// A gateway has refused the agent for who it is: the node belongs to another one.
     Refused,
-    /// A life's record may have changed.
-    Changed(LifeId),
-    /// A life's shim has ended.
-    ShimEnded(LifeId),
-    /// What was ordered for a life is done.
-    Done(LifeId, Done),
-    /// A life's probes say something else.
-    Health(LifeId, v1::Health),
-    /// Lives were measured.
-    Sampled(BTreeMap<LifeId, Sample>),
+    /// An attempt's record may have changed.
+    Changed(AttemptId),
+    /// An attempt's shim has ended.
+    ShimEnded(AttemptId),
+    /// What was ordered for an attempt is done.
+    Done(AttemptId, OrderDone),
+    /// An attempt's probes say something else.
+    Health(AttemptId, v1::Health),
+    /// Attempts were measured.
+    Sampled(BTreeMap<AttemptId, CgroupUsage>),
     /// The machine was looked at, and the packages that are installed.
-    Read(Reading, Box<LoadReading>, BTreeSet<String>),
-    /// Lives were moved to these cores.
-    Confined(BTreeMap<LifeId, Vec<u32>>),
+    Read(PressureReading, Box<LoadReading>, BTreeSet<String>),
+    /// Attempts were moved to these cores.
+    Confined(BTreeMap<AttemptId, Vec<u32>>),
 }
 
-/// What was ordered for a life, and how it went.
+/// What was ordered for an attempt, and how it went.
 #[derive(Debug)]
-pub enum Done {
+pub enum OrderDone {
     /// Its shim runs, in this cgroup.
     Started(Box<Leaf>),
     /// It could not be started, for people.

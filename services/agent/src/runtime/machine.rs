@@ -1,5 +1,6 @@
-//! What an agent needs of its machine: shims that start, stop and are found again, and a disk that remembers. The agent's
-//! own machine is [`Real`]; a simulation of a whole system brings another one, and everything above stays as it is.
+//! What an agent needs of its machine: shims that start, stop and are found again, and a disk that remembers. The
+//! agent's own machine is [`Real`]; a simulation of a whole system brings another one, and everything above stays as it
+//! is.
 //!
 //! No method blocks. What takes time is reported through [`MachineEvents`].
 
@@ -12,22 +13,24 @@ use borough_proto::v1;
 use borough_shim::cgroup::Leaf;
 use borough_shim::file::{Durability, json_read, json_write};
 use borough_shim::process::ProcessId;
-use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::record::{AttemptRecord, ExitRecord};
 use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder};
 use futures::future::BoxFuture;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
-use super::event::Done;
-use super::sample::{self, Place};
+use super::event::OrderDone;
+use super::sample::{self, SamplePlace};
 use super::start::{RETRY_PAUSE, Starter, shim_adopt};
 use super::{Event, order};
+use crate::attempt::AttemptId;
 use crate::config::Retention;
 use crate::decide;
-use crate::disk::{HEALTH_FILE, LifeFiles, SIGNALS_FILE, life_begin, life_end_write, life_load, record_read};
+use crate::disk::{
+    AttemptFiles, HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
+};
 use crate::facts;
-use crate::life::LifeId;
-use crate::probe::{self, Target};
+use crate::probe::{self, ProbeTarget};
 use crate::serve::SignalSent;
 
 /// So often, and with this pause, is a new shim's first word waited for.
@@ -40,39 +43,39 @@ pub trait Machine: Send + Sync {
     ///
     /// # Errors
     /// The disk cannot be read; the agent does not start.
-    fn lives(&self) -> io::Result<Vec<LifeId>>;
+    fn attempts(&self) -> io::Result<Vec<AttemptId>>;
     /// What the disk remembers of an attempt. From here on, changes of its record are reported.
-    fn load(&self, id: &LifeId) -> LifeFiles;
+    fn load(&self, id: &AttemptId) -> AttemptFiles;
     /// The cgroup that the attempt was started in.
-    fn leaf(&self, id: &LifeId) -> Leaf;
+    fn leaf(&self, id: &AttemptId) -> Leaf;
     /// The record that the attempt's shim has written; absent before the first.
-    fn record(&self, id: &LifeId) -> Option<LifeRecord>;
+    fn record(&self, id: &AttemptId) -> Option<AttemptRecord>;
     /// Takes up the files of an attempt that were set aside. Returns whether there were any.
-    fn recall(&self, id: &LifeId) -> bool;
+    fn recall(&self, id: &AttemptId) -> bool;
     /// Makes the files of an attempt that is over before its start.
     ///
     /// # Errors
     /// The disk cannot be written.
-    fn decline(&self, id: &LifeId) -> io::Result<()>;
+    fn decline(&self, id: &AttemptId) -> io::Result<()>;
     /// Completes the record of an attempt that has no shim.
     ///
     /// # Errors
     /// The disk cannot be written; `record` is complete all the same.
-    fn end_write(&self, id: &LifeId, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()>;
+    fn end_write(&self, id: &AttemptId, record: &mut AttemptRecord, exit: ExitRecord) -> io::Result<()>;
     /// Remembers what probes said. A lost value costs one more probe after a restart.
-    fn health_write(&self, id: &LifeId, health: v1::Health);
+    fn health_write(&self, id: &AttemptId, health: v1::Health);
     /// Waits for the end of a shim that an earlier agent has started. Returns false where it has ended.
-    fn adopt(&self, shim: ProcessId, id: &LifeId) -> bool;
+    fn adopt(&self, shim: ProcessId, id: &AttemptId) -> bool;
     /// Starts a shim on the cores `cpus` (none: anywhere). Reports `started` or `not_started`, later `shim_ended`.
-    fn start(&self, id: LifeId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>);
+    fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>);
     /// Orders a shim to end its attempt, in a way that the agent's restart does not lose. Reports `stop_written`.
-    fn stop(&self, id: LifeId, shim: Option<ProcessId>, order: StopOrder);
+    fn stop(&self, id: AttemptId, shim: Option<ProcessId>, order: StopOrder);
     /// Ends what a dead shim has left. Reports `cleaned`.
-    fn clean(&self, id: LifeId);
+    fn clean(&self, id: AttemptId);
     /// Sets the files of an attempt aside. Reports `forgotten`.
-    fn forget(&self, id: LifeId);
+    fn forget(&self, id: AttemptId);
     /// Asks a task for its health once.
-    fn ask<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<(), String>>;
+    fn ask<'a>(&'a self, target: &'a ProbeTarget) -> BoxFuture<'a, Result<(), String>>;
     /// Sends a signal to a task's own process.
     ///
     /// # Errors
@@ -80,7 +83,7 @@ pub trait Machine: Send + Sync {
     fn signal(&self, task: ProcessId, signal: Signal) -> io::Result<()>;
     /// The signals that were sent to an attempt on behalf of requests, as [`Machine::signals_write`] has left them. A
     /// machine without a disk remembers none.
-    fn signals_read(&self, _id: &LifeId) -> Vec<SignalSent> {
+    fn signals_read(&self, _id: &AttemptId) -> Vec<SignalSent> {
         Vec::new()
     }
     /// Remembers the signals of an attempt, so that an agent that starts again knows them. It survives the agent, and
@@ -88,11 +91,11 @@ pub trait Machine: Send + Sync {
     ///
     /// # Errors
     /// The disk cannot be written.
-    fn signals_write(&self, _id: &LifeId, _sent: &[SignalSent]) -> io::Result<()> {
+    fn signals_write(&self, _id: &AttemptId, _sent: &[SignalSent]) -> io::Result<()> {
         Ok(())
     }
     /// Begins to measure attempts and the machine.
-    fn measure(&self, places: Vec<Place>);
+    fn measure(&self, places: Vec<SamplePlace>);
     /// Begins to remove logs that are kept no longer at `now_ms`.
     fn retention(&self, limits: Retention, now_ms: i64);
     /// Removes what the agent itself has on the machine, once nothing runs. Returns whether that worked.
@@ -110,38 +113,38 @@ impl MachineEvents {
     }
 
     /// The record of an attempt may have changed.
-    pub fn changed(&self, id: LifeId) {
+    pub fn changed(&self, id: AttemptId) {
         self.send(Event::Changed(id));
     }
 
     /// The shim of an attempt has ended.
-    pub fn shim_ended(&self, id: LifeId) {
+    pub fn shim_ended(&self, id: AttemptId) {
         self.send(Event::ShimEnded(id));
     }
 
     /// The shim of an attempt runs, in this cgroup.
-    pub fn started(&self, id: LifeId, leaf: Leaf) {
-        self.send(Event::Done(id, Done::Started(Box::new(leaf))));
+    pub fn started(&self, id: AttemptId, leaf: Leaf) {
+        self.send(Event::Done(id, OrderDone::Started(Box::new(leaf))));
     }
 
     /// An attempt could not be started; the reason is for people.
-    pub fn not_started(&self, id: LifeId, reason: String) {
-        self.send(Event::Done(id, Done::NotStarted(reason)));
+    pub fn not_started(&self, id: AttemptId, reason: String) {
+        self.send(Event::Done(id, OrderDone::NotStarted(reason)));
     }
 
     /// The order to stop is on the disk.
-    pub fn stop_written(&self, id: LifeId, order: StopOrder) {
-        self.send(Event::Done(id, Done::Stop(order)));
+    pub fn stop_written(&self, id: AttemptId, order: StopOrder) {
+        self.send(Event::Done(id, OrderDone::Stop(order)));
     }
 
     /// What a dead shim left was ended, where that was possible.
-    pub fn cleaned(&self, id: LifeId) {
-        self.send(Event::Done(id, Done::Clean));
+    pub fn cleaned(&self, id: AttemptId) {
+        self.send(Event::Done(id, OrderDone::Clean));
     }
 
     /// The files of an attempt are set aside, or could not be.
-    pub fn forgotten(&self, id: LifeId, outcome: io::Result<()>) {
-        self.send(Event::Done(id, Done::Forget(outcome)));
+    pub fn forgotten(&self, id: AttemptId, outcome: io::Result<()>) {
+        self.send(Event::Done(id, OrderDone::Forget(outcome)));
     }
 }
 
@@ -156,63 +159,63 @@ pub(super) struct Real {
 }
 
 impl Machine for Real {
-    fn lives(&self) -> io::Result<Vec<LifeId>> {
-        self.starter.state.lives()
+    fn attempts(&self) -> io::Result<Vec<AttemptId>> {
+        self.starter.state.attempts()
     }
 
-    fn load(&self, id: &LifeId) -> LifeFiles {
-        let directory = self.starter.state.life(id);
-        let mut files = life_load(&directory);
+    fn load(&self, id: &AttemptId) -> AttemptFiles {
+        let directory = self.starter.state.attempt(id);
+        let mut files = attempt_load(&directory);
         // First, so that nothing is missed between reading and watching; it is read again with every change.
         self.starter.watch.add(id, &directory);
         if let Some(record) = record_read(&directory) {
-            files.life.record = record;
+            files.attempt.record = record;
         }
         files
     }
 
-    fn leaf(&self, id: &LifeId) -> Leaf {
-        let spec = json_read::<Spec>(&self.starter.state.life(id), SPEC_FILE).unwrap_or_default();
+    fn leaf(&self, id: &AttemptId) -> Leaf {
+        let spec = json_read::<Spec>(&self.starter.state.attempt(id), SPEC_FILE).unwrap_or_default();
         spec.map(|spec| spec.cgroup).unwrap_or_default()
     }
 
-    fn record(&self, id: &LifeId) -> Option<LifeRecord> {
-        record_read(&self.starter.state.life(id))
+    fn record(&self, id: &AttemptId) -> Option<AttemptRecord> {
+        record_read(&self.starter.state.attempt(id))
     }
 
-    fn recall(&self, id: &LifeId) -> bool {
+    fn recall(&self, id: &AttemptId) -> bool {
         self.starter.state.recall(id)
     }
 
-    fn decline(&self, id: &LifeId) -> io::Result<()> {
-        life_begin(&self.starter.state, id, &v1::Assignment::default(), None)
+    fn decline(&self, id: &AttemptId) -> io::Result<()> {
+        attempt_begin(&self.starter.state, id, &v1::Assignment::default(), None)
     }
 
-    fn end_write(&self, id: &LifeId, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()> {
-        life_end_write(&self.starter.state.life(id), record, exit)
+    fn end_write(&self, id: &AttemptId, record: &mut AttemptRecord, exit: ExitRecord) -> io::Result<()> {
+        attempt_end_write(&self.starter.state.attempt(id), record, exit)
     }
 
-    fn health_write(&self, id: &LifeId, health: v1::Health) {
-        let directory = self.starter.state.life(id);
+    fn health_write(&self, id: &AttemptId, health: v1::Health) {
+        let directory = self.starter.state.attempt(id);
         let _ = json_write(&directory, HEALTH_FILE, &i32::from(health), Durability::Process);
     }
 
-    fn adopt(&self, shim: ProcessId, id: &LifeId) -> bool {
+    fn adopt(&self, shim: ProcessId, id: &AttemptId) -> bool {
         shim_adopt(shim, id, &self.starter.events)
     }
 
-    fn start(&self, id: LifeId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>) {
+    fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>) {
         tokio::spawn(self.starter.clone().start(id, assignment, cpus));
     }
 
-    fn stop(&self, id: LifeId, shim: Option<ProcessId>, order: StopOrder) {
-        let (directory, events) = (self.starter.state.life(&id), self.starter.events.clone());
+    fn stop(&self, id: AttemptId, shim: Option<ProcessId>, order: StopOrder) {
+        let (directory, events) = (self.starter.state.attempt(&id), self.starter.events.clone());
         tokio::task::spawn_blocking(move || {
             let written = json_write(&directory, STOP_FILE, &order, Durability::Process);
             let signal = match written {
                 Ok(()) => Signal::USR1,
                 Err(error) => {
-                    tracing::warn!(life = %id, %error, "cannot write how it is to stop: it stops as its spec says");
+                    tracing::warn!(attempt = %id, %error, "cannot write how it is to stop: it stops as its spec says");
                     Signal::USR2
                 }
             };
@@ -220,15 +223,15 @@ impl Machine for Real {
             if let Some(shim) = shim.or_else(|| shim_await(&directory)) {
                 let _ = shim.signal(signal);
             }
-            events.send(Event::Done(id, Done::Stop(order)))
+            events.send(Event::Done(id, OrderDone::Stop(order)))
         });
     }
 
-    fn clean(&self, id: LifeId) {
+    fn clean(&self, id: AttemptId) {
         tokio::spawn(self.starter.clone().clean(id));
     }
 
-    fn forget(&self, id: LifeId) {
+    fn forget(&self, id: AttemptId) {
         self.starter.watch.remove(&id);
         let (state, events) = (self.starter.state.clone(), self.starter.events.clone());
         tokio::task::spawn_blocking(move || {
@@ -236,11 +239,11 @@ impl Machine for Real {
             if forgotten.is_err() {
                 std::thread::sleep(RETRY_PAUSE);
             }
-            events.send(Event::Done(id, Done::Forget(forgotten)))
+            events.send(Event::Done(id, OrderDone::Forget(forgotten)))
         });
     }
 
-    fn ask<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<(), String>> {
+    fn ask<'a>(&'a self, target: &'a ProbeTarget) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(probe::ask(target))
     }
 
@@ -248,15 +251,15 @@ impl Machine for Real {
         task.signal(signal)
     }
 
-    fn signals_read(&self, id: &LifeId) -> Vec<SignalSent> {
-        json_read(&self.starter.state.life(id), SIGNALS_FILE).ok().flatten().unwrap_or_default()
+    fn signals_read(&self, id: &AttemptId) -> Vec<SignalSent> {
+        json_read(&self.starter.state.attempt(id), SIGNALS_FILE).ok().flatten().unwrap_or_default()
     }
 
-    fn signals_write(&self, id: &LifeId, sent: &[SignalSent]) -> io::Result<()> {
-        json_write(&self.starter.state.life(id), SIGNALS_FILE, &sent, Durability::Process)
+    fn signals_write(&self, id: &AttemptId, sent: &[SignalSent]) -> io::Result<()> {
+        json_write(&self.starter.state.attempt(id), SIGNALS_FILE, &sent, Durability::Process)
     }
 
-    fn measure(&self, places: Vec<Place>) {
+    fn measure(&self, places: Vec<SamplePlace>) {
         let events = self.starter.events.clone();
         let (proc, state_dir) = (self.proc.clone(), self.starter.state.root.clone());
         let packages = self.packages.clone();
@@ -277,18 +280,18 @@ impl Machine for Real {
             let ended = state.ended_list().unwrap_or_default();
             for id in decide::retention::excess(ended, limits, now_ms) {
                 if let Err(error) = state.ended_remove(&id) {
-                    tracing::warn!(life = %id, %error, "cannot remove its logs");
+                    tracing::warn!(attempt = %id, %error, "cannot remove its logs");
                 }
             }
         });
     }
 
     fn close(&self) -> bool {
-        order::cgroups_remove(&self.starter.ground.base)
+        order::cgroups_remove(&self.starter.context.base)
     }
 }
 
-/// The shim of a life that was just started and has not written yet who it is.
+/// The shim of an attempt that was just started and has not written yet who it is.
 fn shim_await(directory: &std::path::Path) -> Option<ProcessId> {
     for _ in 0..SHIM_LOOKS {
         if let Some(shim) = record_read(directory).and_then(|record| record.shim) {

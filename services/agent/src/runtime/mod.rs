@@ -25,7 +25,7 @@ use crate::session;
 pub(crate) use event::Event;
 pub use machine::{Machine, MachineEvents, MachineFacts};
 pub use open::tasks_home;
-pub use sample::Place as MeasurePlace;
+pub use sample::SamplePlace as MeasurePlace;
 pub(crate) use start::Starter;
 
 /// Between two looks at what is due to be reported.
@@ -43,8 +43,8 @@ pub async fn run(config: AgentConfig, shutdown: CancellationToken) -> Result<(),
     serve(agent, events, received, shutdown).await
 }
 
-/// Runs a node's agent on a simulated machine until `shutdown`: the same agent, which touches nothing of the computer that
-/// it runs on. Logs and commands are not simulated.
+/// Runs a node's agent on a simulated machine until `shutdown`: the same agent, which touches nothing of the computer
+/// that it runs on. Logs and commands are not simulated.
 ///
 /// # Errors
 /// As [`run`].
@@ -67,9 +67,9 @@ async fn serve(
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let session = tokio::spawn(session::run(agent.session_settings(), events, shutdown.clone()));
-    let pace = agent.config.pace;
-    let mut sample = interval(pace.sample);
-    let mut look = interval(pace.look);
+    let intervals = agent.config.intervals;
+    let mut sample = interval(intervals.sample);
+    let mut look = interval(intervals.look);
     let mut report = interval(REPORT_LOOK);
     let mut retention = interval(RETENTION_LOOK);
     for timer in [&mut sample, &mut look, &mut report, &mut retention] {

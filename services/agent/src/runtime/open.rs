@@ -1,4 +1,4 @@
-//! Starting the agent: the directory, the cgroups, and the lives it finds, whose processes it takes up again.
+//! Starting the agent: the directory, the cgroups, and the attempts it finds, whose processes it takes up again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use borough_kv::env::SeededRng;
 use borough_model::node::{CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS};
 use borough_proto::v1;
-use borough_shim::cgroup::{Base, Host, Limits};
+use borough_shim::cgroup::{CgroupLimits, CgroupRoot, Host};
 use borough_shim::process::boot_id;
 use borough_shim::record::ExitRecord;
 use rustix::process::geteuid;
@@ -19,19 +19,19 @@ use super::agent::{Agent, Local};
 use super::machine::{Machine, MachineFacts, Real};
 use super::own_record::OwnRecord;
 use super::start::Starter;
-use super::watch::Watch;
+use super::watch::DirectoryWatch;
+use crate::attempt::AttemptId;
 use crate::config::{AgentConfig, Credential};
 use crate::decide::cores::Cores;
 use crate::decide::environment::{Inherited, PATH_DEFAULT};
-use crate::decide::pressure::Pressure;
-use crate::decide::spec::{Ground, SHIMS_LEAF};
-use crate::decide::{REBOOTED, Shim, State};
+use crate::decide::pressure::PressureState;
+use crate::decide::spec::{NodeContext, SHIMS_LEAF};
+use crate::decide::{AgentState, REBOOTED, ShimState};
 use crate::disk::{
-    HostGuard, LifeFiles, StateDir, TaskUsers, agent_key, machine_id, shim_install, shim_path,
+    AttemptFiles, HostGuard, StateDir, TaskUsers, agent_key, machine_id, shim_install, shim_path,
     tasks_directory,
 };
 use crate::error::AgentError;
-use crate::life::LifeId;
 use crate::{facts, topology};
 
 /// Opens everything an agent needs. Must run inside a runtime.
@@ -78,7 +78,7 @@ pub(super) fn agent_open(
         path: std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.to_owned()),
         home: std::env::var("HOME").ok(),
     };
-    let ground = Ground {
+    let context = NodeContext {
         node: config.node.clone(),
         host: config.host.clone(),
         boot_id: boot_id.clone(),
@@ -92,21 +92,21 @@ pub(super) fn agent_open(
     let starter = Starter {
         state: Arc::new(state_dir),
         program,
-        ground: Arc::new(ground),
-        watch: Watch::open(events.clone()),
+        context: Arc::new(context),
+        watch: DirectoryWatch::open(events.clone()),
         events,
     };
-    // Known before the first report: a restart must not look like a removal, and nothing is to be placed on a full disk.
+    // Known before the first report: a restart is no removal, and nothing is to be placed on a full disk.
     let packages = config.packages.as_deref().map(facts::packages).unwrap_or_default();
     let reading = facts::reading(&config.proc, &config.state_dir);
-    let pressure = Pressure::first(&reading, &config.pressure);
-    let state = State { node: config.node.clone(), boot_id, packages, cores, pressure, ..State::default() };
+    let pressure = PressureState::first(&reading, &config.pressure);
+    let state =
+        AgentState { node: config.node.clone(), boot_id, packages, cores, pressure, ..AgentState::default() };
     let real =
         Real { starter: starter.clone(), proc: config.proc.clone(), packages: config.packages.clone() };
     let mut agent = Agent::new(config, (starter, Arc::new(real)), hello, state, Some(lock));
     agent.own_record = recorded;
-    lives_adopt(&mut agent)?;
-    Ok(agent)
+    attempts_adopt(&mut agent).map(|()| agent)
 }
 
 /// Makes an agent whose machine is simulated.
@@ -125,11 +125,11 @@ pub(super) fn agent_simulated(
     if let Some(credential) = &config.credential {
         identify(&mut hello, credential, &config);
     }
-    let ground = Ground {
+    let context = NodeContext {
         node: config.node.clone(),
         host: config.host.clone(),
         boot_id: boot_id.clone(),
-        base: Base::default(),
+        base: CgroupRoot::default(),
         cores: Cores::default(),
         inherited: Inherited { path: PATH_DEFAULT.to_owned(), home: None },
         record_dir: None,
@@ -139,13 +139,13 @@ pub(super) fn agent_simulated(
     let starter = Starter {
         state: Arc::new(StateDir { root: config.state_dir.clone(), tasks: None }),
         program: PathBuf::new(),
-        ground: Arc::new(ground),
-        watch: Watch::none(),
+        context: Arc::new(context),
+        watch: DirectoryWatch::none(),
         events,
     };
-    let state = State { node: config.node.clone(), boot_id, ..State::default() };
+    let state = AgentState { node: config.node.clone(), boot_id, ..AgentState::default() };
     let mut agent = Agent::new(config, (starter, machine), hello, state, None);
-    lives_adopt(&mut agent)?;
+    attempts_adopt(&mut agent)?;
     Ok(agent)
 }
 
@@ -169,10 +169,10 @@ fn identify(hello: &mut v1::Hello, credential: &Credential, config: &AgentConfig
 }
 
 /// Takes up what is on disk.
-fn lives_adopt(agent: &mut Agent) -> Result<(), AgentError> {
+fn attempts_adopt(agent: &mut Agent) -> Result<(), AgentError> {
     let failed = |source| AgentError::State { path: agent.starter.state.root.clone(), source };
-    for id in agent.machine.lives().map_err(failed)? {
-        life_adopt(agent, id);
+    for id in agent.machine.attempts().map_err(failed)? {
+        attempt_adopt(agent, id);
     }
     Ok(())
 }
@@ -223,7 +223,8 @@ pub fn tasks_home(task_dir: &Path, cell: &str, node: &str, state_dir: &Path) -> 
     task_dir.join(own_name(cell, state_dir)).join(node)
 }
 
-/// Makes the directory that users of tasks can reach, where tasks run as others, and empties it of tasks that are not here.
+/// Makes the directory that users of tasks can reach, where tasks run as others, and empties it of tasks that are not
+/// here.
 fn tasks_prepare(config: &AgentConfig, state_dir: &mut StateDir) -> Result<(), AgentError> {
     if config.task_users == TaskUsers::Agent {
         return Ok(());
@@ -235,20 +236,20 @@ fn tasks_prepare(config: &AgentConfig, state_dir: &mut StateDir) -> Result<(), A
     let below = Path::new(&own_name(&config.cell, &state_dir.root)).join(&config.node);
     let made = tasks_directory(&config.task_dir, &below).map_err(failed(&config.task_dir))?;
     state_dir.tasks = Some(made);
-    let lives = state_dir.lives().map_err(failed(&state_dir.root))?;
+    let attempts = state_dir.attempts().map_err(failed(&state_dir.root))?;
     // What cannot be removed now is removed with the next start.
-    if let Err(error) = state_dir.work_strays_remove(&lives) {
+    if let Err(error) = state_dir.work_strays_remove(&attempts) {
         tracing::warn!(%error, "directories of earlier tasks are left");
     }
     Ok(())
 }
 
-fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Base {
-    let base = Base::prepare(host, relative, cpu_millis);
+fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> CgroupRoot {
+    let base = CgroupRoot::prepare(host, relative, cpu_millis);
     for missing in &base.missing {
         tracing::warn!(missing, "a cgroup hierarchy cannot be used");
     }
-    if let Err(error) = base.leaf(SHIMS_LEAF, Limits::default()).create() {
+    if let Err(error) = base.leaf(SHIMS_LEAF, CgroupLimits::default()).create() {
         tracing::warn!(%error, "no cgroup for shims: they stay in that of the agent");
     }
     base
@@ -288,26 +289,26 @@ fn own_record(config: &AgentConfig, host: &Host, relative: &Path) -> OwnRecord {
     OwnRecord::make(config.record_dir.clone(), cgroups)
 }
 
-/// Takes up a life that is on disk: its shim where that still runs, what is left of it where not.
-fn life_adopt(agent: &mut Agent, id: LifeId) {
-    let LifeFiles { mut life, boot_id } = agent.machine.load(&id);
-    let open = life.record.released_ms.is_none();
+/// Takes up an attempt that is on disk: its shim where that still runs, what is left of it where not.
+fn attempt_adopt(agent: &mut Agent, id: AttemptId) {
+    let AttemptFiles { mut attempt, boot_id } = agent.machine.load(&id);
+    let open = attempt.record.released_ms.is_none();
     if open && boot_id.is_some_and(|of| of != agent.state.boot_id) {
         let at_ms = agent.config.clock.wall_ms();
         let exit = ExitRecord { message: REBOOTED.to_owned(), at_ms, ..ExitRecord::default() };
-        if let Err(error) = agent.machine.end_write(&id, &mut life.record, exit) {
-            tracing::warn!(life = %id, %error, "cannot write down its end");
+        if let Err(error) = agent.machine.end_write(&id, &mut attempt.record, exit) {
+            tracing::warn!(attempt = %id, %error, "cannot write down its end");
         }
-    } else if open && let Some(shim) = life.record.shim {
+    } else if open && let Some(shim) = attempt.record.shim {
         let alive = agent.machine.adopt(shim, &id);
-        life.shim = if alive { Shim::Alive } else { Shim::Gone };
-        tracing::info!(life = %id, alive, "found again");
+        attempt.shim = if alive { ShimState::Alive } else { ShimState::Gone };
+        tracing::info!(attempt = %id, alive, "found again");
         if !alive && let Some(record) = agent.machine.record(&id) {
             // It may have written its last word between our two looks.
-            life.record = record;
+            attempt.record = record;
         }
     }
     let leaf = agent.machine.leaf(&id);
     agent.local.insert(id.clone(), Local { leaf, ..Local::default() });
-    agent.state.lives.insert(id, life);
+    agent.state.attempts.insert(id, attempt);
 }

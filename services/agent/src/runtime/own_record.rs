@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use borough_shim::process::ProcessId;
-use borough_shim::record::{Kind, process_record};
+use borough_shim::record::{ProcessKind, process_record};
 
 /// A record that is made once the disk takes it.
 #[derive(Debug, Default)]
 pub(super) struct OwnRecord {
-    wanted: Option<Wanted>,
+    wanted: Option<WantedRecord>,
     made: Option<PathBuf>,
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct WantedRecord {
     directory: PathBuf,
     process: ProcessId,
     cgroups: Vec<PathBuf>,
@@ -25,7 +25,7 @@ impl OwnRecord {
     pub(super) fn make(directory: Option<PathBuf>, cgroups: Vec<PathBuf>) -> Self {
         let process = ProcessId::find(std::process::id());
         let wanted = directory.zip(process);
-        let wanted = wanted.map(|(directory, process)| Wanted { directory, process, cgroups });
+        let wanted = wanted.map(|(directory, process)| WantedRecord { directory, process, cgroups });
         let mut own = Self { wanted, made: None };
         own.make_again();
         own
@@ -33,8 +33,8 @@ impl OwnRecord {
 
     /// Makes it where that has failed: a full disk may have room again.
     pub(super) fn make_again(&mut self) {
-        let Some(Wanted { directory, process, cgroups }) = &self.wanted else { return };
-        match process_record(directory, Kind::Agent, *process, cgroups.clone()) {
+        let Some(WantedRecord { directory, process, cgroups }) = &self.wanted else { return };
+        match process_record(directory, ProcessKind::Agent, *process, cgroups.clone()) {
             Ok(made) => (self.made, self.wanted) = (Some(made), None),
             Err(error) => {
                 tracing::warn!(%error, "not recorded for the guard yet: if that ends now, this agent goes on");

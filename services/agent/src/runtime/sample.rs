@@ -1,31 +1,31 @@
-//! What lives use, measured.
+//! What attempts use, measured.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_proto::v1;
-use borough_shim::cgroup::{Leaf, Sample};
+use borough_shim::cgroup::{CgroupUsage, Leaf};
 use borough_shim::process::{descendants, stat_read};
 
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
 
 /// Clock ticks per second, as the kernel shows them to everyone.
 const TICKS_PER_S: u64 = 100;
 
-/// Where to measure one life.
+/// Where to measure one attempt.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct SamplePlace {
     /// Which.
-    pub id: LifeId,
+    pub id: AttemptId,
     /// Its cgroup.
     pub leaf: Leaf,
     /// Its shim's process number, for hosts without cgroups.
     pub shim: Option<u32>,
 }
 
-/// Measures lives.
-pub fn measure(places: Vec<Place>) -> BTreeMap<LifeId, Sample> {
-    let one = |place: Place| {
+/// Measures attempts.
+pub fn measure(places: Vec<SamplePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
+    let one = |place: SamplePlace| {
         let sample = place.leaf.sample().or_else(|| place.shim.map(processes_sample))?;
         Some((place.id, sample))
     };
@@ -33,10 +33,10 @@ pub fn measure(places: Vec<Place>) -> BTreeMap<LifeId, Sample> {
 }
 
 /// Without cgroups: the sum over what is below the shim. Cpu time of processes that have ended is not in it.
-fn processes_sample(shim: u32) -> Sample {
+fn processes_sample(shim: u32) -> CgroupUsage {
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     let stats = descendants(shim).into_iter().filter_map(|pid| stat_read(pid).ok());
-    stats.fold(Sample::default(), |sum, stat| Sample {
+    stats.fold(CgroupUsage::default(), |sum, stat| CgroupUsage {
         cpu_us: sum.cpu_us.saturating_add(stat.cpu_ticks.saturating_mul(1_000_000 / TICKS_PER_S)),
         memory_bytes: sum.memory_bytes.saturating_add(stat.resident_pages.saturating_mul(page)),
         memory_peak_bytes: 0,
@@ -45,10 +45,10 @@ fn processes_sample(shim: u32) -> Sample {
 }
 
 /// A measurement, and when it was taken.
-pub type Taken = (Sample, Duration);
+pub type TimedSample = (CgroupUsage, Duration);
 
 /// Usage between two measurements; cpu is 0 in the first.
-pub fn usage(before: Option<Taken>, now: Taken, peak_before: u64, at_ms: i64) -> v1::Usage {
+pub fn usage(before: Option<TimedSample>, now: TimedSample, peak_before: u64, at_ms: i64) -> v1::Usage {
     let (sample, at) = now;
     let cpu_millis = before.map_or(0, |(earlier, earlier_at)| {
         let us = u64::try_from(at.saturating_sub(earlier_at).as_micros()).unwrap_or(u64::MAX).max(1);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn cpu_is_a_rate_and_the_peak_stays() {
-        let sample = |cpu_us, memory_bytes| Sample { cpu_us, memory_bytes, ..Sample::default() };
+        let sample = |cpu_us, memory_bytes| CgroupUsage { cpu_us, memory_bytes, ..CgroupUsage::default() };
         let first = (sample(1_000_000, 50), Duration::from_secs(1));
         let found = usage(Some(first), (sample(2_000_000, 20), Duration::from_secs(3)), 50, 7);
         assert_eq!((found.cpu_millis, found.memory_bytes, found.memory_peak_bytes), (500, 20, 50));

@@ -17,11 +17,11 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::Event;
-use super::event::Done;
-use super::watch::Watch;
-use crate::decide::spec::{Ground, Placed, shim_spec};
-use crate::disk::{StateDir, life_begin, shim_install};
-use crate::life::LifeId;
+use super::event::OrderDone;
+use super::watch::DirectoryWatch;
+use crate::attempt::AttemptId;
+use crate::decide::spec::{NodeContext, PlacedTask, shim_spec};
+use crate::disk::{StateDir, attempt_begin, shim_install};
 use crate::probe::listener::{holder, in_the_way};
 use crate::ready::ready;
 
@@ -38,51 +38,56 @@ pub struct Starter {
     pub state: std::sync::Arc<StateDir>,
     /// The shim's program.
     pub program: PathBuf,
-    /// What is the same for every life.
-    pub ground: std::sync::Arc<Ground>,
+    /// What is the same for every attempt.
+    pub context: std::sync::Arc<NodeContext>,
     /// Notices what shims write.
-    pub watch: Watch,
+    pub watch: DirectoryWatch,
     /// Where what happens goes.
     pub events: mpsc::UnboundedSender<Event>,
 }
 
 impl Starter {
-    /// Makes the life's directory and starts its shim on the cores `cpus` (none: anywhere). Its end becomes
+    /// Makes the attempt's directory and starts its shim on the cores `cpus` (none: anywhere). Its end becomes
     /// [`Event::ShimEnded`].
-    pub async fn start(self, id: LifeId, assignment: std::sync::Arc<v1::Assignment>, cpus: Vec<u32>) {
-        let directory = self.state.life(&id);
+    pub async fn start(self, id: AttemptId, assignment: std::sync::Arc<v1::Assignment>, cpus: Vec<u32>) {
+        let directory = self.state.attempt(&id);
         let starter = self.clone();
         let of = id.clone();
         let begun = tokio::task::spawn_blocking(move || starter.begin(&of, &assignment, &cpus)).await;
         let begun = begun.unwrap_or_else(|error| Err(format!("the start was broken off: {error}")));
         match begun {
             Ok((spec, child)) => {
-                let _ = self.events.send(Event::Done(id.clone(), Done::Started(Box::new(spec.cgroup))));
+                let _ = self.events.send(Event::Done(id.clone(), OrderDone::Started(Box::new(spec.cgroup))));
                 shim_await(child, &id, &directory, &self.events).await;
             }
             Err(reason) => {
-                let _ = self.events.send(Event::Done(id, Done::NotStarted(reason)));
+                let _ = self.events.send(Event::Done(id, OrderDone::NotStarted(reason)));
             }
         }
     }
 
-    fn begin(&self, id: &LifeId, assignment: &v1::Assignment, cpus: &[u32]) -> Result<(Spec, Child), String> {
-        let directory = self.state.life(id);
-        let ground = &self.ground;
-        let user = ground.users.of(&ground.task_dir, &assignment.cell, &assignment.user);
+    fn begin(
+        &self,
+        id: &AttemptId,
+        assignment: &v1::Assignment,
+        cpus: &[u32],
+    ) -> Result<(Spec, Child), String> {
+        let directory = self.state.attempt(id);
+        let context = &self.context;
+        let user = context.users.of(&context.task_dir, &assignment.cell, &assignment.user);
         let user = user.map_err(|error| format!("cannot give its owner a user: {error}"))?;
         let work = self.state.work(id);
-        let spec = shim_spec(id, assignment, ground, Placed { cpus, work: &work, user });
+        let spec = shim_spec(id, assignment, context, PlacedTask { cpus, work: &work, user });
         // A directory that is there already was made by an agent that died before its shim had written anything.
         let fresh = !directory.join(SPEC_FILE).exists();
         if fresh {
-            life_begin(&self.state, id, assignment, spec.as_ref().ok())
+            attempt_begin(&self.state, id, assignment, spec.as_ref().ok())
                 .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
         }
         let spec = spec?;
         // One that is there already may have started, and have its ports itself.
         if fresh {
-            ports_check(&self.ground.host, assignment)?;
+            ports_check(&self.context.host, assignment)?;
         }
         // Already there, unless the disk was full when the agent started.
         if let Some(bin) = self.program.parent() {
@@ -95,8 +100,8 @@ impl Starter {
     }
 
     /// Ends what a dead shim has left.
-    pub async fn clean(self, id: LifeId) {
-        let directory = self.state.life(&id);
+    pub async fn clean(self, id: AttemptId) {
+        let directory = self.state.attempt(&id);
         match shim_spawn(&self.program, "clean", &directory) {
             Ok(mut child) => match child.wait().await {
                 Ok(status) if status.success() => {}
@@ -104,11 +109,11 @@ impl Starter {
             },
             Err(error) => self.clean_failed(&id, &error.to_string()).await,
         }
-        let _ = self.events.send(Event::Done(id, Done::Clean));
+        let _ = self.events.send(Event::Done(id, OrderDone::Clean));
     }
 
-    async fn clean_failed(&self, id: &LifeId, reason: &str) {
-        tracing::error!(life = %id, reason, "cannot clean up; trying again");
+    async fn clean_failed(&self, id: &AttemptId, reason: &str) {
+        tracing::error!(attempt = %id, reason, "cannot clean up; trying again");
         tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
@@ -125,13 +130,13 @@ fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the shim's program in a session of its own, its errors going to a file of the life.
-fn shim_spawn(program: &Path, mode: &str, life: &Path) -> io::Result<Child> {
-    let log = shim_log_open(life)?;
+/// Starts the shim's program in a session of its own, its errors going to a file of the attempt.
+fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
+    let log = shim_log_open(attempt)?;
     let mut tries = 0;
     loop {
         let mut command = Command::new(program);
-        command.arg(mode).arg(life).env_clear().current_dir("/");
+        command.arg(mode).arg(attempt).env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
         match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
@@ -143,9 +148,10 @@ fn shim_spawn(program: &Path, mode: &str, life: &Path) -> io::Result<Child> {
     }
 }
 
-/// The file of the shim's own errors. What a task put there instead is replaced: it must not keep a life from its end.
-fn shim_log_open(life: &Path) -> io::Result<File> {
-    let path = life.join("shim.log");
+/// The file of the shim's own errors. What a task put there instead is replaced: it must not keep an attempt from its
+/// end.
+fn shim_log_open(attempt: &Path) -> io::Result<File> {
+    let path = attempt.join("shim.log");
     let open = || own_open(&path, OpenOptions::new().append(true).create(true).mode(0o600));
     match open() {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -156,19 +162,24 @@ fn shim_log_open(life: &Path) -> io::Result<File> {
     }
 }
 
-async fn shim_await(mut child: Child, id: &LifeId, directory: &Path, events: &mpsc::UnboundedSender<Event>) {
+async fn shim_await(
+    mut child: Child,
+    id: &AttemptId,
+    directory: &Path,
+    events: &mpsc::UnboundedSender<Event>,
+) {
     match child.wait().await {
         Ok(status) if status.success() => {}
         Ok(status) => {
-            tracing::warn!(life = %id, %status, path = %directory.display(), "shim ended; see shim.log")
+            tracing::warn!(attempt = %id, %status, path = %directory.display(), "shim ended; see shim.log")
         }
-        Err(error) => tracing::warn!(life = %id, %error, "cannot wait for a shim"),
+        Err(error) => tracing::warn!(attempt = %id, %error, "cannot wait for a shim"),
     }
     let _ = events.send(Event::ShimEnded(id.clone()));
 }
 
 /// Waits for the end of a shim that another agent has started. `false` where it has ended already.
-pub fn shim_adopt(shim: ProcessId, id: &LifeId, events: &mpsc::UnboundedSender<Event>) -> bool {
+pub fn shim_adopt(shim: ProcessId, id: &AttemptId, events: &mpsc::UnboundedSender<Event>) -> bool {
     let Some(pid) = i32::try_from(shim.pid).ok().and_then(Pid::from_raw) else { return false };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::NONBLOCK) else { return false };
     if !shim.alive() {
@@ -178,7 +189,7 @@ pub fn shim_adopt(shim: ProcessId, id: &LifeId, events: &mpsc::UnboundedSender<E
     true
 }
 
-async fn handle_await(handle: OwnedFd, shim: ProcessId, id: LifeId, events: mpsc::UnboundedSender<Event>) {
+async fn handle_await(handle: OwnedFd, shim: ProcessId, id: AttemptId, events: mpsc::UnboundedSender<Event>) {
     match ready(handle) {
         Ok(handle) => drop(handle.readable().await),
         // No more handles: look instead.

@@ -1,5 +1,5 @@
-//! Notices that shims have written: one inotify watch per life's directory. Where the kernel has none left, changes are
-//! found by the regular look.
+//! Notices that shims have written: one inotify watch per attempt's directory. Where the kernel has none left, changes
+//! are found by the regular look.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -12,20 +12,20 @@ use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::Event;
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
 use crate::ready::{Ready, ready};
 
-/// Watches over the directories of lives.
+/// Watches over the directories of attempts.
 #[derive(Clone, Debug)]
-pub struct Watch(Option<Arc<Shared>>);
+pub struct DirectoryWatch(Option<Arc<WatchShared>>);
 
 #[derive(Debug)]
-struct Shared {
+struct WatchShared {
     inotify: Ready,
-    lives: Mutex<BTreeMap<i32, LifeId>>,
+    attempts: Mutex<BTreeMap<i32, AttemptId>>,
 }
 
-impl Watch {
+impl DirectoryWatch {
     /// Starts watching; changes become [`Event::Changed`].
     pub fn open(events: mpsc::UnboundedSender<Event>) -> Self {
         let opened = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
@@ -33,7 +33,7 @@ impl Watch {
             .and_then(ready);
         match opened {
             Ok(inotify) => {
-                let shared = Arc::new(Shared { inotify, lives: Mutex::default() });
+                let shared = Arc::new(WatchShared { inotify, attempts: Mutex::default() });
                 tokio::spawn(changes_forward(shared.clone(), events));
                 Self(Some(shared))
             }
@@ -49,32 +49,33 @@ impl Watch {
         Self(None)
     }
 
-    /// Watches a life's directory.
-    pub fn add(&self, id: &LifeId, directory: &Path) {
+    /// Watches an attempt's directory.
+    pub fn add(&self, id: &AttemptId, directory: &Path) {
         let Some(shared) = &self.0 else { return };
-        let mut lives = shared.lives.lock();
+        let mut attempts = shared.attempts.lock();
         // A record is renamed into its place; only on a full disk is it overwritten.
         let what = WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
         match inotify::add_watch(shared.inotify.get_ref(), directory, what) {
-            Ok(number) => drop(lives.insert(number, id.clone())),
-            Err(error) => tracing::warn!(life = %id, %error, "not watched: its changes are seen later"),
+            Ok(number) => drop(attempts.insert(number, id.clone())),
+            Err(error) => tracing::warn!(attempt = %id, %error, "not watched: its changes are seen later"),
         }
     }
 
     /// Watches it no longer.
-    pub fn remove(&self, id: &LifeId) {
+    pub fn remove(&self, id: &AttemptId) {
         let Some(shared) = &self.0 else { return };
-        let mut lives = shared.lives.lock();
-        let numbers: Vec<i32> = lives.iter().filter(|(_, of)| *of == id).map(|(number, _)| *number).collect();
+        let mut attempts = shared.attempts.lock();
+        let numbers: Vec<i32> =
+            attempts.iter().filter(|(_, of)| *of == id).map(|(number, _)| *number).collect();
         for number in numbers {
-            lives.remove(&number);
+            attempts.remove(&number);
             // Gone by itself where the directory is.
             let _ = inotify::remove_watch(shared.inotify.get_ref(), number);
         }
     }
 }
 
-async fn changes_forward(shared: Arc<Shared>, events: mpsc::UnboundedSender<Event>) {
+async fn changes_forward(shared: Arc<WatchShared>, events: mpsc::UnboundedSender<Event>) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     loop {
         tokio::select! {
@@ -91,7 +92,7 @@ async fn changes_forward(shared: Arc<Shared>, events: mpsc::UnboundedSender<Even
 
 /// Forwards what is there; `false` once nothing is left.
 fn changes_read(
-    shared: &Shared,
+    shared: &WatchShared,
     buffer: &mut [MaybeUninit<u8>],
     events: &mpsc::UnboundedSender<Event>,
 ) -> bool {
@@ -102,14 +103,14 @@ fn changes_read(
             Err(Errno::INTR) => continue,
             Err(_) => return false,
         };
-        let lives = shared.lives.lock();
+        let attempts = shared.attempts.lock();
         // After an overflow nobody knows what changed.
-        let changed: Vec<LifeId> = if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-            lives.values().cloned().collect()
+        let changed: Vec<AttemptId> = if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            attempts.values().cloned().collect()
         } else {
-            lives.get(&number).cloned().into_iter().collect()
+            attempts.get(&number).cloned().into_iter().collect()
         };
-        drop(lives);
+        drop(attempts);
         for id in changed {
             // The agent ends: nobody asks any more.
             let _ = events.send(Event::Changed(id));

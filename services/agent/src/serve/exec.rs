@@ -12,7 +12,7 @@ use borough_proto::v1::exec_output::Output;
 use borough_proto::v1::task_status::Phase;
 use borough_shim::exec::{PLAIN, TERMINAL};
 use borough_shim::process::ProcessId;
-use borough_shim::record::{Kind, process_record};
+use borough_shim::record::{ProcessKind, process_record};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use super::answer;
 use super::credit::Credit;
 use super::terminal::Terminal;
-use crate::decide::State;
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
+use crate::decide::AgentState;
 use crate::runtime::Starter;
 use crate::session::Outbox;
 
@@ -36,38 +36,38 @@ const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Where a command runs.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ExecPlace {
     directory: PathBuf,
     program: PathBuf,
     record_dir: Option<PathBuf>,
 }
 
-impl Place {
-    /// The life a request names.
+impl ExecPlace {
+    /// The attempt a request names.
     ///
     /// # Errors
     /// Why there is nothing to run a command beside, for people.
-    pub fn find(start: &v1::ExecStart, state: &State, starter: &Starter) -> Result<Self, String> {
-        let id = LifeId::of(start.life.as_ref()).map_err(|error| error.to_string())?;
-        let life = state.lives.get(&id).ok_or("this life is not on this node")?;
-        if !matches!(life.phase(), Phase::Running | Phase::Stopping) || life.record.task.is_none() {
+    pub fn find(start: &v1::ExecStart, state: &AgentState, starter: &Starter) -> Result<Self, String> {
+        let id = AttemptId::of(start.attempt.as_ref()).map_err(|error| error.to_string())?;
+        let attempt = state.attempts.get(&id).ok_or("this attempt is not on this node")?;
+        if !matches!(attempt.phase(), Phase::Running | Phase::Stopping) || attempt.record.task.is_none() {
             return Err("the task is not running".to_owned());
         }
         Ok(Self {
-            directory: starter.state.life(&id),
+            directory: starter.state.attempt(&id),
             program: starter.program.clone(),
-            record_dir: starter.ground.record_dir.clone(),
+            record_dir: starter.context.record_dir.clone(),
         })
     }
 }
 
-/// The program that becomes a command beside the task of a life.
+/// The program that becomes a command beside the task of an attempt.
 ///
 /// # Errors
 /// Why it cannot be run, for people.
 pub fn exec_command(
     program: &Path,
-    life: &Path,
+    attempt: &Path,
     terminal: bool,
     command: &[String],
 ) -> Result<Command, String> {
@@ -75,7 +75,7 @@ pub fn exec_command(
         return Err("the command is empty, or holds a NUL".to_owned());
     }
     let mut start = Command::new(program);
-    start.arg("exec").arg(life).arg(if terminal { TERMINAL } else { PLAIN }).args(command);
+    start.arg("exec").arg(attempt).arg(if terminal { TERMINAL } else { PLAIN }).args(command);
     start.env_clear().current_dir("/").kill_on_drop(true);
     Ok(start)
 }
@@ -116,7 +116,7 @@ impl Link {
 /// Runs a command until it ends or whoever asked has gone.
 pub async fn exec_serve(
     start: v1::ExecStart,
-    place: Result<Place, String>,
+    place: Result<ExecPlace, String>,
     inputs: mpsc::Receiver<Input>,
     link: Link,
 ) {
@@ -139,7 +139,7 @@ pub async fn exec_serve(
 
 async fn serve(
     start: &v1::ExecStart,
-    place: &Place,
+    place: &ExecPlace,
     inputs: mpsc::Receiver<Input>,
     link: &Link,
 ) -> Result<ExitStatus, String> {
@@ -161,24 +161,24 @@ async fn serve(
     let mut child = command.spawn().map_err(text)?;
     // The command holds our end of the terminal open otherwise, and its end would never be seen.
     drop(command);
-    let running = Running::new(&child, place);
+    let running = RunningCommand::new(&child, place);
     let ended = CancellationToken::new();
     let mut reading = tokio::task::JoinSet::new();
-    let writer: Feed = if let Some(terminal) = terminal {
+    let writer: ExecInput = if let Some(terminal) = terminal {
         let terminal = std::sync::Arc::new(terminal);
-        let from = Source::Terminal(terminal.clone());
+        let from = ExecOutput::Terminal(terminal.clone());
         reading.spawn(forward(from, link.clone(), Output::Stdout, ended.clone()));
-        Feed::Terminal(terminal)
+        ExecInput::Terminal(terminal)
     } else {
         if let Some(stdout) = child.stdout.take() {
-            let from = Source::Pipe(Box::new(stdout));
+            let from = ExecOutput::Pipe(Box::new(stdout));
             reading.spawn(forward(from, link.clone(), Output::Stdout, ended.clone()));
         }
         if let Some(stderr) = child.stderr.take() {
-            let from = Source::Pipe(Box::new(stderr));
+            let from = ExecOutput::Pipe(Box::new(stderr));
             reading.spawn(forward(from, link.clone(), Output::Stderr, ended.clone()));
         }
-        Feed::Pipe(child.stdin.take().map(|stdin| Box::new(stdin) as _))
+        ExecInput::Pipe(child.stdin.take().map(|stdin| Box::new(stdin) as _))
     };
     let feeding = tokio::spawn(feed(inputs, writer, running.group, link.clone()));
     let status = child.wait().await.map_err(text);
@@ -189,31 +189,31 @@ async fn serve(
 }
 
 /// Where a command's input goes.
-enum Feed {
+enum ExecInput {
     Terminal(std::sync::Arc<Terminal>),
     Pipe(Option<Box<dyn AsyncWrite + Send + Unpin>>),
 }
 
 /// A command that runs: recorded for a guard, where there is one, as long as it does.
-struct Running {
+struct RunningCommand {
     group: Option<Pid>,
     record: Option<PathBuf>,
 }
 
-impl Running {
-    fn new(child: &Child, place: &Place) -> Self {
+impl RunningCommand {
+    fn new(child: &Child, place: &ExecPlace) -> Self {
         let process = child.id().and_then(ProcessId::find);
         let record = place.record_dir.as_deref().zip(process);
         Self {
             // It leads a session, so its number is that of its group.
             group: child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)),
             record: record
-                .and_then(|(dir, process)| process_record(dir, Kind::Exec, process, Vec::new()).ok()),
+                .and_then(|(dir, process)| process_record(dir, ProcessKind::Exec, process, Vec::new()).ok()),
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Some(file) = &self.record {
             let _ = std::fs::remove_file(file);
@@ -222,12 +222,12 @@ impl Drop for Running {
 }
 
 /// Where a command's output comes from.
-enum Source {
+enum ExecOutput {
     Terminal(std::sync::Arc<Terminal>),
     Pipe(Box<dyn AsyncRead + Send + Unpin>),
 }
 
-impl Source {
+impl ExecOutput {
     /// What the command has written; `None` once it has closed its end.
     async fn read(&mut self) -> Option<bytes::Bytes> {
         match self {
@@ -242,9 +242,14 @@ impl Source {
     }
 }
 
-/// Brings a command's output to its reader. After the command has ended, what is still in the pipe follows, however slow
-/// the reader is.
-async fn forward(mut from: Source, link: Link, wrap: fn(bytes::Bytes) -> Output, ended: CancellationToken) {
+/// Brings a command's output to its reader. After the command has ended, what is still in the pipe follows, however
+/// slow the reader is.
+async fn forward(
+    mut from: ExecOutput,
+    link: Link,
+    wrap: fn(bytes::Bytes) -> Output,
+    ended: CancellationToken,
+) {
     let quiet = async |ended: &CancellationToken| {
         ended.cancelled().await;
         tokio::time::sleep(OUTPUT_WAIT).await;
@@ -268,7 +273,7 @@ async fn forward(mut from: Source, link: Link, wrap: fn(bytes::Bytes) -> Output,
 }
 
 /// Feeds a command until nobody feeds it any more; then it is killed.
-async fn feed(inputs: mpsc::Receiver<Input>, to: Feed, group: Option<Pid>, link: Link) {
+async fn feed(inputs: mpsc::Receiver<Input>, to: ExecInput, group: Option<Pid>, link: Link) {
     tokio::select! {
         () = feed_all(inputs, to, &link) => {}
         // A command that does not read must not keep its caller's end from it.
@@ -280,7 +285,7 @@ async fn feed(inputs: mpsc::Receiver<Input>, to: Feed, group: Option<Pid>, link:
     }
 }
 
-async fn feed_all(mut inputs: mpsc::Receiver<Input>, mut to: Feed, link: &Link) {
+async fn feed_all(mut inputs: mpsc::Receiver<Input>, mut to: ExecInput, link: &Link) {
     let mut taken = 0_usize;
     while let Some(input) = inputs.recv().await {
         taken = taken.saturating_add(match &input {
@@ -289,15 +294,15 @@ async fn feed_all(mut inputs: mpsc::Receiver<Input>, mut to: Feed, link: &Link) 
             Input::StdinClosed(_) | Input::Cancelled(_) => 0,
         });
         match (input, &mut to) {
-            (Input::Stdin(data), Feed::Terminal(terminal)) => terminal.write(&data).await,
-            (Input::StdinClosed(_), Feed::Terminal(terminal)) => terminal.write(b"\x04").await,
-            (Input::Window(size), Feed::Terminal(terminal)) => terminal.resize(size),
-            (Input::Stdin(data), Feed::Pipe(Some(pipe))) => {
+            (Input::Stdin(data), ExecInput::Terminal(terminal)) => terminal.write(&data).await,
+            (Input::StdinClosed(_), ExecInput::Terminal(terminal)) => terminal.write(b"\x04").await,
+            (Input::Window(size), ExecInput::Terminal(terminal)) => terminal.resize(size),
+            (Input::Stdin(data), ExecInput::Pipe(Some(pipe))) => {
                 let taken = pipe.write_all(&data).await.is_ok() && pipe.flush().await.is_ok();
                 // It may have closed its input and go on.
-                to = if taken { to } else { Feed::Pipe(None) };
+                to = if taken { to } else { ExecInput::Pipe(None) };
             }
-            (Input::StdinClosed(_), Feed::Pipe(_)) => to = Feed::Pipe(None),
+            (Input::StdinClosed(_), ExecInput::Pipe(_)) => to = ExecInput::Pipe(None),
             (Input::Cancelled(_), _) => return,
             _ => {}
         }

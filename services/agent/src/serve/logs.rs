@@ -6,21 +6,21 @@ use std::time::Duration;
 use borough_proto::bounds::{TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
-use borough_shim::log::Stream;
+use borough_shim::log::OutputStream;
 use tokio::sync::mpsc;
 
 use super::answer;
 use super::credit::Credit;
-use super::tail::Tail;
+use super::tail::LogTail;
+use crate::attempt::AttemptId;
 use crate::disk::{StateDir, record_read};
-use crate::life::LifeId;
 
 /// Pauses between two looks for more: short after there was something.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Serves one request, until all is sent or whoever asked has gone. A slow reader waits in the files: no more is read of
-/// them than there is credit for.
+/// Serves one request, until all is sent or whoever asked has gone. A slow reader waits in the files: no more is read
+/// of them than there is credit for.
 pub async fn logs_serve(
     state: Arc<StateDir>,
     request: v1::LogRequest,
@@ -41,22 +41,24 @@ async fn serve(
     outbox: &mpsc::Sender<v1::AgentMessage>,
 ) -> Result<(), String> {
     let gone = || "the session is over".to_owned();
-    let missing = || "this node keeps no logs of that life".to_owned();
-    let id = state.life_find(&request.job_id, request.index, request.incarnation).ok_or_else(missing)?;
-    let streams: &[Stream] = match request.stream() {
-        Wanted::Unspecified => &[Stream::Stdout, Stream::Stderr],
-        Wanted::Stdout => &[Stream::Stdout],
-        Wanted::Stderr => &[Stream::Stderr],
+    let missing = || "this node keeps no logs of that attempt".to_owned();
+    let id = state.attempt_find(&request.job_id, request.index, request.incarnation).ok_or_else(missing)?;
+    let streams: &[OutputStream] = match request.stream() {
+        Wanted::Unspecified => &[OutputStream::Stdout, OutputStream::Stderr],
+        Wanted::Stdout => &[OutputStream::Stdout],
+        Wanted::Stderr => &[OutputStream::Stderr],
     };
-    let mut tails: Vec<Tail> =
-        streams.iter().map(|stream| Tail::new(&state.life_path(&id), *stream, request.tail_lines)).collect();
+    let mut tails: Vec<LogTail> = streams
+        .iter()
+        .map(|stream| LogTail::new(&state.attempt_path(&id), *stream, request.tail_lines))
+        .collect();
     let mut pause = PAUSE_FIRST;
     loop {
         // Asked before reading: what was written before the end is then read.
-        let over = !request.follow || life_over(&state, &id);
+        let over = !request.follow || attempt_over(&state, &id);
         let mut any = false;
         for tail in &mut tails {
-            let directory = state.life_path(&id);
+            let directory = state.attempt_path(&id);
             while let Some(data) = tail.read(&directory).map_err(|error| error.to_string())? {
                 any = true;
                 if !credit.take(data.len()).await {
@@ -80,15 +82,15 @@ async fn serve(
     }
 }
 
-fn wire(stream: Stream) -> Wanted {
+fn wire(stream: OutputStream) -> Wanted {
     match stream {
-        Stream::Stdout => Wanted::Stdout,
-        Stream::Stderr => Wanted::Stderr,
+        OutputStream::Stdout => Wanted::Stdout,
+        OutputStream::Stderr => Wanted::Stderr,
     }
 }
 
 /// Whether nothing more will be written.
-fn life_over(state: &StateDir, id: &LifeId) -> bool {
-    let path = state.life_path(id);
+fn attempt_over(state: &StateDir, id: &AttemptId) -> bool {
+    let path = state.attempt_path(id);
     !path.exists() || record_read(&path).is_some_and(|record| record.released_ms.is_some())
 }

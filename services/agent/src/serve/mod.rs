@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::decide::State;
+use crate::decide::AgentState;
 use crate::runtime::{Machine, Starter};
 use crate::session::Outbox;
 use credit::Credit;
@@ -35,7 +35,7 @@ pub(crate) struct Serving {
     machine: Arc<dyn Machine>,
     logs: BTreeMap<u64, LogServing>,
     commands: BTreeMap<u64, CommandServing>,
-    signals: signal::Signals,
+    signals: signal::AttemptSignals,
 }
 
 /// A log that is being sent.
@@ -64,11 +64,11 @@ impl Serving {
     /// Serves nothing yet.
     pub fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
         let (logs, commands) = (BTreeMap::new(), BTreeMap::new());
-        Self { starter, machine, logs, commands, signals: signal::Signals::default() }
+        Self { starter, machine, logs, commands, signals: signal::AttemptSignals::default() }
     }
 
     /// Takes a gateway's request.
-    pub fn message(&mut self, message: Message, state: &State, outbox: &Outbox) {
+    pub fn message(&mut self, message: Message, state: &AgentState, outbox: &Outbox) {
         self.logs.retain(|_, log| !log.task.is_finished());
         self.commands.retain(|_, command| !command.inputs.is_closed());
         match message {
@@ -96,7 +96,7 @@ impl Serving {
                     cancelled: cancelled.clone(),
                 };
                 self.commands.insert(start.id, CommandServing { inputs, credit, cancelled });
-                let place = exec::Place::find(&start, state, &self.starter);
+                let place = exec::ExecPlace::find(&start, state, &self.starter);
                 tokio::spawn(exec::exec_serve(start, place, received, link));
             }
             Message::Credit(credit) => {

@@ -1,7 +1,7 @@
 //! Signals to a task's own process: at most one for a request, however often the request comes.
 //!
-//! A caller repeats a call that was not answered in time. The agent remembers the newest requests of an attempt and what
-//! came of them, also over its own restart, and answers a repetition without another signal.
+//! A caller repeats a call that was not answered in time. The agent remembers the newest requests of an attempt and
+//! what came of them, also over its own restart, and answers a repetition without another signal.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,8 +10,8 @@ use borough_proto::v1;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::decide::State;
-use crate::life::LifeId;
+use crate::attempt::AttemptId;
+use crate::decide::AgentState;
 use crate::runtime::Machine;
 
 /// Requests of an attempt that are remembered: a caller repeats for seconds, and people signal by hand.
@@ -30,25 +30,25 @@ pub struct SignalSent {
 
 /// The signals of this agent's attempts.
 #[derive(Default)]
-pub(super) struct Signals {
-    sent: BTreeMap<LifeId, Vec<SignalSent>>,
+pub(super) struct AttemptSignals {
+    sent: BTreeMap<AttemptId, Vec<SignalSent>>,
 }
 
-impl Signals {
+impl AttemptSignals {
     /// Sends a signal, unless its request is known already. The error is for whoever asked.
     pub fn send(
         &mut self,
         command: &v1::SignalCommand,
-        state: &State,
+        state: &AgentState,
         machine: &dyn Machine,
     ) -> Result<(), String> {
-        let id = LifeId::of(command.life.as_ref()).map_err(|error| error.to_string())?;
-        self.sent.retain(|id, _| state.lives.contains_key(id));
-        let life = state.lives.get(&id).ok_or("this life is not on this node")?;
+        let id = AttemptId::of(command.attempt.as_ref()).map_err(|error| error.to_string())?;
+        self.sent.retain(|id, _| state.attempts.contains_key(id));
+        let attempt = state.attempts.get(&id).ok_or("this attempt is not on this node")?;
         let sent = self.sent.entry(id.clone()).or_insert_with(|| machine.signals_read(&id));
         let write = |sent: &[SignalSent]| machine.signals_write(&id, sent);
         send_once(sent, command, write, || {
-            let running = life.record.task.filter(|_| life.record.exit.is_none());
+            let running = attempt.record.task.filter(|_| attempt.record.exit.is_none());
             let task = running.ok_or("the task is not running")?;
             let refuse = || format!("signal {} cannot be sent: only 1 to 31 can", command.signal);
             let signal = Signal::from_named_raw(command.signal).ok_or_else(refuse)?;

@@ -1,4 +1,4 @@
-//! Reading one stream of a life over its files, in order, also while they are rotated and the oldest removed.
+//! Reading one stream of an attempt over its files, in order, also while they are rotated and the oldest removed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,18 +6,18 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use borough_shim::file::own_open;
-use borough_shim::log::{Stream, file_numbers, file_path};
+use borough_shim::log::{OutputStream, file_numbers, file_path};
 
 /// Bytes of one chunk.
 const CHUNK_BYTES: usize = borough_proto::bounds::STREAM_DATA_BYTES_MAX;
 
-/// Bytes that are searched for the last lines. A file may be sparse: it costs its maker nothing, and its reader a search
-/// without end.
+/// Bytes that are searched for the last lines. A file may be sparse: it costs its maker nothing, and its reader a
+/// search without end.
 const SEARCH_BYTES_MAX: u64 = 64 << 20;
 
 /// Opens a file that the shim wrote. A link, a FIFO or a file with another name is none, whoever put it there.
-fn log_open(life: &Path, stream: Stream, number: u64) -> io::Result<File> {
-    let path = file_path(life, stream, number);
+fn log_open(attempt: &Path, stream: OutputStream, number: u64) -> io::Result<File> {
+    let path = file_path(attempt, stream, number);
     let file = own_open(&path, OpenOptions::new().read(true))?;
     if file.metadata()?.nlink() > 1 {
         let text = format!("{}: a file that has another name too", path.display());
@@ -28,28 +28,28 @@ fn log_open(life: &Path, stream: Stream, number: u64) -> io::Result<File> {
 
 /// A place in a stream's files.
 #[derive(Debug)]
-pub struct Tail {
-    stream: Stream,
+pub struct LogTail {
+    stream: OutputStream,
     number: u64,
     offset: u64,
     /// Open while it is read: it stays readable when it is removed.
     file: Option<File>,
 }
 
-impl Tail {
+impl LogTail {
     /// At the beginning, or so many whole lines before the end.
-    pub fn new(life: &Path, stream: Stream, tail_lines: Option<u32>) -> Self {
-        let first = file_numbers(life, stream).first().copied().unwrap_or(0);
+    pub fn new(attempt: &Path, stream: OutputStream, tail_lines: Option<u32>) -> Self {
+        let first = file_numbers(attempt, stream).first().copied().unwrap_or(0);
         let start = Self { stream, number: first, offset: 0, file: None };
         match tail_lines {
             None => start,
             // A file that vanishes while we look is among the oldest: then all of the rest is sent.
-            Some(lines) => tail_find(life, stream, u64::from(lines)).unwrap_or(None).unwrap_or(start),
+            Some(lines) => tail_find(attempt, stream, u64::from(lines)).unwrap_or(None).unwrap_or(start),
         }
     }
 
     /// Which stream.
-    pub fn stream(&self) -> Stream {
+    pub fn stream(&self) -> OutputStream {
         self.stream
     }
 
@@ -57,26 +57,27 @@ impl Tail {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn read(&mut self, life: &Path) -> io::Result<Option<Vec<u8>>> {
+    pub fn read(&mut self, attempt: &Path) -> io::Result<Option<Vec<u8>>> {
         loop {
-            if let Some(data) = self.read_here(life)? {
+            if let Some(data) = self.read_here(attempt)? {
                 return Ok(Some(data));
             }
             // The next file exists only once nothing more is written to this one; so look again before moving on.
-            let Some(next) = file_numbers(life, self.stream).into_iter().find(|number| *number > self.number)
+            let Some(next) =
+                file_numbers(attempt, self.stream).into_iter().find(|number| *number > self.number)
             else {
                 return Ok(None);
             };
-            if let Some(data) = self.read_here(life)? {
+            if let Some(data) = self.read_here(attempt)? {
                 return Ok(Some(data));
             }
             *self = Self { stream: self.stream, number: next, offset: 0, file: None };
         }
     }
 
-    fn read_here(&mut self, life: &Path) -> io::Result<Option<Vec<u8>>> {
+    fn read_here(&mut self, attempt: &Path) -> io::Result<Option<Vec<u8>>> {
         if self.file.is_none() {
-            match log_open(life, self.stream, self.number) {
+            match log_open(attempt, self.stream, self.number) {
                 Ok(mut file) => {
                     file.seek(SeekFrom::Start(self.offset))?;
                     self.file = Some(file);
@@ -95,10 +96,10 @@ impl Tail {
 }
 
 /// Where the last `lines` lines begin, at most [`SEARCH_BYTES_MAX`] before the end; `None` where there are fewer.
-fn tail_find(life: &Path, stream: Stream, lines: u64) -> io::Result<Option<Tail>> {
+fn tail_find(attempt: &Path, stream: OutputStream, lines: u64) -> io::Result<Option<LogTail>> {
     let mut count = Count { left: lines, last: true, bytes: SEARCH_BYTES_MAX };
-    for number in file_numbers(life, stream).into_iter().rev() {
-        let mut file = match log_open(life, stream, number) {
+    for number in file_numbers(attempt, stream).into_iter().rev() {
+        let mut file = match log_open(attempt, stream, number) {
             // Reading it is refused too, with the reason.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
             other => other?,
@@ -106,7 +107,7 @@ fn tail_find(life: &Path, stream: Stream, lines: u64) -> io::Result<Option<Tail>
         let length = file.metadata()?.len();
         let offset = if lines == 0 { Some(length) } else { lines_begin(&mut file, length, &mut count)? };
         if let Some(offset) = offset {
-            return Ok(Some(Tail { stream, number, offset, file: None }));
+            return Ok(Some(LogTail { stream, number, offset, file: None }));
         }
     }
     Ok(None)
@@ -161,27 +162,27 @@ fn lines_begin(file: &mut File, length: u64, count: &mut Count) -> io::Result<Op
 mod tests {
     use super::*;
 
-    use borough_shim::log::Writer;
+    use borough_shim::log::LogWriter;
     use borough_shim::spec::LogLimits;
     use proptest::prelude::*;
 
-    fn all(tail: &mut Tail, life: &Path) -> String {
+    fn all(tail: &mut LogTail, attempt: &Path) -> String {
         let mut text = Vec::new();
-        while let Some(data) = tail.read(life).unwrap() {
+        while let Some(data) = tail.read(attempt).unwrap() {
             text.extend(data);
         }
         String::from_utf8(text).unwrap()
     }
 
-    fn writer(life: &Path, file_bytes_max: u64, files_max: u32) -> Writer {
-        Writer::new(life.to_owned(), Stream::Stdout, LogLimits { file_bytes_max, files_max })
+    fn writer(attempt: &Path, file_bytes_max: u64, files_max: u32) -> LogWriter {
+        LogWriter::new(attempt.to_owned(), OutputStream::Stdout, LogLimits { file_bytes_max, files_max })
     }
 
     #[test]
     fn reading_follows_over_rotations() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = writer(dir.path(), 4, 100);
-        let mut tail = Tail::new(dir.path(), Stream::Stdout, None);
+        let mut tail = LogTail::new(dir.path(), OutputStream::Stdout, None);
         assert_eq!(all(&mut tail, dir.path()), "");
         log.append(b"one\ntwo\nthr");
         assert_eq!(all(&mut tail, dir.path()), "one\ntwo\nthr");
@@ -194,7 +195,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut log = writer(dir.path(), 2, 2);
         log.append(b"a\n");
-        let mut tail = Tail::new(dir.path(), Stream::Stdout, None);
+        let mut tail = LogTail::new(dir.path(), OutputStream::Stdout, None);
         assert_eq!(all(&mut tail, dir.path()), "a\n");
         log.append(b"b\nc\nd\ne");
         // The file that was open stays readable; the one after it came and went unseen.
@@ -206,7 +207,7 @@ mod tests {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let (first, second) =
-            (file_path(dir.path(), Stream::Stdout, 0), file_path(dir.path(), Stream::Stdout, 1));
+            (file_path(dir.path(), OutputStream::Stdout, 0), file_path(dir.path(), OutputStream::Stdout, 1));
         for what in ["symbolic link", "no regular file", "another name"] {
             std::fs::write(&first, "one\ntwo\n").unwrap();
             match what {
@@ -221,7 +222,7 @@ mod tests {
                 }
             }
             for lines in [None, Some(1)] {
-                let mut tail = Tail::new(dir.path(), Stream::Stdout, lines);
+                let mut tail = LogTail::new(dir.path(), OutputStream::Stdout, lines);
                 let mut text = Vec::new();
                 let error = loop {
                     match tail.read(dir.path()) {
@@ -240,8 +241,8 @@ mod tests {
     #[test]
     fn the_search_for_lines_in_a_sparse_file_ends() {
         let dir = tempfile::tempdir().unwrap();
-        File::create(file_path(dir.path(), Stream::Stdout, 0)).unwrap().set_len(1 << 42).unwrap();
-        let tail = Tail::new(dir.path(), Stream::Stdout, Some(3));
+        File::create(file_path(dir.path(), OutputStream::Stdout, 0)).unwrap().set_len(1 << 42).unwrap();
+        let tail = LogTail::new(dir.path(), OutputStream::Stdout, Some(3));
         assert_eq!(tail.offset, (1 << 42) - SEARCH_BYTES_MAX);
     }
 
@@ -260,7 +261,7 @@ mod tests {
             writer(dir.path(), limit, u32::MAX).append(text.as_bytes());
             let parts: Vec<&str> = text.split_inclusive('\n').collect();
             let expect = parts[parts.len().saturating_sub(wanted as usize)..].concat();
-            let mut tail = Tail::new(dir.path(), Stream::Stdout, Some(wanted));
+            let mut tail = LogTail::new(dir.path(), OutputStream::Stdout, Some(wanted));
             prop_assert_eq!(all(&mut tail, dir.path()), expect);
         }
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message;
 
-use crate::config::Pace;
+use crate::config::Intervals;
 
 /// Intervals of its reports that a session lasts before it counts as lasting.
 const LASTING_INTERVALS: u32 = 3;
 
 /// What has come of one session.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct SessionProgress {
     /// When the gateway welcomed it (monotonic), and how often it wants reports.
     welcomed: Option<(Duration, Duration)>,
     /// The full desired state has arrived to its end.
@@ -22,7 +22,7 @@ pub struct Progress {
     applied: bool,
 }
 
-impl Progress {
+impl SessionProgress {
     /// Notes a message of the gateway that arrives at `now` (monotonic).
     pub fn message(&mut self, message: &v1::GatewayMessage, now: Duration) {
         match &message.message {
@@ -56,14 +56,14 @@ pub enum Ended {
 
 /// Attempts in a row that came to nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Failures {
+pub struct SessionFailures {
     /// Since a gateway was last reached.
     pub unreached: u32,
     /// Sessions since the last one that made lasting progress. A gateway that is not reached is no session.
     pub fruitless: u32,
 }
 
-impl Failures {
+impl SessionFailures {
     /// After one more attempt.
     #[must_use]
     pub fn next(self, ended: Ended) -> Self {
@@ -74,14 +74,14 @@ impl Failures {
         }
     }
 
-    /// The pause before the next attempt: doubled each time up to the longest, of which a random part, at least half, is
-    /// waited. A gateway that was not reached may be back at any time, so that its pause stays short.
-    pub fn pause(self, pace: Pace, random: u64) -> Duration {
+    /// The pause before the next attempt: doubled each time up to the longest, of which a random part, at least half,
+    /// is waited. A gateway that was not reached may be back at any time, so that its pause stays short.
+    pub fn pause(self, intervals: Intervals, random: u64) -> Duration {
         let (failures, most) = match self.unreached {
-            0 => (self.fruitless, pace.fruitless_max),
-            unreached => (unreached, pace.reconnect_max),
+            0 => (self.fruitless, intervals.fruitless_max),
+            unreached => (unreached, intervals.reconnect_max),
         };
-        let full = pace.reconnect_first.saturating_mul(1 << failures.min(20)).min(most);
+        let full = intervals.reconnect_first.saturating_mul(1 << failures.min(20)).min(most);
         let half = full / 2;
         let spread = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).max(1);
         half.saturating_add(Duration::from_micros(random % spread))
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn session(messages: &[Message], ended_ms: u64) -> Ended {
-        let mut progress = Progress::default();
+        let mut progress = SessionProgress::default();
         for message in messages {
             progress.message(&v1::GatewayMessage { message: Some(message.clone()) }, at(0));
         }
@@ -131,26 +131,29 @@ mod tests {
     #[test]
     fn sessions_that_break_after_their_welcome_come_ever_more_rarely() {
         let broken = session(&messages()[..2], 10);
-        let mut failures = Failures::default();
+        let mut failures = SessionFailures::default();
         for _ in 0..30 {
             failures = failures.next(broken);
         }
-        let pace = Pace::default();
-        assert!(failures.pause(pace, 0) >= pace.fruitless_max / 2);
-        assert_eq!(failures.next(Ended::Lasting), Failures::default());
+        let intervals = Intervals::default();
+        assert!(failures.pause(intervals, 0) >= intervals.fruitless_max / 2);
+        assert_eq!(failures.next(Ended::Lasting), SessionFailures::default());
         let away = failures.next(Ended::Unreached);
-        assert!(away.pause(pace, u64::MAX) <= pace.reconnect_max, "a gateway that restarts is found soon");
+        assert!(
+            away.pause(intervals, u64::MAX) <= intervals.reconnect_max,
+            "a gateway that restarts is found soon"
+        );
         assert_eq!(away.fruitless, 30, "and it proves nothing");
     }
 
     proptest! {
         #[test]
         fn pauses_double_up_to_the_longest(fruitless: u32, unreached: u32, random: u64) {
-            let pace = Pace::default();
-            let found = Failures { fruitless, unreached }.pause(pace, random);
+            let intervals = Intervals::default();
+            let found = SessionFailures { fruitless, unreached }.pause(intervals, random);
             let (count, most) =
-                if unreached == 0 { (fruitless, pace.fruitless_max) } else { (unreached, pace.reconnect_max) };
-            let full = pace.reconnect_first.saturating_mul(1 << count.min(20)).min(most);
+                if unreached == 0 { (fruitless, intervals.fruitless_max) } else { (unreached, intervals.reconnect_max) };
+            let full = intervals.reconnect_first.saturating_mul(1 << count.min(20)).min(most);
             prop_assert!(found >= full / 2 && found <= full, "{found:?} of {full:?}");
         }
     }

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 
-use crate::config::Pace;
+use crate::config::Intervals;
 use crate::runtime::Event;
-use backoff::{Ended, Failures, Progress};
+use backoff::{Ended, SessionFailures, SessionProgress};
 
 /// Reports and acknowledgements on their way to the gateway; more are simply made later.
 const OUTBOX_CONTROL: usize = 64;
@@ -34,7 +34,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// What a session needs.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct SessionSettings {
     /// Any of them will do.
     pub gateways: Vec<String>,
     /// How they are reached.
@@ -44,7 +44,7 @@ pub(crate) struct Settings {
     /// The first message.
     pub hello: v1::Hello,
     /// Pauses between attempts.
-    pub pace: Pace,
+    pub intervals: Intervals,
     /// Spreads the attempts of many agents.
     pub rng: Arc<dyn Rng>,
     /// Measures how long sessions last.
@@ -93,11 +93,11 @@ impl SessionError {
 
 /// Keeps a session open until `shutdown`.
 pub(crate) async fn run(
-    settings: Settings,
+    settings: SessionSettings,
     events: mpsc::UnboundedSender<Event>,
     shutdown: CancellationToken,
 ) {
-    let mut failures = Failures::default();
+    let mut failures = SessionFailures::default();
     let mut last_error = String::new();
     // Gateways in a row that only somebody's act helps with: one of them may be set up wrong, all of them hardly.
     let mut helpless = 0_usize;
@@ -106,7 +106,7 @@ pub(crate) async fn run(
     let mut next = usize::try_from(settings.rng.next_u64() % count).unwrap_or(0);
     while !shutdown.is_cancelled() {
         let Some(gateway) = settings.gateways.get(next) else { return };
-        let mut progress = Progress::default();
+        let mut progress = SessionProgress::default();
         let hello = v1::Hello {
             sessions_failed: failures.fruitless,
             session_error: last_error.clone(),
@@ -125,15 +125,15 @@ pub(crate) async fn run(
             false => 0,
         };
         let wait = match refused || helpless >= settings.gateways.len() {
-            true => settings.pace.refused,
-            false => failures.pause(settings.pace, settings.rng.next_u64()),
+            true => settings.intervals.refused,
+            false => failures.pause(settings.intervals, settings.rng.next_u64()),
         };
         if refused {
             let _ = events.send(Event::Refused);
         }
         if let Err(error) = &ended {
             let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            let Failures { fruitless, .. } = failures;
+            let SessionFailures { fruitless, .. } = failures;
             tracing::warn!(gateway, %error, cause, fruitless, wait_ms = wait.as_millis(), "no session");
             if outcome == Ended::Fruitless {
                 last_error = format!("{error}: {cause}");
@@ -154,10 +154,10 @@ pub(crate) async fn run(
 /// One session, from connecting to its end.
 async fn session(
     gateway: &str,
-    settings: &Settings,
+    settings: &SessionSettings,
     hello: v1::Hello,
     events: &mpsc::UnboundedSender<Event>,
-    progress: &mut Progress,
+    progress: &mut SessionProgress,
 ) -> Result<(), SessionError> {
     let endpoint = Endpoint::from_shared(gateway.to_owned())
         .map_err(SessionError::Address)?

@@ -5,23 +5,23 @@ use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
 use borough_shim::file::{Durability, json_read, json_write};
 use borough_shim::process::ProcessId;
-use borough_shim::record::{LifeRecord, STATE_FILE};
+use borough_shim::record::{AttemptRecord, STATE_FILE};
 use rustix::process::{Pid, Signal, getsid};
 
 use crate::gateway::key;
-use crate::harness::{Cell, life, runs, script, stop, until};
+use crate::harness::{Cell, attempt, runs, script, stop, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kill_9_the_same_processes_are_taken_up_again() {
     let cell = Cell::new().await;
     let mut agent = cell.agent_process();
-    let (stays, ends) = (life(0, 1), life(1, 1));
+    let (stays, ends) = (attempt(0, 1), attempt(1, 1));
     cell.gateway.run(script(&stays, "exec sleep 600"));
     cell.gateway.run(script(&ends, "until test -e go; do sleep 0.01; done; exit 5"));
     let pid = cell.gateway.phase(&stays, Phase::Running).await.pid.unwrap();
     cell.gateway.phase(&ends, Phase::Running).await;
     // Nothing that ends the agent's session or cgroup reaches the shim.
-    let record: LifeRecord = json_read(&cell.life_dir(&stays), STATE_FILE).unwrap().unwrap();
+    let record: AttemptRecord = json_read(&cell.attempt_dir(&stays), STATE_FILE).unwrap().unwrap();
     let shim = record.shim.unwrap().pid;
     let session = |pid: u32| getsid(Pid::from_raw(pid.try_into().unwrap())).unwrap();
     assert_eq!(session(shim).as_raw_nonzero().get(), i32::try_from(shim).unwrap());
@@ -41,9 +41,9 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     agent.wait().unwrap();
     assert!(runs(pid), "it ended with its agent");
     // One ends while nobody looks.
-    std::fs::write(cell.life_dir(&ends).join("work/go"), "").unwrap();
-    let record = cell.life_dir(&ends);
-    until("its end", || json_read::<LifeRecord>(&record, STATE_FILE).unwrap()?.released_ms).await;
+    std::fs::write(cell.attempt_dir(&ends).join("work/go"), "").unwrap();
+    let record = cell.attempt_dir(&ends);
+    until("its end", || json_read::<AttemptRecord>(&record, STATE_FILE).unwrap()?.released_ms).await;
     let mut agent = cell.agent_process();
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     let exit = cell.gateway.phase(&ends, Phase::Released).await.exit.unwrap();
@@ -58,33 +58,33 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_life_the_control_plane_does_not_know_is_parked_and_not_killed() {
+async fn an_attempt_the_control_plane_does_not_know_is_parked_and_not_killed() {
     let mut cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "exec sleep 600"));
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "exec sleep 600"));
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
     cell.gateway.amnesia();
     cell.agent_stop().await;
     // A busy machine may have cost the agent a session before: what counts is a new one.
     let before = cell.gateway.look(|seen| seen.sessions);
     cell.agent_start(cell.config());
     cell.gateway.wait("another session", |seen| (seen.sessions > before).then_some(())).await;
-    assert_eq!(cell.gateway.phase(&life, Phase::Running).await.pid, Some(pid));
+    assert_eq!(cell.gateway.phase(&attempt, Phase::Running).await.pid, Some(pid));
     assert!(runs(pid));
-    cell.gateway.stop(stop(&life, 1000));
-    cell.gateway.phase(&life, Phase::Released).await;
+    cell.gateway.stop(stop(&attempt, 1000));
+    cell.gateway.phase(&attempt, Phase::Released).await;
     assert!(!runs(pid));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_shim_costs_its_task_and_leaves_nothing() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "exec sleep 600"));
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
-    let record: LifeRecord = json_read(&cell.life_dir(&life), STATE_FILE).unwrap().unwrap();
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "exec sleep 600"));
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
+    let record: AttemptRecord = json_read(&cell.attempt_dir(&attempt), STATE_FILE).unwrap().unwrap();
     record.shim.unwrap().signal(Signal::KILL).unwrap();
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), EndReason::Signaled);
     assert!(exit.message.contains("shim"), "{exit:?}");
     assert!(!runs(pid));
@@ -93,17 +93,17 @@ async fn a_dead_shim_costs_its_task_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reboot_is_told_from_a_restart() {
     let mut cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "exec sleep 600"));
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "exec sleep 600"));
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
     cell.agent_stop().await;
     // As if written before the machine was started: the process that has the number now is another's.
-    let directory = cell.life_dir(&life);
-    let record: LifeRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
-    let before = LifeRecord { boot_id: "another boot".to_owned(), ..record };
+    let directory = cell.attempt_dir(&attempt);
+    let record: AttemptRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
+    let before = AttemptRecord { boot_id: "another boot".to_owned(), ..record };
     json_write(&directory, STATE_FILE, &before, Durability::Process).unwrap();
     cell.agent_start(cell.config());
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), EndReason::NodeRebooted);
     assert!(runs(pid), "a process of another boot is not touched");
     ProcessId::find(pid).unwrap().signal(Signal::KILL).unwrap();
@@ -112,13 +112,13 @@ async fn a_reboot_is_told_from_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_goes_on_without_a_gateway_and_is_told_to_the_next() {
     let cell = Cell::with_agent().await;
-    let (ends, stays) = (life(0, 1), life(1, 1));
+    let (ends, stays) = (attempt(0, 1), attempt(1, 1));
     cell.gateway.run(script(&stays, "exec sleep 600"));
     cell.gateway.run(script(&ends, "until test -e go; do sleep 0.01; done"));
     let pid = cell.gateway.phase(&stays, Phase::Running).await.pid.unwrap();
     cell.gateway.phase(&ends, Phase::Running).await;
     cell.gateway.hang_up();
-    std::fs::write(cell.life_dir(&ends).join("work/go"), "").unwrap();
+    std::fs::write(cell.attempt_dir(&ends).join("work/go"), "").unwrap();
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     cell.gateway.phase(&ends, Phase::Released).await;
     assert_eq!(cell.gateway.look(|seen| seen.tasks[&key(&stays)].pid), Some(pid));
@@ -127,11 +127,11 @@ async fn everything_goes_on_without_a_gateway_and_is_told_to_the_next() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_told_and_not_applied_is_told_again() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     cell.gateway.wait("a session", |seen| (!seen.reports.is_empty()).then_some(())).await;
     cell.gateway.silence(true);
-    cell.gateway.run(script(&life, "exit 4"));
-    cell.gateway.phase(&life, Phase::Released).await;
+    cell.gateway.run(script(&attempt, "exit 4"));
+    cell.gateway.phase(&attempt, Phase::Released).await;
     // The gateway dies before anything of that was durable.
     let told = cell.gateway.look(|seen| seen.history.len());
     cell.gateway.hang_up();
@@ -146,17 +146,17 @@ async fn what_was_told_and_not_applied_is_told_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_was_broken_off_is_done_again() {
     let mut cell = Cell::with_agent().await;
-    let (done, begun) = (life(0, 1), life(1, 1));
+    let (done, begun) = (attempt(0, 1), attempt(1, 1));
     cell.gateway.run(script(&done, "echo $BOROUGH_INDEX"));
     cell.gateway.phase(&done, Phase::Released).await;
     cell.agent_stop().await;
-    // What an agent leaves that is killed between making a life's directory and the first word of its shim; and, for
-    // good measure, what it leaves that is killed while it makes one.
-    let from = cell.life_dir(&done);
-    let lives = from.parent().unwrap();
-    let to = lives.join("j00000000000000ab.1.1");
+    // What an agent leaves that is killed between making an attempt's directory and the first word of its shim; and,
+    // for good measure, what it leaves that is killed while it makes one.
+    let from = cell.attempt_dir(&done);
+    let attempts = from.parent().unwrap();
+    let to = attempts.join("j00000000000000ab.1.1");
     std::fs::create_dir_all(to.join("work")).unwrap();
-    std::fs::create_dir(lives.join(".new.j00000000000000ab.2.1")).unwrap();
+    std::fs::create_dir(attempts.join(".new.j00000000000000ab.2.1")).unwrap();
     let spec = std::fs::read_to_string(from.join("spec.json")).unwrap();
     std::fs::write(to.join("spec.json"), spec.replace("ab.0.1", "ab.1.1")).unwrap();
     std::fs::copy(from.join("assignment.pb"), to.join("assignment.pb")).unwrap();
@@ -165,18 +165,19 @@ async fn a_start_that_was_broken_off_is_done_again() {
     let exit = cell.gateway.phase(&begun, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(0)), "{exit:?}");
     assert_eq!(crate::harness::output(&to), "0\n");
-    assert!(!lives.join(".new.j00000000000000ab.2.1").exists());
+    assert!(!attempts.join(".new.j00000000000000ab.2.1").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_goes_on_over_a_restart_and_may_be_made_shorter() {
     let mut cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "trap '' TERM; echo up; while :; do sleep 0.02; done"));
-    cell.gateway.phase(&life, Phase::Running).await;
-    until("its start", || (!crate::harness::output(&cell.life_dir(&life)).is_empty()).then_some(())).await;
-    cell.gateway.stop(stop(&life, 3_600_000));
-    let pid = cell.gateway.phase(&life, Phase::Stopping).await.pid.unwrap();
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "trap '' TERM; echo up; while :; do sleep 0.02; done"));
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    until("its start", || (!crate::harness::output(&cell.attempt_dir(&attempt)).is_empty()).then_some(()))
+        .await;
+    cell.gateway.stop(stop(&attempt, 3_600_000));
+    let pid = cell.gateway.phase(&attempt, Phase::Stopping).await.pid.unwrap();
     cell.agent_stop().await;
     let before = cell.gateway.look(|seen| seen.history.len());
     cell.agent_start(cell.config());
@@ -186,7 +187,7 @@ async fn a_stop_goes_on_over_a_restart_and_may_be_made_shorter() {
         .look(|seen| seen.history[before..].iter().map(|status| status.phase()).collect::<Vec<_>>());
     assert!(after.iter().all(|phase| *phase == Phase::Stopping), "{after:?}");
     assert!(runs(pid));
-    cell.gateway.stop(stop(&life, 0));
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    cell.gateway.stop(stop(&attempt, 0));
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.signal), (EndReason::Stopped, Some(9)));
 }

@@ -11,14 +11,14 @@ use borough_proto::v1::task_status::Phase;
 use borough_proto::v1::{EndReason, NodePressure};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Cell, life, number_in, output, runs, script, stop, until};
+use crate::harness::{Cell, attempt, number_in, output, runs, script, stop, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_agent_is_refused_and_disturbs_nothing() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "exec sleep 600"));
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "exec sleep 600"));
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
     let refused = run(cell.config(), CancellationToken::new()).await;
     assert!(matches!(refused, Err(AgentError::Locked { .. })), "{refused:?}");
     assert!(runs(pid));
@@ -43,24 +43,24 @@ async fn settings_that_cannot_work_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_life_whose_files_are_damaged_is_ended_and_told() {
+async fn an_attempt_whose_files_are_damaged_is_ended_and_told() {
     let mut cell = Cell::with_agent().await;
     let hello = cell.gateway.wait("hello", |seen| seen.hello.clone()).await;
     if hello.attributes["cgroup.version"] == "none" {
         not_exercised("damaged files of an attempt", "without cgroups only its own record leads to a task");
         return;
     }
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "exec sleep 600"));
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "exec sleep 600"));
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
     cell.agent_stop().await;
     for name in ["state.json", "assignment.pb", "stop.json"] {
-        std::fs::write(cell.life_dir(&life).join(name), "\u{0}{").unwrap();
+        std::fs::write(cell.attempt_dir(&attempt).join(name), "\u{0}{").unwrap();
     }
     cell.agent_start(cell.config());
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     // Its shim is at work and is not doubled; what it writes at the end is whole again.
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.signal), (EndReason::Signaled, Some(9)));
     assert!(!runs(pid));
 }
@@ -101,7 +101,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
         not_exercised("a full disk of an agent", "this user may not mount a file system");
         return;
     };
-    let (talks, stays) = (life(0, 1), life(1, 1));
+    let (talks, stays) = (attempt(0, 1), attempt(1, 1));
     cell.gateway.run(script(&talks, "while :; do echo some words that fill the disk; sleep 0.005; done"));
     cell.gateway.run(script(&stays, "exec sleep 600"));
     let pid = cell.gateway.phase(&talks, Phase::Running).await.pid.unwrap();
@@ -109,7 +109,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     // The disk as the agent sees it.
     let seen = PathBuf::from(format!("/proc/{}/root", agent.id()));
     let state = seen.join(cell.state_dir().strip_prefix("/").unwrap());
-    let directory = state.join("lives").join("j00000000000000ab.0.1");
+    let directory = state.join("attempts").join("j00000000000000ab.0.1");
     until("output", || (!output(&directory).is_empty()).then_some(())).await;
     let mut fill = std::fs::File::create(state.join("fill")).unwrap();
     for size in [65536, 4096, 1] {
@@ -123,7 +123,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     })
     .await;
     cell.gateway.wait("the report of a full disk", |seen| short_of_disk(seen).then_some(())).await;
-    let refused = life(2, 1);
+    let refused = attempt(2, 1);
     cell.gateway.run(script(&refused, "true"));
     let exit = cell.gateway.phase(&refused, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), EndReason::StartFailed);
@@ -137,7 +137,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     std::fs::remove_file(state.join("fill")).unwrap();
     until("the note", || output(&directory).contains("bytes of output lost").then_some(())).await;
     cell.gateway.wait("the report of room", |seen| (!short_of_disk(seen)).then_some(())).await;
-    let taken = life(3, 1);
+    let taken = attempt(3, 1);
     cell.gateway.run(script(&taken, "exec sleep 600"));
     cell.gateway.phase(&taken, Phase::Running).await;
     assert!(runs(pid) && agent.try_wait().unwrap().is_none());
@@ -167,23 +167,24 @@ async fn without_privileges_everything_is_ended_all_the_same() {
         not_exercised("an agent without privileges", "the user nobody may not execute this program");
         return;
     };
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     // A child in a session of its own, whose parent ends: only the subreaper finds it.
     let text = "setsid sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' & \
                 trap '' TERM; echo $$ > own; while :; do sleep 0.05; done";
-    cell.gateway.run(script(&life, text));
-    cell.gateway.phase(&life, Phase::Running).await;
+    cell.gateway.run(script(&attempt, text));
+    cell.gateway.phase(&attempt, Phase::Running).await;
     let hello = cell.gateway.look(|seen| seen.hello.clone()).unwrap();
     assert_eq!(hello.attributes["cgroup.version"], "none", "{:?}", hello.attributes);
     assert_eq!(hello.attributes["cgroup.memory"], "no");
     assert_eq!(hello.attributes["user.root"], "no");
     assert!(hello.attributes.contains_key("cgroup.missing"));
-    let work = cell.life_dir(&life).join("work");
+    let work = cell.attempt_dir(&attempt).join("work");
     let (own, child) = (number_in(work.join("own")).await, number_in(work.join("child")).await);
-    let usage = cell.gateway.wait("usage", |seen| seen.tasks.get(&crate::gateway::key(&life))?.usage).await;
+    let usage =
+        cell.gateway.wait("usage", |seen| seen.tasks.get(&crate::gateway::key(&attempt))?.usage).await;
     assert!(usage.processes >= 2, "{usage:?}");
-    cell.gateway.stop(stop(&life, 20));
-    cell.gateway.phase(&life, Phase::Released).await;
+    cell.gateway.stop(stop(&attempt, 20));
+    cell.gateway.phase(&attempt, Phase::Released).await;
     assert!(!runs(own) && !runs(child));
     agent.kill().unwrap();
     agent.wait().unwrap();
@@ -194,12 +195,12 @@ async fn an_aborted_test_leaves_nothing() {
     let cell = Cell::new().await;
     // A test of its own, with its own guard, in a process that is killed.
     let mut test = cell.guarded_process();
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "setsid sleep 600 & echo $! > child; exec sleep 600"));
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
-    let child = number_in(cell.life_dir(&life).join("work/child")).await;
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "setsid sleep 600 & echo $! > child; exec sleep 600"));
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
+    let child = number_in(cell.attempt_dir(&attempt).join("work/child")).await;
     let cgroups =
-        borough_shim::file::json_read::<borough_shim::spec::Spec>(&cell.life_dir(&life), "spec.json");
+        borough_shim::file::json_read::<borough_shim::spec::Spec>(&cell.attempt_dir(&attempt), "spec.json");
     let cgroups = cgroups.unwrap().unwrap().cgroup;
     test.kill().unwrap();
     test.wait().unwrap();

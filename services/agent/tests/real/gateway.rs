@@ -72,9 +72,9 @@ impl Gateway {
         }
     }
 
-    /// Waits until a life is in a phase, or beyond it.
-    pub async fn phase(&self, life: &v1::TaskLife, phase: v1::task_status::Phase) -> v1::TaskStatus {
-        let key = key(life);
+    /// Waits until an attempt is in a phase, or beyond it.
+    pub async fn phase(&self, attempt: &v1::TaskAttempt, phase: v1::task_status::Phase) -> v1::TaskStatus {
+        let key = key(attempt);
         let what = format!("{phase:?} of {key:?}");
         self.wait(&what, |seen| seen.tasks.get(&key).filter(|task| task.phase >= phase.into()).cloned()).await
     }
@@ -94,14 +94,14 @@ impl Gateway {
         self.tell(ToAgent::Desired(v1::Desired { stops: vec![stop], ..v1::Desired::default() }));
     }
 
-    pub fn forget(&self, life: v1::TaskLife) {
+    pub fn forget(&self, attempt: v1::TaskAttempt) {
         {
             let mut seen = self.seen.lock();
-            seen.desired.assignments.retain(|assignment| assignment.life.as_ref() != Some(&life));
-            seen.desired.stops.retain(|stop| stop.life.as_ref() != Some(&life));
-            seen.tasks.remove(&key(&life));
+            seen.desired.assignments.retain(|assignment| assignment.attempt.as_ref() != Some(&attempt));
+            seen.desired.stops.retain(|stop| stop.attempt.as_ref() != Some(&attempt));
+            seen.tasks.remove(&key(&attempt));
         }
-        self.tell(ToAgent::Desired(v1::Desired { forget: vec![life], ..v1::Desired::default() }));
+        self.tell(ToAgent::Desired(v1::Desired { forget: vec![attempt], ..v1::Desired::default() }));
     }
 
     /// Knows nothing any more, as one restored from long ago.
@@ -164,8 +164,8 @@ impl Gateway {
     }
 }
 
-pub fn key(life: &v1::TaskLife) -> Key {
-    (life.job_id.clone(), life.index, life.incarnation)
+pub fn key(attempt: &v1::TaskAttempt) -> Key {
+    (attempt.job_id.clone(), attempt.index, attempt.incarnation)
 }
 
 #[tonic::async_trait]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use borough_agent::{AgentConfig, AgentError, Pace, ProcessGuard};
+use borough_agent::{AgentConfig, AgentError, Intervals, ProcessGuard};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::secret::Secret;
 use borough_proto::v1;
@@ -46,9 +46,9 @@ impl Cell {
         self.directory.path().join("state")
     }
 
-    pub fn life_dir(&self, life: &v1::TaskLife) -> PathBuf {
-        let name = format!("{}.{}.{}", life.job_id, life.index, life.incarnation);
-        let live = self.state_dir().join("lives").join(&name);
+    pub fn attempt_dir(&self, attempt: &v1::TaskAttempt) -> PathBuf {
+        let name = format!("{}.{}.{}", attempt.job_id, attempt.index, attempt.incarnation);
+        let live = self.state_dir().join("attempts").join(&name);
         if live.exists() { live } else { self.state_dir().join("ended").join(&name) }
     }
 
@@ -126,22 +126,22 @@ fn config(state_dir: &Path, address: &str, records: &Path) -> AgentConfig {
     config.token = Some(token(records));
     config.record_dir = Some(records.to_owned());
     // Short, so that tests see what comes by time; nothing is asserted about how long anything takes.
-    config.pace = Pace { sample: Duration::from_millis(200), ..Pace::default() };
+    config.intervals = Intervals { sample: Duration::from_millis(200), ..Intervals::default() };
     config
 }
 
-pub fn life(index: u32, incarnation: u64) -> v1::TaskLife {
-    v1::TaskLife { job_id: "j00000000000000ab".to_owned(), index, incarnation }
+pub fn attempt(index: u32, incarnation: u64) -> v1::TaskAttempt {
+    v1::TaskAttempt { job_id: "j00000000000000ab".to_owned(), index, incarnation }
 }
 
-/// A life that runs a shell script.
-pub fn script(life: &v1::TaskLife, script: &str) -> v1::Assignment {
-    command(life, &["sh", "-c", script])
+/// An attempt that runs a shell script.
+pub fn script(attempt: &v1::TaskAttempt, script: &str) -> v1::Assignment {
+    command(attempt, &["sh", "-c", script])
 }
 
-pub fn command(life: &v1::TaskLife, command: &[&str]) -> v1::Assignment {
+pub fn command(attempt: &v1::TaskAttempt, command: &[&str]) -> v1::Assignment {
     v1::Assignment {
-        life: Some(life.clone()),
+        attempt: Some(attempt.clone()),
         cell: "test".to_owned(),
         user: "ann".to_owned(),
         job: "work".to_owned(),
@@ -159,9 +159,9 @@ pub fn command(life: &v1::TaskLife, command: &[&str]) -> v1::Assignment {
     }
 }
 
-pub fn stop(life: &v1::TaskLife, grace_ms: u64) -> v1::StopCommand {
+pub fn stop(attempt: &v1::TaskAttempt, grace_ms: u64) -> v1::StopCommand {
     v1::StopCommand {
-        life: Some(life.clone()),
+        attempt: Some(attempt.clone()),
         reason: v1::StopReason::JobStopped.into(),
         drain_delay_ms: 0,
         grace_ms,
@@ -191,12 +191,12 @@ pub fn runs(pid: u32) -> bool {
     ProcessId::find(pid).is_some()
 }
 
-/// A life's own output.
+/// An attempt's own output.
 pub fn output(directory: &Path) -> String {
-    use borough_shim::log::{Stream, file_numbers, file_path};
-    let numbers = file_numbers(directory, Stream::Stdout);
+    use borough_shim::log::{OutputStream, file_numbers, file_path};
+    let numbers = file_numbers(directory, OutputStream::Stdout);
     numbers
         .into_iter()
-        .map(|n| std::fs::read_to_string(file_path(directory, Stream::Stdout, n)).unwrap())
+        .map(|n| std::fs::read_to_string(file_path(directory, OutputStream::Stdout, n)).unwrap())
         .collect()
 }

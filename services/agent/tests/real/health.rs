@@ -6,10 +6,10 @@ use borough_proto::v1::{self, Health};
 use tokio::net::TcpListener;
 
 use crate::gateway::key;
-use crate::harness::{Cell, life, number_in, runs, script, until};
+use crate::harness::{Cell, attempt, number_in, runs, script, until};
 
-fn checked(life: &v1::TaskLife, probe: Probe, port: u16, text: &str) -> v1::Assignment {
-    let mut work = script(life, text);
+fn checked(attempt: &v1::TaskAttempt, probe: Probe, port: u16, text: &str) -> v1::Assignment {
+    let mut work = script(attempt, text);
     work.ports = vec![v1::Port { name: "main".to_owned(), number: u32::from(port) }];
     work.spec.as_mut().unwrap().health = Some(v1::HealthCheck {
         probe: Some(probe),
@@ -21,17 +21,17 @@ fn checked(life: &v1::TaskLife, probe: Probe, port: u16, text: &str) -> v1::Assi
     work
 }
 
-async fn health(cell: &Cell, life: &v1::TaskLife, health: Health) {
+async fn health(cell: &Cell, attempt: &v1::TaskAttempt, health: Health) {
     let what = format!("{health:?}");
     cell.gateway
-        .wait(&what, |seen| seen.tasks.get(&key(life)).filter(|task| task.health() == health).map(|_| ()))
+        .wait(&what, |seen| seen.tasks.get(&key(attempt)).filter(|task| task.health() == health).map(|_| ()))
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_probes_a_task_is_healthy_once_it_has_run_for_a_while() {
     let cell = Cell::with_agent().await;
-    let (stays, crashes) = (life(0, 1), life(1, 1));
+    let (stays, crashes) = (attempt(0, 1), attempt(1, 1));
     cell.gateway.run(script(&stays, "exec sleep 600"));
     cell.gateway.run(script(&crashes, "sleep 0.2; exit 3"));
     assert_eq!(cell.gateway.phase(&stays, Phase::Running).await.health(), Health::Unknown);
@@ -47,14 +47,14 @@ async fn without_probes_a_task_is_healthy_once_it_has_run_for_a_while() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_decides_and_a_restarted_agent_does_not_take_it_back() {
     let mut cell = Cell::with_agent().await;
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     let command = ["test", "-e", "good"].map(str::to_owned).to_vec();
     let probe = Probe::Command(v1::CommandProbe { command });
-    cell.gateway.run(checked(&life, probe, 1, "exec sleep 600"));
-    assert_eq!(cell.gateway.phase(&life, Phase::Running).await.health(), Health::Unknown);
-    let good = cell.life_dir(&life).join("work/good");
+    cell.gateway.run(checked(&attempt, probe, 1, "exec sleep 600"));
+    assert_eq!(cell.gateway.phase(&attempt, Phase::Running).await.health(), Health::Unknown);
+    let good = cell.attempt_dir(&attempt).join("work/good");
     std::fs::write(&good, "").unwrap();
-    health(&cell, &life, Health::Healthy).await;
+    health(&cell, &attempt, Health::Healthy).await;
     cell.agent_stop().await;
     let before = cell.gateway.look(|seen| seen.history.len());
     cell.agent_start(cell.config());
@@ -64,24 +64,24 @@ async fn a_command_decides_and_a_restarted_agent_does_not_take_it_back() {
         .look(|seen| seen.history[before..].iter().map(v1::TaskStatus::health).collect::<Vec<_>>());
     assert!(after.iter().all(|health| *health == Health::Healthy), "{after:?}");
     std::fs::remove_file(&good).unwrap();
-    health(&cell, &life, Health::Unhealthy).await;
+    health(&cell, &attempt, Health::Unhealthy).await;
     std::fs::write(&good, "").unwrap();
-    health(&cell, &life, Health::Healthy).await;
+    health(&cell, &attempt, Health::Healthy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_hangs_is_a_failure_and_leaves_nothing() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     let command = ["sh", "-c", "sleep 600 & echo $! > hangs; wait"].map(str::to_owned).to_vec();
-    let mut work = checked(&life, Probe::Command(v1::CommandProbe { command }), 1, "exec sleep 600");
+    let mut work = checked(&attempt, Probe::Command(v1::CommandProbe { command }), 1, "exec sleep 600");
     let check = work.spec.as_mut().unwrap().health.as_mut().unwrap();
     (check.timeout_ms, check.initial_grace_ms) = (300, 0);
     cell.gateway.run(work);
-    cell.gateway.phase(&life, Phase::Running).await;
-    let hangs = number_in(cell.life_dir(&life).join("work/hangs")).await;
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    let hangs = number_in(cell.attempt_dir(&attempt).join("work/hangs")).await;
     until("its end", || (!runs(hangs)).then_some(())).await;
-    health(&cell, &life, Health::Unhealthy).await;
+    health(&cell, &attempt, Health::Unhealthy).await;
 }
 
 /// A port that was free a moment ago.
@@ -115,29 +115,29 @@ async fn http_and_tcp_are_asked_on_the_named_port() {
     for (index, (probe, answer, expect)) in (0..).zip(&cases) {
         let port = port_free().await;
         let text = answer.map_or_else(|| "exec sleep 600".to_owned(), |answer| serving(port, answer));
-        let mut work = checked(&life(index, 1), probe.clone(), port, &text);
+        let mut work = checked(&attempt(index, 1), probe.clone(), port, &text);
         if *expect == Health::Unhealthy {
             work.spec.as_mut().unwrap().health.as_mut().unwrap().initial_grace_ms = 3_000;
         }
         cell.gateway.run(work);
     }
     for (index, (_, _, expect)) in (0..).zip(cases) {
-        health(&cell, &life(index, 1), expect).await;
+        health(&cell, &attempt(index, 1), expect).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_the_tasks_shows_nothing() {
     let cell = Cell::with_agent().await;
-    let (life, port) = (life(0, 1), port_free().await);
+    let (attempt, port) = (attempt(0, 1), port_free().await);
     let probe = Probe::Tcp(v1::TcpProbe { port: "main".to_owned() });
-    let mut work = checked(&life, probe, port, "exec sleep 600");
+    let mut work = checked(&attempt, probe, port, "exec sleep 600");
     work.spec.as_mut().unwrap().health.as_mut().unwrap().initial_grace_ms = 3_000;
     cell.gateway.run(work);
-    cell.gateway.phase(&life, Phase::Running).await;
+    cell.gateway.phase(&attempt, Phase::Running).await;
     // It answers, and is this test.
     let _server = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-    health(&cell, &life, Health::Unhealthy).await;
+    health(&cell, &attempt, Health::Unhealthy).await;
     let healthy =
         |seen: &crate::gateway::Seen| seen.history.iter().any(|status| status.health() == Health::Healthy);
     assert!(!cell.gateway.look(healthy));
@@ -146,13 +146,13 @@ async fn a_server_that_is_not_the_tasks_shows_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_whose_port_somebody_else_has_is_not_started() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     let server = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
-    let mut work = script(&life, "exec sleep 600");
+    let mut work = script(&attempt, "exec sleep 600");
     work.ports = vec![v1::Port { name: "main".to_owned(), number: u32::from(port) }];
     cell.gateway.run(work);
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), v1::EndReason::StartFailed);
     let expected = format!("its port main ({port}) is in use: process {} (", std::process::id());
     assert!(exit.message.contains(&expected), "{exit:?}");

@@ -5,9 +5,9 @@ use borough_proto::v1;
 use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
 use borough_shim::file::json_read;
-use borough_shim::record::{LifeRecord, STATE_FILE};
+use borough_shim::record::{AttemptRecord, STATE_FILE};
 
-use crate::harness::{Cell, life, output, script};
+use crate::harness::{Cell, attempt, output, script};
 
 /// Whether the node has what a test needs; where not, the test says so.
 async fn has(cell: &Cell, attribute: &str) -> bool {
@@ -25,13 +25,13 @@ async fn the_memory_limit_kills_and_says_so() {
     if !has(&cell, "cgroup.memory").await {
         return;
     }
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     // `tail` keeps all of an endless line.
-    let mut work = script(&life, "exec tail /dev/zero");
+    let mut work = script(&attempt, "exec tail /dev/zero");
     work.spec.as_mut().unwrap().resources =
         Some(v1::Resources { memory_bytes: 16 << 20, ..v1::Resources::default() });
     cell.gateway.run(work);
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.signal), (EndReason::OutOfMemory, Some(9)), "{exit:?}");
     assert!(exit.message.contains("memory limit"), "{exit:?}");
 }
@@ -42,15 +42,15 @@ async fn a_child_killed_for_memory_is_told_with_the_exit_of_its_parent() {
     if !has(&cell, "cgroup.memory").await {
         return;
     }
-    let life = life(0, 1);
-    let mut work = script(&life, "tail /dev/zero; echo survived; exit 6");
+    let attempt = attempt(0, 1);
+    let mut work = script(&attempt, "tail /dev/zero; echo survived; exit 6");
     work.spec.as_mut().unwrap().resources =
         Some(v1::Resources { memory_bytes: 16 << 20, ..v1::Resources::default() });
     cell.gateway.run(work);
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(6)), "{exit:?}");
     assert!(exit.message.contains("memory limit"), "{exit:?}");
-    assert!(output(&cell.life_dir(&life)).contains("survived"));
+    assert!(output(&cell.attempt_dir(&attempt)).contains("survived"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,12 +58,12 @@ async fn a_task_is_kept_on_the_processors_of_its_domain() {
     let own = rustix::thread::sched_getaffinity(None).unwrap();
     let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&cpu| own.is_set(cpu)).unwrap();
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    let mut work = script(&life, "grep Cpus_allowed_list /proc/self/status; exec sh -c 'nproc'");
+    let attempt = attempt(0, 1);
+    let mut work = script(&attempt, "grep Cpus_allowed_list /proc/self/status; exec sh -c 'nproc'");
     work.cpus = vec![u32::try_from(last).unwrap()];
     cell.gateway.run(work);
-    let exit = cell.gateway.phase(&life, Phase::Released).await.exit.unwrap();
-    let said = output(&cell.life_dir(&life));
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
+    let said = output(&cell.attempt_dir(&attempt));
     assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(0)), "{exit:?}\n{said}");
     let words: Vec<&str> = said.split_ascii_whitespace().collect();
     assert_eq!(words, ["Cpus_allowed_list:", last.to_string().as_str(), "1"], "and what it starts too");
@@ -72,12 +72,12 @@ async fn a_task_is_kept_on_the_processors_of_its_domain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_seen() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "sleep 600 & while :; do :; done"));
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "sleep 600 & while :; do :; done"));
     let usage = cell
         .gateway
         .wait("its usage", |seen| {
-            let usage = seen.tasks.get(&crate::gateway::key(&life))?.usage?;
+            let usage = seen.tasks.get(&crate::gateway::key(&attempt))?.usage?;
             (usage.cpu_millis > 0).then_some(usage)
         })
         .await;
@@ -94,13 +94,15 @@ async fn usage_is_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shim_is_small() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway
-        .run(script(&life, "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exec sleep 600"));
-    cell.gateway.phase(&life, Phase::Running).await;
-    let directory = cell.life_dir(&life);
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(
+        &attempt,
+        "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exec sleep 600",
+    ));
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    let directory = cell.attempt_dir(&attempt);
     crate::harness::until("its output", || output(&directory).contains("line 1999").then_some(())).await;
-    let record: LifeRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
+    let record: AttemptRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", record.shim.unwrap().pid)).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let kib: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();

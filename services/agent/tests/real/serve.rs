@@ -10,16 +10,16 @@ use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::task_status::Phase;
 
 use crate::gateway::Seen;
-use crate::harness::{Cell, life, number_in, output, runs, script, stop, until};
+use crate::harness::{Cell, attempt, number_in, output, runs, script, stop, until};
 
 /// Credit that no test uses up.
 const ENDLESS: u64 = 1 << 30;
 
-fn request(id: u64, life: &v1::TaskLife, tail_lines: Option<u32>, follow: bool) -> ToAgent {
+fn request(id: u64, attempt: &v1::TaskAttempt, tail_lines: Option<u32>, follow: bool) -> ToAgent {
     ToAgent::LogRequest(v1::LogRequest {
         id,
-        job_id: life.job_id.clone(),
-        index: life.index,
+        job_id: attempt.job_id.clone(),
+        index: attempt.index,
         incarnation: 0,
         stream: Stream::Stdout.into(),
         tail_lines,
@@ -52,58 +52,62 @@ async fn log_end(cell: &Cell, id: u64) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_are_followed_over_rotations_to_the_end_of_the_life() {
+async fn logs_are_followed_over_rotations_to_the_end_of_the_attempt() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
+    let attempt = attempt(0, 1);
     let text = "i=0; while [ $i -lt 400 ]; do echo \"line $i\"; i=$((i+1)); done; until test -e go; do sleep 0.01; done; \
                 while [ $i -lt 800 ]; do echo \"line $i\"; i=$((i+1)); done; printf last";
-    let mut work = script(&life, text);
+    let mut work = script(&attempt, text);
     work.spec.as_mut().unwrap().log = Some(v1::LogSpec { file_bytes_max: 1000, files_max: 100 });
     cell.gateway.run(work);
-    cell.gateway.phase(&life, Phase::Running).await;
-    cell.gateway.tell(request(1, &life, None, true));
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    cell.gateway.tell(request(1, &attempt, None, true));
     cell.gateway.wait("the first half", |seen| log(seen, 1).0.contains("line 399\n").then_some(())).await;
-    std::fs::write(cell.life_dir(&life).join("work/go"), "").unwrap();
+    std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
     let (followed, error) = log_end(&cell, 1).await;
     let expect: String = (0..800).map(|i| format!("line {i}\n")).chain(["last".to_owned()]).collect();
     assert_eq!((followed.as_str(), error.as_str()), (expect.as_str(), ""));
     // Kept after the end, whole lines in every file but the last.
-    cell.gateway.phase(&life, Phase::Released).await;
-    let files = borough_shim::log::file_numbers(&cell.life_dir(&life), borough_shim::log::Stream::Stdout);
+    cell.gateway.phase(&attempt, Phase::Released).await;
+    let files =
+        borough_shim::log::file_numbers(&cell.attempt_dir(&attempt), borough_shim::log::OutputStream::Stdout);
     assert!(files.len() > 5, "{files:?}");
-    cell.gateway.forget(life.clone());
-    until("its files to be set aside", || cell.life_dir(&life).parent()?.ends_with("ended").then_some(()))
-        .await;
-    cell.gateway.tell(request(2, &life, Some(3), false));
+    cell.gateway.forget(attempt.clone());
+    until("its files to be set aside", || {
+        cell.attempt_dir(&attempt).parent()?.ends_with("ended").then_some(())
+    })
+    .await;
+    cell.gateway.tell(request(2, &attempt, Some(3), false));
     assert_eq!(log_end(&cell, 2).await.0, "line 798\nline 799\nlast");
-    cell.gateway.tell(request(3, &crate::harness::life(9, 1), None, false));
+    cell.gateway.tell(request(3, &crate::harness::attempt(9, 1), None, false));
     assert!(log_end(&cell, 3).await.1.contains("no logs"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_log_ends() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "echo one; until test -e go; do sleep 0.01; done; echo two; sleep 600"));
-    cell.gateway.phase(&life, Phase::Running).await;
+    let attempt = attempt(0, 1);
+    cell.gateway
+        .run(script(&attempt, "echo one; until test -e go; do sleep 0.01; done; echo two; sleep 600"));
+    cell.gateway.phase(&attempt, Phase::Running).await;
     for id in [1, 2] {
-        cell.gateway.tell(request(id, &life, None, true));
+        cell.gateway.tell(request(id, &attempt, None, true));
         cell.gateway.wait("its output", |seen| (log(seen, id).0 == "one\n").then_some(())).await;
     }
     cell.gateway.tell(ToAgent::LogCancel(v1::LogCancel { id: 1 }));
     // Answered in order: what comes for the second after this, the first would have had by then.
-    cell.gateway.tell(request(3, &life, None, false));
+    cell.gateway.tell(request(3, &attempt, None, false));
     log_end(&cell, 3).await;
-    std::fs::write(cell.life_dir(&life).join("work/go"), "").unwrap();
+    std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
     cell.gateway.wait("its output", |seen| (log(seen, 2).0 == "one\ntwo\n").then_some(())).await;
     assert_eq!(cell.gateway.look(|seen| log(seen, 1).0), "one\n");
 }
 
-fn exec(id: u64, life: &v1::TaskLife, script: &str, terminal: Option<v1::WindowSize>) -> ToAgent {
+fn exec(id: u64, attempt: &v1::TaskAttempt, script: &str, terminal: Option<v1::WindowSize>) -> ToAgent {
     let command = ["sh", "-c", script].map(str::to_owned).to_vec();
     ToAgent::ExecStart(v1::ExecStart {
         id,
-        life: Some(life.clone()),
+        attempt: Some(attempt.clone()),
         command,
         terminal,
         window_bytes: ENDLESS,
@@ -139,26 +143,26 @@ async fn command_end(cell: &Cell, id: u64) -> (String, String, Result<v1::ExecEx
         .await
 }
 
-async fn sleeper(cell: &Cell) -> (v1::TaskLife, u32) {
-    let life = life(0, 1);
-    let mut work = script(&life, "exec sleep 600");
+async fn sleeper(cell: &Cell) -> (v1::TaskAttempt, u32) {
+    let attempt = attempt(0, 1);
+    let mut work = script(&attempt, "exec sleep 600");
     work.spec.as_mut().unwrap().environment.insert("SECRET".to_owned(), "xyz".to_owned());
     cell.gateway.run(work);
-    let pid = cell.gateway.phase(&life, Phase::Running).await.pid.unwrap();
-    (life, pid)
+    let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
+    (attempt, pid)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_in_the_tasks_environment_directory_and_cgroup() {
     let cell = Cell::with_agent().await;
-    let (life, pid) = sleeper(&cell).await;
+    let (attempt, pid) = sleeper(&cell).await;
     let text =
         "echo $SECRET; pwd; cat /proc/self/cgroup; read line; echo got $line >&2; cat >/dev/null; exit 9";
-    cell.gateway.tell(exec(1, &life, text, None));
+    cell.gateway.tell(exec(1, &attempt, text, None));
     cell.gateway.tell(input(1, Input::Stdin("word\nmore".into())));
     cell.gateway.tell(input(1, Input::StdinClosed(true)));
     let (out, err, end) = command_end(&cell, 1).await;
-    let work = cell.life_dir(&life).join("work").canonicalize().unwrap();
+    let work = cell.attempt_dir(&attempt).join("work").canonicalize().unwrap();
     let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     assert_eq!(out, format!("xyz\n{}\n{cgroup}", work.display()));
     assert_eq!((err.as_str(), end.unwrap().code), ("got word\n", Some(9)));
@@ -167,10 +171,10 @@ async fn a_command_runs_in_the_tasks_environment_directory_and_cgroup() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_has_its_size_and_takes_keys() {
     let cell = Cell::with_agent().await;
-    let (life, _) = sleeper(&cell).await;
+    let (attempt, _) = sleeper(&cell).await;
     let size = |rows, columns| v1::WindowSize { rows, columns };
     let text = "test -t 0 && test -t 1 && echo terminal; stty size; read x; stty size; cat; exit 3";
-    cell.gateway.tell(exec(1, &life, text, Some(size(24, 80))));
+    cell.gateway.tell(exec(1, &attempt, text, Some(size(24, 80))));
     cell.gateway.wait("the first size", |seen| command(seen, 1).0.contains("24 80").then_some(())).await;
     cell.gateway.tell(input(1, Input::Window(size(50, 132))));
     cell.gateway.tell(input(1, Input::Stdin("x\n".into())));
@@ -184,10 +188,10 @@ async fn a_terminal_has_its_size_and_takes_keys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_ends_when_nobody_wants_it_any_more() {
     let cell = Cell::with_agent().await;
-    let (life, _) = sleeper(&cell).await;
-    let work = cell.life_dir(&life).join("work");
+    let (attempt, _) = sleeper(&cell).await;
+    let work = cell.attempt_dir(&attempt).join("work");
     for (id, how) in [(1, "cancelled"), (2, "hung up")] {
-        cell.gateway.tell(exec(id, &life, &format!("echo $$ > pid{id}; exec sleep 600"), None));
+        cell.gateway.tell(exec(id, &attempt, &format!("echo $$ > pid{id}; exec sleep 600"), None));
         let pid = number_in(work.join(format!("pid{id}"))).await;
         match how {
             "cancelled" => cell.gateway.tell(input(id, Input::Cancelled(true))),
@@ -197,20 +201,20 @@ async fn a_command_ends_when_nobody_wants_it_any_more() {
     }
     // With its task, too: it is in the task's cgroup.
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
-    cell.gateway.tell(exec(3, &life, "echo $$ > pid3; exec sleep 600", None));
+    cell.gateway.tell(exec(3, &attempt, "echo $$ > pid3; exec sleep 600", None));
     let pid = number_in(work.join("pid3")).await;
-    cell.gateway.stop(stop(&life, 1000));
-    cell.gateway.phase(&life, Phase::Released).await;
+    cell.gateway.stop(stop(&attempt, 1000));
+    cell.gateway.phase(&attempt, Phase::Released).await;
     until("its end", || (!runs(pid)).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_cannot_run_says_why() {
     let cell = Cell::with_agent().await;
-    let (life, _) = sleeper(&cell).await;
+    let (attempt, _) = sleeper(&cell).await;
     let start = v1::ExecStart {
         id: 1,
-        life: Some(life),
+        attempt: Some(attempt),
         command: vec!["no-such".to_owned()],
         terminal: None,
         window_bytes: ENDLESS,
@@ -218,29 +222,29 @@ async fn a_command_that_cannot_run_says_why() {
     cell.gateway.tell(ToAgent::ExecStart(start));
     let (_, err, end) = command_end(&cell, 1).await;
     assert!(err.contains("no-such") && end.unwrap().code == Some(127), "{err}");
-    cell.gateway.tell(exec(2, &crate::harness::life(5, 1), "true", None));
+    cell.gateway.tell(exec(2, &crate::harness::attempt(5, 1), "true", None));
     assert!(command_end(&cell, 2).await.2.unwrap_err().contains("not on this node"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signals_reach_the_task_and_refusals_say_why() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "trap 'echo hup' HUP; echo up; while :; do sleep 0.01; done"));
-    cell.gateway.phase(&life, Phase::Running).await;
-    until("its start", || output(&cell.life_dir(&life)).contains("up").then_some(())).await;
-    let signal = |id, life: &v1::TaskLife, signal| {
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "trap 'echo hup' HUP; echo up; while :; do sleep 0.01; done"));
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    until("its start", || output(&cell.attempt_dir(&attempt)).contains("up").then_some(())).await;
+    let signal = |id, attempt: &v1::TaskAttempt, signal| {
         ToAgent::Signal(v1::SignalCommand {
             id,
-            life: Some(life.clone()),
+            attempt: Some(attempt.clone()),
             signal,
             request_id: format!("{id:032x}"),
         })
     };
-    cell.gateway.tell(signal(1, &life, 1));
-    until("its answer", || output(&cell.life_dir(&life)).contains("hup").then_some(())).await;
-    cell.gateway.tell(signal(2, &life, 40));
-    cell.gateway.tell(signal(3, &crate::harness::life(7, 1), 1));
+    cell.gateway.tell(signal(1, &attempt, 1));
+    until("its answer", || output(&cell.attempt_dir(&attempt)).contains("hup").then_some(())).await;
+    cell.gateway.tell(signal(2, &attempt, 40));
+    cell.gateway.tell(signal(3, &crate::harness::attempt(7, 1), 1));
     for (id, expect) in [(1, ""), (2, "signal 40"), (3, "not on this node")] {
         let error = cell
             .gateway
@@ -272,17 +276,18 @@ fn credit(id: u64, bytes: usize) -> ToAgent {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_of_logs_waits_in_the_files() {
     let cell = Cell::with_agent().await;
-    let life = life(0, 1);
-    cell.gateway.run(script(&life, "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo over >&2; sleep 600"));
-    until("its output", || output(&cell.life_dir(&life)).len().ge(&1_000_001).then_some(())).await;
-    let ToAgent::LogRequest(ask) = request(1, &life, None, false) else { unreachable!() };
+    let attempt = attempt(0, 1);
+    cell.gateway
+        .run(script(&attempt, "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo over >&2; sleep 600"));
+    until("its output", || output(&cell.attempt_dir(&attempt)).len().ge(&1_000_001).then_some(())).await;
+    let ToAgent::LogRequest(ask) = request(1, &attempt, None, false) else { unreachable!() };
     let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
     cell.gateway.tell(ToAgent::LogRequest(v1::LogRequest { window_bytes: window as u64, ..ask }));
     cell.gateway
         .wait("one window", |seen| (log_bytes(seen, 1) >= 4 * STREAM_DATA_BYTES_MAX).then_some(()))
         .await;
     // Another reader's whole log comes meanwhile.
-    cell.gateway.tell(request(2, &life, None, false));
+    cell.gateway.tell(request(2, &attempt, None, false));
     assert_eq!(log_end(&cell, 2).await.0.len(), 1_000_001);
     let held = cell.gateway.look(|seen| log_bytes(seen, 1));
     assert_eq!(held, 4 * STREAM_DATA_BYTES_MAX, "no more than its credit");
@@ -295,10 +300,10 @@ async fn a_slow_reader_of_logs_waits_in_the_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_of_a_command_slows_the_command() {
     let cell = Cell::with_agent().await;
-    let (life, _) = sleeper(&cell).await;
-    let done = cell.life_dir(&life).join("work/done");
+    let (attempt, _) = sleeper(&cell).await;
+    let done = cell.attempt_dir(&attempt).join("work/done");
     let ToAgent::ExecStart(start) =
-        exec(1, &life, "head -c 1000000 /dev/zero | tr '\\0' x; touch done", None)
+        exec(1, &attempt, "head -c 1000000 /dev/zero | tr '\\0' x; touch done", None)
     else {
         unreachable!()
     };
@@ -306,7 +311,7 @@ async fn a_slow_reader_of_a_command_slows_the_command() {
     cell.gateway.tell(ToAgent::ExecStart(v1::ExecStart { window_bytes: window as u64, ..start }));
     cell.gateway.wait("some output", |seen| (command(seen, 1).0.len() > window / 2).then_some(())).await;
     // Answered in order: whatever the first could send it has sent by then.
-    cell.gateway.tell(exec(2, &life, "true", None));
+    cell.gateway.tell(exec(2, &attempt, "true", None));
     command_end(&cell, 2).await.2.unwrap();
     assert!(cell.gateway.look(|seen| command(seen, 1).0.len()) <= window && !done.exists(), "it waits");
     cell.gateway.tell(credit(1, 900_000));
@@ -320,14 +325,14 @@ async fn a_slow_reader_of_a_command_slows_the_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn input_waits_for_a_command_that_does_not_read_and_comes_back_as_credit() {
     let cell = Cell::with_agent().await;
-    let (life, _) = sleeper(&cell).await;
-    cell.gateway.tell(exec(1, &life, "until test -e go; do sleep 0.01; done; wc -c", None));
+    let (attempt, _) = sleeper(&cell).await;
+    cell.gateway.tell(exec(1, &attempt, "until test -e go; do sleep 0.01; done; wc -c", None));
     let piece = vec![b'x'; STREAM_DATA_BYTES_MAX];
     let pieces = STREAM_WINDOW_BYTES / stream_cost(piece.len());
     for _ in 0..pieces {
         cell.gateway.tell(input(1, Input::Stdin(piece.clone().into())));
     }
-    std::fs::write(cell.life_dir(&life).join("work/go"), "").unwrap();
+    std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
     let given = |seen: &Seen| {
         let of = |answer: &FromAgent| match answer {
             FromAgent::Credit(credit) if credit.id == 1 => credit.bytes,

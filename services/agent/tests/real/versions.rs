@@ -1,13 +1,13 @@
-//! Cgroups of each version by themselves, on the real hierarchies of this machine: a hybrid host prefers version 2 where
-//! both can do something, so what version 1 does alone is exercised here.
+//! Cgroups of each version by themselves, on the real hierarchies of this machine: a hybrid host prefers version 2
+//! where both can do something, so what version 1 does alone is exercised here.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use borough_kv::exercise::not_exercised;
-use borough_shim::cgroup::{Base, Host, Leaf, Limits, Version};
+use borough_shim::cgroup::{CgroupLimits, CgroupRoot, CgroupVersion, Host, Leaf};
 use borough_shim::process::ProcessId;
-use borough_shim::record::{Kind, process_record};
+use borough_shim::record::{ProcessKind, process_record};
 
 use crate::harness::{Cell, runs, until};
 
@@ -28,7 +28,7 @@ fn start(leaf: &Leaf, cell: &Cell, script: &str) -> Child {
         .unwrap();
     let directories: Vec<PathBuf> = leaf.directories().into_iter().map(Path::to_path_buf).collect();
     let process = ProcessId::find(child.id()).unwrap();
-    process_record(cell.guard.records(), Kind::Task, process, directories).unwrap();
+    process_record(cell.guard.records(), ProcessKind::Task, process, directories).unwrap();
     child
 }
 
@@ -55,14 +55,18 @@ fn relative(cell: &Cell, version: &str) -> PathBuf {
 async fn version_1_alone_limits_counts_and_kills() {
     let cell = Cell::new().await;
     let host = Host { unified: None, ..Host::find() };
-    let base = Base::prepare(&host, &relative(&cell, "v1"), 2000);
-    if base.version() != Version::V1 || !base.v1.contains_key("freezer") || !base.controls("memory") {
+    let base = CgroupRoot::prepare(&host, &relative(&cell, "v1"), 2000);
+    if base.version() != CgroupVersion::V1 || !base.v1.contains_key("freezer") || !base.controls("memory") {
         not_exercised("cgroup version 1 alone", &format!("{base:?}"));
         return;
     }
-    let limits =
-        Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000, ..Limits::default() };
-    let leaf = base.leaf("life", limits);
+    let limits = CgroupLimits {
+        cpu_millis: 500,
+        memory_bytes: 256 << 20,
+        processes_max: 5000,
+        ..CgroupLimits::default()
+    };
+    let leaf = base.leaf("attempt", limits);
     leaf.create().unwrap();
     let read = |controller: &str, file: &str| {
         std::fs::read_to_string(leaf.v1[controller].join(file)).unwrap().trim().to_owned()
@@ -85,8 +89,8 @@ async fn version_1_alone_limits_counts_and_kills() {
 async fn version_2_alone_kills_at_once() {
     let cell = Cell::new().await;
     let host = Host { v1: [].into(), ..Host::find() };
-    let base = Base::prepare(&host, &relative(&cell, "v2"), 2000);
-    if base.version() != Version::V2 || !base.kill {
+    let base = CgroupRoot::prepare(&host, &relative(&cell, "v2"), 2000);
+    if base.version() != CgroupVersion::V2 || !base.kill {
         not_exercised("cgroup version 2 alone", &format!("{base:?}"));
         return;
     }
@@ -95,9 +99,13 @@ async fn version_2_alone_kills_at_once() {
             not_exercised(&format!("{controller} of cgroup version 2"), "version 1 has it on this machine");
         }
     }
-    let limits =
-        Limits { cpu_millis: 500, memory_bytes: 256 << 20, processes_max: 5000, ..Limits::default() };
-    let leaf = base.leaf("life", limits);
+    let limits = CgroupLimits {
+        cpu_millis: 500,
+        memory_bytes: 256 << 20,
+        processes_max: 5000,
+        ..CgroupLimits::default()
+    };
+    let leaf = base.leaf("attempt", limits);
     leaf.create().unwrap();
     let child = start(&leaf, &cell, FORKING);
     until("its usage", || leaf.sample().filter(|sample| sample.cpu_us > 0 && sample.processes > 1)).await;

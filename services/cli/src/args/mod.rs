@@ -68,8 +68,8 @@ pub struct Global {
     #[arg(long, global = true, env = "BOROUGH_USER", value_name = "NAME")]
     pub user: Option<String>,
     /// How answers are written
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    pub output: Format,
+    #[arg(short, long, global = true, value_enum, default_value_t = OutputFormat::Table, value_name = "FORMAT")]
+    pub output: OutputFormat,
     /// Write without colours (also: NO_COLOR)
     #[arg(long, global = true)]
     pub no_color: bool,
@@ -80,7 +80,7 @@ pub struct Global {
 
 /// How answers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// A table for people
     Table,
     /// A table with more columns

@@ -27,7 +27,7 @@ pub enum TaskVerb {
         #[arg(value_parser = signal)]
         signal: i32,
     },
-    /// End a task's life as a stop would, and start the next
+    /// End a task's attempt as a stop would, and start the next
     Restart {
         /// [USER/]JOB/INDEX
         target: TaskTarget,
@@ -39,7 +39,7 @@ pub enum TaskVerb {
 pub struct LogArguments {
     /// [USER/]JOB/INDEX
     pub target: TaskTarget,
-    /// Go on with what is written, until the task's life ends
+    /// Go on with what is written, until the task's attempt ends
     #[arg(short, long)]
     pub follow: bool,
     /// Only so many lines from the end
@@ -51,10 +51,10 @@ pub struct LogArguments {
     /// Standard output only
     #[arg(long)]
     pub stdout: bool,
-    /// The life before the current one
+    /// The attempt before the current one
     #[arg(short, long, conflicts_with = "incarnation")]
     pub previous: bool,
-    /// This life
+    /// This attempt
     #[arg(long, value_name = "NUMBER")]
     pub incarnation: Option<u64>,
 }

@@ -7,13 +7,13 @@ use borough_proto::v1;
 use crate::args::{CellSet, CellVerb, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{CellView, Printer};
+use crate::output::{CellOutput, Printer};
 
 pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
         CellVerb::List => {
             let cells = connect::client(global)?.cell_list().await?;
-            let views: Vec<CellView> = cells.into_iter().map(CellView::from).collect();
+            let views: Vec<CellOutput> = cells.into_iter().map(CellOutput::from).collect();
             printer.list(&views)?;
         }
         CellVerb::Status { name } => {
@@ -22,7 +22,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
                 None => connect::cell_client(global)?,
             };
             let (cell, _) = client.cell_get().await?;
-            printer.one(&CellView::from(cell), CellView::text)?;
+            printer.one(&CellOutput::from(cell), CellOutput::text)?;
         }
         CellVerb::Set { name, settings } => {
             let client = match name {
@@ -30,7 +30,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
                 None => connect::cell_client(global)?,
             };
             let cell = client.cell_update(settings_of(settings)).await?;
-            printer.one(&CellView::from(cell), CellView::text)?;
+            printer.one(&CellOutput::from(cell), CellOutput::text)?;
         }
     }
     Ok(Code::Done)

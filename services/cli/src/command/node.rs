@@ -7,14 +7,15 @@ use super::drain::drain;
 use crate::args::{Global, NodeVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{NodeStatusView, NodeView, Printer, TaskView};
+use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global)?;
     match verb {
         NodeVerb::List => {
-            let views: Vec<NodeView> = client.node_list().await?.into_iter().map(NodeView::from).collect();
+            let views: Vec<NodeOutput> =
+                client.node_list().await?.into_iter().map(NodeOutput::from).collect();
             printer.list(&views)?;
         }
         // Made here, without a gateway.
@@ -36,10 +37,10 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
 async fn status(client: &Client, name: &str, printer: &Printer) -> Result<(), Failure> {
     let node = client.node_get(name).await?;
     let (tasks, _) = client.task_list_of_node(name).await?;
-    let tasks = tasks.into_iter().map(TaskView::from).collect();
+    let tasks = tasks.into_iter().map(TaskOutput::from).collect();
     printer.one(&NodeStatusView { node: node.into(), tasks }, NodeStatusView::text)
 }
 
 fn changed(node: Node, printer: &Printer) -> Result<(), Failure> {
-    printer.one(&NodeView::from(node), |node, _| format!("{}: {}", node.name, node.state_text()))
+    printer.one(&NodeOutput::from(node), |node, _| format!("{}: {}", node.name, node.state_text()))
 }

@@ -1,11 +1,11 @@
 //! JSON with places: what serde does not keep. RFC 8259, nothing more: no comments, no trailing commas, no NaN.
 
 use super::problem::{Position, Problem};
-use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value, duplicates};
+use super::tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
 
 /// The tree of a JSON text, or the first thing that is wrong with it. Duplicate keys are reported all at once.
-pub(super) fn json_read(text: &str) -> Result<Node, Vec<Problem>> {
-    let mut reader = Reader { text, offset: 0, nodes: 0, duplicates: Vec::new() };
+pub(super) fn json_read(text: &str) -> Result<TreeNode, Vec<Problem>> {
+    let mut reader = JsonReader { text, offset: 0, nodes: 0, duplicates: Vec::new() };
     let whole = reader.value(0).and_then(|node| reader.end().map(|()| node));
     match whole {
         Err(problem) => Err(vec![problem]),
@@ -14,14 +14,14 @@ pub(super) fn json_read(text: &str) -> Result<Node, Vec<Problem>> {
     }
 }
 
-struct Reader<'t> {
+struct JsonReader<'t> {
     text: &'t str,
     offset: usize,
     nodes: usize,
     duplicates: Vec<Problem>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> JsonReader<'t> {
     fn rest(&self) -> &'t str {
         self.text.get(self.offset..).unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
+    fn value(&mut self, depth: usize) -> Result<TreeNode, Problem> {
         self.blank();
         let at = self.position();
         self.nodes += 1;
@@ -65,15 +65,16 @@ impl<'t> Reader<'t> {
         let value = match self.peek() {
             Some(b'{') => self.map(depth)?,
             Some(b'[') => self.list(depth)?,
-            Some(b'"') => Value::Text(self.string()?),
-            Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
+            Some(b'"') => TreeValue::Text(self.string()?),
+            Some(b'-' | b'0'..=b'9') => TreeValue::Number(self.number()?),
             _ => self.word()?,
         };
-        Ok(Node { at, value })
+        Ok(TreeNode { at, value })
     }
 
-    fn word(&mut self) -> Result<Value, Problem> {
-        let words = [("null", Value::Null), ("true", Value::Bool(true)), ("false", Value::Bool(false))];
+    fn word(&mut self) -> Result<TreeValue, Problem> {
+        let words =
+            [("null", TreeValue::Null), ("true", TreeValue::Bool(true)), ("false", TreeValue::Bool(false))];
         for (word, value) in words {
             if self.rest().starts_with(word) {
                 self.offset += word.len();
@@ -86,8 +87,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Value, Problem> {
-        let mut entries: Vec<(Key, Node)> = Vec::new();
+    fn map(&mut self, depth: usize) -> Result<TreeValue, Problem> {
+        let mut entries: Vec<(TreeKey, TreeNode)> = Vec::new();
         self.offset += 1;
         loop {
             self.blank();
@@ -96,7 +97,7 @@ impl<'t> Reader<'t> {
                 (Some(b'"'), _) => {}
                 _ => return Err(self.refuse("expected a field name in double quotes")),
             }
-            let key = Key { at: self.position(), text: self.string()? };
+            let key = TreeKey { at: self.position(), text: self.string()? };
             self.blank();
             self.expect(b':')?;
             let node = self.value(depth + 1)?;
@@ -107,10 +108,10 @@ impl<'t> Reader<'t> {
         }
         self.offset += 1;
         self.duplicates.extend(duplicates(&entries));
-        Ok(Value::Map(entries))
+        Ok(TreeValue::Map(entries))
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Problem> {
+    fn list(&mut self, depth: usize) -> Result<TreeValue, Problem> {
         let mut items = Vec::new();
         self.offset += 1;
         loop {
@@ -124,7 +125,7 @@ impl<'t> Reader<'t> {
             }
         }
         self.offset += 1;
-        Ok(Value::List(items))
+        Ok(TreeValue::List(items))
     }
 
     /// Whether another entry follows; stops on `close`.
@@ -186,14 +187,14 @@ mod tests {
 
     use super::*;
 
-    fn plain(node: &Node) -> serde_json::Value {
+    fn plain(node: &TreeNode) -> serde_json::Value {
         match &node.value {
-            Value::Null => serde_json::Value::Null,
-            Value::Bool(value) => (*value).into(),
-            Value::Number(text) => serde_json::from_str(text).unwrap(),
-            Value::Text(text) => text.as_str().into(),
-            Value::List(items) => items.iter().map(plain).collect(),
-            Value::Map(entries) => {
+            TreeValue::Null => serde_json::Value::Null,
+            TreeValue::Bool(value) => (*value).into(),
+            TreeValue::Number(text) => serde_json::from_str(text).unwrap(),
+            TreeValue::Text(text) => text.as_str().into(),
+            TreeValue::List(items) => items.iter().map(plain).collect(),
+            TreeValue::Map(entries) => {
                 entries.iter().map(|(key, node)| (key.text.clone(), plain(node))).collect()
             }
         }
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn places_are_those_of_the_file() {
         let node = json_read("{\n  \"ü\": 1, \"b\": [true]\n}").unwrap();
-        let Value::Map(entries) = node.value else { panic!("a map") };
+        let TreeValue::Map(entries) = node.value else { panic!("a map") };
         assert_eq!(entries[0].0.at, Some(Position { line: 2, column: 3 }));
         assert_eq!(entries[1].0.at, Some(Position { line: 2, column: 11 }));
         assert_eq!(entries[1].1.at, Some(Position { line: 2, column: 16 }));
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn numbers_are_kept_as_written() {
         for text in ["1e400", "0.10", "18446744073709551616", "-0"] {
-            assert_eq!(json_read(text).unwrap().value, Value::Number(text.to_owned()));
+            assert_eq!(json_read(text).unwrap().value, TreeValue::Number(text.to_owned()));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::tree::Node;
+use super::tree::TreeNode;
 
 /// A place in a file, both numbers from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ impl Problem {
         Self { at, message: message.into() }
     }
 
-    pub(super) fn of(node: &Node, message: impl Into<String>) -> Self {
+    pub(super) fn of(node: &TreeNode, message: impl Into<String>) -> Self {
         Self::at(node.at, message)
     }
 }

@@ -9,11 +9,11 @@ use borough_model::resource::AmountError;
 use super::duration::duration_ms;
 use super::problem::{Position, Problem};
 use super::suggest::nearest;
-use super::tree::{Key, Node, Value};
+use super::tree::{TreeKey, TreeNode, TreeValue};
 
 /// What has been found out so far.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct FieldReader {
     pub(super) problems: Vec<Problem>,
     /// Where each path stood, for what is found wrong later.
     places: BTreeMap<String, Option<Position>>,
@@ -21,47 +21,47 @@ pub(super) struct Reader {
 
 /// A value with its path in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Item<'n> {
-    pub(super) node: &'n Node,
+pub(super) struct FileItem<'n> {
+    pub(super) node: &'n TreeNode,
     pub(super) path: String,
 }
 
 /// The fields of a map whose keys are known.
-pub(super) struct Fields<'n> {
-    entries: &'n [(Key, Node)],
+pub(super) struct MapFields<'n> {
+    entries: &'n [(TreeKey, TreeNode)],
     path: String,
 }
 
-impl<'n> Fields<'n> {
+impl<'n> MapFields<'n> {
     /// A field; one without a value counts as absent.
-    pub(super) fn get(&self, name: &str) -> Option<Item<'n>> {
+    pub(super) fn get(&self, name: &str) -> Option<FileItem<'n>> {
         let (_, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
-        (node.value != Value::Null).then_some(Item { node, path })
+        (node.value != TreeValue::Null).then_some(FileItem { node, path })
     }
 }
 
-impl Item<'_> {
+impl FileItem<'_> {
     fn given(&self) -> String {
         self.node.value.described()
     }
 }
 
-impl Reader {
+impl FieldReader {
     /// Notes a problem with an item: its path, what it has, and what would be accepted.
-    pub(super) fn refuse(&mut self, item: &Item<'_>, accepted: &str) {
+    pub(super) fn refuse(&mut self, item: &FileItem<'_>, accepted: &str) {
         let what = if item.path.is_empty() { "the file" } else { &item.path };
         let message = format!("{what}: {}; accepted: {accepted}", item.given());
         self.problems.push(Problem::of(item.node, message));
     }
 
     /// Notes a problem with a text that says itself what is accepted.
-    pub(super) fn refuse_as(&mut self, item: &Item<'_>, problem: &str) {
+    pub(super) fn refuse_as(&mut self, item: &FileItem<'_>, problem: &str) {
         self.problems.push(Problem::of(item.node, format!("{}: {problem}", item.path)));
     }
 
     /// Notes a field that must be there.
-    pub(super) fn missing(&mut self, outer: &Item<'_>, field: &str, accepted: &str) {
+    pub(super) fn missing(&mut self, outer: &FileItem<'_>, field: &str, accepted: &str) {
         let within = if outer.path.is_empty() { String::new() } else { format!(" in {}", outer.path) };
         let message = format!("field {field:?} is missing{within}; accepted: {accepted}");
         self.problems.push(Problem::of(outer.node, message));
@@ -79,13 +79,13 @@ impl Reader {
     }
 
     /// Notes where a path stood.
-    pub(super) fn placed(&mut self, path: impl Into<String>, node: &Node) {
+    pub(super) fn placed(&mut self, path: impl Into<String>, node: &TreeNode) {
         self.places.insert(path.into(), node.at);
     }
 
     /// The fields of a map, none of them unknown.
-    pub(super) fn fields<'n>(&mut self, item: &Item<'n>, accepted: &[&str]) -> Option<Fields<'n>> {
-        let Value::Map(entries) = &item.node.value else {
+    pub(super) fn fields<'n>(&mut self, item: &FileItem<'n>, accepted: &[&str]) -> Option<MapFields<'n>> {
+        let TreeValue::Map(entries) = &item.node.value else {
             self.refuse(item, &format!("a map with {}", accepted.join(", ")));
             return None;
         };
@@ -100,10 +100,10 @@ impl Reader {
                 self.unknown(&item.path, key, accepted);
             }
         }
-        Some(Fields { entries, path: item.path.clone() })
+        Some(MapFields { entries, path: item.path.clone() })
     }
 
-    fn unknown(&mut self, outer: &str, key: &Key, accepted: &[&str]) {
+    fn unknown(&mut self, outer: &str, key: &TreeKey, accepted: &[&str]) {
         let within = if outer.is_empty() { String::new() } else { format!(" in {outer}") };
         let guess = match nearest(&key.text, accepted) {
             Some(near) => format!(", did you mean {near:?}?"),
@@ -113,38 +113,42 @@ impl Reader {
     }
 
     /// The entries of a map with free keys.
-    pub(super) fn entries<'n>(&mut self, item: &Item<'n>, what: &str) -> Vec<(&'n Key, Item<'n>)> {
-        let Value::Map(entries) = &item.node.value else {
+    pub(super) fn entries<'n>(
+        &mut self,
+        item: &FileItem<'n>,
+        what: &str,
+    ) -> Vec<(&'n TreeKey, FileItem<'n>)> {
+        let TreeValue::Map(entries) = &item.node.value else {
             self.refuse(item, what);
             return Vec::new();
         };
         let entries = entries.iter().map(|(key, node)| {
             let path = format!("{}[{:?}]", item.path, key.text);
             self.placed(path.clone(), node);
-            (key, Item { node, path })
+            (key, FileItem { node, path })
         });
         entries.collect()
     }
 
     /// The items of a list.
-    pub(super) fn items<'n>(&mut self, item: &Item<'n>, what: &str) -> Vec<Item<'n>> {
-        let Value::List(nodes) = &item.node.value else {
+    pub(super) fn items<'n>(&mut self, item: &FileItem<'n>, what: &str) -> Vec<FileItem<'n>> {
+        let TreeValue::List(nodes) = &item.node.value else {
             self.refuse(item, what);
             return Vec::new();
         };
         let items = nodes.iter().enumerate().map(|(at, node)| {
             let path = format!("{}[{at}]", item.path);
             self.placed(path.clone(), node);
-            Item { node, path }
+            FileItem { node, path }
         });
         items.collect()
     }
 
     /// A text. Numbers are taken as they are written; words that YAML reads as something else must be quoted.
-    pub(super) fn text(&mut self, item: &Item<'_>) -> Option<String> {
+    pub(super) fn text(&mut self, item: &FileItem<'_>) -> Option<String> {
         match &item.node.value {
-            Value::Text(text) | Value::Number(text) => Some(text.clone()),
-            Value::Bool(value) => {
+            TreeValue::Text(text) | TreeValue::Number(text) => Some(text.clone()),
+            TreeValue::Bool(value) => {
                 self.refuse(item, &format!("a text; in quotes where {value} is meant as one"));
                 None
             }
@@ -156,20 +160,20 @@ impl Reader {
     }
 
     /// A list of texts, such as a command.
-    pub(super) fn texts(&mut self, item: &Item<'_>, what: &str) -> Vec<String> {
+    pub(super) fn texts(&mut self, item: &FileItem<'_>, what: &str) -> Vec<String> {
         let items = self.items(item, what);
         items.iter().filter_map(|item| self.text(item)).collect()
     }
 
     /// A map of texts.
-    pub(super) fn text_map(&mut self, item: &Item<'_>) -> BTreeMap<String, String> {
+    pub(super) fn text_map(&mut self, item: &FileItem<'_>) -> BTreeMap<String, String> {
         let entries = self.entries(item, "a map of texts");
         let texts = entries.into_iter().filter_map(|(key, item)| Some((key.text.clone(), self.text(&item)?)));
         texts.collect()
     }
 
     /// A name.
-    pub(super) fn name(&mut self, item: &Item<'_>) -> Option<Name> {
+    pub(super) fn name(&mut self, item: &FileItem<'_>) -> Option<Name> {
         let text = self.text(item)?;
         match Name::new(text.as_str()) {
             Ok(name) => Some(name),
@@ -181,16 +185,16 @@ impl Reader {
     }
 
     /// A key that is a name.
-    pub(super) fn key_name(&mut self, key: &Key) -> Option<Name> {
+    pub(super) fn key_name(&mut self, key: &TreeKey) -> Option<Name> {
         let name = Name::new(key.text.as_str());
         let refused = |error| Problem::at(key.at, format!("the name {:?} {error}", key.text));
         name.map_err(|error| self.problems.push(refused(error))).ok()
     }
 
     /// A whole number from 0.
-    pub(super) fn whole<T: std::str::FromStr>(&mut self, item: &Item<'_>, accepted: &str) -> Option<T> {
+    pub(super) fn whole<T: std::str::FromStr>(&mut self, item: &FileItem<'_>, accepted: &str) -> Option<T> {
         let parsed = match &item.node.value {
-            Value::Number(text) => text.parse().ok(),
+            TreeValue::Number(text) => text.parse().ok(),
             _ => None,
         };
         if parsed.is_none() {
@@ -200,8 +204,8 @@ impl Reader {
     }
 
     /// True or false.
-    pub(super) fn truth(&mut self, item: &Item<'_>) -> Option<bool> {
-        let truth = if let Value::Bool(value) = item.node.value { Some(value) } else { None };
+    pub(super) fn truth(&mut self, item: &FileItem<'_>) -> Option<bool> {
+        let truth = if let TreeValue::Bool(value) = item.node.value { Some(value) } else { None };
         if truth.is_none() {
             self.refuse(item, "true or false");
         }
@@ -209,9 +213,9 @@ impl Reader {
     }
 
     /// A duration in milliseconds.
-    pub(super) fn duration(&mut self, item: &Item<'_>) -> Option<u64> {
+    pub(super) fn duration(&mut self, item: &FileItem<'_>) -> Option<u64> {
         let text = match &item.node.value {
-            Value::Text(text) | Value::Number(text) => text,
+            TreeValue::Text(text) | TreeValue::Number(text) => text,
             _ => {
                 self.refuse(item, "a duration such as 250ms, 5s, 2m or 1h30m");
                 return None;
@@ -223,11 +227,11 @@ impl Reader {
     /// An amount with its unit.
     pub(super) fn amount(
         &mut self,
-        item: &Item<'_>,
+        item: &FileItem<'_>,
         parse: fn(&str) -> Result<u64, AmountError>,
     ) -> Option<u64> {
         let text = match &item.node.value {
-            Value::Text(text) | Value::Number(text) => text,
+            TreeValue::Text(text) | TreeValue::Number(text) => text,
             _ => {
                 self.refuse(item, "an amount with its unit, such as 500m cores or 64MiB");
                 return None;
@@ -237,9 +241,9 @@ impl Reader {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(&mut self, item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
+    pub(super) fn word<T: Copy>(&mut self, item: &FileItem<'_>, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-        let Value::Text(text) = &item.node.value else {
+        let TreeValue::Text(text) = &item.node.value else {
             self.refuse(item, &names.join(", "));
             return None;
         };

@@ -10,7 +10,7 @@ count: 2               # how many tasks
 # user: alice          # default: who runs the command
 # priority: production # or a number, 0 to 399: best_effort 0, batch 100, production 200, monitoring 300
 # min_member: 2        # so many must fit together before any is placed; or all
-# together: rack       # and in one rack; or {attribute: rack, at_most: 2}, {attribute: rack, exactly: 2}, with prefer: true
+# gang_topology: rack     # and in one rack; or {attribute: rack, at_most: 2}, {attribute: rack, exactly: 2}, with prefer: true
 # after: [prepare]     # jobs that must have succeeded first; or {job: prepare, condition: finished}
 
 task:

@@ -216,13 +216,13 @@ fn missing_fields_are_named() {
     check(
         &yaml_problems(""),
         &expect![
-            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
+            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, roles, gang_topology, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
         ],
     );
     check(
         &yaml_problems("[1, 2]"),
         &expect![
-            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, roles, together, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
+            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, roles, gang_topology, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
         ],
     );
     check(
@@ -324,7 +324,7 @@ fn the_starter_is_a_good_job() {
             "lost_after",
             "labels",
             "min_member",
-            "together",
+            "gang_topology",
         ];
         if known.iter().any(|name| line.starts_with(&format!("{name}:"))) {
             yaml_spec(&with_task(&format!("count: 2\n{line}\n")));
@@ -362,7 +362,7 @@ fn how_tasks_belong_together_is_read() {
     let gang = spec("count: 6\ntogether: rack\n");
     assert_eq!((gang.count, gang.min_member), (6, 6));
     let gang = spec("count: 6\nmin_member: 4\ntogether: {attribute: rack, exactly: 2, prefer: true}\n");
-    let together = gang.together().unwrap();
+    let together = gang.gang_topology().unwrap();
     assert_eq!((gang.min_member, together.domains_min, together.domains_max), (4, 2, 2));
     assert!(together.preferred);
     assert_eq!(spec("count: 6\nmin_member: all\n").min_member, 6);
@@ -377,7 +377,7 @@ fn how_tasks_belong_together_is_read() {
     );
     check(
         &yaml_problems(&with_task("count: 3\ntogether: {attribute: rack, at_most: 1, exactly: 2}\n")),
-        &expect!["job.yaml:5:11: together: a map; accepted: at_most or exactly, not both"],
+        &expect!["job.yaml:5:11: gang_topology: a map; accepted: at_most or exactly, not both"],
     );
     check(
         &yaml_problems(&with_task("count: 4\nroles: [{name: a}, {name: a, count: 2, min_member: 3}]\n")),

@@ -11,33 +11,33 @@ pub(super) const NODES_MAX: usize = 200_000;
 
 /// A value with its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     /// Where it stands; absent where the language does not say.
     pub(super) at: Option<Position>,
-    pub(super) value: Value,
+    pub(super) value: TreeValue,
 }
 
 /// What stands there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum TreeValue {
     Null,
     Bool(bool),
     /// As it was written: amounts are read exactly, not through floating point.
     Number(String),
     Text(String),
-    List(Vec<Node>),
+    List(Vec<TreeNode>),
     /// In the order of the file; no key twice.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(TreeKey, TreeNode)>),
 }
 
 /// The key of a map's entry with its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Key {
+pub(super) struct TreeKey {
     pub(super) at: Option<Position>,
     pub(super) text: String,
 }
 
-impl Value {
+impl TreeValue {
     /// What people call it, with the value where it is short.
     pub(super) fn described(&self) -> String {
         let short = |text: &str| text.chars().take(40).collect::<String>();
@@ -53,8 +53,8 @@ impl Value {
 }
 
 /// Refuses every key that stands in a map before.
-pub(super) fn duplicates(entries: &[(Key, Node)]) -> Vec<Problem> {
-    let mut seen: BTreeMap<&str, &Key> = BTreeMap::new();
+pub(super) fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<Problem> {
+    let mut seen: BTreeMap<&str, &TreeKey> = BTreeMap::new();
     let mut problems = Vec::new();
     for (key, _) in entries {
         let Some(first) = seen.get(key.text.as_str()) else {

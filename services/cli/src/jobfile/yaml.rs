@@ -7,10 +7,10 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Options, Spanned};
 
 use super::problem::{Position, Problem};
-use super::tree::{DEPTH_MAX, Key, NODES_MAX, Node, Value, duplicates};
+use super::tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
 
 /// The tree of a YAML text, or the first thing that is wrong with it.
-pub(super) fn yaml_read(text: &str) -> Result<Node, Vec<Problem>> {
+pub(super) fn yaml_read(text: &str) -> Result<TreeNode, Vec<Problem>> {
     let read: Result<Raw, _> = serde_saphyr::from_str_with_options(text, options());
     match read {
         Ok(raw) => {
@@ -80,7 +80,7 @@ struct Conversion<'t> {
 }
 
 impl Raw {
-    fn node(self, conversion: &mut Conversion<'_>, depth: usize) -> Result<Node, Problem> {
+    fn node(self, conversion: &mut Conversion<'_>, depth: usize) -> Result<TreeNode, Problem> {
         let location = self.0.referenced;
         let at = position(location);
         conversion.nodes += 1;
@@ -91,25 +91,27 @@ impl Raw {
             return Err(Problem::at(at, format!("more than {NODES_MAX} values")));
         }
         let value = match self.0.value {
-            RawValue::Null => Value::Null,
-            RawValue::Bool(value) => Value::Bool(value),
-            RawValue::Number(read) => Value::Number(source(conversion.text, self.0.defined).unwrap_or(read)),
-            RawValue::Text(text) => Value::Text(text),
+            RawValue::Null => TreeValue::Null,
+            RawValue::Bool(value) => TreeValue::Bool(value),
+            RawValue::Number(read) => {
+                TreeValue::Number(source(conversion.text, self.0.defined).unwrap_or(read))
+            }
+            RawValue::Text(text) => TreeValue::Text(text),
             RawValue::List(items) => {
                 let items = items.into_iter().map(|item| item.node(conversion, depth + 1));
-                Value::List(items.collect::<Result<_, _>>()?)
+                TreeValue::List(items.collect::<Result<_, _>>()?)
             }
             RawValue::Map(entries) => {
                 let entries = entries.into_iter().map(|(key, node)| {
-                    let key = Key { at: position(key.referenced), text: key.value };
+                    let key = TreeKey { at: position(key.referenced), text: key.value };
                     Ok((key, node.node(conversion, depth + 1)?))
                 });
                 let entries = entries.collect::<Result<Vec<_>, Problem>>()?;
                 conversion.duplicates.extend(duplicates(&entries));
-                Value::Map(entries)
+                TreeValue::Map(entries)
             }
         };
-        Ok(Node { at, value })
+        Ok(TreeNode { at, value })
     }
 }
 

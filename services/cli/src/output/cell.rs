@@ -13,7 +13,7 @@ use super::{Foreign, Style};
 
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct CellView {
+pub(crate) struct CellOutput {
     pub(crate) name: Foreign,
     pub(crate) state: String,
     pub(crate) store: Foreign,
@@ -24,7 +24,7 @@ pub(crate) struct CellView {
     pub(crate) used: ResourcesView,
     pub(crate) jobs: u32,
     pub(crate) tasks: CountsView,
-    pub(crate) schedulers: Vec<SchedulerView>,
+    pub(crate) schedulers: Vec<SchedulerOutput>,
     pub(crate) staleness_ms: u64,
     pub(crate) settings: SettingsView,
     pub(crate) warnings: Vec<Foreign>,
@@ -115,20 +115,20 @@ impl SettingsView {
 
 /// A scheduler worker as its lease says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct SchedulerView {
+pub(crate) struct SchedulerOutput {
     pub(crate) shard: u32,
     pub(crate) scheduler: Foreign,
     pub(crate) owner: Foreign,
     pub(crate) epoch: u64,
-    pub(crate) figures: Option<FiguresView>,
+    pub(crate) stats: Option<WorkerStatsOutput>,
 }
 
 /// What a scheduler worker says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct FiguresView {
+pub(crate) struct WorkerStatsOutput {
     pub(crate) at_ms: i64,
     pub(crate) waiting: u64,
-    pub(crate) blocked: u64,
+    pub(crate) unschedulable: u64,
     pub(crate) rate_per_s: f64,
     pub(crate) placed: u64,
     pub(crate) commits: u64,
@@ -143,12 +143,12 @@ pub(crate) struct FiguresView {
     pub(crate) shards: u32,
 }
 
-impl From<v1::SchedulerWorker> for SchedulerView {
+impl From<v1::SchedulerWorker> for SchedulerOutput {
     fn from(worker: v1::SchedulerWorker) -> Self {
-        let figures = |told: v1::WorkerFigures| FiguresView {
+        let stats = |told: v1::WorkerStats| WorkerStatsOutput {
             at_ms: told.at_ms,
             waiting: told.waiting,
-            blocked: told.blocked,
+            unschedulable: told.unschedulable,
             rate_per_s: told.rate_per_s,
             placed: told.placed,
             commits: told.commits,
@@ -167,12 +167,12 @@ impl From<v1::SchedulerWorker> for SchedulerView {
             scheduler: worker.scheduler.into(),
             owner: worker.owner.into(),
             epoch: worker.epoch,
-            figures: worker.figures.map(figures),
+            stats: worker.stats.map(stats),
         }
     }
 }
 
-impl Tabular for SchedulerView {
+impl Tabular for SchedulerOutput {
     const PLURAL: &'static str = "schedulers";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
@@ -197,14 +197,14 @@ impl Tabular for SchedulerView {
         let owner = if self.owner.is_empty() { "nobody".to_owned() } else { self.owner.to_string() };
         let mut cells = vec![self.scheduler.to_string(), self.shard.to_string(), owner];
         let mut more = vec![self.epoch.to_string()];
-        let Some(told) = &self.figures else {
+        let Some(told) = &self.stats else {
             cells.resize(12, String::new());
             more.resize(5, String::new());
             return (cells, more);
         };
         cells.extend([
             told.waiting.to_string(),
-            told.blocked.to_string(),
+            told.unschedulable.to_string(),
             format!("{:.0}", told.rate_per_s),
             told.conflicts.to_string(),
             format!("{:.1}", told.scored_per_task),
@@ -223,7 +223,7 @@ impl Tabular for SchedulerView {
     }
 }
 
-impl From<v1::Cell> for CellView {
+impl From<v1::Cell> for CellOutput {
     fn from(cell: v1::Cell) -> Self {
         Self {
             state: word(cell.state().as_str_name(), "CELL_STATE_"),
@@ -236,7 +236,7 @@ impl From<v1::Cell> for CellView {
             used: cell.used.unwrap_or_default().into(),
             jobs: cell.jobs,
             tasks: cell.tasks.unwrap_or_default().into(),
-            schedulers: cell.schedulers.into_iter().map(SchedulerView::from).collect(),
+            schedulers: cell.schedulers.into_iter().map(SchedulerOutput::from).collect(),
             staleness_ms: cell.staleness_ms,
             settings: cell.settings.unwrap_or_default().into(),
             warnings: cell.warnings.into_iter().map(Foreign::from).collect(),
@@ -244,7 +244,7 @@ impl From<v1::Cell> for CellView {
     }
 }
 
-impl Tabular for CellView {
+impl Tabular for CellOutput {
     const PLURAL: &'static str = "cells";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
@@ -264,7 +264,7 @@ impl Tabular for CellView {
     }
 }
 
-impl CellView {
+impl CellOutput {
     pub(crate) fn text(&self, style: &Style) -> String {
         let mut text = facts(&[
             ("cell", self.name.to_string()),

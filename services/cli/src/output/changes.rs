@@ -56,7 +56,7 @@ pub(crate) struct PlanView {
     /// The job's revision now, for `job run --check-revision`; 0 where there is no such job.
     pub(crate) revision: u64,
     pub(crate) diff: Vec<ChangedField>,
-    pub(crate) placements: Vec<PlacementView>,
+    pub(crate) placements: Vec<PlacementOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
     /// Indexes of tasks that would be stopped.
     pub(crate) stopped: Vec<u32>,
@@ -71,7 +71,7 @@ pub(crate) struct PlanView {
 
 /// Where a task would go.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct PlacementView {
+pub(crate) struct PlacementOutput {
     pub(crate) index: u32,
     pub(crate) node: Foreign,
     pub(crate) ports: std::collections::BTreeMap<Foreign, u32>,
@@ -83,7 +83,7 @@ pub(crate) struct PlacementView {
 
 impl PlanView {
     pub(crate) fn new(spec: &v1::JobSpec, cell: &str, plan: v1::PlanJobResponse) -> Self {
-        let placement = |placed: v1::PlannedPlacement| PlacementView {
+        let placement = |placed: v1::PlannedPlacement| PlacementOutput {
             index: placed.index,
             node: placed.node.into(),
             ports: placed.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),

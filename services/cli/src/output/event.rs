@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::table::Tabular;
 use super::text::{time, word};
-use super::{EndpointView, Foreign, JobView, NodeView, TaskView};
+use super::{EndpointView, Foreign, JobView, NodeOutput, TaskOutput};
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,9 +70,9 @@ impl ChangeView {
                 let text = format!("{}{tasks}", view.state);
                 ("job", format!("{}/{}", view.user, view.name), text, value(&view))
             }
-            Change::Task(task) => task_change(TaskView::from(task)),
+            Change::Task(task) => task_change(TaskOutput::from(task)),
             Change::Node(node) => {
-                let view = NodeView::from(node);
+                let view = NodeOutput::from(node);
                 ("node", view.name.to_string(), view.state_text(), value(&view))
             }
             Change::Endpoint(endpoint) => {
@@ -108,7 +108,7 @@ impl ChangeView {
     }
 }
 
-fn task_change(view: TaskView) -> (&'static str, String, String, Value) {
+fn task_change(view: TaskOutput) -> (&'static str, String, String, Value) {
     let node = if view.node.is_empty() { String::new() } else { format!(" on {}", view.node) };
     let health = match (view.state.as_str(), view.health.as_str()) {
         ("running", "healthy" | "unhealthy") => format!(", {}", view.health),

@@ -107,7 +107,7 @@ fn version() -> JobVersionView {
     JobVersionView { version: 1, job: job().into(), spec: SpecView(Some(spec)) }
 }
 
-fn cell() -> CellView {
+fn cell() -> CellOutput {
     let settings = v1::CellSettings {
         profile: Some(hostile()),
         failure_domains: Some(v1::FailureDomains { keys: vec![hostile()] }),
@@ -117,7 +117,7 @@ fn cell() -> CellView {
     };
     let worker =
         v1::SchedulerWorker { scheduler: hostile(), owner: hostile(), ..v1::SchedulerWorker::default() };
-    CellView::from(v1::Cell {
+    CellOutput::from(v1::Cell {
         name: hostile(),
         store: hostile(),
         warnings: vec![hostile()],
@@ -188,9 +188,9 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
         ("jobs", table(&[JobView::from(job())], wide, color)),
         ("job", status.text(style)),
         ("history", table(&[version()], wide, color)),
-        ("tasks", table(&[TaskView::from(task())], wide, color)),
+        ("tasks", table(&[TaskOutput::from(task())], wide, color)),
         ("exit", ExitView::from(task().exit.unwrap()).text()),
-        ("nodes", table(&[NodeView::from(node())], wide, color)),
+        ("nodes", table(&[NodeOutput::from(node())], wide, color)),
         ("node", NodeStatusView { node: node().into(), tasks: vec![task().into()] }.text(style)),
         ("cells", table(&[cell()], wide, color)),
         ("cell", cell().text(style)),
@@ -225,7 +225,7 @@ fn no_view_shows_what_a_terminal_would_act_on() {
 
 #[test]
 fn answers_for_programs_have_the_text_itself_and_nothing_for_a_terminal() {
-    let view = TaskView::from(task());
+    let view = TaskOutput::from(task());
     let text = json(&view, true).unwrap();
     assert_eq!(lines_shown(&text), text);
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();

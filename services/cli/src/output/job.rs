@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::table::{Tabular, table};
-use super::task::TaskView;
+use super::task::TaskOutput;
 use super::text::{facts, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
 
@@ -30,7 +30,7 @@ pub(crate) struct JobView {
     pub(crate) changed_ms: i64,
 }
 
-/// How many tasks are where in their life.
+/// How many tasks are where in their attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct CountsView {
     pub(crate) pending: u32,
@@ -159,14 +159,14 @@ fn gang_text(spec: &JobSpec) -> String {
         return String::new();
     }
     let mut text = format!("{} of {} placed together or none", spec.min_member, spec.count);
-    if let Some(together) = spec.together() {
-        let domains = match (together.domains_min, together.domains_max) {
-            (_, 1) => format!("in one {}", together.attribute),
-            (1, most) => format!("within {most} domains of {}", together.attribute),
-            (least, most) if least == most => format!("over {most} domains of {}", together.attribute),
-            (least, most) => format!("over {least} to {most} domains of {}", together.attribute),
+    if let Some(topology) = spec.gang_topology() {
+        let domains = match (topology.domains_min, topology.domains_max) {
+            (_, 1) => format!("in one {}", topology.attribute),
+            (1, most) => format!("within {most} domains of {}", topology.attribute),
+            (least, most) if least == most => format!("over {most} domains of {}", topology.attribute),
+            (least, most) => format!("over {least} to {most} domains of {}", topology.attribute),
         };
-        let wished = if together.preferred { ", if there is room" } else { "" };
+        let wished = if topology.preferred { ", if there is room" } else { "" };
         text.push_str(&format!(", {domains}{wished}"));
     }
     let role = |role: &Role| format!("{} {} of {}", role.name, role.min_member, role.count);
@@ -181,7 +181,7 @@ fn gang_text(spec: &JobSpec) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobStatusView {
     pub(crate) job: JobView,
-    pub(crate) tasks: Vec<TaskView>,
+    pub(crate) tasks: Vec<TaskOutput>,
     /// Why some are not placed.
     pub(crate) unplaced: Vec<ExplanationView>,
     pub(crate) spec: SpecView,
@@ -264,7 +264,7 @@ impl Tabular for JobVersionView {
 
 #[cfg(test)]
 mod tests {
-    use borough_model::job::{GangSpec, JobKind, TaskOverride, Together};
+    use borough_model::job::{GangSpec, GangTopology, JobKind, TaskOverride};
 
     use super::*;
 
@@ -277,12 +277,12 @@ mod tests {
             min_member,
             task: TaskOverride::default(),
         };
-        let together =
-            Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 2, preferred: false };
+        let topology =
+            GangTopology { attribute: "rack".to_owned(), domains_min: 1, domains_max: 2, preferred: false };
         let mut spec = JobSpec::defaults(name("alice"), name("web"), JobKind::Batch, vec!["run".to_owned()]);
         (spec.count, spec.min_member) = (5, 4);
         spec.gang = Some(GangSpec {
-            together: Some(together),
+            topology: Some(topology),
             roles: vec![role("driver", 1, 1), role("worker", 4, 3)],
         });
         spec.queue = Some("research/vision".to_owned());

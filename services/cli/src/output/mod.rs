@@ -18,21 +18,21 @@ mod table;
 mod task;
 mod text;
 
-pub(crate) use cell::CellView;
+pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
-pub(crate) use node::{NodeStatusView, NodeView};
+pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
 pub(crate) use store::{
-    CellCheckView, FigureView, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
+    CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
     StoreLossView, ViolationView,
 };
 pub(crate) use table::{Tabular, table};
-pub(crate) use task::{ExitView, TaskView};
+pub(crate) use task::{ExitView, TaskOutput};
 pub(crate) use text::tally;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -40,12 +40,12 @@ use std::io::{self, IsTerminal as _, Write as _};
 use serde::Serialize;
 
 use self::foreign::{json_shown, lines_shown, painted_shown};
-use crate::args::{Format, Global};
+use crate::args::{Global, OutputFormat};
 use crate::exit::{Code, Failure};
 
 /// Where answers, remarks and errors go.
 pub(crate) struct Printer {
-    format: Format,
+    format: OutputFormat,
     quiet: bool,
     color: bool,
 }
@@ -59,7 +59,7 @@ impl Printer {
 
     /// Whether answers are for programs.
     pub(crate) fn is_machine(&self) -> bool {
-        matches!(self.format, Format::Json | Format::Yaml)
+        matches!(self.format, OutputFormat::Json | OutputFormat::Yaml)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -69,15 +69,15 @@ impl Printer {
     /// A list: a table, or a list of objects.
     pub(crate) fn list<T: Tabular + Serialize>(&self, rows: &[T]) -> Result<(), Failure> {
         match self.format {
-            Format::Table | Format::Wide => {
-                let wide = self.format == Format::Wide;
+            OutputFormat::Table | OutputFormat::Wide => {
+                let wide = self.format == OutputFormat::Wide;
                 if rows.is_empty() {
                     self.remark(&format!("no {}", T::PLURAL));
                     return Ok(());
                 }
                 self.text(&table(rows, wide, self.color))
             }
-            Format::Json | Format::Yaml => self.object(&rows),
+            OutputFormat::Json | OutputFormat::Yaml => self.object(&rows),
         }
     }
 
@@ -88,11 +88,11 @@ impl Printer {
         text: impl FnOnce(&T, &Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table | Format::Wide => {
-                let style = Style { wide: self.format == Format::Wide, color: self.color };
+            OutputFormat::Table | OutputFormat::Wide => {
+                let style = Style { wide: self.format == OutputFormat::Wide, color: self.color };
                 self.text(&text(object, &style))
             }
-            Format::Json | Format::Yaml => self.object(object),
+            OutputFormat::Json | OutputFormat::Yaml => self.object(object),
         }
     }
 
@@ -103,15 +103,15 @@ impl Printer {
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table | Format::Wide => self.text(&text(object)),
-            Format::Json => self.machine(&json(object, false)?),
-            Format::Yaml => self.machine(&format!("---\n{}", yaml(object)?)),
+            OutputFormat::Table | OutputFormat::Wide => self.text(&text(object)),
+            OutputFormat::Json => self.machine(&json(object, false)?),
+            OutputFormat::Yaml => self.machine(&format!("---\n{}", yaml(object)?)),
         }
     }
 
     fn object<T: Serialize>(&self, object: &T) -> Result<(), Failure> {
         match self.format {
-            Format::Yaml => self.machine(&yaml(object)?),
+            OutputFormat::Yaml => self.machine(&yaml(object)?),
             _ => self.machine(&json(object, true)?),
         }
     }

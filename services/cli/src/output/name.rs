@@ -84,8 +84,8 @@ pub(crate) enum EndpointChangeView {
 impl EndpointChangeView {
     pub(crate) fn text(&self) -> String {
         let line = |sign: &str, endpoint: &EndpointView| {
-            let (addresses, life) = (endpoint.addresses(), endpoint.incarnation);
-            format!("{sign} {} {addresses} {} (incarnation {life})", endpoint.name, endpoint.health)
+            let (addresses, attempt) = (endpoint.addresses(), endpoint.incarnation);
+            format!("{sign} {} {addresses} {} (incarnation {attempt})", endpoint.name, endpoint.health)
         };
         match self {
             Self::Snapshot { endpoints } if endpoints.is_empty() => "= no endpoints".to_owned(),

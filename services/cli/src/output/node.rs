@@ -7,7 +7,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::table::{Tabular, table};
-use super::task::TaskView;
+use super::task::TaskOutput;
 use super::text::{ResourcesView, bytes, facts, time, word};
 use super::{Foreign, Style};
 
@@ -76,7 +76,7 @@ impl From<v1::SessionFailure> for SessionFailureView {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct NodeView {
+pub(crate) struct NodeOutput {
     pub(crate) cell: Foreign,
     pub(crate) name: Foreign,
     pub(crate) id: Foreign,
@@ -110,7 +110,7 @@ pub(crate) struct NodeView {
     pub(crate) changed_ms: i64,
 }
 
-impl From<v1::Node> for NodeView {
+impl From<v1::Node> for NodeOutput {
     fn from(node: v1::Node) -> Self {
         Self {
             state: word(node.state().as_str_name(), "NODE_STATE_"),
@@ -142,7 +142,7 @@ impl From<v1::Node> for NodeView {
     }
 }
 
-impl NodeView {
+impl NodeOutput {
     /// The state with what an operator did to it.
     pub(crate) fn state_text(&self) -> String {
         let steered = match (self.draining, self.schedulable) {
@@ -157,7 +157,7 @@ impl NodeView {
     }
 }
 
-impl NodeView {
+impl NodeOutput {
     /// What is really in use, where that is known.
     fn load_text(&self) -> Option<String> {
         let load = self.load?;
@@ -177,7 +177,7 @@ fn share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
     format!("{}/{} ({percent}%)", show(used), show(capacity))
 }
 
-impl Tabular for NodeView {
+impl Tabular for NodeOutput {
     const PLURAL: &'static str = "nodes";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
@@ -212,8 +212,8 @@ impl Tabular for NodeView {
 /// One node with its tasks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeStatusView {
-    pub(crate) node: NodeView,
-    pub(crate) tasks: Vec<TaskView>,
+    pub(crate) node: NodeOutput,
+    pub(crate) tasks: Vec<TaskOutput>,
 }
 
 impl NodeStatusView {

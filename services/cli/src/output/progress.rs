@@ -15,7 +15,7 @@ pub(crate) struct Progress<'p> {
     printer: &'p Printer,
     bar: Option<ProgressBar>,
     last: String,
-    pace: Pace,
+    rate: ProgressRate,
     clock: Arc<dyn Clock>,
 }
 
@@ -24,12 +24,12 @@ const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which lines are written, and which are overtaken before their time comes.
 #[derive(Debug, Default)]
-struct Pace {
+struct ProgressRate {
     written_at: Option<Duration>,
     waiting: Option<String>,
 }
 
-impl Pace {
+impl ProgressRate {
     /// The line to write at `now`, once things stand as `text` says.
     fn next(&mut self, text: &str, now: Duration) -> Option<String> {
         if self.written_at.is_some_and(|at| now.saturating_sub(at) < LINE_INTERVAL) {
@@ -53,7 +53,7 @@ impl<'p> Progress<'p> {
             bar
         });
         let clock = SystemClock::shared();
-        Self { printer, bar, last: String::new(), pace: Pace::default(), clock }
+        Self { printer, bar, last: String::new(), rate: ProgressRate::default(), clock }
     }
 
     /// How things stand now. The same text twice is shown once.
@@ -65,7 +65,7 @@ impl<'p> Progress<'p> {
         match &self.bar {
             Some(bar) => bar.set_message(line_shown(text).into_owned()),
             None => {
-                if let Some(line) = self.pace.next(text, self.clock.monotonic()) {
+                if let Some(line) = self.rate.next(text, self.clock.monotonic()) {
                     self.printer.remark(&line);
                 }
             }
@@ -74,7 +74,7 @@ impl<'p> Progress<'p> {
 
     /// One of a few steps of something long: each has its line.
     pub(crate) fn step(&mut self, text: &str) {
-        self.pace = Pace::default();
+        self.rate = ProgressRate::default();
         self.stand(text);
     }
 
@@ -98,7 +98,7 @@ impl Drop for Progress<'_> {
             bar.finish_and_clear();
         }
         // How it ended is shown whenever that was.
-        if let Some(line) = self.pace.waiting.take() {
+        if let Some(line) = self.rate.waiting.take() {
             self.printer.remark(&line);
         }
     }
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn lines_that_are_overtaken_within_a_second_are_not_written_but_the_last_one_is() {
-        let mut pace = Pace::default();
+        let mut rate = ProgressRate::default();
         let at = Duration::from_millis;
-        assert_eq!(pace.next("a", at(0)).as_deref(), Some("a"));
-        assert_eq!(pace.next("b", at(300)), None);
-        assert_eq!(pace.next("c", at(900)), None);
-        assert_eq!(pace.next("d", at(1_000)).as_deref(), Some("d"));
-        assert_eq!(pace.waiting, None);
-        assert_eq!(pace.next("e", at(1_100)), None);
-        assert_eq!(pace.waiting.as_deref(), Some("e"), "what is written at the end");
+        assert_eq!(rate.next("a", at(0)).as_deref(), Some("a"));
+        assert_eq!(rate.next("b", at(300)), None);
+        assert_eq!(rate.next("c", at(900)), None);
+        assert_eq!(rate.next("d", at(1_000)).as_deref(), Some("d"));
+        assert_eq!(rate.waiting, None);
+        assert_eq!(rate.next("e", at(1_100)), None);
+        assert_eq!(rate.waiting.as_deref(), Some("e"), "what is written at the end");
     }
 }

@@ -195,12 +195,12 @@ pub(crate) struct StoreBenchView {
     pub(crate) clients: u32,
     /// For each figure.
     pub(crate) time_ms: u64,
-    pub(crate) figures: Vec<FigureView>,
+    pub(crate) stats: Vec<OperationStats>,
 }
 
 /// One figure: operations per second, and how long one took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct FigureView {
+pub(crate) struct OperationStats {
     pub(crate) what: String,
     /// Operations at a time.
     pub(crate) at_a_time: u32,
@@ -213,7 +213,7 @@ pub(crate) struct FigureView {
     pub(crate) failed: u64,
 }
 
-impl Tabular for FigureView {
+impl Tabular for OperationStats {
     const PLURAL: &'static str = "figures";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
@@ -237,6 +237,6 @@ impl Tabular for FigureView {
 impl StoreBenchView {
     pub(crate) fn text(&self, style: &Style) -> String {
         let head = facts(&[("store", self.store.clone()), ("engine", self.engine.clone())]);
-        format!("{head}\n{}", table(&self.figures, style.wide, style.color))
+        format!("{head}\n{}", table(&self.stats, style.wide, style.color))
     }
 }

@@ -12,7 +12,7 @@ use crate::args::signal_name;
 
 /// A task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct TaskView {
+pub(crate) struct TaskOutput {
     pub(crate) user: Foreign,
     pub(crate) job: Foreign,
     pub(crate) index: u32,
@@ -31,7 +31,7 @@ pub(crate) struct TaskView {
     pub(crate) failures: u32,
     /// Why it is being stopped.
     pub(crate) stop: Option<String>,
-    /// How its last life ended.
+    /// How its last attempt ended.
     pub(crate) exit: Option<ExitView>,
     /// Not started again before this, milliseconds since 1970; 0 for at once.
     pub(crate) not_before_ms: i64,
@@ -42,7 +42,7 @@ pub(crate) struct TaskView {
     pub(crate) usage: Option<UsageView>,
 }
 
-/// The end of a life.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ExitView {
     pub(crate) reason: String,
@@ -90,7 +90,7 @@ impl ExitView {
     }
 }
 
-impl From<v1::Task> for TaskView {
+impl From<v1::Task> for TaskOutput {
     fn from(task: v1::Task) -> Self {
         let stop = task.stop();
         let stop = (stop != v1::StopReason::Unspecified).then(|| word(stop.as_str_name(), "STOP_REASON_"));
@@ -132,7 +132,7 @@ pub(super) fn ports_text(ports: &BTreeMap<Foreign, u32>) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-impl Tabular for TaskView {
+impl Tabular for TaskOutput {
     const PLURAL: &'static str = "tasks";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
@@ -155,7 +155,7 @@ impl Tabular for TaskView {
             self.restarts.to_string(),
             self.exit.as_ref().map(ExitView::text).unwrap_or_default(),
         ];
-        let used = |figure: fn(&UsageView) -> String| self.usage.as_ref().map(figure).unwrap_or_default();
+        let used = |stat: fn(&UsageView) -> String| self.usage.as_ref().map(stat).unwrap_or_default();
         let more = vec![
             self.incarnation.to_string(),
             self.pid.map(|pid| pid.to_string()).unwrap_or_default(),

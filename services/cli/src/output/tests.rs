@@ -105,7 +105,7 @@ fn a_table_of_jobs() {
 
 #[test]
 fn a_table_of_tasks() {
-    let rows = [TaskView::from(task())];
+    let rows = [TaskOutput::from(task())];
     check(
         &table(&rows, false, false),
         &expect![[r#"
@@ -125,7 +125,7 @@ fn a_table_of_tasks() {
 #[test]
 fn a_task_as_json() {
     check(
-        &as_json(&TaskView::from(task())),
+        &as_json(&TaskOutput::from(task())),
         &expect![[r#"
             {
               "user": "alice",
@@ -290,7 +290,7 @@ fn endpoints_and_their_changes() {
 }
 
 fn worker() -> v1::SchedulerWorker {
-    let figures = v1::WorkerFigures {
+    let stats = v1::WorkerStats {
         waiting: 12,
         rate_per_s: 1234.5,
         conflicts: 3,
@@ -303,7 +303,7 @@ fn worker() -> v1::SchedulerWorker {
         ..Default::default()
     };
     let (owner, scheduler) = ("w1".to_owned(), "default".to_owned());
-    v1::SchedulerWorker { shard: 0, owner, epoch: 5, scheduler, figures: Some(figures) }
+    v1::SchedulerWorker { shard: 0, owner, epoch: 5, scheduler, stats: Some(stats) }
 }
 
 fn cell(capacity: v1::Resources, used: v1::Resources) -> v1::Cell {
@@ -377,7 +377,7 @@ fn nodes_and_cells() {
     );
     let cell = cell(capacity, used);
     check(
-        &CellView::from(cell).text(&Style::default()),
+        &CellOutput::from(cell).text(&Style::default()),
         &expect![[r#"
             cell             alpha
             state            open
@@ -427,7 +427,7 @@ fn changes_of_a_watch() {
 }
 
 #[test]
-fn figures_for_people() {
+fn stats_for_people() {
     let sizes = [0, 1, 1023, 1024, 1536, 10 << 20, 1_500_000_000, u64::MAX].map(bytes);
     assert_eq!(sizes, ["0B", "1B", "1023B", "1KiB", "1.5KiB", "10MiB", "1.3GiB", "15.9EiB"]);
     assert_eq!(time(0), "-");
@@ -440,7 +440,7 @@ fn figures_for_people() {
 #[test]
 fn yaml_is_yaml() {
     check(
-        &yaml(&CellView::from(v1::Cell::default())).expect("YAML"),
+        &yaml(&CellOutput::from(v1::Cell::default())).expect("YAML"),
         &expect![[r#"
             name: ""
             state: unspecified

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::log::log_begin;
 use super::task_user::TaskUserArguments;
 use super::token::node_secret_read;
-use super::{Signals, failed, files_private};
+use super::{RoleSignals, failed, files_private};
 use crate::args::{Global, pair};
 use crate::exit::{Code, Failure};
 
@@ -53,7 +53,8 @@ pub struct AgentArguments {
     /// Countable devices, such as gpu=2; may be given again
     #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
     pub devices: Vec<(String, u64)>,
-    /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given again
+    /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given
+    /// again
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
     pub cards: Vec<v1::Card>,
     /// How fast a core of this machine is, of a reference's 1: such as 1.25. Processor time is asked for and counted in
@@ -136,7 +137,7 @@ pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Fa
     runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let ended = shutdown.clone();
-        let mut signals = Signals::catch();
+        let mut signals = RoleSignals::catch();
         tokio::spawn(async move {
             let signal = signals.next().await;
             tracing::info!(signal, "the agent ends; its tasks go on");
@@ -185,7 +186,7 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     config.proc = arguments.proc.unwrap_or(config.proc);
     config.sysfs = arguments.sysfs.unwrap_or(config.sysfs);
     config.machine_id = arguments.machine_id.unwrap_or(config.machine_id);
-    config.pace.sample = arguments.sample_ms.map_or(config.pace.sample, Duration::from_millis);
+    config.intervals.sample = arguments.sample_ms.map_or(config.intervals.sample, Duration::from_millis);
     config.capacity = Some(v1::Resources {
         cpu_millis: arguments.cpu.unwrap_or_default(),
         memory_bytes: arguments.memory.unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! The log of a role: structured lines on standard error, filtered by `BOROUGH_LOG`.
 //!
-//! No role ends because its log cannot be written. A full disk or a closed pipe costs lines and nothing else: the writer
-//! counts them, and writes how many are missing before the first line that it can write again.
+//! No role ends because its log cannot be written. A full disk or a closed pipe costs lines and nothing else: the
+//! writer counts them, and writes how many are missing before the first line that it can write again.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, LazyLock};
@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines lost over the life of this process, which has one log.
+/// Lines lost over the attempt of this process, which has one log.
 static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// Registers the count of lost lines for `GET /metrics`.

@@ -24,12 +24,12 @@ pub(crate) fn files_private() {
 }
 
 /// The signals that end a role. No signal between two waits is lost.
-struct Signals {
+struct RoleSignals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
 }
 
-impl Signals {
+impl RoleSignals {
     /// Catches the signals from now on. Needs a runtime.
     fn catch() -> Self {
         Self {

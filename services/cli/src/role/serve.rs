@@ -18,7 +18,7 @@ use super::descriptors::{ConnectionArguments, OpenFiles};
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreLocation, StoreMissing, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
-use super::{RoleEnd, Signals, failed, files_private, role_end, start_failed, store_stopped};
+use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -229,7 +229,7 @@ fn run(
             rng,
         };
         // Before anybody can see that the role is there, and end it.
-        let mut signals = Signals::catch();
+        let mut signals = RoleSignals::catch();
         let control = tokio::select! {
             started = Control::start(config) => started.map_err(|error| start_failed(&db, &error))?,
             signal = signals.next() => {

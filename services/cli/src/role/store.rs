@@ -69,13 +69,13 @@ pub(crate) enum StoreMissing {
 }
 
 /// A store that is open.
-pub(crate) struct Store {
+pub(crate) struct RoleStore {
     engine: Arc<dyn Engine>,
     /// The same engine where it is to be closed: only then another process may open its directory.
     embedded: Option<EmbeddedEngine>,
 }
 
-impl Store {
+impl RoleStore {
     /// The engine, to be wrapped or to make a database of.
     pub(crate) fn engine(&self) -> Arc<dyn Engine> {
         Arc::clone(&self.engine)
@@ -109,7 +109,7 @@ pub(crate) fn store_open(
     missing: StoreMissing,
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
-) -> Result<Store, Failure> {
+) -> Result<RoleStore, Failure> {
     match location {
         StoreLocation::Embedded(directory) => {
             if missing == StoreMissing::Refuse {
@@ -117,11 +117,11 @@ pub(crate) fn store_open(
             }
             let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
             let engine = EmbeddedEngine::open(options).map_err(|error| embedded_failure(&error))?;
-            Ok(Store { engine: Arc::new(engine.clone()), embedded: Some(engine) })
+            Ok(RoleStore { engine: Arc::new(engine.clone()), embedded: Some(engine) })
         }
         StoreLocation::Fdb(cluster) => {
             let engine = borough_fdb::open(cluster).map_err(|error| fdb_failure(&error))?;
-            Ok(Store { engine, embedded: None })
+            Ok(RoleStore { engine, embedded: None })
         }
     }
 }
@@ -192,16 +192,16 @@ fn embedded_failure(error: &OpenError) -> Failure {
     }
 }
 
-fn fdb_failure(error: &borough_fdb::OpenError) -> Failure {
+fn fdb_failure(error: &borough_fdb::FdbOpenError) -> Failure {
     let failure = failed("cannot open the store", error);
     match error {
-        borough_fdb::OpenError::NotBuilt { .. } => failure.with_hint(
+        borough_fdb::FdbOpenError::NotBuilt { .. } => failure.with_hint(
             "use the build with FoundationDB (`cargo build --release --features fdb`), or an embedded store",
         ),
-        borough_fdb::OpenError::Cluster { .. } | borough_fdb::OpenError::Malformed { .. } => {
+        borough_fdb::FdbOpenError::Cluster { .. } | borough_fdb::FdbOpenError::Malformed { .. } => {
             failure.with_hint("give the path of a readable cluster file, or description:id@address:port")
         }
-        borough_fdb::OpenError::Client { .. } => failure,
+        borough_fdb::FdbOpenError::Client { .. } => failure,
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    fn opened(directory: &Path, missing: StoreMissing) -> Result<Store, Failure> {
+    fn opened(directory: &Path, missing: StoreMissing) -> Result<RoleStore, Failure> {
         let rng = SeededRng::shared(1);
         store_open(&StoreLocation::Embedded(directory.to_owned()), missing, &SystemClock::shared(), &rng)
     }

@@ -14,7 +14,7 @@ use borough_model::{JobId, Name, NodeId, RequestId, Resources};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::job::job_submit;
 use borough_store::journal::{Change, ChangeSet};
-use borough_store::node::{NodeArrival, node_register};
+use borough_store::node::{NodeRegistration, node_register};
 use borough_store::request::request_finish;
 use borough_store::{CellSpace, StoreError};
 
@@ -75,7 +75,7 @@ pub async fn cell_fill(db: &Database, cell: &str) {
     let filled = db.run("fill", Idempotency::Natural, |tx, _| async move {
         cell_create(&tx, space, &CellMeta::default(), 1_000).await?;
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        let arrival = NodeArrival::new(name("n1"), facts.clone(), NodeId(1), 1);
+        let arrival = NodeRegistration::new(name("n1"), facts.clone(), NodeId(1), 1);
         node_register(&tx, &mut changes, &arrival).await?;
         for (id, job) in [(1, "web"), (2, "cron"), (3, "api")] {
             let mut spec =

@@ -9,7 +9,7 @@ use borough_store::CellSpace;
 use borough_store::cell::CellState;
 use borough_store::journal::Cursor;
 use borough_store::keys::{Key as _, KeyKind, NodeNameKey, value_encode};
-use borough_store::transfer::{Block, ExportHeader, ExportReader, ExportWriter, FileRow};
+use borough_store::transfer::{ExportHeader, ExportReader, ExportWriter, FileBlock, FileRow};
 
 use super::cell::{Place, borough, errors, json, name, store_with_cell};
 
@@ -17,7 +17,7 @@ use super::cell::{Place, borough, errors, json, name, store_with_cell};
 pub fn rows_of(file: &std::path::Path) -> Vec<FileRow> {
     let mut reader = ExportReader::begin(std::fs::File::open(file).unwrap()).unwrap();
     let mut all = Vec::new();
-    while let Block::Rows { rows, .. } = reader.block().unwrap() {
+    while let FileBlock::Rows { rows, .. } = reader.block().unwrap() {
         all.extend(rows);
     }
     all.retain(|(_, value)| value.first() != Some(&KeyKind::NameRevision.code()));

@@ -88,11 +88,11 @@ fn a_measurement_leaves_nothing() {
     let before = keys_of(&place);
     let store = place.store("store");
     let view = json(0, &["store", "bench", "--store", &store, "--time", "30ms", "--clients", "4"]);
-    let figures = view["figures"].as_array().unwrap();
-    assert_eq!(figures.len(), 6, "{figures:?}");
-    for figure in figures {
-        assert!(figure["operations"].as_u64() > Some(0) && figure["failed"] == 0, "{figure}");
-        assert!(figure["p50_us"].as_u64() <= figure["p99_us"].as_u64(), "{figure}");
+    let stats = view["figures"].as_array().unwrap();
+    assert_eq!(stats.len(), 6, "{stats:?}");
+    for stat in stats {
+        assert!(stat["operations"].as_u64() > Some(0) && stat["failed"] == 0, "{stat}");
+        assert!(stat["p50_us"].as_u64() <= stat["p99_us"].as_u64(), "{stat}");
     }
     assert_eq!(keys_of(&place), before);
     let names: Vec<_> =

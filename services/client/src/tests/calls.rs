@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::{client, fake};
-use crate::{ClientError, JobRef, Token};
+use crate::{ClientError, ClientToken, JobRef};
 
 /// An address where nothing listens: the port was free a moment ago.
 async fn nobody() -> String {
@@ -107,7 +107,7 @@ async fn the_token_of_a_file_is_sent_without_its_line_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     std::fs::write(&path, "s3cret\n").unwrap();
-    let client = client(&[&fake.address], |config| config.token = Some(Token::File(path)));
+    let client = client(&[&fake.address], |config| config.token = Some(ClientToken::File(path)));
     client.job_submit(JobSpec::default(), 0).await.unwrap();
     assert_eq!(fake.script.authorizations.lock().as_slice(), ["Bearer s3cret"]);
     assert!(!format!("{client:?}").contains("s3cret"));
@@ -116,9 +116,9 @@ async fn the_token_of_a_file_is_sent_without_its_line_end() {
 #[test]
 fn a_token_that_cannot_be_sent_is_refused() {
     for bad in ["", " \n", "two words", "ü"] {
-        let error = Token::Value(bad.to_owned()).text_read().unwrap_err();
+        let error = ClientToken::Value(bad.to_owned()).text_read().unwrap_err();
         assert!(matches!(error, ClientError::TokenText), "{bad:?}");
     }
-    let missing = Token::File("/nonexistent/token".into()).text_read().unwrap_err();
+    let missing = ClientToken::File("/nonexistent/token".into()).text_read().unwrap_err();
     assert!(missing.to_string().contains("/nonexistent/token"));
 }

@@ -7,7 +7,7 @@ use tonic::{Status, Streaming};
 
 use crate::call::{Client, ItemStream, present, rpc};
 use crate::error::ClientError;
-use crate::watch::follow::{Feed, Followed, Follower};
+use crate::watch::follow::{Followed, WatchFeed, WatchFollower};
 
 /// What a watch of a cell yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ struct CellFeed {
     filter: WatchFilter,
 }
 
-impl Feed for CellFeed {
+impl WatchFeed for CellFeed {
     type Message = WatchResponse;
 
     async fn open(
@@ -75,7 +75,7 @@ impl Client {
 
 enum Watching {
     Unopened(Box<Unopened>),
-    Open(Box<Follower<CellFeed>>),
+    Open(Box<WatchFollower<CellFeed>>),
     Over,
 }
 
@@ -116,11 +116,11 @@ impl Watching {
 impl Unopened {
     /// Without a cursor "now" is asked for: a watch that began without one would lose what happens in a break before
     /// its first message.
-    async fn open(self) -> Result<Box<Follower<CellFeed>>, ClientError> {
+    async fn open(self) -> Result<Box<WatchFollower<CellFeed>>, ClientError> {
         let base = match self.resume {
             Some(cursor) => cursor,
             None => present("GetCell", "cursor", self.client.cell_get().await?.1)?,
         };
-        Ok(Box::new(Follower::new(self.client, CellFeed { filter: self.filter }, Some(base))))
+        Ok(Box::new(WatchFollower::new(self.client, CellFeed { filter: self.filter }, Some(base))))
     }
 }

@@ -10,7 +10,7 @@ use tonic::{Status, Streaming};
 
 use crate::call::{Client, ItemStream, rpc};
 use crate::error::ClientError;
-use crate::watch::follow::{Feed, Followed, Follower};
+use crate::watch::follow::{Followed, WatchFeed, WatchFollower};
 
 /// What a watch of endpoints yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ struct EndpointFeed {
     job: String,
 }
 
-impl Feed for EndpointFeed {
+impl WatchFeed for EndpointFeed {
     type Message = WatchEndpointsResponse;
 
     async fn open(
@@ -83,7 +83,7 @@ impl Client {
     ) -> ItemStream<EndpointItem> {
         let feed = EndpointFeed { user: user.into(), job: job.into() };
         let snapshot = resume.is_none().then(Vec::new);
-        let follower = Follower::new(self.clone(), feed, resume);
+        let follower = WatchFollower::new(self.clone(), feed, resume);
         let state = Watching { follower, snapshot };
         stream::unfold(Some(state), |state| async move {
             let mut state = state?;
@@ -97,7 +97,7 @@ impl Client {
 }
 
 struct Watching {
-    follower: Follower<EndpointFeed>,
+    follower: WatchFollower<EndpointFeed>,
     /// What has come of an incomplete snapshot: a broken one is never seen outside.
     snapshot: Option<Vec<Endpoint>>,
 }

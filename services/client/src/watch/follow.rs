@@ -11,7 +11,7 @@ use crate::retry::worth_repeating;
 use crate::watch::resumption::Resumption;
 
 /// A kind of watch: how it is opened, and how its messages are read.
-pub(crate) trait Feed: Send + Sync + 'static {
+pub(crate) trait WatchFeed: Send + Sync + 'static {
     /// What the server sends.
     type Message: Send + 'static;
 
@@ -45,7 +45,7 @@ pub(crate) enum Followed<M> {
 }
 
 /// One watch.
-pub(crate) struct Follower<F: Feed> {
+pub(crate) struct WatchFollower<F: WatchFeed> {
     client: Client,
     feed: Arc<F>,
     resumption: Resumption,
@@ -61,8 +61,8 @@ enum Break {
     Fatal(ClientError),
 }
 
-impl<F: Feed> Follower<F> {
-    /// A watch after `base`, or one that starts with a snapshot. Opened at the first [`Follower::next`].
+impl<F: WatchFeed> WatchFollower<F> {
+    /// A watch after `base`, or one that starts with a snapshot. Opened at the first [`WatchFollower::next`].
     pub(crate) fn new(client: Client, feed: F, base: Option<Cursor>) -> Self {
         let feed = Arc::new(feed);
         Self { client, feed, resumption: Resumption::after(base), stream: None, attempts: 0 }
@@ -148,7 +148,7 @@ impl<F: Feed> Follower<F> {
     }
 }
 
-async fn open<F: Feed>(
+async fn open<F: WatchFeed>(
     client: &Client,
     feed: &F,
     resume: Option<Cursor>,

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::leaf::named;
-use super::{Leaf, Limits};
+use super::{CgroupLimits, Leaf};
 
 /// Which cgroups a host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum CgroupVersion {
     /// None that may be used.
     None,
     /// Version 1 only.
@@ -22,7 +22,7 @@ pub enum Version {
     Hybrid,
 }
 
-impl Version {
+impl CgroupVersion {
     /// As it stands in a node's attributes.
     pub fn text(self) -> &'static str {
         match self {
@@ -78,9 +78,9 @@ fn octal_unescape(text: &str) -> PathBuf {
     PathBuf::from(text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
 }
 
-/// The cgroups of a node, below which each life has its leaf.
+/// The cgroups of a node, below which each attempt has its leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Base {
+pub struct CgroupRoot {
     /// In version 2.
     pub unified: Option<PathBuf>,
     /// In version 1, by controller.
@@ -93,7 +93,7 @@ pub struct Base {
     pub missing: Vec<String>,
 }
 
-impl Base {
+impl CgroupRoot {
     /// Creates `relative` (such as `borough/<cell>/<node>`) in every hierarchy that lets us.
     ///
     /// The node weighs its `cpu_millis` among its like. What is above it weighs as much as the machine has cores in
@@ -144,12 +144,12 @@ impl Base {
     }
 
     /// Which cgroups may be used.
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> CgroupVersion {
         match (self.unified.is_some(), self.v1.is_empty()) {
-            (false, true) => Version::None,
-            (false, false) => Version::V1,
-            (true, true) => Version::V2,
-            (true, false) => Version::Hybrid,
+            (false, true) => CgroupVersion::None,
+            (false, false) => CgroupVersion::V1,
+            (true, true) => CgroupVersion::V2,
+            (true, false) => CgroupVersion::Hybrid,
         }
     }
 
@@ -159,7 +159,7 @@ impl Base {
     }
 
     /// The leaf called `name`, which is not created yet.
-    pub fn leaf(&self, name: &str, limits: Limits) -> Leaf {
+    pub fn leaf(&self, name: &str, limits: CgroupLimits) -> Leaf {
         Leaf {
             unified: self.unified.as_ref().map(|path| path.join(name)),
             v1: self.v1.iter().map(|(controller, path)| (controller.clone(), path.join(name))).collect(),
@@ -254,11 +254,11 @@ mod tests {
         let v1: BTreeMap<String, PathBuf> =
             V1_CONTROLLERS.iter().map(|name| ((*name).to_owned(), mount(name))).collect();
         let host = Host { unified: Some(mount("unified")), v1: v1.clone() };
-        let base = Base::prepare(&host, Path::new("borough/c/n"), 1000);
-        assert_eq!(base.version(), Version::Hybrid);
+        let base = CgroupRoot::prepare(&host, Path::new("borough/c/n"), 1000);
+        assert_eq!(base.version(), CgroupVersion::Hybrid);
         assert!(!base.v1.contains_key("cpuacct"), "version 2 accounts cpu without any controller");
-        let alone = Base::prepare(&Host { unified: None, v1 }, Path::new("borough/c/n"), 1000);
-        assert_eq!((alone.version(), alone.v1.len()), (Version::V1, 5));
+        let alone = CgroupRoot::prepare(&Host { unified: None, v1 }, Path::new("borough/c/n"), 1000);
+        assert_eq!((alone.version(), alone.v1.len()), (CgroupVersion::V1, 5));
         assert!(alone.controls("memory") && !alone.kill);
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let host = Host { unified: Some(file.clone()), v1: [("memory".to_owned(), file)].into() };
-        let base = Base::prepare(&host, Path::new("borough"), 1000);
-        assert_eq!((base.version(), base.missing.len()), (Version::None, 2));
+        let base = CgroupRoot::prepare(&host, Path::new("borough"), 1000);
+        assert_eq!((base.version(), base.missing.len()), (CgroupVersion::None, 2));
     }
 }

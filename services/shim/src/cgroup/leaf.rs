@@ -1,4 +1,4 @@
-//! The cgroup of one life: limits, joining, counting, killing, removal, in every hierarchy at once.
+//! The cgroup of one attempt: limits, joining, counting, killing, removal, in every hierarchy at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{directory_create, weight_set};
 
-/// What a life may use.
+/// What an attempt may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// Thousandths of a core it is given where cores are scarce; 0: the least share there is.
     pub cpu_millis: u64,
     /// Bytes, swap included; 0: no limit.
@@ -26,7 +26,7 @@ pub struct Limits {
     pub memory_domains: String,
 }
 
-/// One life's cgroup. Empty where the host has none; every method then does nothing.
+/// One attempt's cgroup. Empty where the host has none; every method then does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaf {
@@ -35,12 +35,12 @@ pub struct Leaf {
     /// Its directories in version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
     /// What it may use.
-    pub limits: Limits,
+    pub limits: CgroupLimits,
 }
 
-/// What a life has used so far.
+/// What an attempt has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct CgroupUsage {
     /// Microseconds of cpu time since its start.
     pub cpu_us: u64,
     /// Bytes charged to it, page cache included: what counts against its limit.
@@ -70,7 +70,7 @@ impl Leaf {
         for directory in self.directories() {
             directory_create(directory).map_err(|error| named(&error, directory))?;
         }
-        let Limits { cpu_millis, memory_bytes, processes_max, .. } = self.limits;
+        let CgroupLimits { cpu_millis, memory_bytes, processes_max, .. } = self.limits;
         for directory in self.unified.iter().chain(self.v1.get("cpu")) {
             weight_set(directory, cpu_millis)?;
         }
@@ -207,7 +207,7 @@ impl Leaf {
     }
 
     /// What it uses; `None` where no hierarchy counts it.
-    pub fn sample(&self) -> Option<Sample> {
+    pub fn sample(&self) -> Option<CgroupUsage> {
         let unified_us = self.file("cpu.stat", None).and_then(|path| field_read(&path, "usage_usec"));
         let v1_us = || {
             self.file("cpuacct.usage", Some("cpuacct"))
@@ -223,7 +223,7 @@ impl Leaf {
         if cpu.is_none() && memory.is_none() {
             return None;
         }
-        Some(Sample {
+        Some(CgroupUsage {
             cpu_us: cpu.unwrap_or(0),
             memory_bytes: memory.unwrap_or(0),
             memory_peak_bytes: either("memory.peak", "memory.max_usage_in_bytes").unwrap_or(0),
@@ -290,7 +290,7 @@ mod tests {
             ("cpuset.mems", ""),
         ]);
         let (_root_v1, cpu) = directory(&[("cpu.shares", "1024")]);
-        let limits = Limits {
+        let limits = CgroupLimits {
             cpu_millis: 500,
             memory_bytes: 4096,
             processes_max: 7,

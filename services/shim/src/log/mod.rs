@@ -6,18 +6,18 @@ mod writer;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use writer::{LINE_SLACK_BYTES, Writer};
+pub use writer::{LINE_SLACK_BYTES, LogWriter};
 
 /// Which output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-impl Stream {
+impl OutputStream {
     /// As it stands in file names.
     pub fn text(self) -> &'static str {
         match self {
@@ -28,19 +28,19 @@ impl Stream {
 }
 
 /// The path of file `number` of a stream.
-pub fn file_path(life: &Path, stream: Stream, number: u64) -> PathBuf {
-    life.join(format!("{}.{number}.log", stream.text()))
+pub fn file_path(attempt: &Path, stream: OutputStream, number: u64) -> PathBuf {
+    attempt.join(format!("{}.{number}.log", stream.text()))
 }
 
 /// The numbers of a stream's files, oldest first.
-pub fn file_numbers(life: &Path, stream: Stream) -> Vec<u64> {
+pub fn file_numbers(attempt: &Path, stream: OutputStream) -> Vec<u64> {
     let prefix = format!("{}.", stream.text());
     let number = |entry: fs::DirEntry| {
         let name = entry.file_name();
         name.to_str()?.strip_prefix(&prefix)?.strip_suffix(".log")?.parse::<u64>().ok()
     };
     let mut numbers: Vec<u64> =
-        fs::read_dir(life).into_iter().flatten().flatten().filter_map(number).collect();
+        fs::read_dir(attempt).into_iter().flatten().flatten().filter_map(number).collect();
     numbers.sort_unstable();
     numbers
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::PathBuf;
 
-use super::{Stream, file_numbers, file_path};
+use super::{OutputStream, file_numbers, file_path};
 use crate::spec::LogLimits;
 
 /// How far a file may grow beyond its limit before a line is broken in two.
@@ -15,11 +15,11 @@ pub const LINE_SLACK_BYTES: u64 = 64 * 1024;
 /// Names in a row that are passed over because they are taken, before output is dropped instead.
 const TAKEN_MAX: u32 = 1024;
 
-/// Writes one stream of one life.
+/// Writes one stream of one attempt.
 #[derive(Debug)]
-pub struct Writer {
-    life: PathBuf,
-    stream: Stream,
+pub struct LogWriter {
+    attempt: PathBuf,
+    stream: OutputStream,
     limits: LogLimits,
     file: Option<File>,
     number: u64,
@@ -29,7 +29,7 @@ pub struct Writer {
 
 /// What to do with the first bytes of `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct WriteStep {
     /// So many go into the file that is open.
     take: usize,
     /// And then it is full.
@@ -37,8 +37,8 @@ struct Step {
 }
 
 /// How much of `data` still goes into a file of `size` bytes.
-fn step(size: u64, limit: u64, data: &[u8]) -> Step {
-    let whole = Step { take: data.len(), rotate: false };
+fn step(size: u64, limit: u64, data: &[u8]) -> WriteStep {
+    let whole = WriteStep { take: data.len(), rotate: false };
     let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
     if size.saturating_add(length) < limit {
         return whole;
@@ -49,17 +49,17 @@ fn step(size: u64, limit: u64, data: &[u8]) -> Step {
     let hard =
         usize::try_from(limit.saturating_add(LINE_SLACK_BYTES).saturating_sub(size)).unwrap_or(usize::MAX);
     match line_end.map(|at| from.saturating_add(at).saturating_add(1)) {
-        Some(take) if take <= hard => Step { take, rotate: true },
-        _ if data.len() >= hard => Step { take: hard, rotate: true },
+        Some(take) if take <= hard => WriteStep { take, rotate: true },
+        _ if data.len() >= hard => WriteStep { take: hard, rotate: true },
         _ => whole,
     }
 }
 
-impl Writer {
+impl LogWriter {
     /// A writer that starts a new file behind those that are there.
-    pub fn new(life: PathBuf, stream: Stream, limits: LogLimits) -> Self {
-        let number = file_numbers(&life, stream).last().map_or(0, |last| last.saturating_add(1));
-        let mut writer = Self { life, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
+    pub fn new(attempt: PathBuf, stream: OutputStream, limits: LogLimits) -> Self {
+        let number = file_numbers(&attempt, stream).last().map_or(0, |last| last.saturating_add(1));
+        let mut writer = Self { attempt, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
         // Where the disk is full this is tried again with the first output.
         let _ = writer.open();
         writer
@@ -118,11 +118,11 @@ impl Writer {
         self.file.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Makes the next file. A name that something has already is passed over, so that a link or a FIFO that the task put
-    /// there is neither followed nor waited for.
+    /// Makes the next file. A name that something has already is passed over, so that a link or a FIFO that the task
+    /// put there is neither followed nor waited for.
     fn create(&mut self) -> io::Result<File> {
         for _ in 0..TAKEN_MAX {
-            let path = file_path(&self.life, self.stream, self.number);
+            let path = file_path(&self.attempt, self.stream, self.number);
             match OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     self.number = self.number.saturating_add(1);
@@ -139,20 +139,20 @@ impl Writer {
         self.number = self.number.saturating_add(1);
         let keep = usize::try_from(self.limits.files_max.max(1)).unwrap_or(usize::MAX);
         // One place is for the file that comes now.
-        let numbers = file_numbers(&self.life, self.stream);
+        let numbers = file_numbers(&self.attempt, self.stream);
         for number in numbers.iter().take(numbers.len().saturating_sub(keep - 1)) {
-            let _ = fs::remove_file(file_path(&self.life, self.stream, *number));
+            let _ = fs::remove_file(file_path(&self.attempt, self.stream, *number));
         }
         let _ = self.open();
     }
 
     /// Points the stable name at the file that is written. Only people use it, so a failure costs nothing.
     fn link(&self) {
-        let temporary = self.life.join(format!(".{}.link", self.stream.text()));
+        let temporary = self.attempt.join(format!(".{}.link", self.stream.text()));
         let _ = fs::remove_file(&temporary);
         let target = format!("{}.{}.log", self.stream.text(), self.number);
         if symlink(target, &temporary).is_ok() {
-            let _ = fs::rename(&temporary, self.life.join(format!("{}.log", self.stream.text())));
+            let _ = fs::rename(&temporary, self.attempt.join(format!("{}.log", self.stream.text())));
         }
     }
 }
@@ -163,13 +163,13 @@ mod tests {
 
     use proptest::prelude::*;
 
-    fn contents(life: &std::path::Path) -> Vec<Vec<u8>> {
-        let numbers = file_numbers(life, Stream::Stdout);
-        numbers.iter().map(|n| fs::read(file_path(life, Stream::Stdout, *n)).unwrap()).collect()
+    fn contents(attempt: &std::path::Path) -> Vec<Vec<u8>> {
+        let numbers = file_numbers(attempt, OutputStream::Stdout);
+        numbers.iter().map(|n| fs::read(file_path(attempt, OutputStream::Stdout, *n)).unwrap()).collect()
     }
 
-    fn writer(life: &std::path::Path, file_bytes_max: u64, files_max: u32) -> Writer {
-        Writer::new(life.to_owned(), Stream::Stdout, LogLimits { file_bytes_max, files_max })
+    fn writer(attempt: &std::path::Path, file_bytes_max: u64, files_max: u32) -> LogWriter {
+        LogWriter::new(attempt.to_owned(), OutputStream::Stdout, LogLimits { file_bytes_max, files_max })
     }
 
     #[test]
@@ -188,15 +188,15 @@ mod tests {
         let victim = dir.path().join("victim");
         fs::write(&victim, "precious").unwrap();
         let mut log = writer(dir.path(), 2, 10);
-        symlink(&victim, file_path(dir.path(), Stream::Stdout, 1)).unwrap();
-        let fifo = file_path(dir.path(), Stream::Stdout, 2);
+        symlink(&victim, file_path(dir.path(), OutputStream::Stdout, 1)).unwrap();
+        let fifo = file_path(dir.path(), OutputStream::Stdout, 2);
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        fs::hard_link(&victim, file_path(dir.path(), Stream::Stdout, 3)).unwrap();
+        fs::hard_link(&victim, file_path(dir.path(), OutputStream::Stdout, 3)).unwrap();
         log.append(b"a\nb\nc\n");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         let written: Vec<_> =
-            [0, 4, 5].map(|n| fs::read(file_path(dir.path(), Stream::Stdout, n)).unwrap()).concat();
+            [0, 4, 5].map(|n| fs::read(file_path(dir.path(), OutputStream::Stdout, n)).unwrap()).concat();
         assert_eq!(written, b"a\nb\nc\n");
     }
 
@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn a_disk_that_takes_nothing_costs_output_and_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let life = dir.path().join("absent");
-        let mut log = writer(&life, 1000, 2);
+        let attempt = dir.path().join("absent");
+        let mut log = writer(&attempt, 1000, 2);
         log.append(b"lost\n");
-        fs::create_dir(&life).unwrap();
+        fs::create_dir(&attempt).unwrap();
         log.append(b"kept\n");
-        let text = String::from_utf8(contents(&life).concat()).unwrap();
+        let text = String::from_utf8(contents(&attempt).concat()).unwrap();
         assert!(text.contains("5 bytes of output lost") && text.ends_with("kept\n"), "{text}");
     }
 

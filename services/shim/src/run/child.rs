@@ -18,7 +18,7 @@ use crate::user::TaskUser;
 /// The first descriptor behind the standard streams.
 const FIRST_OWN_FILE: i32 = 3;
 
-/// Becomes the task whose life's directory is the current one. Returns only where that failed.
+/// Becomes the task whose attempt's directory is the current one. Returns only where that failed.
 ///
 /// # Errors
 /// Those of telling the shim; its own failures are told and not returned.

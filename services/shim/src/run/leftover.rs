@@ -1,5 +1,5 @@
-//! What is left of a life once its own process has ended: in its cgroup, and below the shim where processes have left
-//! the cgroup or there is none.
+//! What is left of an attempt once its own process has ended: in its cgroup, and below the shim where processes have
+//! left the cgroup or there is none.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::cgroup::Leaf;
 use crate::clock;
 use crate::file::{json_read, json_rewrite};
 use crate::process::{self, descendants};
-use crate::record::{ExitRecord, LifeRecord, STATE_FILE};
+use crate::record::{AttemptRecord, ExitRecord, STATE_FILE};
 use crate::spec::{SPEC_FILE, Spec};
 
 /// Everything that is left.
@@ -51,23 +51,23 @@ pub(crate) fn children_reap(mut ended: impl FnMut(Pid, rustix::process::WaitStat
 /// Ends what a shim that was killed has left behind, and completes its record.
 ///
 /// # Errors
-/// Where the life's files cannot be read or written.
-pub fn life_clean(life: &Path) -> io::Result<()> {
+/// Where the attempt's files cannot be read or written.
+pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
     // Already leading a session is no harm.
     let _ = setsid();
-    let lock = File::open(life)?;
+    let lock = File::open(attempt)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         // It works on, and its agent cannot read who it is: the end of its task makes it write that anew.
-        if json_read::<LifeRecord>(life, STATE_FILE).is_err()
-            && let Ok(Some(spec)) = json_read::<Spec>(life, SPEC_FILE)
+        if json_read::<AttemptRecord>(attempt, STATE_FILE).is_err()
+            && let Ok(Some(spec)) = json_read::<Spec>(attempt, SPEC_FILE)
         {
             spec.cgroup.kill();
         }
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "its shim is running"));
     }
-    // What is damaged tells nothing; the life is ended all the same.
-    let spec: Option<Spec> = json_read(life, SPEC_FILE).unwrap_or_default();
-    let mut record: LifeRecord = json_read(life, STATE_FILE).unwrap_or_default().unwrap_or_default();
+    // What is damaged tells nothing; the attempt is ended all the same.
+    let spec: Option<Spec> = json_read(attempt, SPEC_FILE).unwrap_or_default();
+    let mut record: AttemptRecord = json_read(attempt, STATE_FILE).unwrap_or_default().unwrap_or_default();
     if record.released_ms.is_some() {
         return Ok(());
     }
@@ -75,7 +75,7 @@ pub fn life_clean(life: &Path) -> io::Result<()> {
     let boot_id = process::boot_id()?;
     let same_boot = record.boot_id == boot_id || record.boot_id.is_empty();
     let mut pause = Duration::from_millis(1);
-    while life_kill(&leaf, same_boot.then_some(&record)) {
+    while attempt_kill(&leaf, same_boot.then_some(&record)) {
         sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
     }
@@ -94,11 +94,11 @@ pub fn life_clean(life: &Path) -> io::Result<()> {
         record.boot_id = boot_id;
     }
     record.released_ms = Some(now);
-    json_rewrite(life, STATE_FILE, &record)
+    json_rewrite(attempt, STATE_FILE, &record)
 }
 
-/// Kills what is left of a life whose shim is gone; whether there was anything.
-fn life_kill(leaf: &Leaf, record: Option<&LifeRecord>) -> bool {
+/// Kills what is left of an attempt whose shim is gone; whether there was anything.
+fn attempt_kill(leaf: &Leaf, record: Option<&AttemptRecord>) -> bool {
     let inside = !leaf.processes().is_empty();
     if inside {
         leaf.kill();

@@ -1,12 +1,12 @@
-//! One life: start the process, keep its output, end it when told to, remember how it ended, leave nothing behind.
+//! One attempt: start the process, keep its output, end it when told to, remember how it ended, leave nothing behind.
 
+mod attempt;
 mod child;
-mod course;
 mod leftover;
-mod life;
 mod output;
+mod termination;
 
+pub use attempt::attempt_run;
 pub use child::child_become;
 pub(crate) use child::{inherited_reset, program_execute, user_assume};
-pub use leftover::life_clean;
-pub use life::life_run;
+pub use leftover::attempt_clean;

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::log::{Stream, Writer};
+use crate::log::{LogWriter, OutputStream};
 use crate::spec::LogLimits;
 
 /// Read at once: small, because a shim is.
@@ -20,18 +20,18 @@ const CHUNKS_MAX: usize = 16;
 pub struct Output {
     /// Closed once every writer has gone.
     pub pipe: Option<OwnedFd>,
-    log: Writer,
+    log: LogWriter,
 }
 
 impl Output {
-    /// A new pipe into the life's log; the end the task writes to is the second answer.
+    /// A new pipe into the attempt's log; the end the task writes to is the second answer.
     ///
     /// # Errors
     /// Where no pipe can be had.
-    pub fn new(life: &Path, stream: Stream, limits: LogLimits) -> io::Result<(Self, OwnedFd)> {
+    pub fn new(attempt: &Path, stream: OutputStream, limits: LogLimits) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         ioctl_fionbio(&ours, true)?;
-        Ok((Self { pipe: Some(ours), log: Writer::new(life.to_owned(), stream, limits) }, theirs))
+        Ok((Self { pipe: Some(ours), log: LogWriter::new(attempt.to_owned(), stream, limits) }, theirs))
     }
 
     /// Takes what is there. Whether there may be more.

@@ -10,7 +10,7 @@ const LENGTHS: [usize; 6] = [0, 1, 2, 7, 8, 13];
 
 /// What the transaction did to the key before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Before {
+enum PriorWrite {
     Nothing,
     Set(usize),
     Cleared,
@@ -20,15 +20,15 @@ enum Before {
     Other(AtomicOp, usize),
 }
 
-const BEFORE: [Before; 8] = [
-    Before::Nothing,
-    Before::Set(0),
-    Before::Set(4),
-    Before::Cleared,
-    Before::Same(8),
-    Before::Same(2),
-    Before::Other(AtomicOp::Add, 4),
-    Before::Other(AtomicOp::CompareAndClear, 8),
+const BEFORE: [PriorWrite; 8] = [
+    PriorWrite::Nothing,
+    PriorWrite::Set(0),
+    PriorWrite::Set(4),
+    PriorWrite::Cleared,
+    PriorWrite::Same(8),
+    PriorWrite::Same(2),
+    PriorWrite::Other(AtomicOp::Add, 4),
+    PriorWrite::Other(AtomicOp::CompareAndClear, 8),
 ];
 
 /// One case under one key.
@@ -36,7 +36,7 @@ struct Case {
     key: Vec<u8>,
     operation: AtomicOp,
     existing: Option<Vec<u8>>,
-    before: Before,
+    before: PriorWrite,
     earlier: Vec<u8>,
     operand: Vec<u8>,
 }
@@ -50,11 +50,11 @@ impl Case {
     fn expected(&self) -> Option<Vec<u8>> {
         let existing = self.existing.as_deref();
         let below = match self.before {
-            Before::Nothing => existing.map(<[u8]>::to_vec),
-            Before::Set(_) => Some(self.earlier.clone()),
-            Before::Cleared => None,
-            Before::Same(_) => atomic(self.operation, existing, &self.earlier),
-            Before::Other(operation, _) => atomic(operation, existing, &self.earlier),
+            PriorWrite::Nothing => existing.map(<[u8]>::to_vec),
+            PriorWrite::Set(_) => Some(self.earlier.clone()),
+            PriorWrite::Cleared => None,
+            PriorWrite::Same(_) => atomic(self.operation, existing, &self.earlier),
+            PriorWrite::Other(operation, _) => atomic(operation, existing, &self.earlier),
         };
         atomic(self.operation, below.as_deref(), &self.operand)
     }
@@ -76,8 +76,8 @@ fn cases(context: &Context, operation: AtomicOp) -> Vec<Case> {
     for existing in there.map(|length| length.map(|length| context.bytes(length))) {
         for (length, before) in LENGTHS.into_iter().flat_map(|length| BEFORE.map(|before| (length, before))) {
             let earlier = match before {
-                Before::Nothing | Before::Cleared => Vec::new(),
-                Before::Set(length) | Before::Same(length) | Before::Other(_, length) => {
+                PriorWrite::Nothing | PriorWrite::Cleared => Vec::new(),
+                PriorWrite::Set(length) | PriorWrite::Same(length) | PriorWrite::Other(_, length) => {
                     operand_any(context, existing.as_ref(), length)
                 }
             };
@@ -95,11 +95,11 @@ async fn commit(context: &Context, cases: &[Case]) -> Result<Committed, Wrong> {
     for case in cases {
         let key = &case.key;
         match case.before {
-            Before::Nothing => {}
-            Before::Set(_) => transaction.set(key, &case.earlier)?,
-            Before::Cleared => transaction.clear(key)?,
-            Before::Same(_) => transaction.atomic(case.operation, key, &case.earlier)?,
-            Before::Other(operation, _) => transaction.atomic(operation, key, &case.earlier)?,
+            PriorWrite::Nothing => {}
+            PriorWrite::Set(_) => transaction.set(key, &case.earlier)?,
+            PriorWrite::Cleared => transaction.clear(key)?,
+            PriorWrite::Same(_) => transaction.atomic(case.operation, key, &case.earlier)?,
+            PriorWrite::Other(operation, _) => transaction.atomic(operation, key, &case.earlier)?,
         }
         transaction.atomic(case.operation, key, &case.operand)?;
         // Half of the cases are not read before the commit, so that they reach it unevaluated and unread.

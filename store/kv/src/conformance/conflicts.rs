@@ -26,7 +26,7 @@ enum Own {
 
 /// What the reader reads.
 #[derive(Clone, Debug)]
-enum Read {
+enum ReadCase {
     Get(Bytes),
     GetKey(KeySelector),
     Range(RangeRequest),
@@ -61,10 +61,10 @@ fn selector_any(context: &Context) -> KeySelector {
     KeySelector { key: key_any(context), or_equal: context.once_in(2), offset }
 }
 
-fn read_any(context: &Context) -> Read {
+fn read_any(context: &Context) -> ReadCase {
     match context.below(4) {
-        0 => Read::Get(key_any(context)),
-        1 => Read::GetKey(selector_any(context)),
+        0 => ReadCase::Get(key_any(context)),
+        1 => ReadCase::GetKey(selector_any(context)),
         _ => {
             let plain = || KeySelector::first_greater_or_equal(key_any(context));
             let (begin, end) = if context.once_in(2) {
@@ -75,7 +75,7 @@ fn read_any(context: &Context) -> Read {
             let limit = if context.once_in(2) { context.below(3).saturating_add(1) } else { 0 };
             let mode = if limit > 0 { StreamingMode::Exact } else { StreamingMode::WantAll };
             let reverse = context.once_in(2);
-            Read::Range(RangeRequest {
+            ReadCase::Range(RangeRequest {
                 begin,
                 end,
                 limit,
@@ -100,11 +100,11 @@ fn own_write(transaction: &dyn EngineTransaction, own: &[Own]) -> Check {
     Ok(())
 }
 
-async fn read_run(transaction: &dyn EngineTransaction, read: &Read) -> Result<Got, Wrong> {
+async fn read_run(transaction: &dyn EngineTransaction, read: &ReadCase) -> Result<Got, Wrong> {
     Ok(match read {
-        Read::Get(key) => Got::Value(transaction.get(key, false).await?),
-        Read::GetKey(selector) => Got::Key(transaction.get_key(selector, false).await?),
-        Read::Range(request) => Got::Batch(transaction.get_range(request).await?),
+        ReadCase::Get(key) => Got::Value(transaction.get(key, false).await?),
+        ReadCase::GetKey(selector) => Got::Key(transaction.get_key(selector, false).await?),
+        ReadCase::Range(request) => Got::Batch(transaction.get_range(request).await?),
     })
 }
 
@@ -140,14 +140,14 @@ fn plain(selector: &KeySelector) -> (Vec<u8>, i32) {
 }
 
 /// The range a read depends on, before own writes are taken out.
-fn dependence(read: &Read, got: &Got) -> Option<(Vec<u8>, Vec<u8>)> {
+fn dependence(read: &ReadCase, got: &Got) -> Option<(Vec<u8>, Vec<u8>)> {
     match (read, got) {
-        (Read::Get(key), _) => Some((key.to_vec(), key_after(key))),
-        (Read::GetKey(selector), Got::Key(found)) => Some(match plain(selector) {
+        (ReadCase::Get(key), _) => Some((key.to_vec(), key_after(key))),
+        (ReadCase::GetKey(selector), Got::Key(found)) => Some(match plain(selector) {
             (key, ..=0) => (found.to_vec(), key),
             (key, _) => (key, key_after(found)),
         }),
-        (Read::Range(request), Got::Batch(batch)) => range_dependence(request, batch),
+        (ReadCase::Range(request), Got::Batch(batch)) => range_dependence(request, batch),
         _ => None,
     }
 }

@@ -22,7 +22,7 @@ const KEYS: usize = 6;
 
 /// What became of an attempt, as it was told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+enum TryOutcome {
     Committed(Versionstamp),
     Refused,
     Unknown,
@@ -30,7 +30,7 @@ enum Told {
 
 /// What an attempt read of one key: the id of the attempt that wrote it.
 #[derive(Debug)]
-struct Seen {
+struct SeenWrite {
     key: Vec<u8>,
     snapshot: bool,
     writer: Option<u64>,
@@ -38,18 +38,18 @@ struct Seen {
 
 /// One transaction that was tried once.
 #[derive(Debug)]
-struct Attempt {
+struct HistoryTry {
     id: u64,
     /// The latest version acknowledged to anybody before this began.
     acknowledged: Version,
     read_version: Version,
-    seen: Vec<Seen>,
+    seen: Vec<SeenWrite>,
     written: Vec<Vec<u8>>,
-    told: Told,
+    told: TryOutcome,
 }
 
 /// What the workers share.
-struct Shared {
+struct HistoryShared {
     context: Context,
     ids: AtomicU64,
     acknowledged: AtomicI64,
@@ -59,13 +59,13 @@ fn id_of(value: Option<&[u8]>) -> Option<u64> {
     value.and_then(|value| value.try_into().ok()).map(u64::from_be_bytes)
 }
 
-impl Shared {
+impl HistoryShared {
     fn key(&self) -> Vec<u8> {
         self.context.key(&[b'k', self.context.below(KEYS).to_le_bytes()[0]])
     }
 
     /// Tries one transaction. An error before the commit is `None`: there is nothing to check.
-    async fn attempt(&self) -> Option<Attempt> {
+    async fn attempt(&self) -> Option<HistoryTry> {
         let id = self.ids.fetch_add(1, Ordering::SeqCst);
         let acknowledged = self.acknowledged.load(Ordering::SeqCst);
         let transaction = self.context.begin();
@@ -78,7 +78,7 @@ impl Shared {
                 continue;
             }
             let writer = id_of(transaction.get(&key, snapshot).await.ok()?.as_deref());
-            seen.push(Seen { key, snapshot, writer });
+            seen.push(SeenWrite { key, snapshot, writer });
             tokio::task::yield_now().await;
             if self.context.once_in(2) {
                 let key = self.key();
@@ -91,20 +91,20 @@ impl Shared {
         let log = [prefix.as_slice(), &Versionstamp::INCOMPLETE, &offset].concat();
         transaction.atomic(AtomicOp::SetVersionstampedKey, &log, &id.to_be_bytes()).ok()?;
         let told = told(transaction.commit().await.map(|committed| committed.stamp.unwrap_or_default()));
-        if let Told::Committed(stamp) = told {
+        if let TryOutcome::Committed(stamp) = told {
             self.acknowledged.fetch_max(stamp.version(), Ordering::SeqCst);
         }
-        Some(Attempt { id, acknowledged, read_version, seen, written, told })
+        Some(HistoryTry { id, acknowledged, read_version, seen, written, told })
     }
 }
 
-fn told(result: KvResult<Versionstamp>) -> Told {
+fn told(result: KvResult<Versionstamp>) -> TryOutcome {
     match result {
-        Ok(stamp) => Told::Committed(stamp),
+        Ok(stamp) => TryOutcome::Committed(stamp),
         Err(KvError { code, .. }) if code.is_maybe_committed() || code == ErrorCode::TransactionTimedOut => {
-            Told::Unknown
+            TryOutcome::Unknown
         }
-        Err(_) => Told::Refused,
+        Err(_) => TryOutcome::Refused,
     }
 }
 
@@ -124,16 +124,16 @@ async fn log_read(context: &Context) -> Result<BTreeMap<u64, Versionstamp>, Wron
 
 /// Compares what each attempt was told with the log; gives those that happened, in order.
 fn committed(
-    attempts: Vec<Attempt>,
+    attempts: Vec<HistoryTry>,
     log: &BTreeMap<u64, Versionstamp>,
-) -> Result<Vec<(Versionstamp, Attempt)>, Wrong> {
+) -> Result<Vec<(Versionstamp, HistoryTry)>, Wrong> {
     let mut happened = Vec::new();
     for attempt in attempts {
         let logged = log.get(&attempt.id).copied();
         let agrees = match attempt.told {
-            Told::Committed(stamp) => logged == Some(stamp),
-            Told::Refused => logged.is_none(),
-            Told::Unknown => true,
+            TryOutcome::Committed(stamp) => logged == Some(stamp),
+            TryOutcome::Refused => logged.is_none(),
+            TryOutcome::Unknown => true,
         };
         ensure!(agrees, "the log has {logged:?} for {attempt:?}");
         happened.extend(logged.map(|stamp| (stamp, attempt)));
@@ -142,7 +142,7 @@ fn committed(
     Ok(happened)
 }
 
-fn replay(happened: &[(Versionstamp, Attempt)]) -> Check {
+fn replay(happened: &[(Versionstamp, HistoryTry)]) -> Check {
     // Who wrote each key, in order.
     let mut writers: BTreeMap<&[u8], Vec<(Versionstamp, u64)>> = BTreeMap::new();
     for (stamp, attempt) in happened {
@@ -155,7 +155,7 @@ fn replay(happened: &[(Versionstamp, Attempt)]) -> Check {
             attempt.read_version >= attempt.acknowledged && attempt.read_version < stamp.version(),
             "acknowledged, read and committed out of order at {stamp}: {attempt:?}"
         );
-        for Seen { key, snapshot, writer } in &attempt.seen {
+        for SeenWrite { key, snapshot, writer } in &attempt.seen {
             let history = writers.get(key.as_slice()).map(Vec::as_slice).unwrap_or_default();
             let last = |before: &dyn Fn(Versionstamp) -> bool| {
                 history.iter().rev().find(|(at, _)| before(*at)).map(|(_, id)| *id)
@@ -173,7 +173,7 @@ fn replay(happened: &[(Versionstamp, Attempt)]) -> Check {
 }
 
 pub(super) async fn check(context: Context) -> Check {
-    let shared = Arc::new(Shared { context, ids: AtomicU64::new(1), acknowledged: AtomicI64::new(0) });
+    let shared = Arc::new(HistoryShared { context, ids: AtomicU64::new(1), acknowledged: AtomicI64::new(0) });
     let workers: Vec<_> = (0..WORKERS)
         .map(|_| {
             let shared = Arc::clone(&shared);

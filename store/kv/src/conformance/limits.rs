@@ -23,7 +23,7 @@ pub(super) async fn check(context: Context) -> Check {
     reads(&context).await?;
     sizes(&context).await?;
     sizes_to_the_byte(&context).await?;
-    life(&context).await
+    attempt(&context).await
 }
 
 fn writes(context: &Context) -> Check {
@@ -152,11 +152,11 @@ async fn sizes(context: &Context) -> Check {
 }
 
 /// What one transaction does, and what it counts: of a key of so many bytes and a value of ten.
-type Counted = (&'static str, fn(&dyn EngineTransaction, &[u8]) -> KvResult<()>, fn(usize) -> usize);
+type LimitCase = (&'static str, fn(&dyn EngineTransaction, &[u8]) -> KvResult<()>, fn(usize) -> usize);
 
 /// What each operation counts against the size limit, as FoundationDB 7.3 was found to count it: 44 bytes and its
 /// contents for each mutation, 24 bytes and both keys for each conflict range.
-const COUNTED: [Counted; 7] = [
+const COUNTED: [LimitCase; 7] = [
     ("set", |tx, key| tx.set(key, &[1; 10]), |key| 44 + key + 10 + 24 + 2 * key + 1),
     ("clear", |tx, key| tx.clear(key), |key| 44 + 2 * key + 1 + 24 + 2 * key + 1),
     (
@@ -219,8 +219,8 @@ async fn sizes_to_the_byte(context: &Context) -> Check {
 }
 
 /// What a transaction answers after its end.
-async fn life(context: &Context) -> Check {
-    let key = context.key(b"life");
+async fn attempt(context: &Context) -> Check {
+    let key = context.key(b"attempt");
     let transaction = context.begin();
     transaction.set(&key, b"1")?;
     let committed = transaction.commit().await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::contract::{AtomicOp, KeySelector};
 
 /// Rows by key.
-pub(super) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type ModelRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What an operation makes of a value, for operands of at most sixteen bytes.
 pub(super) fn atomic(operation: AtomicOp, existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
@@ -42,7 +42,7 @@ fn number(bytes: &[u8], length: usize) -> u128 {
 
 /// Where a selector leads among the keys of one prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum ModelPlace {
     /// Before every key of the prefix.
     Before,
     /// At this key.
@@ -52,7 +52,7 @@ pub(super) enum Place {
 }
 
 /// Follows a selector among `rows`.
-pub(super) fn select(rows: &Rows, selector: &KeySelector) -> Place {
+pub(super) fn select(rows: &ModelRows, selector: &KeySelector) -> ModelPlace {
     let keys: Vec<&Vec<u8>> = rows.keys().collect();
     let key = selector.key.as_ref();
     // The number of keys before the selection point.
@@ -63,18 +63,18 @@ pub(super) fn select(rows: &Rows, selector: &KeySelector) -> Place {
     let index =
         i64::try_from(point).unwrap_or(0).saturating_add(i64::from(selector.offset)).saturating_sub(1);
     match usize::try_from(index) {
-        Err(_) => Place::Before,
-        Ok(index) => keys.get(index).map_or(Place::After, |key| Place::At((*key).clone())),
+        Err(_) => ModelPlace::Before,
+        Ok(index) => keys.get(index).map_or(ModelPlace::After, |key| ModelPlace::At((*key).clone())),
     }
 }
 
 /// An answered key as a place, whatever lies outside the prefix.
-pub(super) fn place_of(key: &[u8], prefix: &[u8]) -> Place {
+pub(super) fn place_of(key: &[u8], prefix: &[u8]) -> ModelPlace {
     if key.starts_with(prefix) {
-        Place::At(key.to_vec())
+        ModelPlace::At(key.to_vec())
     } else if key < prefix {
-        Place::Before
+        ModelPlace::Before
     } else {
-        Place::After
+        ModelPlace::After
     }
 }

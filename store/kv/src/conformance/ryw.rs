@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::model::{Place, Rows, atomic, place_of, select};
+use super::model::{ModelPlace, ModelRows, atomic, place_of, select};
 use super::{Check, Context, Wrong, ensure};
 use crate::contract::{AtomicOp, KeySelector, RangeRequest, StreamingMode};
 use crate::database::{Idempotency, Transaction};
@@ -25,7 +25,7 @@ const OPERATIONS: [AtomicOp; 9] = [
 ];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RywStep {
     Set(Vec<u8>, Vec<u8>),
     Clear(Vec<u8>),
     ClearRange(Vec<u8>, Vec<u8>),
@@ -40,22 +40,22 @@ fn selector_any(context: &Context) -> KeySelector {
     KeySelector { key: context.any_key().into(), or_equal: context.once_in(2), offset }
 }
 
-fn step_any(context: &Context) -> Step {
+fn step_any(context: &Context) -> RywStep {
     let value = || context.bytes(context.below(5));
     match context.below(10) {
-        0 | 1 => Step::Set(context.any_key(), value()),
-        2 => Step::Clear(context.any_key()),
+        0 | 1 => RywStep::Set(context.any_key(), value()),
+        2 => RywStep::Clear(context.any_key()),
         3 => {
             let (one, other) = (context.any_key(), context.any_key());
-            Step::ClearRange(one.clone().min(other.clone()), one.max(other))
+            RywStep::ClearRange(one.clone().min(other.clone()), one.max(other))
         }
         4 | 5 => {
             let operation = OPERATIONS.get(context.below(OPERATIONS.len())).copied().unwrap_or(AtomicOp::Add);
-            Step::Atomic(operation, context.any_key(), value())
+            RywStep::Atomic(operation, context.any_key(), value())
         }
-        6 => Step::Get(context.any_key(), context.once_in(3)),
-        7 => Step::GetKey(selector_any(context), context.once_in(3)),
-        _ => Step::Range(Box::new(range_any(context))),
+        6 => RywStep::Get(context.any_key(), context.once_in(3)),
+        7 => RywStep::GetKey(selector_any(context), context.once_in(3)),
+        _ => RywStep::Range(Box::new(range_any(context))),
     }
 }
 
@@ -71,10 +71,10 @@ fn range_any(context: &Context) -> RangeRequest {
 }
 
 /// Rows the model has for a request.
-fn range_expected(rows: &Rows, request: &RangeRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn range_expected(rows: &ModelRows, request: &RangeRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (begin, end) = (select(rows, &request.begin), select(rows, &request.end));
     let inside = |key: &Vec<u8>| {
-        let place = Place::At(key.clone());
+        let place = ModelPlace::At(key.clone());
         begin <= place && place < end
     };
     let mut found: Vec<_> = rows.iter().filter(|(key, _)| inside(key)).collect();
@@ -86,44 +86,44 @@ fn range_expected(rows: &Rows, request: &RangeRequest) -> Vec<(Vec<u8>, Vec<u8>)
 }
 
 /// Applies a write to the model.
-fn write_apply(rows: &mut Rows, step: &Step) {
+fn write_apply(rows: &mut ModelRows, step: &RywStep) {
     match step {
-        Step::Set(key, value) => {
+        RywStep::Set(key, value) => {
             rows.insert(key.clone(), value.clone());
         }
-        Step::Clear(key) => {
+        RywStep::Clear(key) => {
             rows.remove(key);
         }
-        Step::ClearRange(begin, end) => rows.retain(|key, _| !(begin <= key && key < end)),
-        Step::Atomic(operation, key, operand) => {
+        RywStep::ClearRange(begin, end) => rows.retain(|key, _| !(begin <= key && key < end)),
+        RywStep::Atomic(operation, key, operand) => {
             match atomic(*operation, rows.get(key).map(Vec::as_slice), operand) {
                 Some(value) => rows.insert(key.clone(), value),
                 None => rows.remove(key),
             };
         }
-        Step::Get(..) | Step::GetKey(..) | Step::Range(_) => {}
+        RywStep::Get(..) | RywStep::GetKey(..) | RywStep::Range(_) => {}
     }
 }
 
 /// Sends a write, or compares a read with the model.
-async fn step_run(transaction: &Transaction, prefix: &[u8], rows: &Rows, step: &Step) -> Check {
+async fn step_run(transaction: &Transaction, prefix: &[u8], rows: &ModelRows, step: &RywStep) -> Check {
     match step {
-        Step::Set(key, value) => transaction.set(key, value)?,
-        Step::Clear(key) => transaction.clear(key)?,
-        Step::ClearRange(begin, end) => transaction.clear_range(begin, end)?,
-        Step::Atomic(operation, key, operand) => transaction.atomic(*operation, key, operand)?,
-        Step::Get(key, snapshot) => {
+        RywStep::Set(key, value) => transaction.set(key, value)?,
+        RywStep::Clear(key) => transaction.clear(key)?,
+        RywStep::ClearRange(begin, end) => transaction.clear_range(begin, end)?,
+        RywStep::Atomic(operation, key, operand) => transaction.atomic(*operation, key, operand)?,
+        RywStep::Get(key, snapshot) => {
             let found =
                 if *snapshot { transaction.get_snapshot(key).await? } else { transaction.get(key).await? };
             let expected = rows.get(key).map(Vec::as_slice);
             ensure!(found.as_deref() == expected, "{step:?}: {found:?}, the model has {expected:?}");
         }
-        Step::GetKey(selector, snapshot) => {
+        RywStep::GetKey(selector, snapshot) => {
             let found = place_of(&transaction.get_key(selector, *snapshot).await?, prefix);
             let expected = select(rows, selector);
             ensure!(found == expected, "{step:?}: {found:?}, the model has {expected:?}");
         }
-        Step::Range(request) => {
+        RywStep::Range(request) => {
             let found = range_read(transaction, prefix, request).await?;
             let expected = range_expected(rows, request);
             ensure!(found == expected, "{step:?}: {found:?}, the model has {expected:?}");
@@ -146,21 +146,21 @@ async fn range_read(
     Ok(rows.map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
 
-async fn rows_read(transaction: &Transaction, context: &Context) -> Result<Rows, Wrong> {
+async fn rows_read(transaction: &Transaction, context: &Context) -> Result<ModelRows, Wrong> {
     let request = RangeRequest::between(context.prefix.clone(), context.end());
     let rows = transaction.range_all(request).await?;
     Ok(rows.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
 
 pub(super) async fn check(context: Context) -> Check {
-    let mut rows: Rows = context.fixed_keys().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
+    let mut rows: ModelRows = context.fixed_keys().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
     let fill = |transaction: Transaction, _| {
         let rows = rows.clone();
         async move { Ok::<_, Wrong>(rows.iter().try_for_each(|(key, value)| transaction.set(key, value))?) }
     };
     super::cycle::persist(|| context.database.run("fill", Idempotency::Natural, fill)).await?;
     for _ in 0..ROUNDS {
-        let steps: Arc<Vec<Step>> = Arc::new((0..STEPS).map(|_| step_any(&context)).collect());
+        let steps: Arc<Vec<RywStep>> = Arc::new((0..STEPS).map(|_| step_any(&context)).collect());
         let known = Arc::new(std::mem::take(&mut rows));
         let script = |transaction: Transaction, _| {
             let (steps, known, context) = (Arc::clone(&steps), Arc::clone(&known), context.clone());

@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::durable::{OpenError, OpenOptions, Opened, store_open};
-use super::figures::FiguresNow;
+use super::durable::{OpenError, OpenOptions, OpenedEngine, store_open};
 use super::memory::Memory;
-use super::queue::{Queue, closed_error, sequencer_run};
-use super::sequencer::{CommitRequest, Sequencer, Shared};
+use super::queue::{CommitQueue, closed_error, sequencer_run};
+use super::sequencer::{CommitRequest, Sequencer, SequencerShared};
+use super::stats::EngineStats;
 use super::transaction::EmbeddedTransaction;
 use super::versions::Versions;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
@@ -37,8 +37,8 @@ enum Driver {
 
 /// An engine and what its transactions need of it.
 pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
-    queue: Arc<Queue>,
+    pub(crate) shared: Arc<SequencerShared>,
+    queue: Arc<CommitQueue>,
     driver: Driver,
     info: EngineInfo,
 }
@@ -79,12 +79,12 @@ pub struct EmbeddedEngine {
 }
 
 impl EmbeddedEngine {
-    /// An engine that keeps nothing beyond its own life and uses no thread and no disk.
+    /// An engine that keeps nothing beyond its own attempt and uses no thread and no disk.
     pub fn ephemeral(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
         let first = RECOVERY_VERSION_JUMP;
         let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, Version::MAX);
         let memory = Memory::new(std::iter::empty(), first, false);
-        let shared = Arc::new(Shared::new(clock, rng, versions, memory));
+        let shared = Arc::new(SequencerShared::new(clock, rng, versions, memory));
         let sequencer = Sequencer::new(Arc::clone(&shared), first, None);
         let info = EngineInfo { name: "embedded", location: "memory".to_owned() };
         let driver = Driver::Caller(Mutex::new(sequencer));
@@ -96,12 +96,12 @@ impl EmbeddedEngine {
     /// Versions continue far above every version an earlier opening used, so whatever was leased or watched under one
     /// of those is over.
     pub fn open(options: OpenOptions) -> Result<Self, OpenError> {
-        let Opened { memory, first, ceiling, durable, lock, location } = store_open(&options)?;
+        let OpenedEngine { memory, first, ceiling, durable, lock, location } = store_open(&options)?;
         let OpenOptions { clock, rng, .. } = options;
         let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, ceiling);
-        let shared = Arc::new(Shared::new(clock, rng, versions, memory));
+        let shared = Arc::new(SequencerShared::new(clock, rng, versions, memory));
         let sequencer = Sequencer::new(Arc::clone(&shared), first, Some(durable));
-        let queue = Arc::<Queue>::default();
+        let queue = Arc::<CommitQueue>::default();
         let (finish, finished) = watch::channel(false);
         let run = {
             let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
@@ -121,8 +121,8 @@ impl EmbeddedEngine {
     }
 
     /// What the engine has done so far.
-    pub fn figures(&self) -> FiguresNow {
-        self.inner.shared.figures.now()
+    pub fn stats(&self) -> EngineStats {
+        self.inner.shared.stats.now()
     }
 
     /// Commits what waits, stops the engine and gives the directory back. Every later operation, on any handle,
@@ -144,10 +144,14 @@ impl EmbeddedEngine {
 #[cfg(test)]
 impl EmbeddedEngine {
     /// An engine whose batches a test commits one by one with [`EmbeddedEngine::step`].
-    pub(in crate::embedded) fn stepped(opened: Opened, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
-        let Opened { memory, first, ceiling, durable, lock, location } = opened;
+    pub(in crate::embedded) fn stepped(
+        opened: OpenedEngine,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
+        let OpenedEngine { memory, first, ceiling, durable, lock, location } = opened;
         let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, ceiling);
-        let shared = Arc::new(Shared::new(clock, rng, versions, memory));
+        let shared = Arc::new(SequencerShared::new(clock, rng, versions, memory));
         let sequencer = Sequencer::new(Arc::clone(&shared), first, Some(durable));
         let driver = Driver::Stepped(Mutex::new(sequencer), lock);
         let info = EngineInfo { name: "embedded", location };
@@ -186,7 +190,7 @@ impl Engine for EmbeddedEngine {
     }
 
     fn metrics_register(&self, registry: &mut Registry) {
-        self.inner.shared.figures.register(registry);
+        self.inner.shared.stats.register(registry);
     }
 
     fn state(&self) -> EngineState {

@@ -22,7 +22,7 @@ const APPLY_CHUNK: usize = 256;
 
 /// A row's key. Keys of the usual length lie in the map's nodes themselves: a search that compares keys elsewhere in
 /// memory waits for memory at nearly every step.
-pub(crate) type Key = SmallVec<[u8; 48]>;
+pub(crate) type MemoryKey = SmallVec<[u8; 48]>;
 
 /// The values of one key by version, oldest first. `None` is an absence.
 #[derive(Debug, Default)]
@@ -115,16 +115,16 @@ impl MetadataVersions {
 
 /// The rows behind the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
-    chains: BTreeMap<Key, Chain>,
+pub(crate) struct MemoryRows {
+    chains: BTreeMap<MemoryKey, Chain>,
     /// Reads below this version are no longer possible.
     oldest: Version,
     /// Keys with something to trim once the window has passed the version; each key at most once, so that one written
     /// thousands of times in the window is looked at once per trim. Nearly in the order of versions: one that is out
     /// of it keeps those behind it for another window at most.
-    trims: VecDeque<(Version, Key)>,
+    trims: VecDeque<(Version, MemoryKey)>,
     /// Keys changed since the last checkpoint took them, in no order; `None` where there are no checkpoints.
-    dirty: Option<Vec<Key>>,
+    dirty: Option<Vec<MemoryKey>>,
     /// Counts the takings of `dirty`. Chains begin at 0, which is never a round.
     dirty_round: u32,
     /// A checkpoint reads at this version: nothing it can see is trimmed.
@@ -132,7 +132,7 @@ pub(crate) struct Rows {
     metadata: MetadataVersions,
 }
 
-impl Rows {
+impl MemoryRows {
     /// The oldest version that can still be read.
     pub(crate) fn oldest(&self) -> Version {
         self.oldest
@@ -178,12 +178,12 @@ impl Rows {
         if let (METADATA_VERSION_KEY, Some(value)) = (key, &value) {
             self.metadata.note(version, value);
         }
-        let chain = match self.chains.entry(Key::from_slice(key)) {
+        let chain = match self.chains.entry(MemoryKey::from_slice(key)) {
             Entry::Occupied(entry) => {
                 let chain = entry.into_mut();
                 chain.push(version, value);
                 if !std::mem::replace(&mut chain.queued, true) {
-                    self.trims.push_back((version, Key::from_slice(key)));
+                    self.trims.push_back((version, MemoryKey::from_slice(key)));
                 }
                 chain
             }
@@ -196,7 +196,7 @@ impl Rows {
             && chain.dirty_round != self.dirty_round
         {
             chain.dirty_round = self.dirty_round;
-            dirty.push(Key::from_slice(key));
+            dirty.push(MemoryKey::from_slice(key));
         }
     }
 
@@ -214,8 +214,8 @@ impl Rows {
                 }
             }
             Mutation::ClearRange(begin, end) => {
-                let live = self.range(begin, end, Version::MAX).map(|(key, _)| Key::from_slice(key));
-                let live: Vec<Key> = live.collect();
+                let live = self.range(begin, end, Version::MAX).map(|(key, _)| MemoryKey::from_slice(key));
+                let live: Vec<MemoryKey> = live.collect();
                 live.iter().for_each(|key| self.put(version, key, None));
             }
             Mutation::Atomic(operation, key, operand) => {
@@ -250,13 +250,13 @@ impl Rows {
 /// The image and its lock.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    rows: RwLock<Rows>,
+    rows: RwLock<MemoryRows>,
 }
 
 impl Memory {
     /// An image of `rows`, all as of `version`. `tracked` keeps the set of keys for checkpoints.
     pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
-        let chains = rows.map(|(key, value)| (Key::from_slice(&key), Chain::new(version, value)));
+        let chains = rows.map(|(key, value)| (MemoryKey::from_slice(&key), Chain::new(version, value)));
         let chains: BTreeMap<_, _> = chains.collect();
         let mut metadata = MetadataVersions::default();
         if let Some(value) = chains.get(METADATA_VERSION_KEY).and_then(Chain::latest) {
@@ -264,12 +264,13 @@ impl Memory {
         }
         let dirty = tracked.then(Vec::new);
         let trims = VecDeque::new();
-        let rows = Rows { chains, oldest: version, trims, dirty, dirty_round: 1, pinned: None, metadata };
+        let rows =
+            MemoryRows { chains, oldest: version, trims, dirty, dirty_round: 1, pinned: None, metadata };
         Self { rows: RwLock::new(rows) }
     }
 
     /// The rows, to read at some version.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Rows> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, MemoryRows> {
         self.rows.read()
     }
 
@@ -298,7 +299,7 @@ impl Memory {
     }
 
     /// Takes the keys changed since the last call, in no order, some perhaps twice.
-    pub(crate) fn dirty_take(&self) -> Vec<Key> {
+    pub(crate) fn dirty_take(&self) -> Vec<MemoryKey> {
         let mut rows = self.rows.write();
         // Zero is what a new chain has, and is skipped.
         rows.dirty_round = rows.dirty_round.wrapping_add(1).max(1);
@@ -306,7 +307,7 @@ impl Memory {
     }
 
     /// Gives back keys whose checkpoint failed.
-    pub(crate) fn dirty_return(&self, keys: Vec<Key>) {
+    pub(crate) fn dirty_return(&self, keys: Vec<MemoryKey>) {
         if let Some(dirty) = &mut self.rows.write().dirty {
             dirty.extend(keys);
         }

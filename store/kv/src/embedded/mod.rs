@@ -15,7 +15,6 @@
 mod atomic;
 pub mod durable;
 mod engine;
-mod figures;
 mod memory;
 mod mutation;
 mod points;
@@ -23,10 +22,11 @@ mod queue;
 mod ranges;
 mod resolver;
 mod sequencer;
+mod stats;
 mod transaction;
 mod versions;
 mod watch;
 
 pub use durable::{LogLoss, OpenError, OpenOptions};
 pub use engine::EmbeddedEngine;
-pub use figures::FiguresNow;
+pub use stats::EngineStats;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::sequencer::{CommitRequest, Sequencer, Shared, answer};
+use super::sequencer::{CommitRequest, Sequencer, SequencerShared, answer};
 use crate::contract::limits::BATCH_TRANSACTIONS_MAX;
 use crate::contract::{ErrorCode, KvError};
 
@@ -18,12 +18,12 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 const CEILING_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingCommit {
     requests: Vec<CommitRequest>,
     closing: bool,
 }
 
-impl Waiting {
+impl WaitingCommit {
     /// The next batch: what waits, up to the batch's limits.
     fn batch_take(&mut self) -> Vec<CommitRequest> {
         let mut bytes = 0usize;
@@ -40,8 +40,8 @@ impl Waiting {
 
 /// What waits for the sequencer.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
+pub(crate) struct CommitQueue {
+    waiting: Mutex<WaitingCommit>,
     /// Signalled when something waits, or when the queue closes.
     ready: Condvar,
 }
@@ -51,7 +51,7 @@ pub(crate) fn closed_error() -> KvError {
     KvError::with(ErrorCode::OperationCancelled, "the store is closed")
 }
 
-impl Queue {
+impl CommitQueue {
     /// Adds a request. A closed queue answers it at once.
     pub(crate) fn push(&self, request: CommitRequest) {
         let mut waiting = self.waiting.lock();
@@ -90,12 +90,12 @@ impl Queue {
 }
 
 /// Ends an engine with its sequencer, however that ends: nobody waits for an answer that will not come.
-struct Ending<'a> {
-    queue: &'a Queue,
-    shared: &'a Shared,
+struct QueueGuard<'a> {
+    queue: &'a CommitQueue,
+    shared: &'a SequencerShared,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         self.queue.close();
         let error = if std::thread::panicking() {
@@ -111,8 +111,8 @@ impl Drop for Ending<'_> {
 }
 
 /// The sequencer's thread: commits batches until the queue is closed, then stops the engine.
-pub(crate) fn sequencer_run(queue: &Queue, shared: &Shared, mut sequencer: Sequencer) {
-    let _ending = Ending { queue, shared };
+pub(crate) fn sequencer_run(queue: &CommitQueue, shared: &SequencerShared, mut sequencer: Sequencer) {
+    let _ending = QueueGuard { queue, shared };
     loop {
         let idle = if sequencer.is_unconfirmed() { CONFIRM_INTERVAL } else { CEILING_INTERVAL };
         let Some(batch) = queue.batch_next(idle) else { return };

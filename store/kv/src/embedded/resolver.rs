@@ -76,7 +76,7 @@ impl Generation {
 
 /// What the check says of one commit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ResolverVerdict {
     /// Nothing it read was written since.
     Accepted,
     /// Its read version is out of the window.
@@ -115,12 +115,12 @@ impl Resolver {
         reads: &[Span],
         risky: bool,
         report_all: bool,
-    ) -> Verdict {
+    ) -> ResolverVerdict {
         if risky && reads.is_empty() {
-            return Verdict::Accepted;
+            return ResolverVerdict::Accepted;
         }
         if read_version < self.oldest {
-            return Verdict::TooOld;
+            return ResolverVerdict::TooOld;
         }
         let mut conflicts = Vec::new();
         for (index, span) in reads.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Resolver {
                 }
             }
         }
-        if conflicts.is_empty() { Verdict::Accepted } else { Verdict::Conflict(conflicts) }
+        if conflicts.is_empty() { ResolverVerdict::Accepted } else { ResolverVerdict::Conflict(conflicts) }
     }
 
     /// Records what an accepted commit wrote. Later commits of the same batch see it at once.
@@ -188,10 +188,10 @@ mod tests {
                     reads.iter().enumerate().filter(|(_, read)| since(read)).map(|(index, _)| index).collect();
                 let oldest = 10_000_000.max(version - TRANSACTION_LIFE_VERSIONS);
                 let expected = match conflicts {
-                    _ if risky && reads.is_empty() => Verdict::Accepted,
-                    _ if read_version < oldest => Verdict::TooOld,
-                    conflicts if conflicts.is_empty() => Verdict::Accepted,
-                    conflicts => Verdict::Conflict(conflicts),
+                    _ if risky && reads.is_empty() => ResolverVerdict::Accepted,
+                    _ if read_version < oldest => ResolverVerdict::TooOld,
+                    conflicts if conflicts.is_empty() => ResolverVerdict::Accepted,
+                    conflicts => ResolverVerdict::Conflict(conflicts),
                 };
                 prop_assert_eq!(found, expected);
                 resolver.write(version, &writes);

@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
-use super::figures::Figures;
 use super::memory::Memory;
 use super::mutation::Mutation;
 use super::ranges::{RangeSet, Span};
-use super::resolver::{Resolver, Verdict};
+use super::resolver::{Resolver, ResolverVerdict};
+use super::stats::EngineCounters;
 use super::versions::Versions;
 use super::watch::Watches;
 use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
@@ -27,20 +27,20 @@ pub(crate) const CEILING_AHEAD_VERSIONS: Version = 3_600_000_000;
 
 /// Why a commit was refused.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct CommitRefusal {
     pub(crate) error: KvError,
     /// After a 1020: the read ranges that were written since.
     pub(crate) conflicting: Vec<Range<Bytes>>,
 }
 
-impl From<KvError> for Refusal {
+impl From<KvError> for CommitRefusal {
     fn from(error: KvError) -> Self {
         Self { error, conflicting: Vec::new() }
     }
 }
 
 /// What became of a commit: its stamp, or why not.
-pub(crate) type Outcome = Result<Versionstamp, Refusal>;
+pub(crate) type CommitAnswer = Result<Versionstamp, CommitRefusal>;
 
 /// One transaction that wants to commit.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct CommitRequest {
     pub(crate) risky: bool,
     /// What the transaction counts against the size limit.
     pub(crate) bytes: usize,
-    pub(crate) reply: oneshot::Sender<Outcome>,
+    pub(crate) reply: oneshot::Sender<CommitAnswer>,
 }
 
 /// Why an append did not happen.
@@ -90,24 +90,24 @@ pub(crate) trait Durable: Send {
 }
 
 /// What the sequencer and the transactions share.
-pub(crate) struct Shared {
+pub(crate) struct SequencerShared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) versions: Versions,
     pub(crate) memory: Arc<Memory>,
     pub(crate) watches: Watches,
-    pub(crate) figures: Figures,
+    pub(crate) stats: EngineCounters,
     /// Why the engine stopped, once it has.
     stopped: OnceLock<KvError>,
     /// The same and what comes before it, for those who wait.
     state: watch::Sender<EngineState>,
 }
 
-impl Shared {
+impl SequencerShared {
     pub(crate) fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, versions: Versions, memory: Memory) -> Self {
-        let (watches, figures, stopped) = (Watches::default(), Figures::default(), OnceLock::new());
+        let (watches, stats, stopped) = (Watches::default(), EngineCounters::default(), OnceLock::new());
         let state = watch::Sender::new(EngineState::Serving);
-        Self { clock, rng, versions, memory: Arc::new(memory), watches, figures, stopped, state }
+        Self { clock, rng, versions, memory: Arc::new(memory), watches, stats, stopped, state }
     }
 
     /// What the engine can do now, and every change of that.
@@ -142,12 +142,12 @@ impl Shared {
 /// An accepted commit that waits for its batch.
 struct Accepted {
     stamp: Versionstamp,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<CommitAnswer>,
 }
 
 /// The sequencer's own state. Exactly one exists per engine.
 pub(crate) struct Sequencer {
-    shared: Arc<Shared>,
+    shared: Arc<SequencerShared>,
     resolver: Resolver,
     durable: Option<Box<dyn Durable>>,
     trimmed: Version,
@@ -158,7 +158,11 @@ pub(crate) struct Sequencer {
 
 impl Sequencer {
     /// A sequencer that knows of no writes before `first`. Without `durable` nothing outlives the process.
-    pub(crate) fn new(shared: Arc<Shared>, first: Version, durable: Option<Box<dyn Durable>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<SequencerShared>,
+        first: Version,
+        durable: Option<Box<dyn Durable>>,
+    ) -> Self {
         Self { shared, resolver: Resolver::new(first), durable, trimmed: first, refusing: false }
     }
 
@@ -235,11 +239,11 @@ impl Sequencer {
             ..
         } = request;
         let refusal = match self.resolver.check(read_version, &reads, risky, report_conflicts) {
-            Verdict::Accepted => None,
-            Verdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
-            Verdict::Conflict(indices) => {
+            ResolverVerdict::Accepted => None,
+            ResolverVerdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
+            ResolverVerdict::Conflict(indices) => {
                 let conflicting = if report_conflicts { ranges_named(&reads, &indices) } else { Vec::new() };
-                Some(Refusal { error: KvError::new(ErrorCode::NotCommitted), conflicting })
+                Some(CommitRefusal { error: KvError::new(ErrorCode::NotCommitted), conflicting })
             }
         };
         if let Some(refusal) = refusal {
@@ -276,7 +280,7 @@ impl Sequencer {
             tracing::info!("the store commits again");
             self.shared.state_set(EngineState::Serving);
         }
-        self.shared.figures.flushed(self.shared.clock.monotonic().saturating_sub(began));
+        self.shared.stats.flushed(self.shared.clock.monotonic().saturating_sub(began));
         if let Some(ceiling) = ceiling {
             self.shared.versions.ceiling_raise(ceiling);
         }
@@ -286,7 +290,7 @@ impl Sequencer {
     fn batch_publish(&mut self, version: Version, accepted: Vec<Accepted>, mutations: &[Mutation]) {
         self.shared.memory.apply(version, mutations);
         self.shared.versions.publish(version);
-        self.shared.figures.published(accepted.len(), mutations.len());
+        self.shared.stats.published(accepted.len(), mutations.len());
         for Accepted { stamp, reply } in accepted {
             answer(reply, Ok(stamp));
         }
@@ -308,7 +312,7 @@ impl Sequencer {
 
     fn batch_fail(&mut self, accepted: Vec<Accepted>, error: AppendError) {
         self.shared.versions.abandon();
-        self.shared.figures.failed();
+        self.shared.stats.failed();
         let error = match error {
             AppendError::NoSpace(detail) => KvError::with(ErrorCode::NoSpace, detail),
             AppendError::Resources(detail) => KvError::with(ErrorCode::ShortOfResources, detail),
@@ -346,6 +350,6 @@ fn ranges_named(reads: &[Span], indices: &[usize]) -> Vec<Range<Bytes>> {
 }
 
 /// Sends an outcome. Whoever asked may have stopped waiting; the outcome stands all the same.
-pub(crate) fn answer(reply: oneshot::Sender<Outcome>, outcome: Outcome) {
+pub(crate) fn answer(reply: oneshot::Sender<CommitAnswer>, outcome: CommitAnswer) {
     let _ = reply.send(outcome);
 }

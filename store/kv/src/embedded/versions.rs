@@ -17,7 +17,7 @@ use crate::env::{Clock, Rng};
 const STEP_MAX: u64 = 10;
 
 #[derive(Debug)]
-struct State {
+struct VersionState {
     /// What a read gets.
     published: Version,
     /// The last version given to a batch, published or not.
@@ -34,14 +34,14 @@ pub(crate) struct Versions {
     rng: Arc<dyn Rng>,
     base: Version,
     base_time: Duration,
-    state: Mutex<State>,
+    state: Mutex<VersionState>,
 }
 
 impl Versions {
     /// A clock whose first version is `first`, with use allowed up to `ceiling`.
     pub(crate) fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, first: Version, ceiling: Version) -> Self {
         let base_time = clock.monotonic();
-        let state = State { published: first, assigned: first, in_flight: false, ceiling };
+        let state = VersionState { published: first, assigned: first, in_flight: false, ceiling };
         Self { clock, rng, base: first, base_time, state: Mutex::new(state) }
     }
 

@@ -14,9 +14,9 @@ use crate::contract::{ErrorCode, KvError, KvResult, Watch};
 
 /// A place among the watches of an engine, given back when dropped.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct WatchSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for WatchSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -40,7 +40,7 @@ impl Watcher {
 
 /// Armed watches by key.
 #[derive(Debug, Default)]
-struct Waiting {
+struct ArmedWatches {
     keys: BTreeMap<Bytes, Vec<Watcher>>,
     /// Above so many keys, those nobody waits for any more are swept out.
     sweep_above: usize,
@@ -49,7 +49,7 @@ struct Waiting {
 /// Keys below which sweeping is not worth while.
 const SWEEP_MIN: usize = 64;
 
-impl Waiting {
+impl ArmedWatches {
     fn sweep(&mut self) {
         if self.keys.len() > self.sweep_above.max(SWEEP_MIN) {
             self.keys.retain(|_, watchers| {
@@ -64,14 +64,14 @@ impl Waiting {
 /// All watches of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<ArmedWatches>,
     outstanding: Arc<AtomicUsize>,
 }
 
 impl Watches {
     /// A watch and its engine's side, or 1032.
     pub(crate) fn open(&self, baseline: Option<Bytes>) -> KvResult<(Watcher, Watch)> {
-        let place = Place(Arc::clone(&self.outstanding));
+        let place = WatchSlot(Arc::clone(&self.outstanding));
         if self.outstanding.fetch_add(1, Ordering::Relaxed) >= WATCHES_MAX {
             return Err(ErrorCode::TooManyWatches.into());
         }

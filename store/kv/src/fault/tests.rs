@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{FaultEngine, FaultPlan};
 use crate::contract::{ErrorCode, KvError};
-use crate::database::{Attempt, Database, Idempotency};
+use crate::database::{Database, Idempotency, TransactionTry};
 use crate::embedded::EmbeddedEngine;
 use crate::env::{SeededRng, SystemClock};
 use crate::{Engine, RangeRequest, Transaction};
@@ -26,7 +26,7 @@ async fn value(database: &Database, key: &'static [u8]) -> Option<Vec<u8>> {
 
 /// One attempt at setting a key, and its error.
 async fn set_once(database: &Database) -> ErrorCode {
-    let set = |transaction: Transaction, attempt: Attempt| async move {
+    let set = |transaction: Transaction, attempt: TransactionTry| async move {
         if attempt.number > 1 {
             // The second attempt only carries the first one's error out.
             return Err(KvError::new(ErrorCode::ClientInvalidOperation));

@@ -22,7 +22,7 @@ enum Fate {
     Failed(KvError),
 }
 
-struct State {
+struct FaultState {
     inner: Arc<dyn EngineTransaction>,
     /// Whether a commit was answered here without the inner transaction knowing.
     ended: bool,
@@ -35,7 +35,7 @@ struct State {
     fate: watch::Sender<Fate>,
 }
 
-impl State {
+impl FaultState {
     fn restart(&mut self) {
         // What was decided stays decided, though nobody may have looked yet.
         self.fate.send_if_modified(|fate| {
@@ -53,7 +53,7 @@ impl State {
 /// One transaction with faults.
 pub(super) struct FaultTransaction {
     faults: Arc<Faults>,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
 /// Faults of a commit, in the order in which the dice are thrown.
@@ -68,7 +68,7 @@ enum CommitFault {
 impl FaultTransaction {
     pub(super) fn new(faults: Arc<Faults>, inner: Arc<dyn EngineTransaction>) -> Self {
         let fate = watch::channel(Fate::Open).0;
-        let state = State { inner, ended: false, wrote: false, read: false, versioned: false, fate };
+        let state = FaultState { inner, ended: false, wrote: false, read: false, versioned: false, fate };
         Self { faults, state: Mutex::new(state) }
     }
 

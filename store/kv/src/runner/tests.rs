@@ -14,7 +14,7 @@ use crate::contract::{
     AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, KeySelector,
     KvError, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
-use crate::database::{Attempt, Idempotency, Retryable, Transaction, kv_error_in};
+use crate::database::{Idempotency, Retryable, Transaction, TransactionTry, kv_error_in};
 use crate::embedded::EmbeddedEngine;
 use crate::env::{SeededRng, SystemClock};
 
@@ -171,7 +171,7 @@ impl Retryable for Layer {
     }
 }
 
-async fn attempts_of(script: &[ErrorCode]) -> (Result<(), Layer>, Vec<Attempt>) {
+async fn attempts_of(script: &[ErrorCode]) -> (Result<(), Layer>, Vec<TransactionTry>) {
     let (database, _) = Scripted::database(script);
     let seen = Mutex::new(Vec::new());
     let closure = |transaction: Transaction, attempt| {
@@ -202,7 +202,7 @@ async fn every_code_is_retried_or_given_back_as_its_kind_says() {
         if code.is_retryable() {
             result.unwrap();
             assert_eq!(attempts.len(), 2, "{code:?}");
-            assert_eq!(attempts[1], Attempt { number: 2, maybe_committed: code.is_maybe_committed() });
+            assert_eq!(attempts[1], TransactionTry { number: 2, maybe_committed: code.is_maybe_committed() });
         } else {
             let error = result.unwrap_err();
             assert_eq!(error.kv_error().unwrap().code, code);
@@ -216,7 +216,7 @@ async fn every_code_that_a_closure_wraps_is_retried_or_given_back_as_its_kind_sa
     for code in ErrorCode::ALL.iter().copied() {
         let (database, _) = Scripted::database(&[]);
         let mut told = Vec::new();
-        let closure = |_: Transaction, attempt: Attempt| {
+        let closure = |_: Transaction, attempt: TransactionTry| {
             told.push(attempt.maybe_committed);
             async move { if attempt.number == 1 { Err(Layer(Middle::Store(code.into()))) } else { Ok(()) } }
         };
@@ -236,7 +236,7 @@ async fn every_code_that_a_closure_wraps_is_retried_or_given_back_as_its_kind_sa
 async fn a_wrapped_store_error_from_the_closure_is_retried_and_its_own_is_not() {
     let (database, cancels) = Scripted::database(&[]);
     let mut calls = 0;
-    let closure = |_: Transaction, attempt: Attempt| {
+    let closure = |_: Transaction, attempt: TransactionTry| {
         calls += 1;
         async move {
             match attempt.number {
@@ -255,7 +255,7 @@ async fn a_wrapped_store_error_from_the_closure_is_retried_and_its_own_is_not() 
 async fn an_attempt_begins_empty_and_without_the_options_of_the_one_before() {
     let (database, _) = Scripted::database(&[ErrorCode::NotCommitted]);
     let sizes = Mutex::new(Vec::new());
-    let closure = |transaction: Transaction, attempt: Attempt| {
+    let closure = |transaction: Transaction, attempt: TransactionTry| {
         let sizes = &sizes;
         async move {
             let size = transaction.approximate_size().await?;
@@ -325,7 +325,7 @@ async fn a_forced_conflict_moves_its_metric() {
     let conflicts = "store_errors_total{name=\"loser\",code=\"1020\"} 1";
     assert!(!shown().contains(conflicts));
     let other = database.clone();
-    let closure = |transaction: Transaction, attempt: Attempt| {
+    let closure = |transaction: Transaction, attempt: TransactionTry| {
         let other = other.clone();
         async move {
             transaction.get(b"k").await?;

@@ -56,8 +56,8 @@ pub struct CellMeta {
     #[n(22)]
     #[serde(default)]
     pub fresh_start_ms: Option<u64>,
-    /// Which scheduler decides over a new job that names none: kinds of work (`borough_model::job::WorkKind`, as they are
-    /// written) with the scheduler of each; absent: `default` over all.
+    /// Which scheduler decides over a new job that names none: kinds of work (`borough_model::job::WorkKind`, as they
+    /// are written) with the scheduler of each; absent: `default` over all.
     #[n(24)]
     #[serde(default)]
     pub schedulers: Option<BTreeMap<String, Name>>,
@@ -65,7 +65,8 @@ pub struct CellMeta {
     #[n(26)]
     #[serde(default)]
     pub reclaim: Option<bool>,
-    /// The anchor of the cell's time; absent before the first process has begun it. No setting, and no revision counts it.
+    /// The anchor of the cell's time; absent before the first process has begun it. No setting, and no revision counts
+    /// it.
     #[n(27)]
     #[serde(default)]
     pub clock: Option<CellTime>,
@@ -113,7 +114,7 @@ impl Default for CellMeta {
 /// The gate of a cell. Its change voids every mutating transaction in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellGate {
-    /// Which life of the store this is: bumped by restore, import and move. Part of every stamp seen outside.
+    /// Which attempt of the store this is: bumped by restore, import and move. Part of every stamp seen outside.
     #[n(0)]
     pub store_epoch: u64,
     /// What the cell takes.

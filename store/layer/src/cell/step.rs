@@ -21,8 +21,8 @@ pub enum Created {
     Before,
 }
 
-/// Creates the cell, open and in its first store epoch. An existing one stays as it is; one that is still being imported
-/// is refused, since not all of it is there.
+/// Creates the cell, open and in its first store epoch. An existing one stays as it is; one that is still being
+/// imported is refused, since not all of it is there.
 pub async fn cell_create(
     tx: &Transaction,
     space: &CellSpace,
@@ -119,7 +119,7 @@ pub async fn cell_gate_set(
     Ok(gate)
 }
 
-/// Begins a new life of the store, after a restore, an import or a move: the journal of the old one is removed
+/// Begins a new attempt of the store, after a restore, an import or a move: the journal of the old one is removed
 /// (its stamps may be higher than any the store gives now), and cursors of it are refused.
 ///
 /// `expected` is the epoch that ends: repeating the step after an unknown result changes nothing.

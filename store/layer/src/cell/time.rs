@@ -1,13 +1,14 @@
 //! The time of a cell: what every duration that outlives a process is measured by.
 //!
-//! The cell stores an anchor, a version of the store and the time it stands for. Versions advance by a million a second,
-//! so the time at any read version follows from the anchor, and no process needs to believe another one's wall clock. A
-//! process reads the anchor every [`OBSERVE_EVERY`] and goes on by its own monotonic clock in between ([`CellClock`]).
+//! The cell stores an anchor, a version of the store and the time it stands for. Versions advance by a million a
+//! second, so the time at any read version follows from the anchor, and no process needs to believe another one's wall
+//! clock. A process reads the anchor every [`OBSERVE_EVERY`] and goes on by its own monotonic clock in between
+//! ([`CellClock`]).
 //!
 //! Versions jump (a recovery of FoundationDB skips 100 seconds of them), and wall clocks do. So no observation moves a
 //! process's time faster or slower than by a tenth ([`slewed`]), and whoever renews the anchor moves it towards its own
-//! wall clock by a tenth at most. Any duration is therefore measured as no less than 80 and no more than 125 per cent of
-//! what it is, whichever clocks are wrong and by however much.
+//! wall clock by a tenth at most. Any duration is therefore measured as no less than 80 and no more than 125 per cent
+//! of what it is, whichever clocks are wrong and by however much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +28,8 @@ pub const OBSERVE_EVERY: Duration = Duration::from_secs(2);
 /// Milliseconds after which the anchor is renewed: what a jump of versions is believed for at most, by processes that
 /// start just then.
 const RENEW_MS: i64 = 10_000;
-/// Milliseconds that the opening of a store by its only owner moves the cell's time on at most, by its wall clock: nobody
-/// else knows for how long the store was closed.
+/// Milliseconds that the opening of a store by its only owner moves the cell's time on at most, by its wall clock:
+/// nobody else knows for how long the store was closed.
 const CLOSED_MS_MAX: i64 = 86_400_000;
 /// The part of a duration by which a correction makes it longer or shorter at most: a tenth.
 const SLEW_PART: i64 = 10;
@@ -36,10 +37,10 @@ const SLEW_PART: i64 = 10;
 /// The anchor of a cell's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellTime {
-    /// The life of the store whose versions it counts.
+    /// The attempt of the store whose versions it counts.
     #[n(0)]
     pub store_epoch: u64,
-    /// A version of that life.
+    /// A version of that attempt.
     #[n(1)]
     pub version: i64,
     /// The cell's time at the version, milliseconds since 1970 as well as anybody knows.
@@ -73,12 +74,12 @@ pub enum StoreOpened {
 /// A clock that shows the time of a cell. Before the first observation it shows the machine's.
 pub struct CellClock {
     machine: Arc<dyn Clock>,
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<SeenTime>>,
 }
 
 /// The cell's time at a moment of the machine's monotonic clock.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenTime {
     at: Duration,
     ms: i64,
 }
@@ -94,7 +95,7 @@ impl CellClock {
         let at = self.machine.monotonic();
         let mut seen = self.seen.lock();
         let ms = seen.map_or(ms, |seen| slewed(seen.ms, since_ms(seen.at, at), ms));
-        *seen = Some(Seen { at, ms });
+        *seen = Some(SeenTime { at, ms });
     }
 
     /// The cell's time, where it was observed.
@@ -178,18 +179,18 @@ fn since_ms(from: Duration, to: Duration) -> i64 {
     i64::try_from(to.saturating_sub(from).as_millis()).unwrap_or(i64::MAX)
 }
 
-type Read = (Version, CellGate, CellMeta);
+type TimeRead = (Version, CellGate, CellMeta);
 
-async fn read(tx: &Transaction, space: &CellSpace) -> StoreResult<Read> {
+async fn read(tx: &Transaction, space: &CellSpace) -> StoreResult<TimeRead> {
     let unknown = || StoreError::CellUnknown { cell: space.to_string() };
     let gate = keys::read_snapshot(tx, space, &CellGateKey {}).await?.ok_or_else(unknown)?;
     let meta = keys::read_snapshot(tx, space, &CellMetaKey {}).await?.ok_or_else(unknown)?;
     Ok((tx.read_version().await?, gate, meta))
 }
 
-/// Writes the anchor, unless somebody else has written meanwhile; nothing to a cell that is elsewhere. It is no setting:
-/// neither is it told in the journal, nor does it count as a revision.
-fn write(tx: &Transaction, space: &CellSpace, read: Read, at_ms: i64) -> StoreResult<i64> {
+/// Writes the anchor, unless somebody else has written meanwhile; nothing to a cell that is elsewhere. It is no
+/// setting: neither is it told in the journal, nor does it count as a revision.
+fn write(tx: &Transaction, space: &CellSpace, read: TimeRead, at_ms: i64) -> StoreResult<i64> {
     let (version, gate, meta) = read;
     if matches!(gate.state, CellState::Open | CellState::Draining) {
         keys::guard(tx, space, &CellMetaKey {})?;
@@ -244,8 +245,8 @@ mod tests {
         }
     }
 
-    /// Roles with clocks that are off by hours and days, each of which stamps what another one compares: back-off, cooling
-    /// ports, promises, retention.
+    /// Roles with clocks that are off by hours and days, each of which stamps what another one compares: back-off,
+    /// cooling ports, promises, retention.
     #[tokio::test]
     async fn durations_are_what_they_are_whatever_the_wall_clocks_of_roles_say() {
         for off_ms in [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS] {

@@ -64,7 +64,11 @@ fn row_check(
         wrong(at(), format!("the endpoint of {}", key_text(&own)), "its own")
     });
     found.require(endpoint.incarnation == row.incarnation, "endpoint_incarnation", || {
-        wrong(at(), format!("life {}", endpoint.incarnation), format!("life {}, the row's", row.incarnation))
+        wrong(
+            at(),
+            format!("attempt {}", endpoint.incarnation),
+            format!("attempt {}, the row's", row.incarnation),
+        )
     });
     let served = matches!(row.state, TaskState::Running | TaskState::Lost);
     found.require(served, "endpoint_state", || {

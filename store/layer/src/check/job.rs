@@ -44,15 +44,15 @@ fn indexes_check(found: &mut Violations, rows: &CellRows) {
     }
     let gates = rows.gates.keys().map(|job| (format!("job_gate/{job}"), job));
     let specs = rows.specs.keys().map(|(job, version)| (format!("job_spec/{job}/{version}"), job));
-    let units = rows.units.values().map(|unit| (format!("unit/{}", unit.id), &unit.job));
-    for (key, job) in gates.chain(specs).chain(units) {
+    let gangs = rows.gangs.values().map(|gang| (format!("gang/{}", gang.id), &gang.job));
+    for (key, job) in gates.chain(specs).chain(gangs) {
         found.require(rows.jobs.contains_key(job), "job_known", || {
             wrong(key, "a row", format!("nothing: there is no job {job}"))
         });
     }
-    for (id, unit) in &rows.units {
-        found.require(unit.id == *id, "unit_key", || {
-            wrong(format!("unit/{id}"), format!("the row of {}", unit.id), format!("the row of {id}"))
+    for (id, gang) in &rows.gangs {
+        found.require(gang.id == *id, "gang_key", || {
+            wrong(format!("gang/{id}"), format!("the row of {}", gang.id), format!("the row of {id}"))
         });
     }
 }
@@ -62,7 +62,7 @@ fn parts_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
     let ended = matches!(row.state, JobState::Ended { .. });
     let named = rows.names.get(&(row.user.clone(), name.clone()));
     found.require(ended || named == Some(&job), "job_named", || {
-        wrong(format!("job/{}/{name}", row.user), format!("{named:?}"), format!("{job}, which lives"))
+        wrong(format!("job/{}/{name}", row.user), format!("{named:?}"), format!("{job}, which attempts"))
     });
     let past = (row.user.clone(), name.clone(), row.submitted_ms, job);
     found.require(rows.past.contains(&past), "job_past", || {

@@ -3,7 +3,7 @@
 use borough_model::Delta;
 use borough_model::journal::DeltaKey;
 
-use super::told::{endpoint_digest, row_digest};
+use super::last_delta::{endpoint_digest, row_digest};
 use super::{CellRows, Violations, wrong};
 use crate::journal::Cursor;
 
@@ -48,7 +48,7 @@ fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     rows.loads.iter().for_each(|(&node, load)| each(DeltaKey::NodeLoad(node), row_digest(load)));
     rows.jobs.iter().for_each(|(&job, row)| each(DeltaKey::Job(job), row_digest(row)));
     rows.tasks.iter().for_each(|(&task, row)| each(DeltaKey::Task(task), row_digest(row)));
-    rows.units.iter().for_each(|(&unit, row)| each(DeltaKey::Unit(unit), row_digest(row)));
+    rows.gangs.iter().for_each(|(&gang, row)| each(DeltaKey::Gang(gang), row_digest(row)));
     for row in rows.endpoints.values() {
         each(DeltaKey::Endpoint(row.endpoint.task), endpoint_digest(&row.endpoint, row.revision));
     }
@@ -69,7 +69,7 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
         DeltaKey::NodeLoad(node) => rows.loads.get(&node).map(|row| format!("{row:?}")),
         DeltaKey::Job(job) => rows.jobs.get(&job).map(|row| format!("{row:?}")),
         DeltaKey::Task(task) => rows.tasks.get(&task).map(|row| format!("{row:?}")),
-        DeltaKey::Unit(unit) => rows.units.get(&unit).map(|row| format!("{row:?}")),
+        DeltaKey::Gang(gang) => rows.gangs.get(&gang).map(|row| format!("{row:?}")),
         DeltaKey::Endpoint(task) => {
             let (user, job) = rows.job_name(task.job)?;
             let row = rows.endpoints.get(&(user, job, task.index))?;
@@ -97,7 +97,7 @@ fn key_text(rows: &CellRows, key: DeltaKey) -> String {
         DeltaKey::NodeLoad(node) => format!("node_load/{node}"),
         DeltaKey::Job(job) => format!("job_row/{job}"),
         DeltaKey::Task(task) => format!("task/{task}"),
-        DeltaKey::Unit(unit) => format!("unit/{unit}"),
+        DeltaKey::Gang(gang) => format!("gang/{gang}"),
         DeltaKey::Endpoint(task) => match rows.job_name(task.job) {
             Some((user, job)) => format!("name/{user}/{job}/{}", task.index),
             None => format!("name of task/{task}"),

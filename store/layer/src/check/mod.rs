@@ -2,14 +2,15 @@
 //! operator who doubts a store.
 //!
 //! [`cell_rows_read`] reads a small cell in one transaction; [`cell_rows_load`] reads one of any size in chunks, by
-//! following the journal, and gives it as of one position all the same. [`cell_violations`] is pure. Each rule is stated
-//! where it is checked; together they say that indexes, sums, counters, endpoints and charges follow from the rows of
-//! tasks and jobs, and that what the journal last said of each row is that row.
+//! following the journal, and gives it as of one position all the same. [`cell_violations`] is pure. Each rule is
+//! stated where it is checked; together they say that indexes, sums, counters, endpoints and charges follow from the
+//! rows of tasks and jobs, and that what the journal last said of each row is that row.
 
 mod cell;
 mod endpoint;
 mod job;
 mod journal;
+mod last_delta;
 mod load;
 mod node;
 mod quota;
@@ -18,18 +19,17 @@ mod rows;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;
-mod told;
 
 use borough_kv::Transaction;
 use serde::Serialize;
 
+pub use last_delta::JournalRecord;
 #[cfg(test)]
 pub(crate) use load::delta_apply;
 pub use load::{LOAD_CHUNK_ROWS, LoadProgress, cell_rows_load, cell_rows_read};
 #[cfg(test)]
 pub(crate) use quota::quota_held;
 pub use rows::CellRows;
-pub use told::JournalTold;
 
 use crate::error::StoreResult;
 use crate::keys::CellSpace;

@@ -41,7 +41,7 @@ fn known_check(found: &mut Violations, rows: &CellRows, charged: &BTreeMap<NodeI
         .allocs
         .keys()
         .map(|node| ("node_alloc", node))
-        .chain(rows.node_lives.iter().map(|node| ("node_live", node)))
+        .chain(rows.node_attempts.iter().map(|node| ("node_live", node)))
         .chain(rows.node_sessions.iter().map(|node| ("node_session", node)))
         .chain(rows.loads.keys().map(|node| ("node_load", node)))
     {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
-use borough_model::task::{TaskRow, UnitRow};
-use borough_model::{JobId, Name, NodeId, RequestId, TaskId, UnitId};
+use borough_model::task::{GangRow, TaskRow};
+use borough_model::{GangId, JobId, Name, NodeId, RequestId, TaskId};
 
-use super::{JournalTold, Violation};
+use super::{JournalRecord, Violation};
 use crate::cell::{CellGate, CellMeta};
 use crate::job::JobGate;
 use crate::journal::JournalFloor;
@@ -33,7 +33,7 @@ pub struct CellRows {
     /// Nodes by name.
     pub node_names: BTreeMap<Name, NodeId>,
     /// Nodes that have a coarse lease.
-    pub node_lives: BTreeSet<NodeId>,
+    pub node_attempts: BTreeSet<NodeId>,
     /// Nodes whose agent has, or had, a session.
     pub node_sessions: BTreeSet<NodeId>,
     /// What is known of their real load.
@@ -50,8 +50,8 @@ pub struct CellRows {
     pub past: BTreeSet<(Name, Name, i64, JobId)>,
     /// Tasks, by the task their key names.
     pub tasks: BTreeMap<TaskId, TaskRow>,
-    /// Units.
-    pub units: BTreeMap<UnitId, UnitRow>,
+    /// Gangs.
+    pub gangs: BTreeMap<GangId, GangRow>,
     /// Endpoints, by user, job and index.
     pub endpoints: BTreeMap<(Name, Name, u32), EndpointRow>,
     /// The stamp of the last change of any endpoint, by user and job.
@@ -75,7 +75,7 @@ pub struct CellRows {
     /// The stamp of its last entry.
     pub journal_head: Option<Versionstamp>,
     /// What the journal, as far as it is kept, says of the rows.
-    pub told: JournalTold,
+    pub told: JournalRecord,
     /// Keys and values that are not what they should be.
     pub damage: Vec<Violation>,
 }

@@ -1,8 +1,8 @@
-//! Tasks: each row by itself, and against its job, its spec and its unit.
+//! Tasks: each row by itself, and against its job, its spec and its gang.
 
 use borough_model::job::{JobRow, JobState};
 use borough_model::task::machine::task_row_check;
-use borough_model::task::{TaskRow, TaskState, UnitState};
+use borough_model::task::{GangState, TaskRow, TaskState};
 
 use borough_model::TaskId;
 
@@ -21,7 +21,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
             found.require(false, "task_row", || wrong(key(), format!("{row:?}"), broken.to_string()));
         }
         spec_check(found, rows, row);
-        unit_check(found, rows, row, mode);
+        gang_check(found, rows, row, mode);
         match rows.jobs.get(&task.job) {
             None => found.require(false, "task_job", || {
                 wrong(key(), "a row", format!("nothing: there is no job {}", task.job))
@@ -31,22 +31,22 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
     }
 }
 
-/// A unit that waits for victims has all its members.
+/// A gang that waits for victims has all its members.
 fn waiting_check(found: &mut Violations, rows: &CellRows) {
-    for unit in rows.units.values().filter(|unit| unit.state == UnitState::Waiting) {
-        let of_job = TaskId { job: unit.job, index: 0 }..=TaskId { job: unit.job, index: u32::MAX };
+    for gang in rows.gangs.values().filter(|gang| gang.state == GangState::Waiting) {
+        let of_job = TaskId { job: gang.job, index: 0 }..=TaskId { job: gang.job, index: u32::MAX };
         let holds = |row: &TaskRow| {
-            row.state == TaskState::Held && row.unit == Some(unit.id) && row.unit_epoch == unit.epoch
+            row.state == TaskState::Held && row.gang == Some(gang.id) && row.gang_epoch == gang.epoch
         };
         let holding = rows.tasks.range(of_job).filter(|(_, row)| holds(row)).count();
-        found.require(holding >= unit.min_member as usize, "unit_waiting", || {
+        found.require(holding >= gang.min_member as usize, "gang_waiting", || {
             let stored = format!("{holding} members that hold, while it waits for victims");
-            wrong(format!("unit/{}", unit.id), stored, format!("{}, or its release", unit.min_member))
+            wrong(format!("gang/{}", gang.id), stored, format!("{}, or its release", gang.min_member))
         });
     }
 }
 
-/// A life has the ports and the share its spec says.
+/// An attempt has the ports and the share its spec says.
 fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     if !row.state.is_charged() {
         return;
@@ -69,43 +69,43 @@ fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     });
 }
 
-fn unit_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: CheckMode) {
-    unit_placed_check(found, rows, row);
-    let Some(id) = row.unit.filter(|_| row.state == TaskState::Held) else { return };
+fn gang_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: CheckMode) {
+    gang_placed_check(found, rows, row);
+    let Some(id) = row.gang.filter(|_| row.state == TaskState::Held) else { return };
     let key = || format!("task/{}", row.id);
-    let Some(unit) = rows.units.get(&id) else {
-        found.require(false, "unit_known", || {
-            wrong(key(), format!("a hold for {id}"), "a unit that is there")
+    let Some(gang) = rows.gangs.get(&id) else {
+        found.require(false, "gang_known", || {
+            wrong(key(), format!("a hold for {id}"), "a gang that is there")
         });
         return;
     };
-    found.require(unit.job == row.id.job, "unit_job", || {
-        wrong(key(), format!("a hold for {id}"), format!("a unit of its job; that one is of {}", unit.job))
+    found.require(gang.job == row.id.job, "gang_job", || {
+        wrong(key(), format!("a hold for {id}"), format!("a gang of its job; that one is of {}", gang.job))
     });
-    found.require(row.unit_epoch <= unit.epoch, "unit_epoch", || {
+    found.require(row.gang_epoch <= gang.epoch, "gang_epoch", || {
         wrong(
             key(),
-            format!("a hold at epoch {}", row.unit_epoch),
-            format!("{} at most, that of {id}", unit.epoch),
+            format!("a hold at epoch {}", row.gang_epoch),
+            format!("{} at most, that of {id}", gang.epoch),
         )
     });
-    let waits = matches!(unit.state, UnitState::Gathering | UnitState::Waiting);
-    let waits = waits && unit.epoch == row.unit_epoch;
-    found.require(mode == CheckMode::Always || waits, "unit_settled", || {
-        wrong(key(), "a hold", format!("none: unit {id} is {:?}", unit.state))
+    let waits = matches!(gang.state, GangState::Gathering | GangState::Waiting);
+    let waits = waits && gang.epoch == row.gang_epoch;
+    found.require(mode == CheckMode::Always || waits, "gang_settled", || {
+        wrong(key(), "a hold", format!("none: gang {id} is {:?}", gang.state))
     });
 }
 
 /// Nothing of a gang is placed before all of it is.
-fn unit_placed_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
+fn gang_placed_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     let begun = matches!(row.state, TaskState::Assigned | TaskState::Starting | TaskState::Running);
-    let Some(unit) = row.unit.filter(|_| begun).and_then(|id| rows.units.get(&id)) else { return };
-    let whole = unit.epoch > row.unit_epoch || unit.state == UnitState::Committed;
-    found.require(whole, "unit_placed", || {
+    let Some(gang) = row.gang.filter(|_| begun).and_then(|id| rows.gangs.get(&id)) else { return };
+    let whole = gang.epoch > row.gang_epoch || gang.state == GangState::Committed;
+    found.require(whole, "gang_placed", || {
         wrong(
             format!("task/{}", row.id),
-            format!("{:?} for {} at epoch {}", row.state, unit.id, row.unit_epoch),
-            "held: the unit gathers",
+            format!("{:?} for {} at epoch {}", row.state, gang.id, row.gang_epoch),
+            "held: the gang gathers",
         )
     });
 }

@@ -11,7 +11,7 @@ use super::read::{job_get, job_spec_in_force};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix, RangeOptions, TaskKey, UnitKey,
+    self, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix, RangeOptions, TaskKey,
 };
 use crate::quota::{job_remainder, overflow, quota_give_back};
 
@@ -83,9 +83,9 @@ pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -
         let reason = format!("job {}/{} is {:?}, {alive} tasks are not dead", row.user, row.name, row.state);
         return Err(StoreError::refused(reason));
     }
-    // Units are few, and those of earlier lives are named by no row any more.
-    let units = keys::range::<UnitKey>(tx, &space, &Prefix::all(), RangeOptions::snapshot()).await?;
-    for (key, _) in units.iter().filter(|(_, unit)| unit.job == job) {
+    // Gangs are few, and those of earlier attempts are named by no row any more.
+    let gangs = keys::range::<GangKey>(tx, &space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    for (key, _) in gangs.iter().filter(|(_, gang)| gang.job == job) {
         keys::clear(tx, &space, key)?;
     }
     let name = JobNameKey { user: row.user.clone(), name: row.name.clone() };

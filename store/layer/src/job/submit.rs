@@ -53,7 +53,7 @@ pub enum SubmitOutcome {
 
 /// Admits `spec`, as job `candidate` where it is new (an id made outside, never used before).
 ///
-/// While a job of the name lives, the same spec changes nothing, another count or priority is applied, and any other
+/// While a job of the name attempts, the same spec changes nothing, another count or priority is applied, and any other
 /// difference is refused with the diff. Once it is over, the name goes to a new job. One row, one spec, three small
 /// keys and one journal entry, whatever the count.
 ///

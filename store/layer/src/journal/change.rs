@@ -66,8 +66,8 @@ impl ChangeSet {
         Ok(Self { space: gate.space().clone(), gate: seen, change: change.clone(), deltas: Vec::new() })
     }
 
-    /// The change as one of an open cell: steps that start work ask for it. Refuses with [`StoreError::CellClosed`] where
-    /// the gate, as this transaction has read it, is not open.
+    /// The change as one of an open cell: steps that start work ask for it. Refuses with [`StoreError::CellClosed`]
+    /// where the gate, as this transaction has read it, is not open.
     pub fn open(&mut self) -> StoreResult<OpenChanges<'_>> {
         gate_check_open(&self.space, self.gate.state)?;
         Ok(OpenChanges(self))
@@ -78,7 +78,7 @@ impl ChangeSet {
         &self.space
     }
 
-    /// The life of the store.
+    /// The attempt of the store.
     pub fn store_epoch(&self) -> u64 {
         self.gate.store_epoch
     }

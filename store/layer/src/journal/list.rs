@@ -11,8 +11,8 @@ use borough_model::{Delta, JobId, JobSpec, Name};
 use super::{Cursor, journal_head};
 use crate::error::StoreResult;
 use crate::keys::{
-    CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, NodeLoadKey,
-    Prefix, TaskKey, UnitKey, chunk_read,
+    CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey,
+    NodeLoadKey, Prefix, TaskKey, chunk_read,
 };
 
 /// Rows of a chunk, where the caller has no reason for another number.
@@ -43,9 +43,9 @@ pub enum Listed {
     },
 }
 
-/// Lists nodes, commitments, loads, jobs, specs, tasks, endpoints and units into `sink`, in chunks of `chunk_rows`, each in
-/// a transaction of its own. Answers the position from which the journal must be replayed, to its end, before what
-/// was listed is the cell's state.
+/// Lists nodes, commitments, loads, jobs, specs, tasks, endpoints and gangs into `sink`, in chunks of `chunk_rows`,
+/// each in a transaction of its own. Answers the position from which the journal must be replayed, to its end, before
+/// what was listed is the cell's state.
 pub async fn cell_list_chunked(
     db: &Database,
     space: &CellSpace,
@@ -73,7 +73,7 @@ pub async fn cell_list_chunked(
         sink(row_of(Delta::Endpoint { endpoint: row.endpoint, revision: row.revision }));
     };
     each_row::<EndpointKey>(db, space, rows, &mut endpoint).await?;
-    each_row::<UnitKey>(db, space, rows, |_, row| sink(row_of(Delta::Unit { row }))).await?;
+    each_row::<GangKey>(db, space, rows, |_, row| sink(row_of(Delta::Gang { row }))).await?;
     Ok(from)
 }
 

@@ -34,7 +34,8 @@ pub async fn journal_trim(
     let Some((last, _)) = rows.first() else { return Ok(None) };
     let last = JournalKey::decode(space, last)?;
     let trimmed_to = Cursor { store_epoch, stamp: last.stamp };
-    // Not up to the cutoff: what is appended below one that lies ahead, while this commits, is not told of by the floor.
+    // Not up to the cutoff: what is appended below one that lies ahead, while this commits, is not told of by the
+    // floor.
     let end = borough_kv::database::key_after(&last.encode(space));
     tx.clear_range(&begin, &end)?;
     keys::write(tx, space, &JournalFloorKey {}, &JournalFloor { trimmed_to, at_ms })?;
@@ -64,16 +65,16 @@ pub async fn journal_cutoff(
     Ok(first_kept.filter(|_| old > 0).map(|(cursor, _)| cursor.stamp))
 }
 
-/// Bytes of the entries that are kept, of this life of the store. Exact on the embedded engine, which looks at all of
-/// them, and a sample on FoundationDB.
+/// Bytes of the entries that are kept, of this attempt of the store. Exact on the embedded engine, which looks at all
+/// of them, and a sample on FoundationDB.
 pub async fn journal_bytes(tx: &Transaction, space: &CellSpace) -> StoreResult<u64> {
     let store_epoch = super::gate_read(tx, space).await?.store_epoch;
     let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
     Ok(tx.estimated_range_size(&range.start..&range.end).await?)
 }
 
-/// The first stamp that is kept once the oldest entries, `excess` bytes of them or a few more, are gone; fewer where one
-/// transaction does not read as many. The last entry stays. `None` where nothing can go.
+/// The first stamp that is kept once the oldest entries, `excess` bytes of them or a few more, are gone; fewer where
+/// one transaction does not read as many. The last entry stays. `None` where nothing can go.
 pub async fn journal_cutoff_bytes(
     tx: &Transaction,
     space: &CellSpace,
@@ -195,8 +196,8 @@ mod tests {
         read.await.unwrap()
     }
 
-    /// Writers that go on, and a trimmer that keeps to a bound: nothing but the last entries is kept, the bound holds at
-    /// every pass, and the floor tells readers of all that is gone.
+    /// Writers that go on, and a trimmer that keeps to a bound: nothing but the last entries is kept, the bound holds
+    /// at every pass, and the floor tells readers of all that is gone.
     #[tokio::test]
     async fn a_journal_under_sustained_writes_stays_within_its_bound() {
         const BOUND: u64 = 200_000;

@@ -67,7 +67,7 @@ kinds! {
     /// The token of a constraint over several nodes.
     Constraint = 31, "constraint";
     /// A gang.
-    Unit = 32, "unit";
+    Gang = 32, "gang";
 
     /// A quota.
     Quota = 40, "quota";

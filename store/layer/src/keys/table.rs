@@ -3,8 +3,8 @@
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
 use borough_model::node::{NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
-use borough_model::task::{TaskRow, UnitRow};
-use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId, UnitId};
+use borough_model::task::{GangRow, TaskRow};
+use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use super::key::keys;
 use super::{Counter, StampValue};
@@ -116,19 +116,19 @@ keys! {
         /// The task's index.
         index: u32,
     } = Task => TaskRow;
-    /// `constraint/<term>[/<domain>]`: read as a conflict and written by every placement that matches the term. The empty
-    /// term stands for all of them.
+    /// `constraint/<term>[/<domain>]`: read as a conflict and written by every placement that matches the term. The
+    /// empty term stands for all of them.
     ConstraintKey {
         /// The term.
         term: String,
         /// The failure domain; empty where the term has none.
         domain: String,
     } = Constraint => ConstraintToken;
-    /// `unit/<unit>`: a gang.
-    UnitKey {
-        /// The unit.
-        unit: UnitId,
-    } = Unit => UnitRow;
+    /// `gang/<gang>`: a gang.
+    GangKey {
+        /// The gang.
+        gang: GangId,
+    } = Gang => GangRow;
 
     /// `quota/<user>/<band>`: a limit.
     QuotaKey {
@@ -144,8 +144,8 @@ keys! {
         /// In which band.
         band: Band,
     } = QuotaUsed => QuotaUsed;
-    /// `quota_released/<user>/<band>/<dimension>`: what was released since admission folded it in, less what was charged
-    /// where there is no limit.
+    /// `quota_released/<user>/<band>/<dimension>`: what was released since admission folded it in, less what was
+    /// charged where there is no limit.
     QuotaReleasedKey {
         /// Whose.
         user: Name,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use borough_kv::Versionstamp;
 use borough_model::job::Band;
-use borough_model::{JobId, Name, NodeId, RequestId, UnitId};
+use borough_model::{GangId, JobId, Name, NodeId, RequestId};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -44,7 +44,7 @@ samples! {
     Name => "[a-c]([a-z0-9-]{0,4}[a-z0-9])?".prop_map(|text| Name::new(text).unwrap());
     JobId => u64::strategy().prop_map(JobId);
     NodeId => u64::strategy().prop_map(NodeId);
-    UnitId => u64::strategy().prop_map(UnitId);
+    GangId => u64::strategy().prop_map(GangId);
     RequestId => prop_oneof![any::<u128>(), 0..3_u128, Just(u128::MAX)].prop_map(RequestId);
     Band => prop_oneof![
         Just(Band::BestEffort), Just(Band::Batch), Just(Band::Production), Just(Band::Monitoring)
@@ -188,7 +188,7 @@ fn bytes_are_golden() {
         JobPastKey { user: name("ada"), name: name("web"), submitted_ms: 5, job: JobId(2) };
         TaskKey { job: JobId(2), index: 0 };
         ConstraintKey { term: "one\0per".to_owned(), domain: String::new() };
-        UnitKey { unit: UnitId(9) };
+        GangKey { gang: GangId(9) };
         QuotaKey { user: name("ada"), band: Band::Production };
         QuotaUsedKey { user: name("ada"), band: Band::BestEffort };
         QuotaReleasedKey { user: name("ada"), band: Band::Monitoring, dimension: "cpu_millis".to_owned() };

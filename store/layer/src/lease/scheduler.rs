@@ -51,7 +51,7 @@ pub struct WorkerStatus {
     pub waiting: u64,
     /// Tasks of the shard that are known to fit nowhere.
     #[n(4)]
-    pub blocked: u64,
+    pub unschedulable: u64,
     /// Tasks placed per thousand seconds, lately.
     #[n(5)]
     pub rate_per_ks: u64,

@@ -7,7 +7,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Watch};
 
 use super::MirrorState;
-use super::handle::{FollowerGuard, MirrorHandle, Shared};
+use super::handle::{FollowerGuard, MirrorHandle, MirrorShared};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{CHUNK_ROWS, Cursor, Page, cell_list_chunked, journal_tail, journal_watch};
 use crate::keys::CellSpace;
@@ -45,13 +45,13 @@ impl Default for MirrorOptions {
 /// Keeps a mirror.
 pub struct MirrorFollower {
     db: Database,
-    shared: Arc<Shared>,
+    shared: Arc<MirrorShared>,
     rng: Arc<dyn Rng>,
     options: MirrorOptions,
 }
 
 /// What one round of following came to.
-enum Round {
+enum FollowRound {
     /// There may be more: go on at once.
     More,
     /// The end of the journal: wait for the watch or the timer.
@@ -73,7 +73,7 @@ impl MirrorFollower {
         rng: Arc<dyn Rng>,
         options: MirrorOptions,
     ) -> MirrorHandle {
-        let shared = Arc::new(Shared::new(space, clock, options.events_max, options.deltas_max));
+        let shared = Arc::new(MirrorShared::new(space, clock, options.events_max, options.deltas_max));
         let follower = Self { db, shared: Arc::clone(&shared), rng, options };
         let task = tokio::spawn(follower.follow());
         MirrorHandle { shared, _follower: Arc::new(FollowerGuard(task.abort_handle())) }
@@ -84,8 +84,8 @@ impl MirrorFollower {
         let mut failures = 0_u32;
         loop {
             let error = match self.round(&mut at).await {
-                Ok(Round::More) => continue,
-                Ok(Round::End(watch)) => {
+                Ok(FollowRound::More) => continue,
+                Ok(FollowRound::End(watch)) => {
                     failures = 0;
                     self.wait(watch).await;
                     continue;
@@ -104,12 +104,12 @@ impl MirrorFollower {
         }
     }
 
-    async fn round(&self, at: &mut Option<Cursor>) -> StoreResult<Round> {
+    async fn round(&self, at: &mut Option<Cursor>) -> StoreResult<FollowRound> {
         let Some(after) = *at else {
             let state = self.list().await?;
             *at = Some(state.cursor());
             self.shared.replace(state);
-            return Ok(Round::More);
+            return Ok(FollowRound::More);
         };
         let (page, watch) = self.tail(after).await?;
         *at = Some(page.next);
@@ -117,9 +117,9 @@ impl MirrorFollower {
         match watch {
             Some(watch) => {
                 self.shared.read_note();
-                Ok(Round::End(watch))
+                Ok(FollowRound::End(watch))
             }
-            None => Ok(Round::More),
+            None => Ok(FollowRound::More),
         }
     }
 
@@ -158,13 +158,13 @@ impl MirrorFollower {
     /// Until the watch ends, in whatever way, or the timer does.
     async fn wait(&self, watch: Watch) {
         let poll = self.options.poll;
-        let timer = tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * self.unit()));
+        let timer = tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * self.gang()));
         tokio::select! {
             ended = watch => {
                 if let Err(error) = ended {
                     // The watch is only a hint. One that fails at once must not make a busy loop.
                     tracing::debug!(%error, "journal watch failed");
-                    tokio::time::sleep(poll.mul_f64(0.1 * self.unit())).await;
+                    tokio::time::sleep(poll.mul_f64(0.1 * self.gang())).await;
                 }
             }
             () = timer => {}
@@ -173,11 +173,11 @@ impl MirrorFollower {
 
     fn pause(&self, failures: u32) -> Duration {
         let doubled = Duration::from_millis(50).saturating_mul(1 << failures.min(10));
-        doubled.min(self.options.pause_max).mul_f64(0.5 + 0.5 * self.unit())
+        doubled.min(self.options.pause_max).mul_f64(0.5 + 0.5 * self.gang())
     }
 
     /// A number from 0 to 1.
-    fn unit(&self) -> f64 {
+    fn gang(&self) -> f64 {
         f64::from(u32::try_from(self.rng.next_u64() >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
     }
 }

@@ -70,18 +70,18 @@ pub enum Resume {
     TooOld,
     /// The position is ahead of the mirror: wait for it, and try again.
     Ahead,
-    /// The position belongs to another life of the store: list again.
+    /// The position belongs to another attempt of the store: list again.
     ForeignEpoch {
-        /// The life the mirror shows.
+        /// The attempt the mirror shows.
         current: u64,
     },
 }
 
 /// What follower and handles share.
-pub(super) struct Shared {
+pub(super) struct MirrorShared {
     pub(super) space: CellSpace,
     pub(super) clock: Arc<dyn Clock>,
-    inner: RwLock<Inner>,
+    inner: RwLock<HandleInner>,
     events: broadcast::Sender<MirrorEvent>,
     applied: watch::Sender<Option<Cursor>>,
     waiters: Waiters,
@@ -89,15 +89,16 @@ pub(super) struct Shared {
     deltas_max: usize,
 }
 
-struct Inner {
+struct HandleInner {
     state: MirrorState,
     ring: Ring,
 }
 
-impl Shared {
+impl MirrorShared {
     pub(super) fn new(space: CellSpace, clock: Arc<dyn Clock>, events_max: usize, deltas_max: usize) -> Self {
         let now = micros(clock.monotonic());
-        let inner = Inner { state: MirrorState::default(), ring: Ring::new(Cursor::default(), deltas_max) };
+        let inner =
+            HandleInner { state: MirrorState::default(), ring: Ring::new(Cursor::default(), deltas_max) };
         Self {
             space,
             clock,
@@ -166,7 +167,7 @@ impl Drop for FollowerGuard {
 /// A mirror, as the rest of the process holds it. Cheap to clone; the last one that goes ends the follower.
 #[derive(Clone)]
 pub struct MirrorHandle {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MirrorShared>,
     pub(super) _follower: Arc<FollowerGuard>,
 }
 
@@ -204,7 +205,7 @@ impl MirrorHandle {
     /// Waits until the cell has been listed.
     pub async fn ready(&self) {
         let mut applied = self.shared.applied.subscribe();
-        // The sender lives as long as this handle, so the wait ends only with what it waits for.
+        // The sender attempts as long as this handle, so the wait ends only with what it waits for.
         let _ = applied.wait_for(Option::is_some).await;
     }
 
@@ -215,7 +216,7 @@ impl MirrorHandle {
         self.shared.clock.monotonic().saturating_sub(read_at)
     }
 
-    /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older life of the store. Does not end
+    /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older attempt of the store. Does not end
     /// while the store is away: bound it with a time-out.
     pub async fn wait_for(&self, cursor: Cursor) -> StoreResult<()> {
         match self.shared.waiters.wait(cursor).await {

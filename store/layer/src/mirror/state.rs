@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
-use borough_model::task::{Endpoint, TaskRow, UnitRow};
-use borough_model::{Delta, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId, UnitId};
+use borough_model::task::{Endpoint, GangRow, TaskRow};
+use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
 use crate::cell::CellGate;
 use crate::journal::{Cursor, Listed};
@@ -32,7 +32,7 @@ pub struct MirrorState {
     specs: BTreeMap<(JobId, u32), Arc<JobSpec>>,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
     endpoints: BTreeMap<TaskId, MirroredEndpoint>,
-    units: BTreeMap<UnitId, Arc<UnitRow>>,
+    gangs: BTreeMap<GangId, Arc<GangRow>>,
     node_names: BTreeMap<Name, NodeId>,
     job_names: BTreeMap<(Name, Name), JobId>,
     node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
@@ -84,9 +84,9 @@ impl MirrorState {
         &self.endpoints
     }
 
-    /// Units by id.
-    pub fn units(&self) -> &BTreeMap<UnitId, Arc<UnitRow>> {
-        &self.units
+    /// Gangs by id.
+    pub fn gangs(&self) -> &BTreeMap<GangId, Arc<GangRow>> {
+        &self.gangs
     }
 
     /// The node called `name`.
@@ -198,8 +198,8 @@ impl MirrorState {
                     self.endpoints.remove(task);
                 }
             }
-            Delta::Unit { row } => {
-                put_newer(&mut self.units, row.id, row, |row| row.revision);
+            Delta::Gang { row } => {
+                put_newer(&mut self.gangs, row.id, row, |row| row.revision);
             }
             Delta::CellSettings { .. } => {}
         }
@@ -240,7 +240,7 @@ impl MirrorState {
         tasks.iter().for_each(|task| self.task_remove(*task));
         let endpoints: Vec<_> = self.endpoints.range(tasks_of(job)).map(|(task, _)| *task).collect();
         endpoints.iter().for_each(|task| drop(self.endpoints.remove(task)));
-        self.units.retain(|_, unit| unit.job != job);
+        self.gangs.retain(|_, gang| gang.job != job);
         let Some(row) = self.jobs.remove(&job) else { return };
         let name = (row.user.clone(), row.name.clone());
         if self.job_names.get(&name) == Some(&job) {
@@ -302,7 +302,7 @@ fn put_newer<K: Ord, V: Clone>(
 mod tests {
     use super::*;
     use borough_model::RequestId;
-    use borough_model::task::{TaskState, UnitState};
+    use borough_model::task::{GangState, TaskState};
 
     fn entry(deltas: Vec<Delta>) -> JournalEntry {
         JournalEntry { request: RequestId(0), actor: String::new(), action: String::new(), at_ms: 0, deltas }
@@ -355,24 +355,24 @@ mod tests {
 
     #[test]
     fn an_entry_is_applied_once_and_only_in_its_epoch() {
-        let unit = |revision| Delta::Unit {
-            row: UnitRow {
-                id: UnitId(1),
+        let gang = |revision| Delta::Gang {
+            row: GangRow {
+                id: GangId(1),
                 job: JobId(1),
                 min_member: 1,
-                state: UnitState::Gathering,
+                state: GangState::Gathering,
                 epoch: 0,
                 expires_ms: 0,
                 revision,
             },
         };
         let mut state = MirrorState::default();
-        assert!(state.apply(at(5), &entry(vec![unit(1)])));
-        assert!(!state.apply(at(5), &entry(vec![unit(2)])), "seen");
-        assert!(!state.apply(at(4), &entry(vec![unit(2)])), "older");
+        assert!(state.apply(at(5), &entry(vec![gang(1)])));
+        assert!(!state.apply(at(5), &entry(vec![gang(2)])), "seen");
+        assert!(!state.apply(at(4), &entry(vec![gang(2)])), "older");
         let foreign = Cursor { store_epoch: 1, ..at(9) };
-        assert!(!state.apply(foreign, &entry(vec![unit(2)])), "of another life of the store");
-        assert_eq!(state.units()[&UnitId(1)].revision, 1);
+        assert!(!state.apply(foreign, &entry(vec![gang(2)])), "of another attempt of the store");
+        assert_eq!(state.gangs()[&GangId(1)].revision, 1);
     }
 
     /// A row that is listed does not take its old name back, however young it is; one that is created takes it.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::journal::Cursor;
 
 #[derive(Debug, Default)]
-struct Inner {
+struct WaitInner {
     at: Option<Cursor>,
     waiting: BTreeMap<(Cursor, u64), oneshot::Sender<()>>,
     sequence: u64,
@@ -21,7 +21,7 @@ struct Inner {
 /// Those who wait, by what they wait for.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<WaitInner>>,
 }
 
 impl Waiters {
@@ -48,7 +48,7 @@ impl Waiters {
             let key = (cursor, inner.sequence);
             let (sender, receiver) = oneshot::channel();
             inner.waiting.insert(key, sender);
-            Waiting { inner: Arc::clone(&self.inner), key, receiver }
+            MirrorWaiter { inner: Arc::clone(&self.inner), key, receiver }
         };
         receiver.await;
         self.inner.lock().at
@@ -56,13 +56,13 @@ impl Waiters {
 }
 
 /// One who waits; gone from the list when it gives up.
-struct Waiting {
-    inner: Arc<Mutex<Inner>>,
+struct MirrorWaiter {
+    inner: Arc<Mutex<WaitInner>>,
     key: (Cursor, u64),
     receiver: oneshot::Receiver<()>,
 }
 
-impl Future for Waiting {
+impl Future for MirrorWaiter {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -70,7 +70,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for MirrorWaiter {
     fn drop(&mut self) {
         self.inner.lock().waiting.remove(&self.key);
     }

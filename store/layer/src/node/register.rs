@@ -22,7 +22,7 @@ pub struct Registered {
     pub created: bool,
     /// Whether it was declared lost: its old tasks may be placed elsewhere and it must be told which to stop.
     pub returning: bool,
-    /// Whether it runs in another boot than when it last registered: no process of before lives.
+    /// Whether it runs in another boot than when it last registered: no process of before attempts.
     pub rebooted: bool,
     /// Whether anything of the row was written.
     pub changed: bool,
@@ -30,7 +30,7 @@ pub struct Registered {
 
 /// An agent that opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeArrival {
+pub struct NodeRegistration {
     /// The node's name.
     pub name: Name,
     /// What the agent says of the node.
@@ -43,11 +43,12 @@ pub struct NodeArrival {
     pub gateway: String,
     /// The agent's process; `None`: it does not say who it is.
     pub agent: Option<AgentProcess>,
-    /// The node's lease, where the gateway has seen it unchanged for its whole waiting time. A beat since then voids it.
+    /// The node's lease, where the gateway has seen it unchanged for its whole waiting time. A beat since then voids
+    /// it.
     pub silent: Option<NodeLive>,
 }
 
-impl NodeArrival {
+impl NodeRegistration {
     /// The arrival of an agent without an identity, in `session` of a gateway without an address.
     pub fn new(name: Name, facts: NodeFacts, candidate: NodeId, session: u64) -> Self {
         Self { name, facts, candidate, session, gateway: String::new(), agent: None, silent: None }
@@ -59,23 +60,23 @@ impl NodeArrival {
 ///
 /// An agent to which the node does not belong is refused with [`StoreError::NodeRefused`] before anything is written.
 ///
-/// From this commit on the session of `arrival` is the one in force: what gateways write for the session before it does
-/// not commit any more. Answers the row, and the right to write for the node.
+/// From this commit on the session of `registration` is the one in force: what gateways write for the session before it
+/// does not commit any more. Answers the row, and the right to write for the node.
 pub async fn node_register<'t>(
     tx: &'t Transaction,
     changes: &mut ChangeSet,
-    arrival: &NodeArrival,
+    registration: &NodeRegistration,
 ) -> StoreResult<(Registered, NodeWriter<'t>)> {
-    node_facts_check(&arrival.facts).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    node_facts_check(&registration.facts).map_err(|errors| StoreError::InvalidSpec { errors })?;
     let space = changes.space().clone();
-    let known = keys::read(tx, &space, &NodeNameKey { name: arrival.name.clone() }).await?;
+    let known = keys::read(tx, &space, &NodeNameKey { name: registration.name.clone() }).await?;
     let (registered, before) = match known {
-        Some(node) => node_known_register(tx, changes, node, arrival).await?,
-        None => (node_new_register(tx, changes, arrival).await?, NodeSession::default()),
+        Some(node) => node_known_register(tx, changes, node, registration).await?,
+        None => (node_new_register(tx, changes, registration).await?, NodeSession::default()),
     };
     let node = registered.row.id;
-    let instance = arrival.agent.as_ref().map_or(0, |agent| agent.instance);
-    let session = session_next(&before, arrival.session, &arrival.gateway, instance);
+    let instance = registration.agent.as_ref().map_or(0, |agent| agent.instance);
+    let session = session_next(&before, registration.session, &registration.gateway, instance);
     keys::write(tx, &space, &NodeSessionKey { node }, &session)?;
     Ok((registered, NodeWriter::of(tx, node, session)))
 }
@@ -83,15 +84,15 @@ pub async fn node_register<'t>(
 async fn node_new_register(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    arrival: &NodeArrival,
+    registration: &NodeRegistration,
 ) -> StoreResult<Registered> {
-    let (space, id) = (changes.space().clone(), arrival.candidate);
+    let (space, id) = (changes.space().clone(), registration.candidate);
     if keys::read(tx, &space, &NodeKey { node: id }).await?.is_some() {
         return Err(StoreError::AlreadyExists { what: format!("node {id}") });
     }
-    let mut row = node_new(id, arrival.name.clone(), arrival.facts.clone(), changes.at_ms());
-    row.identity = arrival.agent.as_ref().map(|agent| agent.identity.clone());
-    keys::write(tx, &space, &NodeNameKey { name: arrival.name.clone() }, &id)?;
+    let mut row = node_new(id, registration.name.clone(), registration.facts.clone(), changes.at_ms());
+    row.identity = registration.agent.as_ref().map(|agent| agent.identity.clone());
+    keys::write(tx, &space, &NodeNameKey { name: registration.name.clone() }, &id)?;
     node_write(tx, changes, &row).await?;
     Ok(Registered { row, created: true, returning: false, rebooted: false, changed: true })
 }
@@ -101,16 +102,16 @@ async fn node_known_register(
     tx: &Transaction,
     changes: &mut ChangeSet,
     node: NodeId,
-    arrival: &NodeArrival,
+    registration: &NodeRegistration,
 ) -> StoreResult<(Registered, NodeSession)> {
-    let (space, facts) = (changes.space().clone(), &arrival.facts);
+    let (space, facts) = (changes.space().clone(), &registration.facts);
     let before = node_read(tx, &space, node).await?;
     let session = keys::read(tx, &space, &NodeSessionKey { node }).await?.unwrap_or_default();
-    let silent = match &arrival.silent {
+    let silent = match &registration.silent {
         Some(seen) => keys::read(tx, &space, &NodeLiveKey { node }).await?.as_ref() == Some(seen),
         None => false,
     };
-    let (agent, place) = (arrival.agent.as_ref(), (facts.boot_id.as_str(), facts.host.as_str()));
+    let (agent, place) = (registration.agent.as_ref(), (facts.boot_id.as_str(), facts.host.as_str()));
     node_admit(&before, &session, agent, place, silent).map_err(StoreError::NodeRefused)?;
     let event = NodeEvent::Registered(Box::new(facts.clone()));
     let NodeTransition { mut row, mut changed, rebooted } = node_event(tx, changes, node, &event).await?;
@@ -131,8 +132,9 @@ async fn node_known_register(
 /// Gives a node to another agent, since an operator says that the machine of the recorded one is gone for good. The
 /// session of before is over. The node is lost until the new agent registers, and so are the attempts that ran there.
 ///
-/// The act is refused until the node is lost. `seen` is the node's lease as the operator's gateway has seen it unchanged
-/// for its whole waiting time: the act is refused where it has changed since. Repeating the act changes nothing.
+/// The act is refused until the node is lost. `seen` is the node's lease as the operator's gateway has seen it
+/// unchanged for its whole waiting time: the act is refused where it has changed since. Repeating the act changes
+/// nothing.
 pub async fn node_agent_admit(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -159,7 +159,7 @@ pub async fn node_reported(
         rows.get(task).is_some_and(|row| row.node != Some(node) || row.incarnation != *incarnation)
     });
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let event = NodeEvent::Reported { lost_tasks: count(lost), stale_lives: count(stale.count()) };
+    let event = NodeEvent::Reported { lost_tasks: count(lost), stale_attempts: count(stale.count()) };
     Ok(node_event(tx, changes, node, &event).await?.row)
 }
 

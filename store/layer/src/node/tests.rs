@@ -32,12 +32,12 @@ fn facts() -> NodeFacts {
 }
 
 async fn register(cell: &TestCell, text: &str, facts: &NodeFacts, id: u64) -> Registered {
-    register_as(cell, NodeArrival::new(name(text), facts.clone(), NodeId(id), SESSION)).await.unwrap()
+    register_as(cell, NodeRegistration::new(name(text), facts.clone(), NodeId(id), SESSION)).await.unwrap()
 }
 
-async fn register_as(cell: &TestCell, arrival: NodeArrival) -> crate::StoreResult<Registered> {
-    let change = change(u128::from(arrival.candidate.0), "node_register");
-    cell.change(change, async |tx, changes| Ok(node_register(tx, changes, &arrival).await?.0)).await
+async fn register_as(cell: &TestCell, registration: NodeRegistration) -> crate::StoreResult<Registered> {
+    let change = change(u128::from(registration.candidate.0), "node_register");
+    cell.change(change, async |tx, changes| Ok(node_register(tx, changes, &registration).await?.0)).await
 }
 
 /// The session that tests write in.
@@ -70,7 +70,7 @@ async fn a_node_is_known_again_by_its_name() {
 async fn an_id_in_use_is_refused_for_another_name() {
     let cell = TestCell::new().await;
     register(&cell, "n1", &facts(), 7).await;
-    let clash = register_as(&cell, NodeArrival::new(name("n2"), facts(), NodeId(7), SESSION));
+    let clash = register_as(&cell, NodeRegistration::new(name("n2"), facts(), NodeId(7), SESSION));
     assert!(matches!(clash.await, Err(StoreError::AlreadyExists { .. })));
 }
 
@@ -311,8 +311,8 @@ async fn a_name_has_one_id_whatever_the_store_does() {
                 for boot in 0..5 {
                     let facts = NodeFacts { boot_id: format!("boot-{boot}"), ..facts() };
                     let (text, id) = (format!("n{}", boot % 2), NodeId(gateway * 10 + boot));
-                    let arrival = NodeArrival::new(name(&text), facts, id, gateway * 10 + boot + 1);
-                    let _ = register_as(&cell, arrival).await;
+                    let registration = NodeRegistration::new(name(&text), facts, id, gateway * 10 + boot + 1);
+                    let _ = register_as(&cell, registration).await;
                 }
             });
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::node::{NodeAlloc, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_promise};
-use borough_model::task::{Effects, EndpointEffect, TaskRow, UnitRow};
+use borough_model::task::{Effects, EndpointEffect, GangRow, TaskRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use crate::keys::{ConstraintKey, JobNameKey, LeaseKey};
@@ -21,11 +21,11 @@ pub struct PlacementBatch {
     /// Every node a placement or an eviction touches.
     pub nodes: BTreeMap<NodeId, PlacementNode>,
     /// The placements, in the order they are charged.
-    pub placements: Vec<Placement>,
+    pub placements: Vec<PlacementChange>,
     /// The victims.
     pub evictions: Vec<Eviction>,
-    /// Units whose row is new with this batch: gangs that are placed whole.
-    pub units: Vec<UnitRow>,
+    /// Gangs whose row is new with this batch: gangs that are placed whole.
+    pub gangs: Vec<GangRow>,
 }
 
 /// A node as the worker knew it at the read version.
@@ -41,7 +41,7 @@ pub struct PlacementNode {
 
 /// A task that gets a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct PlacementChange {
     /// The revision of the row before; 0 where there was none.
     pub revision_before: u64,
     /// The row after: assigned or held, with node, ports, incarnation and charge.
@@ -49,9 +49,9 @@ pub struct Placement {
     /// The terms over several nodes that apply to it: guarded and written.
     pub terms: Vec<ConstraintKey>,
     /// Standing tasks that it was placed near to: guarded, so that it falls where one of them has changed.
-    pub witnesses: Vec<TaskId>,
+    pub dependencies: Vec<TaskId>,
     /// Whether it was held against other tasks. Only the planner can do that again, so it does not survive a conflict.
-    pub ruled: bool,
+    pub constrained: bool,
 }
 
 /// A task that has to give way, of a job that has not ended: it has its name still.
@@ -143,8 +143,8 @@ impl PlacementBatch {
         unfit
     }
 
-    /// See [`PlacementBatch::allocs_after`]; `refused` decides over each task that cannot be charged whether to go on without
-    /// it.
+    /// See [`PlacementBatch::allocs_after`]; `refused` decides over each task that cannot be charged whether to go on
+    /// without it.
     fn allocs_charged(
         &self,
         mut refused: impl FnMut(PlacementError) -> Result<(), PlacementError>,
@@ -210,8 +210,8 @@ impl PlacementBatch {
         Ok((known, allocs.get(&node).unwrap_or(&known.alloc).clone()))
     }
 
-    /// The jobs whose gates guard the batch: those of tasks placed, and those of victims, which must not have been raised
-    /// meanwhile.
+    /// The jobs whose gates guard the batch: those of tasks placed, and those of victims, which must not have been
+    /// raised meanwhile.
     pub fn jobs(&self) -> BTreeSet<JobId> {
         let placed = self.placements.iter().map(|placement| placement.row.id.job);
         placed.chain(self.evictions.iter().map(|eviction| eviction.row.id.job)).collect()
@@ -224,8 +224,8 @@ impl PlacementBatch {
     }
 
     /// The tasks near which others are placed: their rows guard the batch too.
-    pub fn witnesses(&self) -> BTreeSet<TaskId> {
-        self.placements.iter().flat_map(|placement| placement.witnesses.iter().copied()).collect()
+    pub fn dependencies(&self) -> BTreeSet<TaskId> {
+        self.placements.iter().flat_map(|placement| placement.dependencies.iter().copied()).collect()
     }
 
     /// The terms that guard the batch.

@@ -10,12 +10,13 @@ use super::PlacementBatch;
 use crate::cell::GateOpen;
 use crate::error::StoreResult;
 use crate::journal::{Change, ChangeSet};
-use crate::keys::{self, CellSpace, ConstraintKey, JobGateKey, NodeAllocKey, NodeTaskKey, TaskKey, UnitKey};
+use crate::keys::{self, CellSpace, ConstraintKey, GangKey, JobGateKey, NodeAllocKey, NodeTaskKey, TaskKey};
 use crate::name::{endpoint_withdraw_blind, name_revision_stamp};
 use crate::task::ConstraintToken;
 
-/// Adds the guards and the writes of `batch` to a transaction of `commit_at(gate.version())`. `gate` proves that the cell
-/// was open at that version; its guard fails the commit where that has changed. Reads nothing; see the module's rules.
+/// Adds the guards and the writes of `batch` to a transaction of `commit_at(gate.version())`. `gate` proves that the
+/// cell was open at that version; its guard fails the commit where that has changed. Reads nothing; see the module's
+/// rules.
 ///
 /// Refuses, before anything is added, what no snapshot can justify: a node that is not in the batch, a placement that
 /// does not fit the values the batch itself carries. That is a defect of the planner, not a conflict.
@@ -41,9 +42,9 @@ pub fn placement_commit(tx: &Transaction, gate: &GateOpen, batch: &PlacementBatc
         }
     }
     evictions_write(tx, space, &mut changes, batch)?;
-    for unit in &batch.units {
-        keys::write(tx, space, &UnitKey { unit: unit.id }, unit)?;
-        changes.push(Delta::Unit { row: unit.clone() });
+    for gang in &batch.gangs {
+        keys::write(tx, space, &GangKey { gang: gang.id }, gang)?;
+        changes.push(Delta::Gang { row: gang.clone() });
     }
     let token = ConstraintToken::of(batch.id);
     for term in batch.terms() {
@@ -65,11 +66,11 @@ fn guards_add(tx: &Transaction, space: &CellSpace, batch: &PlacementBatch) -> St
     for eviction in batch.evictions.iter().filter(|eviction| eviction.withdraws()) {
         keys::guard(tx, space, &eviction.name_key())?;
     }
-    for task in batch.tasks().into_iter().chain(batch.witnesses()) {
+    for task in batch.tasks().into_iter().chain(batch.dependencies()) {
         keys::guard(tx, space, &TaskKey::of(task))?;
     }
-    for unit in &batch.units {
-        keys::guard(tx, space, &UnitKey { unit: unit.id })?;
+    for gang in &batch.gangs {
+        keys::guard(tx, space, &GangKey { gang: gang.id })?;
     }
     batch.terms().into_iter().try_for_each(|term: &ConstraintKey| keys::guard(tx, space, term))
 }

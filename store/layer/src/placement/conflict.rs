@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use borough_model::{JobId, NodeId, TaskId, TaskRow, UnitId};
+use borough_model::{GangId, JobId, NodeId, TaskId, TaskRow};
 use bytes::Bytes;
 
 use super::PlacementBatch;
-use crate::keys::{CellGateKey, CellSpace, ConstraintKey, JobGateKey, Key, NodeAllocKey, TaskKey, UnitKey};
+use crate::keys::{CellGateKey, CellSpace, ConstraintKey, GangKey, JobGateKey, Key, NodeAllocKey, TaskKey};
 
 /// Which guards of a batch were overtaken: a lower bound, so an empty one only says to look again.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -25,8 +25,8 @@ pub struct PlacementConflicts {
     pub tasks: BTreeSet<TaskId>,
     /// Terms that others matched.
     pub terms: BTreeSet<ConstraintKey>,
-    /// Units that others changed.
-    pub units: BTreeSet<UnitId>,
+    /// Gangs that others changed.
+    pub gangs: BTreeSet<GangId>,
 }
 
 /// The guards of `batch` within the ranges a 1020 reported.
@@ -49,24 +49,25 @@ pub fn placement_conflicts(
             .chain(renamed.map(|eviction| eviction.row.id.job))
             .collect(),
         nodes: batch.nodes.keys().copied().filter(|&node| hit(NodeAllocKey { node }.encode(space))).collect(),
-        tasks: (batch.tasks().into_iter().chain(batch.witnesses()))
+        tasks: (batch.tasks().into_iter().chain(batch.dependencies()))
             .filter(|&task| hit(TaskKey::of(task).encode(space)))
             .collect(),
         terms: batch.terms().into_iter().filter(|term| hit(term.encode(space))).cloned().collect(),
-        units: batch
-            .units
+        gangs: batch
+            .gangs
             .iter()
-            .map(|unit| unit.id)
-            .filter(|&unit| hit(UnitKey { unit }.encode(space)))
+            .map(|gang| gang.id)
+            .filter(|&gang| hit(GangKey { gang }.encode(space)))
             .collect(),
     }
 }
 
-/// The placements that fall with the overtaken guards, whole units together, and each preemptor with its victims.
+/// The placements that fall with the overtaken guards, whole gangs together, and each preemptor with its victims.
 ///
 /// A node on which others committed something does not take its placements with it: whether they still fit there, and
-/// whether the node itself is still the one they were planned on, is for [`placement_survivors`](super::placement_survivors)
-/// to check over fresh values. Only what waits there for others to leave falls, since it may be that it need not wait.
+/// whether the node itself is still the one they were planned on, is for
+/// [`placement_survivors`](super::placement_survivors) to check over fresh values. Only what waits there for others to
+/// leave falls, since it may be that it need not wait.
 pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) -> BTreeSet<TaskId> {
     let all = conflicts.cell || conflicts.lease;
     let preemptors: BTreeSet<TaskId> = batch.evictions.iter().map(|eviction| eviction.preemptor).collect();
@@ -76,9 +77,9 @@ pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) 
         all || conflicts.jobs.contains(&row.id.job)
             || conflicts.tasks.contains(&row.id)
             || (waits(row) && row.node.is_some_and(|node| conflicts.nodes.contains(&node)))
-            || row.unit.is_some_and(|unit| conflicts.units.contains(&unit))
+            || row.gang.is_some_and(|gang| conflicts.gangs.contains(&gang))
             || placement.terms.iter().any(|term| conflicts.terms.contains(term))
-            || placement.witnesses.iter().any(|task| conflicts.tasks.contains(task))
+            || placement.dependencies.iter().any(|task| conflicts.tasks.contains(task))
     });
     let mut losers: BTreeSet<TaskId> = direct.map(|placement| placement.row.id).collect();
     let evictions = batch.evictions.iter();
@@ -90,15 +91,15 @@ pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) 
             })
             .map(|eviction| eviction.preemptor),
     );
-    losers_with_units(batch, losers)
+    losers_with_gangs(batch, losers)
 }
 
-/// The losers with every other placement of their units: a gang is placed whole or not at all.
-pub(super) fn losers_with_units(batch: &PlacementBatch, losers: BTreeSet<TaskId>) -> BTreeSet<TaskId> {
+/// The losers with every other placement of their gangs: a gang is placed whole or not at all.
+pub(super) fn losers_with_gangs(batch: &PlacementBatch, losers: BTreeSet<TaskId>) -> BTreeSet<TaskId> {
     let rows = || batch.placements.iter().map(|placement| &placement.row);
-    let units: BTreeSet<UnitId> =
-        rows().filter(|row| losers.contains(&row.id)).filter_map(|row| row.unit).collect();
-    let members = rows().filter(|row| row.unit.is_some_and(|unit| units.contains(&unit)));
+    let gangs: BTreeSet<GangId> =
+        rows().filter(|row| losers.contains(&row.id)).filter_map(|row| row.gang).collect();
+    let members = rows().filter(|row| row.gang.is_some_and(|gang| gangs.contains(&gang)));
     let members: Vec<TaskId> = members.map(|row| row.id).collect();
     losers.into_iter().chain(members).collect()
 }

@@ -35,8 +35,8 @@
 //!   a transaction can live ([`TRANSACTION_LIFE_VERSIONS`]).
 //! - Batches in flight from one worker have disjoint guards (but for the cell's gate and the lease), or they fail each
 //!   other.
-//! - The worker checks its lease at `R`: the guard says that it has not changed since, not what it was. The gate needs no
-//!   such care: [`placement_commit`] takes the proof that it was open at `R` ([`GateOpen`](crate::cell::GateOpen)).
+//! - The worker checks its lease at `R`: the guard says that it has not changed since, not what it was. The gate needs
+//!   no such care: [`placement_commit`] takes the proof that it was open at `R` ([`GateOpen`](crate::cell::GateOpen)).
 
 mod batch;
 mod commit;
@@ -46,8 +46,8 @@ mod survive;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use batch::{Eviction, Placement, PlacementBatch, PlacementError, PlacementNode};
+pub use batch::{Eviction, PlacementBatch, PlacementChange, PlacementError, PlacementNode};
 pub use commit::placement_commit;
 pub use conflict::{PlacementConflicts, placement_conflicts, placement_losers};
 pub use find::{TRANSACTION_LIFE_VERSIONS, placement_find};
-pub use survive::{PlacementView, placement_survivors};
+pub use survive::{SurvivorView, placement_survivors};

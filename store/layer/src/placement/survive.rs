@@ -6,11 +6,11 @@ use borough_model::job::{JobRow, JobState};
 use borough_model::task::TaskRow;
 use borough_model::{JobId, NodeId, RequestId, TaskId};
 
-use super::conflict::losers_with_units;
-use super::{Eviction, Placement, PlacementBatch, PlacementNode};
+use super::conflict::losers_with_gangs;
+use super::{Eviction, PlacementBatch, PlacementChange, PlacementNode};
 
 /// What a worker knows after a fresh tail.
-pub trait PlacementView {
+pub trait SurvivorView {
     /// A node: the revision of its row, what may be promised of it, and what is committed on it.
     fn node(&self, node: NodeId) -> Option<PlacementNode>;
     /// A task's row; `None` where there is none.
@@ -20,15 +20,16 @@ pub trait PlacementView {
 }
 
 /// What is left of `batch` without `losers` and without whatever `view` shows to be overtaken as well: the same
-/// decisions over fresh values, as a batch of its own (`id`, `at_ms`), to be committed at the version `view` is complete
-/// at. Empty where nothing is left.
+/// decisions over fresh values, as a batch of its own (`id`, `at_ms`), to be committed at the version `view` is
+/// complete at. Empty where nothing is left.
 ///
-/// A placement that was held against other tasks is never one, since those may have moved. A survivor keeps its node only where the node's row is the one it was planned on and what is committed there by now
-/// leaves room for it; everything else is planned anew.
+/// A placement that was held against other tasks is never one, since those may have moved. A survivor keeps its node
+/// only where the node's row is the one it was planned on and what is committed there by now leaves room for it;
+/// everything else is planned anew.
 pub fn placement_survivors(
     batch: &PlacementBatch,
     losers: &BTreeSet<TaskId>,
-    view: &impl PlacementView,
+    view: &impl SurvivorView,
     id: RequestId,
     at_ms: i64,
 ) -> PlacementBatch {
@@ -38,7 +39,7 @@ pub fn placement_survivors(
     let moved = batch.evictions.iter().filter(|eviction| is_moved(batch, eviction, view));
     losers.extend(moved.map(|eviction| eviction.preemptor));
     loop {
-        losers = losers_with_units(batch, losers);
+        losers = losers_with_gangs(batch, losers);
         let left = without(batch, &losers, view, id, at_ms);
         // All at once: of a node that is full by now there may be hundreds.
         let unfit = left.unfit();
@@ -50,18 +51,21 @@ pub fn placement_survivors(
 }
 
 /// Whether the task, its job or its node is no longer what the placement was planned on.
-fn is_overtaken(batch: &PlacementBatch, placement: &Placement, view: &impl PlacementView) -> bool {
+fn is_overtaken(batch: &PlacementBatch, placement: &PlacementChange, view: &impl SurvivorView) -> bool {
     let row = &placement.row;
     let job_wants = view.job(row.id.job).is_some_and(|job| {
         job.state == JobState::Running && row.id.index < job.count && row.spec_version == job.spec_version
     });
     let node_same = row.node.is_some_and(|node| is_node_same(batch, node, view));
-    placement.ruled || !job_wants || !node_same || revision_of(view.task(row.id)) != placement.revision_before
+    placement.constrained
+        || !job_wants
+        || !node_same
+        || revision_of(view.task(row.id)) != placement.revision_before
 }
 
-/// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait. Or one of the
-/// jobs has another priority by now: the guards of the next attempt begin after that.
-fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl PlacementView) -> bool {
+/// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait. Or
+/// one of the jobs has another priority by now: the guards of the next attempt begin after that.
+fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl SurvivorView) -> bool {
     let priority = |task: TaskId| view.job(task.job).map(|job| job.priority);
     let (own, preemptor) = eviction.priorities;
     if (priority(eviction.row.id), priority(eviction.preemptor)) != (Some(own), Some(preemptor)) {
@@ -75,7 +79,7 @@ fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl PlacementVi
     !node_same || revision_of(view.task(eviction.row.id)) != eviction.revision_before
 }
 
-fn is_node_same(batch: &PlacementBatch, node: NodeId, view: &impl PlacementView) -> bool {
+fn is_node_same(batch: &PlacementBatch, node: NodeId, view: &impl SurvivorView) -> bool {
     let known = batch.nodes.get(&node).map(|known| known.revision);
     known.is_some() && known == view.node(node).map(|node| node.revision)
 }
@@ -88,27 +92,27 @@ fn revision_of(row: Option<&TaskRow>) -> u64 {
 fn without(
     batch: &PlacementBatch,
     losers: &BTreeSet<TaskId>,
-    view: &impl PlacementView,
+    view: &impl SurvivorView,
     id: RequestId,
     at_ms: i64,
 ) -> PlacementBatch {
-    let placements: Vec<Placement> =
+    let placements: Vec<PlacementChange> =
         batch.placements.iter().filter(|placement| !losers.contains(&placement.row.id)).cloned().collect();
     let evictions: Vec<Eviction> =
         batch.evictions.iter().filter(|eviction| !losers.contains(&eviction.preemptor)).cloned().collect();
     let touched = placements.iter().filter_map(|placement| placement.row.node);
     let touched: BTreeSet<NodeId> = touched.chain(evictions.iter().filter_map(Eviction::node)).collect();
     let fresh = |node: NodeId| Some((node, view.node(node)?));
-    let units = batch
-        .units
+    let gangs = batch
+        .gangs
         .iter()
-        .filter(|unit| placements.iter().any(|placement| placement.row.unit == Some(unit.id)));
+        .filter(|gang| placements.iter().any(|placement| placement.row.gang == Some(gang.id)));
     PlacementBatch {
         id,
         lease: batch.lease.clone(),
         at_ms,
         nodes: touched.into_iter().filter_map(fresh).collect(),
-        units: units.cloned().collect(),
+        gangs: gangs.cloned().collect(),
         placements,
         evictions,
     }

@@ -33,8 +33,8 @@ pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Reso
     Ok(QuotaUsed { used, tasks: u64::from(tasks) })
 }
 
-/// What a row holds of its user's quota: its life's share where the row owns the charge, what the spec says of its index
-/// where the job still does, nothing where it was given back.
+/// What a row holds of its user's quota: its attempt's share where the row owns the charge, what the spec says of its
+/// index where the job still does, nothing where it was given back.
 pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
     let resources = match row.charge.owner {
         ChargeOwner::Job => spec.resources_for(row.id.index).clone(),
@@ -45,8 +45,9 @@ pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
     QuotaUsed { used: resources, tasks: 1 }
 }
 
-/// The job's unplaced remainder: what the indexes below `count` are charged that have no row, or one that only waits to be
-/// revived. `rows` are all rows of the job. (A row whose charge the job owns is counted with the rows, by [`task_charge`]: it ends as a row.)
+/// The job's unplaced remainder: what the indexes below `count` are charged that have no row, or one that only waits to
+/// be revived. `rows` are all rows of the job. (A row whose charge the job owns is counted with the rows, by
+/// [`task_charge`]: it ends as a row.)
 pub fn job_remainder<'a>(
     spec: &JobSpec,
     count: u32,
@@ -62,19 +63,20 @@ pub fn job_remainder<'a>(
     Ok(left)
 }
 
-/// The token of a job's charges: version 0 of its spec, which no job has. Nothing is stored there; it is a key to conflict
-/// on.
+/// The token of a job's charges: version 0 of its spec, which no job has. Nothing is stored there; it is a key to
+/// conflict on.
 fn charges_token(job: JobId) -> JobSpecKey {
     JobSpecKey { job, version: 0 }
 }
 
-/// The commit fails where a charge of a task of the job is given back meanwhile. Who adds up what a job is charged reads
-/// its rows without conflicts under this.
+/// The commit fails where a charge of a task of the job is given back meanwhile. Who adds up what a job is charged
+/// reads its rows without conflicts under this.
 pub(crate) fn charges_guard(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<()> {
     keys::guard(tx, space, &charges_token(job))
 }
 
-/// A charge of a task of the job is given back: fails whoever adds them up. Those that give back do not fail each other.
+/// A charge of a task of the job is given back: fails whoever adds them up. Those that give back do not fail each
+/// other.
 pub(crate) fn charges_touch(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<()> {
     keys::touch(tx, space, &charges_token(job))
 }

@@ -1,6 +1,6 @@
 //! Reports of an agent, applied in one transaction.
 
-use borough_model::task::{Life, TaskEvent, TaskRow, TransitionRefused};
+use borough_model::task::{Attempt, TaskEvent, TaskRow, TransitionRefused};
 use borough_model::{Incarnation, NodeId};
 
 use super::TaskBook;
@@ -9,7 +9,7 @@ use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::node::NodeWriter;
 
-/// Applies what the agent of a node reports of its lives: rows, commitments, endpoints, counters and charges, all in
+/// Applies what the agent of a node reports of its attempts: rows, commitments, endpoints, counters and charges, all in
 /// this transaction. Gives an answer per report, in their order. Repeating a report changes nothing.
 ///
 /// Only the session in force reports, as `writer` shows: what a full report of another session lacks is no news.
@@ -36,14 +36,14 @@ fn report_apply(
 ) -> StoreResult<ReportAnswer> {
     let row = book.task(report.task).cloned().unwrap_or_else(|| TaskRow::never_placed(report.task));
     let Some(spec) = book.spec(report.task.job, row.spec_version).cloned() else {
-        return Ok(report_answer(report, &row, Some(unknown_life(node, report.incarnation, &row))));
+        return Ok(report_answer(report, &row, Some(unknown_attempt(node, report.incarnation, &row))));
     };
-    let life = Life { node, incarnation: report.incarnation };
+    let attempt = Attempt { node, incarnation: report.incarnation };
     for event in report_events(report, &row, &spec, node, now_ms) {
         let mut applied = book.apply(report.task, &event, now_ms)?;
         if applied == Err(TransitionRefused::NodeReturnFirst) {
             let health = health_of(report, &spec);
-            let returned = TaskEvent::NodeReturned { life, process: report.process, health };
+            let returned = TaskEvent::NodeReturned { attempt, process: report.process, health };
             applied = match book.apply(report.task, &returned, now_ms)? {
                 Ok(_) => book.apply(report.task, &event, now_ms)?,
                 Err(refused) => Err(refused),
@@ -60,6 +60,6 @@ fn report_apply(
     Ok(report_answer(report, &row, None))
 }
 
-fn unknown_life(node: NodeId, reported: Incarnation, row: &TaskRow) -> TransitionRefused {
-    TransitionRefused::UnknownLife { reported, node, current: row.incarnation, state: row.state }
+fn unknown_attempt(node: NodeId, reported: Incarnation, row: &TaskRow) -> TransitionRefused {
+    TransitionRefused::UnknownAttempt { reported, node, current: row.incarnation, state: row.state }
 }

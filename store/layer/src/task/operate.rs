@@ -12,28 +12,28 @@ use crate::job::job_get;
 use crate::journal::ChangeSet;
 use crate::keys::{self, NodeKey, NodeTaskKey, Prefix, RangeOptions, TaskKey};
 
-/// Begins to end lives: each endpoint is withdrawn in this commit, the rest follows on the node. A task whose life is
-/// another by now, or that has no row, is left alone. Answers how many rows have changed.
+/// Begins to end attempts: each endpoint is withdrawn in this commit, the rest follows on the node. A task whose
+/// attempt is another by now, or that has no row, is left alone. Answers how many rows have changed.
 pub async fn task_stop_begin(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    lives: &[(TaskId, Incarnation)],
+    attempts: &[(TaskId, Incarnation)],
     reason: StopReason,
 ) -> StoreResult<usize> {
-    lives_apply(tx, changes, lives, &TaskEvent::StopRequested { reason }, |_| true).await
+    attempts_apply(tx, changes, attempts, &TaskEvent::StopRequested { reason }, |_| true).await
 }
 
-/// Applies one event to those of `lives` that are their tasks' lives still and that `wanted` lets pass.
-async fn lives_apply(
+/// Applies one event to those of `attempts` that are their tasks' attempts still and that `wanted` lets pass.
+async fn attempts_apply(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    lives: &[(TaskId, Incarnation)],
+    attempts: &[(TaskId, Incarnation)],
     event: &TaskEvent,
     wanted: impl Fn(&TaskRow) -> bool,
 ) -> StoreResult<usize> {
-    let mut book = TaskBook::read(tx, changes.space(), lives.iter().map(|&(task, _)| task)).await?;
+    let mut book = TaskBook::read(tx, changes.space(), attempts.iter().map(|&(task, _)| task)).await?;
     let mut changed = 0_usize;
-    for &(task, incarnation) in lives {
+    for &(task, incarnation) in attempts {
         let same = |row: &&TaskRow| row.revision > 0 && row.incarnation == incarnation && wanted(row);
         if book.task(task).filter(same).is_none() {
             continue;
@@ -88,8 +88,8 @@ pub async fn task_unwanted_stop(
 }
 
 /// Revives tasks below a running job's count that ended, or are ending, only because the job had been smaller: what has
-/// ended is pending again, with the number of its attempts kept, and what is ending is followed by another attempt. Goes
-/// through at most `limit` rows after `after`.
+/// ended is pending again, with the number of its attempts kept, and what is ending is followed by another attempt.
+/// Goes through at most `limit` rows after `after`.
 ///
 /// The job's row is read with a conflict, so nothing is revived of a job that shrinks or stops in between. Who owns the
 /// charge does not change by it: below the count it is the job's already.
@@ -129,8 +129,8 @@ fn unwanted(job: &JobRow) -> (u32, StopReason) {
     }
 }
 
-/// Ends the current life of a task so that the next one begins, as its owner wishes. One that waits after failures is
-/// tried again at once.
+/// Ends the current attempt of a task so that the next one begins, as its owner wishes. One that waits after failures
+/// is tried again at once.
 pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<TaskRow> {
     let job = job_get(tx, changes.space(), task.job).await?;
     let refuse =
@@ -184,17 +184,17 @@ pub async fn task_node_lost(
 }
 
 /// Gives lost tasks up to be placed elsewhere: their endpoints are withdrawn in this commit. Left alone are those whose
-/// life is another by now, and those whose node is no longer lost: what it reports decides over them.
+/// attempt is another by now, and those whose node is no longer lost: what it reports decides over them.
 pub async fn task_reschedule_lost(
     tx: &Transaction,
     changes: &mut ChangeSet,
     node: NodeId,
-    lives: &[(TaskId, Incarnation)],
+    attempts: &[(TaskId, Incarnation)],
 ) -> StoreResult<usize> {
     let row = keys::read(tx, changes.space(), &NodeKey { node }).await?;
     if row.is_some_and(|row| row.state != NodeState::Lost) {
         return Ok(0);
     }
     let there = |row: &TaskRow| row.state == TaskState::Lost && row.node == Some(node);
-    lives_apply(tx, changes, lives, &TaskEvent::RescheduleLost, there).await
+    attempts_apply(tx, changes, attempts, &TaskEvent::RescheduleLost, there).await
 }

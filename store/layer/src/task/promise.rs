@@ -1,38 +1,37 @@
 //! Keeping promises: a task that is held until its victims are gone is confirmed in the transaction that gives back
-//! enough, so that no controller has to notice; a member of a gang takes its share then, and starts with the others. Those
-//! that nobody can keep any more are let go by the controller.
+//! enough, so that no controller has to notice; a member of a gang takes its share then, and starts with the others.
+//! Those that nobody can keep any more are let go by the controller.
 
 use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
 use borough_model::node::holds_ready;
-use borough_model::task::{Life, TaskEvent, TaskRow, TaskState, UnitState};
+use borough_model::task::{Attempt, GangState, TaskEvent, TaskRow, TaskState};
 use borough_model::{Incarnation, NodeId, TaskId};
 
 use super::TaskBook;
 use crate::error::StoreResult;
+use crate::gang::gang_member_lost;
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, RangeOptions, UnitKey};
-use crate::unit::unit_member_lost;
+use crate::keys::{self, CellSpace, GangKey, NodeTaskKey, Prefix, RangeOptions};
 
-/// Lets go of what lives were promised on a node and have waited for in vain: their tasks want a node again. Whatever there
-/// can have what it was promised by now has it instead. With a member of a gang all of its unit is given up. A task whose
-/// life is another by now, or that waits no longer, is left
-/// alone. Answers how many let go.
+/// Lets go of what attempts were promised on a node and have waited for in vain: their tasks want a node again.
+/// Whatever there can have what it was promised by now has it instead. With a member of a gang all of its gang is given
+/// up. A task whose attempt is another by now, or that waits no longer, is left alone. Answers how many let go.
 ///
 /// Rows are read with conflicts, so a promise is kept or let go, never both.
 pub async fn task_promises_expire(
     tx: &Transaction,
     changes: &mut ChangeSet,
     node: NodeId,
-    lives: &[(TaskId, Incarnation)],
+    attempts: &[(TaskId, Incarnation)],
 ) -> StoreResult<usize> {
     let (space, now_ms) = (changes.space().clone(), changes.at_ms());
-    let mut book = TaskBook::read(tx, &space, lives.iter().map(|&(task, _)| task)).await?;
+    let mut book = TaskBook::read(tx, &space, attempts.iter().map(|&(task, _)| task)).await?;
     book.extend_nodes(tx, &space, [node]).await?;
     book.node_promises_keep(tx, &space, node, now_ms).await?;
     let mut expired = 0_usize;
-    for &(task, incarnation) in lives {
+    for &(task, incarnation) in attempts {
         let waits = |row: &&TaskRow| {
             let here = row.node == Some(node) && row.incarnation == incarnation;
             here && row.state == TaskState::Held && row.promised
@@ -40,7 +39,7 @@ pub async fn task_promises_expire(
         if book.task(task).filter(waits).is_none() {
             continue;
         }
-        let event = TaskEvent::HoldExpired { life: Life { node, incarnation } };
+        let event = TaskEvent::HoldExpired { attempt: Attempt { node, incarnation } };
         let applied = book.apply(task, &event, now_ms)?;
         expired = expired.saturating_add(usize::from(applied.unwrap_or(false)));
     }
@@ -82,10 +81,10 @@ impl TaskBook {
         for task in holds_ready(&entry.row.capacity, &entry.alloc, &there) {
             let incarnation = there.iter().find(|row| row.id == task).map(|row| row.incarnation);
             let Some(incarnation) = incarnation else { continue };
-            let life = Life { node, incarnation };
+            let attempt = Attempt { node, incarnation };
             let event = match together.contains(&task) {
-                true => TaskEvent::HoldFulfilled { life },
-                false => TaskEvent::HoldConfirmed { life },
+                true => TaskEvent::HoldFulfilled { attempt },
+                false => TaskEvent::HoldConfirmed { attempt },
             };
             // What cannot be confirmed stays held.
             self.apply(task, &event, now_ms)?.ok();
@@ -93,8 +92,8 @@ impl TaskBook {
         Ok(())
     }
 
-    /// The tasks that are charged to a node, the longest in their state first, without those that have promises and are of a
-    /// unit whose holds are void; and those that start together with the others of their unit.
+    /// The tasks that are charged to a node, the longest in their state first, without those that have promises and are
+    /// of a gang whose holds are void; and those that start together with the others of their gang.
     async fn charged_to(
         &self,
         tx: &Transaction,
@@ -105,12 +104,14 @@ impl TaskBook {
         let mut there: Vec<TaskRow> = there.cloned().collect();
         let (mut void, mut together) = (BTreeSet::new(), BTreeSet::new());
         for row in there.iter().filter(|row| row.state == TaskState::Held && row.promised) {
-            let Some(unit) = row.unit else { continue };
-            let unit = keys::read(tx, space, &UnitKey { unit }).await?;
-            match unit.filter(|unit| unit.epoch == row.unit_epoch).map(|unit| unit.state) {
-                Some(UnitState::Committed) => {}
-                Some(UnitState::Gathering | UnitState::Waiting) => drop(together.insert(row.id)),
-                None | Some(UnitState::Released) => drop(void.insert(row.id)),
+            let Some(gang) = row.gang else { continue };
+            let gang = keys::read(tx, space, &GangKey { gang }).await?;
+            match gang.filter(|gang| gang.epoch == row.gang_epoch).map(|gang| gang.state) {
+                Some(GangState::Committed) => {}
+                Some(GangState::Gathering | GangState::Waiting) => {
+                    together.insert(row.id);
+                }
+                None | Some(GangState::Released) => drop(void.insert(row.id)),
             }
         }
         there.retain(|row| !void.contains(&row.id));
@@ -118,16 +119,16 @@ impl TaskBook {
         Ok((there, together))
     }
 
-    /// Gives up every unit that waits for victims and loses a member by this transaction: the others give back what they
-    /// hold. What a unit that gathers loses, its worker sees when it would have come together.
-    pub(super) async fn units_give_up(&self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
+    /// Gives up every gang that waits for victims and loses a member by this transaction: the others give back what
+    /// they hold. What a gang that gathers loses, its worker sees when it would have come together.
+    pub(super) async fn gangs_give_up(&self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
         let lost = self.tasks.values().filter_map(|entry| {
             let before = entry.before.as_ref().filter(|row| row.state == TaskState::Held)?;
             let left = matches!(entry.row.state, TaskState::Pending | TaskState::Dead);
-            before.unit.filter(|_| left).map(|unit| (unit, before.unit_epoch))
+            before.gang.filter(|_| left).map(|gang| (gang, before.gang_epoch))
         });
-        for (unit, epoch) in lost.collect::<BTreeSet<_>>() {
-            unit_member_lost(tx, changes, unit, epoch).await?;
+        for (gang, epoch) in lost.collect::<BTreeSet<_>>() {
+            gang_member_lost(tx, changes, gang, epoch).await?;
         }
         Ok(())
     }

@@ -1,17 +1,17 @@
-//! What an agent reports of a life, and what follows from it for the task's row: pure.
+//! What an agent reports of an attempt, and what follows from it for the task's row: pure.
 
 use borough_model::job::JobSpec;
 use borough_model::task::{
-    EndReason, Exit, Health, Life, TaskEvent, TaskRow, TaskRules, TaskState, TransitionRefused,
+    Attempt, EndReason, Exit, Health, TaskEvent, TaskRow, TaskRules, TaskState, TransitionRefused,
 };
 use borough_model::{Incarnation, NodeId, TaskId};
 
-/// One life as its agent knows it. Reports are absolute and repeat.
+/// One attempt as its agent knows it. Reports are absolute and repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskReport {
     /// The task.
     pub task: TaskId,
-    /// Which life of it.
+    /// Which attempt of it.
     pub incarnation: Incarnation,
     /// How far it is.
     pub phase: ReportPhase,
@@ -25,7 +25,7 @@ pub struct TaskReport {
     pub exit: Option<Exit>,
 }
 
-/// How far a life is on its node.
+/// How far an attempt is on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportPhase {
     /// Known and durable there, not started.
@@ -59,11 +59,11 @@ impl ReportPhase {
 pub enum ReportAnswer {
     /// The store says what the agent says (or more). Nothing to do.
     Applied,
-    /// The life is over in the store: tell the agent to end it.
+    /// The attempt is over in the store: tell the agent to end it.
     Stop,
-    /// The life is over on both sides: the agent may drop its record.
+    /// The attempt is over on both sides: the agent may drop its record.
     Forget,
-    /// The store has never given that life to that node (it was restored from an older copy): the agent parks it.
+    /// The store has never given that attempt to that node (it was restored from an older copy): the agent parks it.
     Park,
     /// The report contradicts the row. Nothing has changed; log it.
     Refused(TransitionRefused),
@@ -77,31 +77,31 @@ pub(super) fn report_events(
     node: NodeId,
     now_ms: i64,
 ) -> Vec<TaskEvent> {
-    let life = Life { node, incarnation: report.incarnation };
+    let attempt = Attempt { node, incarnation: report.incarnation };
     let rules = TaskRules::from(spec);
     let health = health_of(report, spec);
     let started = |health| {
         let cores = report.cores.clone();
-        let of = |(pid, started_ms)| TaskEvent::ProcessStarted { life, pid, started_ms, health, cores };
+        let of = |(pid, started_ms)| TaskEvent::ProcessStarted { attempt, pid, started_ms, health, cores };
         report.process.map(of)
     };
     let mut events = Vec::new();
     match report.phase {
-        ReportPhase::Accepted | ReportPhase::Starting => events.push(TaskEvent::AgentAccepted { life }),
+        ReportPhase::Accepted | ReportPhase::Starting => events.push(TaskEvent::AgentAccepted { attempt }),
         ReportPhase::Running => match started(health) {
-            Some(started) => events.extend([started, TaskEvent::HealthChanged { life, health }]),
-            None => events.push(TaskEvent::AgentAccepted { life }),
+            Some(started) => events.extend([started, TaskEvent::HealthChanged { attempt, health }]),
+            None => events.push(TaskEvent::AgentAccepted { attempt }),
         },
         ReportPhase::Stopping => {
-            events.push(started(Health::Unknown).unwrap_or(TaskEvent::AgentAccepted { life }));
+            events.push(started(Health::Unknown).unwrap_or(TaskEvent::AgentAccepted { attempt }));
         }
         ReportPhase::Exited | ReportPhase::Released => {
             // How long it ran decides over its back-off, so a start that was not reported yet comes first.
             let unseen = matches!(row.state, TaskState::Assigned | TaskState::Starting);
             events.extend(started(Health::Unknown).filter(|_| unseen));
-            events.push(ended(report, life, rules));
+            events.push(ended(report, attempt, rules));
         }
-        ReportPhase::Missing => events.extend(missing(row, life, rules, now_ms)),
+        ReportPhase::Missing => events.extend(missing(row, attempt, rules, now_ms)),
     }
     events
 }
@@ -114,34 +114,35 @@ pub(super) fn health_of(report: &TaskReport, spec: &JobSpec) -> Health {
     }
 }
 
-fn ended(report: &TaskReport, life: Life, rules: TaskRules) -> TaskEvent {
+fn ended(report: &TaskReport, attempt: Attempt, rules: TaskRules) -> TaskEvent {
     let released = report.phase == ReportPhase::Released;
     match &report.exit {
         Some(exit) if released && exit.reason == EndReason::StartFailed && report.process.is_none() => {
-            TaskEvent::StartFailed { life, message: exit.message.clone(), rules }
+            TaskEvent::StartFailed { attempt, message: exit.message.clone(), rules }
         }
-        Some(exit) => TaskEvent::ProcessExited { life, exit: exit.clone(), released, rules },
-        None => TaskEvent::ReleaseConfirmed { life },
+        Some(exit) => TaskEvent::ProcessExited { attempt, exit: exit.clone(), released, rules },
+        None => TaskEvent::ReleaseConfirmed { attempt },
     }
 }
 
-/// A life whose record is gone has ended with the boot it was in; one the agent never had will be given to it again.
-fn missing(row: &TaskRow, life: Life, rules: TaskRules, now_ms: i64) -> Option<TaskEvent> {
+/// An attempt whose record is gone has ended with the boot it was in; one the agent never had will be given to it
+/// again.
+fn missing(row: &TaskRow, attempt: Attempt, rules: TaskRules, now_ms: i64) -> Option<TaskEvent> {
     let exit = Exit {
         reason: EndReason::NodeRebooted,
         code: None,
         signal: None,
         message: "its node has no record of it any more".to_owned(),
         at_ms: now_ms,
-        incarnation: life.incarnation,
-        node: Some(life.node),
+        incarnation: attempt.incarnation,
+        node: Some(attempt.node),
     };
     match row.state {
         TaskState::Starting | TaskState::Running => {
-            Some(TaskEvent::ProcessExited { life, exit, released: true, rules })
+            Some(TaskEvent::ProcessExited { attempt, exit, released: true, rules })
         }
         TaskState::Stopping | TaskState::Releasing | TaskState::Lost => {
-            Some(TaskEvent::ReleaseConfirmed { life })
+            Some(TaskEvent::ReleaseConfirmed { attempt })
         }
         TaskState::Pending | TaskState::Held | TaskState::Assigned | TaskState::Dead => None,
     }
@@ -165,7 +166,7 @@ pub(super) fn report_answer(
             gone.filter(|_| over).unwrap_or(ReportAnswer::Applied)
         }
         Some(TransitionRefused::Stale { .. }) => gone.unwrap_or(ReportAnswer::Stop),
-        Some(TransitionRefused::UnknownLife { .. }) => gone.unwrap_or(ReportAnswer::Park),
+        Some(TransitionRefused::UnknownAttempt { .. }) => gone.unwrap_or(ReportAnswer::Park),
         Some(refused @ (TransitionRefused::NodeReturnFirst | TransitionRefused::Illegal { .. })) => {
             ReportAnswer::Refused(refused)
         }

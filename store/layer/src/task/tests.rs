@@ -20,7 +20,7 @@ use crate::job::{job_get, job_scale, job_stop, job_submit, job_tasks_gone};
 use crate::keys::Prefix;
 use crate::name::{EndpointRow, endpoint_get, name_revision};
 use crate::node::{
-    NodeArrival, SessionFence, node_declare_lost, node_live_renew, node_register, node_reported,
+    NodeRegistration, SessionFence, node_declare_lost, node_live_renew, node_register, node_reported,
 };
 use crate::testing::{TestCell, change, name};
 
@@ -59,8 +59,8 @@ async fn world_of(cpu_millis: u64) -> TestCell {
     spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
     spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
     cell.change(change(1, "world"), async |tx, changes| {
-        let arrival = NodeArrival::new(name("n7"), facts.clone(), NODE, SOURCE.session);
-        let (_, writer) = node_register(tx, changes, &arrival).await?;
+        let registration = NodeRegistration::new(name("n7"), facts.clone(), NODE, SOURCE.session);
+        let (_, writer) = node_register(tx, changes, &registration).await?;
         node_reported(&writer, changes, &[]).await?;
         node_live_renew(&writer, changes.space(), 5, 0)?;
         job_submit(tx, changes, &spec, JobId(1)).await
@@ -72,9 +72,11 @@ async fn world_of(cpu_millis: u64) -> TestCell {
 
 /// The node's agent registers again, in another session.
 async fn register(cell: &TestCell, facts: NodeFacts, session: u64) {
-    let arrival = NodeArrival::new(name("n7"), facts, NODE, session);
+    let registration = NodeRegistration::new(name("n7"), facts, NODE, session);
     let change = change(4, "register");
-    cell.change(change, async |tx, changes| Ok(node_register(tx, changes, &arrival).await?.0)).await.unwrap();
+    cell.change(change, async |tx, changes| Ok(node_register(tx, changes, &registration).await?.0))
+        .await
+        .unwrap();
 }
 
 /// Places a task on the node as a worker would, but by reading.
@@ -96,7 +98,7 @@ async fn place_as(cell: &TestCell, index: u32, event: impl Fn(Placement) -> Task
             ports,
             resources: resources.clone(),
             spec_version: 1,
-            unit: None,
+            gang: None,
         };
         book.apply(task(index), &event(placement), changes.at_ms())?.unwrap();
         book.write(tx, changes).await
@@ -153,7 +155,7 @@ async fn endpoint(cell: &TestCell, index: u32) -> Option<EndpointRow> {
 }
 
 #[tokio::test]
-async fn a_life_is_published_while_it_is_healthy_and_withdrawn_with_its_exit() {
+async fn an_attempt_is_published_while_it_is_healthy_and_withdrawn_with_its_exit() {
     let cell = world().await;
     place(&cell, 0).await;
     let revision = async || {
@@ -251,7 +253,7 @@ async fn a_lost_task_comes_back_with_its_node_unless_it_was_given_up() {
         })
         .await
         .unwrap();
-    assert_eq!(given_up, 1, "the other is another life");
+    assert_eq!(given_up, 1, "the other is another attempt");
     assert_eq!((endpoint(&cell, 1).await, row(&cell, 1).await.unwrap().state), (None, TaskState::Pending));
     let reports = [report(0, 1, ReportPhase::Running), report(1, 1, ReportPhase::Running)];
     assert_eq!(apply(&cell, SOURCE, &reports).await, [ReportAnswer::Applied, ReportAnswer::Stop]);
@@ -291,7 +293,7 @@ async fn a_stopped_job_ends_with_the_last_release() {
 }
 
 #[tokio::test]
-async fn a_task_that_was_shrunk_away_is_revived_with_the_next_number_of_life() {
+async fn a_task_that_was_shrunk_away_is_revived_with_the_next_number_of_attempt() {
     let cell = world().await;
     place(&cell, 1).await;
     let scale = async |count| {
@@ -356,12 +358,12 @@ async fn tasks_that_end_at_once_are_all_counted() {
         job_submit(tx, changes, &spec, JobId(1)).await?;
         let mut book = TaskBook::read(tx, changes.space(), [task(0), task(1)]).await?;
         for (index, node) in (0..).zip(nodes) {
-            let arrival = NodeArrival::new(name(&format!("n{}", node.0)), facts(4_000), node, 5);
-            node_register(tx, changes, &arrival).await?;
+            let registration = NodeRegistration::new(name(&format!("n{}", node.0)), facts(4_000), node, 5);
+            node_register(tx, changes, &registration).await?;
             book.extend_nodes(tx, changes.space(), [node]).await?;
             let (incarnation, resources) = (Incarnation(1), resources.clone());
             let placement =
-                Placement { node, incarnation, ports: Vec::new(), resources, spec_version: 1, unit: None };
+                Placement { node, incarnation, ports: Vec::new(), resources, spec_version: 1, gang: None };
             book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();
         }
         book.write(tx, changes).await

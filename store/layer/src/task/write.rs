@@ -19,7 +19,7 @@ impl TaskBook {
     /// Writes what has changed, and adds it to the transaction's journal entry. Nothing where nothing has.
     pub async fn write(mut self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
         self.promises_keep(tx, &changes.space().clone(), changes.at_ms()).await?;
-        self.units_give_up(tx, changes).await?;
+        self.gangs_give_up(tx, changes).await?;
         let mut names: BTreeSet<(Name, Name)> = BTreeSet::new();
         for entry in self.tasks.values() {
             task_write(tx, changes, entry)?;

@@ -9,16 +9,16 @@ use crate::check::{CellRows, LoadProgress, cell_rows_load};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::Cursor;
 use crate::keys::{
-    CellMetaKey, CellSpace, Counter, EndpointKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey,
-    Key, KeyKind, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
-    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, UnitKey, value_encode,
+    CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey,
+    JobSpecKey, Key, KeyKind, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
+    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
 };
 
 /// What was exported.
 #[derive(Clone, Debug)]
 pub struct ExportSummary {
-    /// The cell's rows, as of [`ExportSummary::at`]. Nothing of them is damaged; whether they contradict each other is for
-    /// [`cell_violations`](crate::check::cell_violations).
+    /// The cell's rows, as of [`ExportSummary::at`]. Nothing of them is damaged; whether they contradict each other is
+    /// for [`cell_violations`](crate::check::cell_violations).
     pub rows: CellRows,
     /// The position they are as of.
     pub at: Cursor,
@@ -59,7 +59,7 @@ pub(super) fn rows_write<W: Write>(
     cell: &borough_model::Name,
     writer: ExportWriter<W>,
 ) -> io::Result<(W, ExportEnd)> {
-    let mut file = Rows { writer, space: CellSpace::new(cell.clone()) };
+    let mut file = ExportRows { writer, space: CellSpace::new(cell.clone()) };
     file.cell_and_nodes(rows)?;
     file.jobs(rows)?;
     file.tasks(rows)?;
@@ -67,8 +67,8 @@ pub(super) fn rows_write<W: Write>(
     file.writer.end()
 }
 
-/// Whether rows of a kind are part of an export. What is not is made anew where the cell goes, or belongs to the store's
-/// life: see the description of [`crate::transfer`].
+/// Whether rows of a kind are part of an export. What is not is made anew where the cell goes, or belongs to the
+/// store's attempt: see the description of [`crate::transfer`].
 pub(super) fn is_carried(kind: KeyKind) -> bool {
     match kind {
         KeyKind::CellMeta
@@ -82,7 +82,7 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::JobRow
         | KeyKind::JobPast
         | KeyKind::Task
-        | KeyKind::Unit
+        | KeyKind::Gang
         | KeyKind::Quota
         | KeyKind::QuotaUsed
         | KeyKind::QuotaReleased
@@ -109,12 +109,12 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
 }
 
 /// Rows on their way into a file, kind by kind in the order of codes.
-struct Rows<W> {
+struct ExportRows<W> {
     writer: ExportWriter<W>,
     space: CellSpace,
 }
 
-impl<W: Write> Rows<W> {
+impl<W: Write> ExportRows<W> {
     fn put<K: Key>(&mut self, key: &K, value: &K::Value) -> io::Result<()> {
         let bytes = key.encode(&self.space);
         let own = bytes.get(self.space.prefix().len()..).unwrap_or_default().to_vec();
@@ -165,8 +165,8 @@ impl<W: Write> Rows<W> {
         for (&task, row) in &rows.tasks {
             self.put(&TaskKey::of(task), row)?;
         }
-        for (&unit, row) in &rows.units {
-            self.put(&UnitKey { unit }, row)?;
+        for (&gang, row) in &rows.gangs {
+            self.put(&GangKey { gang }, row)?;
         }
         Ok(())
     }

@@ -192,7 +192,7 @@ fn rows_decode(payload: &[u8]) -> Result<Vec<FileRow>, minicbor::decode::Error> 
 
 /// What comes next in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum FileBlock {
     /// Keys without the cell's prefix, and values.
     Rows {
         /// The rows, in the order of keys.
@@ -243,7 +243,7 @@ impl<R: Read> ExportReader<R> {
     }
 
     /// The next block. After the end nothing may follow.
-    pub fn block(&mut self) -> Result<Block, ExportFileError> {
+    pub fn block(&mut self) -> Result<FileBlock, ExportFileError> {
         let at = self.frames.at;
         let digest = self.frames.digest.digest128().to_le_bytes();
         let (kind, payload) = self.frames.next()?;
@@ -252,7 +252,7 @@ impl<R: Read> ExportReader<R> {
                 let rows = rows_decode(&payload).map_err(|error| altered(at, &error.to_string()))?;
                 self.blocks = self.blocks.saturating_add(1);
                 self.rows = self.rows.saturating_add(u64::try_from(rows.len()).unwrap_or(u64::MAX));
-                Ok(Block::Rows { rows, at })
+                Ok(FileBlock::Rows { rows, at })
             }
             KIND_END => {
                 let end: ExportEnd = decode(at, &payload)?;
@@ -261,7 +261,7 @@ impl<R: Read> ExportReader<R> {
                 }
                 let end_at = self.frames.at;
                 match self.frames.fill(&mut [0; 1])? {
-                    0 => Ok(Block::End(end)),
+                    0 => Ok(FileBlock::End(end)),
                     _ => Err(altered(end_at, "there is more after the end")),
                 }
             }
@@ -341,8 +341,8 @@ pub fn file_verify(input: impl Read) -> Result<(ExportHeader, ExportEnd), Export
     let mut last: Option<Vec<u8>> = None;
     loop {
         match reader.block()? {
-            Block::End(end) => return Ok((reader.header, end)),
-            Block::Rows { rows, at } => {
+            FileBlock::End(end) => return Ok((reader.header, end)),
+            FileBlock::Rows { rows, at } => {
                 for (key, value) in rows {
                     super::import::row_check(&space, &key, &value)
                         .map_err(|source| ExportFileError::Row { at, source: Box::new(source) })?;

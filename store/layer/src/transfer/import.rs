@@ -5,7 +5,7 @@ use std::io::Read;
 use borough_kv::{Database, Idempotency, RangeRequest, Transaction};
 
 use super::export::is_carried;
-use super::file::{Block, ExportHeader, ExportReader, FileRow};
+use super::file::{ExportHeader, ExportReader, FileBlock, FileRow};
 use super::{ExportFileError, ImportRow};
 use crate::cell::{CellGate, CellState};
 use crate::error::{StoreError, StoreResult};
@@ -133,8 +133,8 @@ pub async fn cell_import_run<R: Read>(
     let before = standing.await?.map_or(0, |import| import.blocks);
     let end = loop {
         let (rows, at) = match reader.block()? {
-            Block::End(end) => break end,
-            Block::Rows { rows, at } => (rows, at),
+            FileBlock::End(end) => break end,
+            FileBlock::Rows { rows, at } => (rows, at),
         };
         number = number.saturating_add(1);
         if number <= before {

@@ -124,11 +124,11 @@ numbered! {
     JobId, "j";
     /// A node, for ever: a node that comes back keeps its id by its name.
     NodeId, "n";
-    /// A unit: tasks that are placed together or not at all.
-    UnitId, "u";
+    /// A gang: tasks that are placed together or not at all.
+    GangId, "u";
 }
 
-/// One life of a task, from assignment to exit; the next life has the next number.
+/// One attempt of a task, from assignment to exit; the next attempt has the next number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode, Serialize, Deserialize,
 )]
@@ -137,7 +137,7 @@ numbered! {
 pub struct Incarnation(#[n(0)] pub u64);
 
 impl Incarnation {
-    /// The life after this one.
+    /// The attempt after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -13,9 +13,9 @@ use crate::id::Name;
 pub struct GangSpec {
     /// Within how many failure domains the members of the gang stand; absent: anywhere.
     #[n(0)]
-    pub together: Option<Together>,
-    /// The roles, in the order of their indexes: the first has the indexes from 0, each other one those that follow. Empty:
-    /// all tasks have one role.
+    pub topology: Option<GangTopology>,
+    /// The roles, in the order of their indexes: the first has the indexes from 0, each other one those that follow.
+    /// Empty: all tasks have one role.
     #[n(1)]
     #[cbor(default)]
     #[serde(default)]
@@ -24,8 +24,9 @@ pub struct GangSpec {
 
 /// The members of a gang within few failure domains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
-pub struct Together {
-    /// The attribute that names the domain: `rack`, `zone` or any other. A node without it is in none, and takes no member.
+pub struct GangTopology {
+    /// The attribute that names the domain: `rack`, `zone` or any other. A node without it is in none, and takes no
+    /// member.
     #[n(0)]
     pub attribute: String,
     /// Over at least so many domains; 1: no more is asked.
@@ -39,11 +40,12 @@ pub struct Together {
     pub preferred: bool,
 }
 
-/// Tasks of one job that do the same: one group of a job of several. All roles are placed together, each with at least so
-/// many members as it must have, or none is.
+/// Tasks of one job that do the same: one group of a job of several. All roles are placed together, each with at least
+/// so many members as it must have, or none is.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 pub struct Role {
-    /// Its name, unique in the job; its tasks find it in `BOROUGH_ROLE`, and their number in it in `BOROUGH_ROLE_INDEX`.
+    /// Its name, unique in the job; its tasks find it in `BOROUGH_ROLE`, and their number in it in
+    /// `BOROUGH_ROLE_INDEX`.
     #[n(0)]
     pub name: Name,
     /// How many tasks.
@@ -64,8 +66,8 @@ impl JobSpec {
     }
 
     /// Within how many failure domains the gang stands.
-    pub fn together(&self) -> Option<&Together> {
-        self.gang.as_ref().and_then(|gang| gang.together.as_ref())
+    pub fn gang_topology(&self) -> Option<&GangTopology> {
+        self.gang.as_ref().and_then(|gang| gang.topology.as_ref())
     }
 
     /// The roles with the indexes of their tasks.
@@ -85,8 +87,8 @@ impl JobSpec {
         Some((role, index - range.start))
     }
 
-    /// How many tasks of each role must be placed together, with the indexes that count: of a job without roles all count
-    /// for its `min_member`. The count is the one in force.
+    /// How many tasks of each role must be placed together, with the indexes that count: of a job without roles all
+    /// count for its `min_member`. The count is the one in force.
     pub fn minimums(&self, count: u32) -> Vec<(Range<u32>, u32)> {
         if self.roles().is_empty() {
             return vec![(0..count, self.min_member)];
@@ -94,11 +96,11 @@ impl JobSpec {
         self.role_ranges().map(|(role, range)| (range, role.min_member)).collect()
     }
 
-    /// What `min_member` is where nobody says: what the kind of work asks for. Each task of a service or of batch work is
-    /// worth something alone, so it is 1; roles need each other as far as each says, and what is to stand together is all
-    /// of it.
+    /// What `min_member` is where nobody says: what the kind of work asks for. Each task of a service or of batch work
+    /// is worth something alone, so it is 1; roles need each other as far as each says, and what is to stand together
+    /// is all of it.
     pub fn min_member_default(&self) -> u32 {
-        match (self.roles(), self.together()) {
+        match (self.roles(), self.gang_topology()) {
             ([], None) => 1,
             ([], Some(_)) => self.count.max(1),
             (roles, _) => roles.iter().fold(0, |sum: u32, role| sum.saturating_add(role.min_member)),

@@ -1,4 +1,4 @@
-//! A job's life: `waiting → running → (stopping) → ended`.
+//! A job's attempt: `waiting → running → (stopping) → ended`.
 
 use crate::id::{JobId, Name, RequestId};
 use crate::job::{AfterCondition, JobOutcome, JobRow, JobSpec, JobState};

@@ -15,7 +15,7 @@ mod work;
 
 pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, change_class, spec_diff, spec_value};
-pub use gang::{GangSpec, Role, Together};
+pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
 };
@@ -27,7 +27,7 @@ pub use spec::{
     JobKind, JobSpec, LogSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
 };
 pub use toleration::{Toleration, TolerationOperator, eviction_due_ms, taint_tolerated};
-pub(crate) use validate::Fields;
+pub(crate) use validate::FieldErrors;
 pub use validate::{
     COUNT_MAX, FieldError, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };

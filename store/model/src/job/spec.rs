@@ -68,8 +68,8 @@ pub struct JobSpec {
     #[cbor(default)]
     #[serde(default)]
     pub tolerations: Vec<Toleration>,
-    /// Which of the cell's schedulers decides over it; none: `default`. Of a job that is admitted, what the cell's rules chose
-    /// where it named none.
+    /// Which of the cell's schedulers decides over it; none: `default`. Of a job that is admitted, what the cell's
+    /// rules chose where it named none.
     #[n(20)]
     #[serde(default)]
     pub scheduler: Option<Name>,
@@ -443,7 +443,7 @@ pub struct RestartSpec {
     /// Longest pause, in milliseconds.
     #[n(3)]
     pub backoff_max_ms: u64,
-    /// A life of so many milliseconds makes the next failure the first in a row.
+    /// An attempt of so many milliseconds makes the next failure the first in a row.
     #[n(4)]
     pub reset_after_ms: u64,
 }

@@ -62,9 +62,9 @@ pub fn taint_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint) && for_good(toleration))
 }
 
-/// From when on a life that began at `begun_ms` has to leave a node with these taints: wall time in milliseconds since
-/// 1970; `None`: never. A taint is tolerated as long as the most patient of the tolerations that mean it says, from the
-/// moment it was set, or the life began where that is later; the taint whose time is over first decides.
+/// From when on an attempt that began at `begun_ms` has to leave a node with these taints: wall time in milliseconds
+/// since 1970; `None`: never. A taint is tolerated as long as the most patient of the tolerations that mean it says,
+/// from the moment it was set, or the attempt began where that is later; the taint whose time is over first decides.
 pub fn eviction_due_ms(taints: &[Taint], tolerations: &[Toleration], begun_ms: i64) -> Option<i64> {
     let leave_ms = |taint: &Taint| {
         let meaning = tolerations.iter().filter(|toleration| toleration.tolerates(taint));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_taint_whose_patience_is_over_drives_a_life_away() {
+    fn the_first_taint_whose_patience_is_over_drives_an_attempt_away() {
         use TaintEffect::{NoExecute, NoSchedule};
         let taints = [taint("a", "", NoExecute), taint("b", "", NoExecute), taint("c", "", NoSchedule)];
         let due = |tolerations: &[Toleration], begun_ms| eviction_due_ms(&taints, tolerations, begun_ms);
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(due(&[toleration("", None, None)], 0), None);
         let patient = [toleration("a", None, Some(500)), toleration("b", None, Some(70))];
         assert_eq!(due(&patient, 0), Some(1070));
-        assert_eq!(due(&patient, 2000), Some(2070), "from the begin of a life that came after the taint");
+        assert_eq!(due(&patient, 2000), Some(2070), "from the begin of an attempt that came after the taint");
         let more = [patient.as_slice(), &[toleration("b", None, None)]].concat();
         assert_eq!(due(&more, 0), Some(1500), "the most patient toleration of a taint counts");
         assert_eq!(eviction_due_ms(&[], &[], 0), None);

@@ -1,7 +1,7 @@
 //! Which row a delta is of, and which of two deltas of a row is the newer.
 
 use super::Delta;
-use crate::id::{JobId, NodeId, TaskId, UnitId};
+use crate::id::{GangId, JobId, NodeId, TaskId};
 
 /// The row a delta is of. A cache keeps one value per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,8 +16,8 @@ pub enum DeltaKey {
     Task(TaskId),
     /// A task's endpoint.
     Endpoint(TaskId),
-    /// A unit's row.
-    Unit(UnitId),
+    /// A gang's row.
+    Gang(GangId),
     /// A node's real load.
     NodeLoad(NodeId),
     /// The cell's settings.
@@ -37,7 +37,7 @@ impl Delta {
             Self::TaskRemoved { task, .. } => DeltaKey::Task(*task),
             Self::Endpoint { endpoint, .. } => DeltaKey::Endpoint(endpoint.task),
             Self::EndpointWithdrawn { task, .. } => DeltaKey::Endpoint(*task),
-            Self::Unit { row } => DeltaKey::Unit(row.id),
+            Self::Gang { row } => DeltaKey::Gang(row.id),
             Self::NodeLoad { node, .. } => DeltaKey::NodeLoad(*node),
             Self::CellSettings { .. } => DeltaKey::CellSettings,
         }
@@ -57,7 +57,7 @@ impl Delta {
             | Self::Endpoint { revision, .. }
             | Self::EndpointWithdrawn { revision, .. }
             | Self::CellSettings { revision } => *revision,
-            Self::Unit { row } => row.revision,
+            Self::Gang { row } => row.revision,
         }
     }
 
@@ -74,7 +74,7 @@ impl Delta {
             | Self::Job { .. }
             | Self::Task { .. }
             | Self::Endpoint { .. }
-            | Self::Unit { .. }
+            | Self::Gang { .. }
             | Self::CellSettings { .. } => false,
         }
     }

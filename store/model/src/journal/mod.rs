@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{JobId, Name, NodeId, RequestId, TaskId};
 use crate::job::{JobRow, JobSpec};
 use crate::node::{NodeAlloc, NodeLoad, NodeRow};
-use crate::task::{Endpoint, TaskRow, UnitRow};
+use crate::task::{Endpoint, GangRow, TaskRow};
 
 mod delta;
 
@@ -134,12 +134,12 @@ pub enum Delta {
         #[n(3)]
         revision: u64,
     },
-    /// A unit's row.
+    /// A gang's row.
     #[n(9)]
-    Unit {
+    Gang {
         /// The new row.
         #[n(0)]
-        row: UnitRow,
+        row: GangRow,
     },
     /// What is known of a node's real load.
     #[n(11)]

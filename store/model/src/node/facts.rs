@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::topology::DOMAIN_CPUS_MAX;
 use super::{CARD_MILLIS, CARDS_MAX, CORE_SPEED, CORE_SPEEDS, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
-use crate::job::{FieldError, Fields};
+use crate::job::{FieldError, FieldErrors};
 
 /// Most attributes, and most labels, of a node.
 pub const NODE_ENTRIES_MAX: usize = 128;
@@ -17,7 +17,7 @@ const PORT_MIN: u16 = 1024;
 
 /// Checks what an agent registers with.
 pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
-    let mut fields = Fields::default();
+    let mut fields = FieldErrors::default();
     let (first, last) = (facts.port_first, facts.port_last);
     let accepted = "1024 to 65535, the first not above the last";
     fields.require(first >= PORT_MIN && first <= last, "ports", format!("{first} to {last}"), accepted);
@@ -52,7 +52,7 @@ pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
     fields.done()
 }
 
-fn domains_check(fields: &mut Fields, domains: &[NumaDomain]) {
+fn domains_check(fields: &mut FieldErrors, domains: &[NumaDomain]) {
     let count = domains.len();
     fields.require(
         count <= DOMAINS_MAX,
@@ -71,7 +71,7 @@ fn domains_check(fields: &mut Fields, domains: &[NumaDomain]) {
     }
 }
 
-fn cards_check(fields: &mut Fields, facts: &NodeFacts) {
+fn cards_check(fields: &mut FieldErrors, facts: &NodeFacts) {
     let count = facts.cards.len();
     fields.require(count <= CARDS_MAX, "cards", format!("{count} cards"), format!("at most {CARDS_MAX}"));
     let mut places = BTreeSet::new();
@@ -100,7 +100,7 @@ fn cards_check(fields: &mut Fields, facts: &NodeFacts) {
 
 /// Checks all labels of a node together.
 pub fn node_labels_check(labels: &BTreeMap<String, String>) -> Result<(), Vec<FieldError>> {
-    let mut fields = Fields::default();
+    let mut fields = FieldErrors::default();
     fields.labels("labels", labels, NODE_ENTRIES_MAX);
     fields.done()
 }

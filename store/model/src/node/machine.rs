@@ -1,4 +1,4 @@
-//! A node's life: registered, ready, cordoned, drained, lost and back.
+//! A node's attempt: registered, ready, cordoned, drained, lost and back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,8 +52,8 @@ pub enum NodeEvent {
     Reported {
         /// Lost tasks whose row still names this node.
         lost_tasks: u32,
-        /// Lives it runs that are over in the store, and that it was told to stop.
-        stale_lives: u32,
+        /// Attempts it runs that are over in the store, and that it was told to stop.
+        stale_attempts: u32,
     },
     /// It was silent for longer than its tolerance.
     DeclaredLost,
@@ -73,7 +73,8 @@ pub enum NodeEvent {
     PackagesSet(BTreeSet<String>),
     /// Its agent, which was admitted, says who it is.
     Identified(AgentIdentity),
-    /// An operator gives the node to another agent, since the machine of the recorded one is gone: its attempts are lost.
+    /// An operator gives the node to another agent, since the machine of the recorded one is gone: its attempts are
+    /// lost.
     AgentAdmitted(AgentIdentity),
 }
 
@@ -119,8 +120,8 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
     let mut next = row.clone();
     match event {
         NodeEvent::Registered(facts) => registered(&mut next, facts),
-        NodeEvent::Reported { lost_tasks, stale_lives } => {
-            next.state = reported(row.state, *lost_tasks, *stale_lives);
+        NodeEvent::Reported { lost_tasks, stale_attempts } => {
+            next.state = reported(row.state, *lost_tasks, *stale_attempts);
         }
         NodeEvent::DeclaredLost => next.state = NodeState::Lost,
         NodeEvent::Cordon => next.schedulable = false,
@@ -170,9 +171,9 @@ fn registered(next: &mut NodeRow, facts: &NodeFacts) {
 
 /// A node that was lost is ready again only when nothing old is left: neither processes that are over in the store,
 /// nor lost tasks whose endpoints may still be published with this node's ports.
-fn reported(state: NodeState, lost_tasks: u32, stale_lives: u32) -> NodeState {
+fn reported(state: NodeState, lost_tasks: u32, stale_attempts: u32) -> NodeState {
     match state {
-        NodeState::Recovering if lost_tasks == 0 && stale_lives == 0 => NodeState::Ready,
+        NodeState::Recovering if lost_tasks == 0 && stale_attempts == 0 => NodeState::Ready,
         NodeState::Ready | NodeState::Recovering | NodeState::Lost => state,
     }
 }

@@ -171,7 +171,7 @@ pub struct NodeAlloc {
     pub promised: Resources,
 }
 
-/// The beat of a lease that a registration has written. It says which session there is, and proves no life: only the
+/// The beat of a lease that a registration has written. It says which session there is, and proves no attempt: only the
 /// work of a session does.
 pub const REGISTERED: u64 = 0;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::job::Fields;
+use crate::job::FieldErrors;
 
 /// Most packages of a node that are known to the cell.
 pub const NODE_PACKAGES_MAX: usize = 512;
@@ -26,8 +26,8 @@ fn package_fine(package: &str) -> bool {
     package.len() <= PACKAGE_BYTES_MAX && parts.is_some_and(|(name, version)| part(name) && part(version))
 }
 
-/// What of the packages that an agent has found is told and kept: those with names as they must be, in order, as many as
-/// fit.
+/// What of the packages that an agent has found is told and kept: those with names as they must be, in order, as many
+/// as fit.
 pub fn node_packages_kept(found: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     let fine: BTreeSet<String> = found.into_iter().filter(|package| package_fine(package)).collect();
     let mut bytes = 0;
@@ -55,7 +55,7 @@ pub(super) fn package_value<'a>(packages: &BTreeSet<String>, key: &str) -> Optio
 }
 
 /// Checks what a task asks for.
-pub(crate) fn task_packages_check(fields: &mut Fields, packages: &[String]) {
+pub(crate) fn task_packages_check(fields: &mut FieldErrors, packages: &[String]) {
     let count = format!("{} packages", packages.len());
     let most = format!("at most {TASK_PACKAGES_MAX}");
     fields.require(packages.len() <= TASK_PACKAGES_MAX, "task.packages", count, most);

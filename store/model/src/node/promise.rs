@@ -17,8 +17,8 @@ use crate::task::{TaskRow, TaskState};
 /// promise is kept that nothing stands in the way of any more: far longer than a report takes, in milliseconds.
 pub const LEAVE_MARGIN_MS: i64 = 30_000;
 
-/// Until when a task that has begun to end at `since_ms` is believed to leave its node. One that is still there then cannot be
-/// ended, and what it takes is nobody's room.
+/// Until when a task that has begun to end at `since_ms` is believed to leave its node. One that is still there then
+/// cannot be ended, and what it takes is nobody's room.
 pub fn leave_due_ms(since_ms: i64, spec: &JobSpec) -> i64 {
     let asked_ms = spec.drain_delay_ms.saturating_add(spec.task.grace_ms);
     since_ms.saturating_add(i64::try_from(asked_ms).unwrap_or(i64::MAX)).saturating_add(LEAVE_MARGIN_MS)
@@ -76,12 +76,12 @@ pub fn node_alloc_forgo(
     Ok(node_alloc_touch(&next))
 }
 
-/// Which of the tasks that are held on a node can have what they were promised by now, in the order of `there`, which are all
-/// that are charged to it: apply [`crate::task::TaskEvent::HoldConfirmed`] to them. One that does not fit yet holds up those
-/// after it, so that a small task does not starve a large one.
+/// Which of the tasks that are held on a node can have what they were promised by now, in the order of `there`, which
+/// are all that are charged to it: apply [`crate::task::TaskEvent::HoldConfirmed`] to them. One that does not fit yet
+/// holds up those after it, so that a small task does not starve a large one.
 ///
-/// One of whose victims something is left waits, though there be room: they may have had to go for a rule between tasks. What
-/// it was promised is kept for it meanwhile.
+/// One of whose victims something is left waits, though there be room: they may have had to go for a rule between
+/// tasks. What it was promised is kept for it meanwhile.
 pub fn holds_ready<'a>(
     capacity: &Resources,
     alloc: &NodeAlloc,
@@ -91,7 +91,7 @@ pub fn holds_ready<'a>(
     let ends = |row: &&&TaskRow| matches!(row.state, TaskState::Stopping | TaskState::Releasing);
     let victims = there.iter().filter(ends).filter_map(|row| row.evicted);
     let awaited: BTreeSet<(TaskId, Incarnation)> =
-        victims.map(|evicted| (evicted.by, evicted.life)).collect();
+        victims.map(|evicted| (evicted.by, evicted.attempt)).collect();
     let mut ready = Vec::new();
     let mut alloc = alloc.clone();
     for row in there.into_iter().filter(|row| row.state == TaskState::Held && row.promised) {

@@ -5,7 +5,7 @@ use std::fmt;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::job::{FieldError, Fields};
+use crate::job::{FieldError, FieldErrors};
 
 /// Most taints of a node.
 pub const TAINTS_MAX: usize = 32;
@@ -120,7 +120,7 @@ pub fn taints_changed(taints: &[Taint], add: &[Taint], remove: &[TaintMatch]) ->
 
 /// Checks all taints of a node together.
 pub fn node_taints_check(taints: &[Taint]) -> Result<(), Vec<FieldError>> {
-    let mut fields = Fields::default();
+    let mut fields = FieldErrors::default();
     let given = format!("{} taints", taints.len());
     fields.require(taints.len() <= TAINTS_MAX, "taints", given, format!("at most {TAINTS_MAX}"));
     for (at, taint) in taints.iter().enumerate() {

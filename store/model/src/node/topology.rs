@@ -1,8 +1,9 @@
 //! A node's sockets and NUMA domains, and tasks that are to stay within one of them.
 //!
 //! Each has dimensions of its own beside those of the whole node, as cards have: `numa/1` is the processor time of the
-//! domain that the kernel calls node 1, `numa.memory/1` its memory, `socket/0` and `socket.memory/0` those of a socket. What
-//! stays within a domain is charged to it, to its socket and to the node; what floats is charged to the node alone.
+//! domain that the kernel calls node 1, `numa.memory/1` its memory, `socket/0` and `socket.memory/0` those of a socket.
+//! What stays within a domain is charged to it, to its socket and to the node; what floats is charged to the node
+//! alone.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub const DOMAIN_CPUS_MAX: usize = 1024;
 /// Kinds of dimensions that are the topology's own: no device is called so.
 pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
 
-/// The attribute that tells how fast a core of the node is, in thousandths of the reference's. Without it, it is as fast.
+/// The attribute that tells how fast a core of the node is, in thousandths of the reference's. Without it, it is as
+/// fast.
 pub const CORE_SPEED: &str = "cpu.speed";
 /// As fast as the reference.
 pub const CORE_SPEED_REFERENCE: u64 = 1000;
@@ -95,8 +97,9 @@ impl NumaDomain {
     }
 }
 
-/// A node's capacity with the dimensions of its domains. Of a node with one domain everything stays within it anyway, and
-/// it has them all the same: so it is told apart from one whose topology is not known. `speed` is that of its cores.
+/// A node's capacity with the dimensions of its domains. Of a node with one domain everything stays within it anyway,
+/// and it has them all the same: so it is told apart from one whose topology is not known. `speed` is that of its
+/// cores.
 pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain], speed: u64) -> Resources {
     let mut counted = capacity.clone();
     for domain in domains {
@@ -111,8 +114,8 @@ pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain], speed: u64)
     counted
 }
 
-/// Where a life has to stay that takes `charge` of a node with these domains: processors and memory domains, ascending.
-/// Nothing where it floats.
+/// Where an attempt has to stay that takes `charge` of a node with these domains: processors and memory domains,
+/// ascending. Nothing where it floats.
 pub fn confinement(charge: &Resources, domains: &[NumaDomain]) -> (Vec<u32>, Vec<u32>) {
     let takes = |dimension: &String| charge.device_millis.contains_key(dimension);
     let of_numa = |domain: &&NumaDomain| takes(&domain.dimensions()[0].0);
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_stays_where_it_is_charged() {
+    fn an_attempt_stays_where_it_is_charged() {
         let domains = [domain(0, 0, &[0, 1], 10), domain(1, 0, &[2, 3], 20), domain(2, 1, &[4], 30)];
         let charge = |dimensions: &[&str]| Resources {
             device_millis: dimensions.iter().map(|&dimension| (dimension.to_owned(), 1)).collect(),

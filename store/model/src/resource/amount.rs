@@ -40,7 +40,7 @@ pub enum AmountProblem {
 }
 
 /// Units with their factor; the first is that of a bare number.
-struct Format {
+struct AmountFormat {
     units: &'static [(&'static str, u64)],
     accepted: &'static str,
 }
@@ -56,17 +56,17 @@ const GIGA: u64 = 1_000_000_000;
 const TERA: u64 = 1_000_000_000_000;
 const PETA: u64 = 1_000_000_000_000_000;
 
-const CPU: Format = Format {
+const CPU: AmountFormat = AmountFormat {
     units: &[("", 1000), ("m", 1)],
     accepted: "cores such as 2, 0.5 or 500m, in steps of one thousandth",
 };
 
-const DEVICE: Format = Format {
+const DEVICE: AmountFormat = AmountFormat {
     units: &[("", 1000)],
     accepted: "a number of devices such as 1 or 0.5, in steps of one thousandth",
 };
 
-const BYTES: Format = Format {
+const BYTES: AmountFormat = AmountFormat {
     units: &[
         ("", 1),
         ("B", 1),
@@ -116,7 +116,7 @@ pub fn device_parse(text: &str) -> Result<u64, AmountError> {
 
 /// Bytes per second from `1048576`, `512k/s` or `10MiB/s`: a unit is always per second.
 pub fn rate_parse(text: &str) -> Result<u64, AmountError> {
-    let rate = Format { units: BYTES.units, accepted: RATE_ACCEPTED };
+    let rate = AmountFormat { units: BYTES.units, accepted: RATE_ACCEPTED };
     let trimmed = text.trim();
     match trimmed.strip_suffix("/s") {
         Some(amount) => amount_parse(text, amount, &rate),
@@ -134,7 +134,7 @@ pub fn rate_parse(text: &str) -> Result<u64, AmountError> {
 }
 
 /// `amount` is parsed; `text` is what a refusal shows.
-fn amount_parse(text: &str, amount: &str, format: &Format) -> Result<u64, AmountError> {
+fn amount_parse(text: &str, amount: &str, format: &AmountFormat) -> Result<u64, AmountError> {
     amount_decide(amount.trim(), format).map_err(|problem| refusal(text, problem, format.accepted))
 }
 
@@ -142,7 +142,7 @@ fn refusal(text: &str, problem: AmountProblem, accepted: &'static str) -> Amount
     AmountError { text: text.chars().take(40).collect(), problem, accepted }
 }
 
-fn amount_decide(amount: &str, format: &Format) -> Result<u64, AmountProblem> {
+fn amount_decide(amount: &str, format: &AmountFormat) -> Result<u64, AmountProblem> {
     if amount.is_empty() {
         return Err(AmountProblem::Empty);
     }

@@ -40,8 +40,8 @@ pub struct Resources {
     /// Bytes per second of network.
     #[n(4)]
     pub network_bytes_per_s: u64,
-    /// Countable devices by kind (such as `gpu`), in thousandths of a device. Of a node, and of what a life takes of it,
-    /// also the single cards by kind and place (`gpu/0`): see [`crate::node::Card`].
+    /// Countable devices by kind (such as `gpu`), in thousandths of a device. Of a node, and of what an attempt takes
+    /// of it, also the single cards by kind and place (`gpu/0`): see [`crate::node::Card`].
     #[n(5)]
     pub device_millis: BTreeMap<String, u64>,
 }

@@ -1,15 +1,15 @@
-//! A task's life: the row, its states, and the one state machine every role uses.
+//! A task's attempt: the row, its states, and the one state machine every role uses.
 
+mod gang;
 pub mod machine;
 mod row;
-mod unit;
 
+pub use gang::{GangRow, GangState};
 pub use machine::{
-    CapacityEffect, CapacityShare, Effects, EndpointEffect, Life, OwnerEffect, Placement, TaskEnd, TaskEvent,
-    TaskRules, Transition, TransitionRefused, task_transition,
+    Attempt, CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TaskEnd,
+    TaskEvent, TaskRules, Transition, TransitionRefused, task_transition,
 };
 pub use row::{
     Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,
 };
-pub use unit::{UnitRow, UnitState};

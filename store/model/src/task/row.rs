@@ -3,10 +3,10 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Incarnation, Name, NodeId, TaskId, UnitId};
+use crate::id::{GangId, Incarnation, Name, NodeId, TaskId};
 use crate::resource::Resources;
 
-/// Where a task is in its life.
+/// Where a task is in its attempt.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
 )]
@@ -16,7 +16,7 @@ pub enum TaskState {
     /// Wants a node. Charged to nobody's node.
     #[n(0)]
     Pending,
-    /// Has capacity on a node and must not start yet: victims still run there, or its unit is not complete.
+    /// Has capacity on a node and must not start yet: victims still run there, or its gang is not complete.
     #[n(1)]
     Held,
     /// Has a node, ports and an incarnation; its agent has not answered yet.
@@ -48,22 +48,22 @@ pub struct TaskRow {
     /// The task.
     #[n(0)]
     pub id: TaskId,
-    /// Where it is in its life.
+    /// Where it is in its attempt.
     #[n(1)]
     pub state: TaskState,
     /// The node that is charged (or, when `Lost` or over, was last used).
     #[n(2)]
     pub node: Option<NodeId>,
-    /// The current or last life; 0 before the first.
+    /// The current or last attempt; 0 before the first.
     #[n(3)]
     pub incarnation: Incarnation,
-    /// Ports of this life.
+    /// Ports of this attempt.
     #[n(4)]
     pub ports: Vec<PortAssignment>,
-    /// What this life charges, and to whom.
+    /// What this attempt charges, and to whom.
     #[n(5)]
     pub charge: Charge,
-    /// The spec version this life runs.
+    /// The spec version this attempt runs.
     #[n(6)]
     pub spec_version: u32,
     /// What its probes say.
@@ -72,7 +72,7 @@ pub struct TaskRow {
     /// Why it is being stopped, and so what follows.
     #[n(8)]
     pub stop: Option<StopReason>,
-    /// How the last life ended.
+    /// How the last attempt ended.
     #[n(9)]
     pub exit: Option<Exit>,
     /// Failures in a row, for the back-off.
@@ -81,16 +81,16 @@ pub struct TaskRow {
     /// Not before this wall time (milliseconds since 1970) may it be placed again.
     #[n(11)]
     pub not_before_ms: i64,
-    /// The unit it is a member of, where its job is a gang.
+    /// The gang it is a member of, where its job is a gang.
     #[n(12)]
-    pub unit: Option<UnitId>,
+    pub gang: Option<GangId>,
     /// Counts every change of this row; an older revision never overwrites a newer one.
     #[n(13)]
     pub revision: u64,
     /// Wall time of the last change of state, milliseconds since 1970.
     #[n(14)]
     pub changed_ms: i64,
-    /// Wall time at which the process of this life started, milliseconds since 1970.
+    /// Wall time at which the process of this attempt started, milliseconds since 1970.
     #[n(15)]
     pub started_ms: Option<i64>,
     /// Restarts in all, for people.
@@ -99,33 +99,33 @@ pub struct TaskRow {
     /// The process id on its node, for people.
     #[n(17)]
     pub pid: Option<u32>,
-    /// The node the last failed life was on, so that the pair is not repeated for ever.
+    /// The node the last failed attempt was on, so that the pair is not repeated for ever.
     #[n(18)]
     pub crashed_on: Option<NodeId>,
-    /// Failed lives in a row on `crashed_on`.
+    /// Failed attempts in a row on `crashed_on`.
     #[n(19)]
     #[cbor(default)]
     #[serde(default)]
     pub crashes_there: u32,
-    /// What follows the exit of this life, decided when its exit was reported. `Some` while releasing and when dead.
+    /// What follows the exit of this attempt, decided when its exit was reported. `Some` while releasing and when dead.
     #[n(20)]
     #[serde(default)]
     pub verdict: Option<Verdict>,
-    /// The unit's epoch at which this life took its hold; a hold of an older epoch is void.
+    /// The gang's epoch at which this attempt took its hold; a hold of an older epoch is void.
     #[n(21)]
     #[cbor(default)]
     #[serde(default)]
-    pub unit_epoch: u64,
+    pub gang_epoch: u64,
     /// While held: its share is promised from what victims give back, not taken yet.
     #[n(22)]
     #[cbor(default)]
     #[serde(default)]
     pub promised: bool,
-    /// For whom it had to give way: while the life that is evicted ends, and until the next one begins.
+    /// For whom it had to give way: while the attempt that is evicted ends, and until the next one begins.
     #[n(25)]
     #[serde(default)]
     pub evicted: Option<Evicted>,
-    /// The cores that are this life's own, where it has any, for people.
+    /// The cores that are this attempt's own, where it has any, for people.
     #[n(26)]
     #[cbor(default)]
     #[serde(default)]
@@ -141,11 +141,11 @@ pub struct Evicted {
     /// Most milliseconds between SIGTERM and SIGKILL, whatever its own grace: what the preemptor waits at most.
     #[n(1)]
     pub notice_max_ms: Option<u64>,
-    /// The life of that task that waits for it: no other one does.
+    /// The attempt of that task that waits for it: no other one does.
     #[n(2)]
     #[cbor(default)]
     #[serde(default)]
-    pub life: Incarnation,
+    pub attempt: Incarnation,
 }
 
 impl TaskRow {
@@ -164,7 +164,7 @@ impl TaskRow {
             exit: None,
             failures: 0,
             not_before_ms: 0,
-            unit: None,
+            gang: None,
             revision: 0,
             changed_ms: 0,
             started_ms: None,
@@ -173,15 +173,15 @@ impl TaskRow {
             crashed_on: None,
             crashes_there: 0,
             verdict: None,
-            unit_epoch: 0,
+            gang_epoch: 0,
             promised: false,
             evicted: None,
             cores: Vec::new(),
         }
     }
 
-    /// The node whose commitment this row is part of (its share is taken or promised, its ports are given); `None` while
-    /// it is part of none.
+    /// The node whose commitment this row is part of (its share is taken or promised, its ports are given); `None`
+    /// while it is part of none.
     pub fn charged_node(&self) -> Option<NodeId> {
         if self.state.is_charged() { self.node } else { None }
     }
@@ -201,20 +201,20 @@ impl TaskRow {
             }
     }
 
-    /// Whether it has ended only because its job had shrunk. Below its job's count it counts as never placed: the job owns
-    /// its charge, and the controller revives it.
+    /// Whether it has ended only because its job had shrunk. Below its job's count it counts as never placed: the job
+    /// owns its charge, and the controller revives it.
     pub fn is_spared(&self) -> bool {
         self.state == TaskState::Dead && self.is_shrunk_away()
     }
 
-    /// The numbers of this life's ports.
+    /// The numbers of this attempt's ports.
     pub fn port_numbers(&self) -> Vec<u16> {
         self.ports.iter().map(|port| port.number).collect()
     }
 }
 
 impl TaskState {
-    /// Every state, in the order of a life.
+    /// Every state, in the order of an attempt.
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Held,
@@ -241,7 +241,7 @@ impl TaskState {
     }
 }
 
-/// What follows the end of a life.
+/// What follows the end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -260,7 +260,7 @@ pub enum Verdict {
     Stopped,
 }
 
-/// A port of a life.
+/// A port of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct PortAssignment {
     /// Its name in the spec.
@@ -277,7 +277,7 @@ pub struct Charge {
     /// Who holds it.
     #[n(0)]
     pub owner: ChargeOwner,
-    /// How much of the node this life takes; what is given back is exactly this.
+    /// How much of the node this attempt takes; what is given back is exactly this.
     #[n(1)]
     pub resources: Resources,
 }
@@ -304,7 +304,7 @@ pub enum ChargeOwner {
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// No probe has answered in this life.
+    /// No probe has answered in this attempt.
     #[default]
     #[n(0)]
     Unknown,
@@ -380,7 +380,7 @@ impl StopReason {
         }
     }
 
-    /// Why the life was ended, for people.
+    /// Why the attempt was ended, for people.
     pub fn text(self) -> &'static str {
         match self {
             Self::JobStopped => "its job was stopped",
@@ -396,7 +396,7 @@ impl StopReason {
     }
 }
 
-/// How a life ended.
+/// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Exit {
     /// Why.
@@ -414,7 +414,7 @@ pub struct Exit {
     /// Wall time, milliseconds since 1970.
     #[n(4)]
     pub at_ms: i64,
-    /// The life that ended.
+    /// The attempt that ended.
     #[n(5)]
     pub incarnation: Incarnation,
     /// The node it ended on.
@@ -422,7 +422,7 @@ pub struct Exit {
     pub node: Option<NodeId>,
 }
 
-/// Why a life ended.
+/// Why an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -462,7 +462,7 @@ pub struct Endpoint {
     /// The job.
     #[n(2)]
     pub job: Name,
-    /// The life that serves. Once withdrawn it is never published again.
+    /// The attempt that serves. Once withdrawn it is never published again.
     #[n(3)]
     pub incarnation: Incarnation,
     /// IP address or host name.

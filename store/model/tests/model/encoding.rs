@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use borough_model::id::{Incarnation, JobId, NodeId, RequestId, TaskId, UnitId};
+use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, GangSpec,
-    HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec, Probe,
-    RestartMode, Role, Spread, TaskOverride, Together, Toleration, TolerationOperator,
+    GangTopology, HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec,
+    Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -16,10 +16,10 @@ use borough_model::node::{
     NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Within,
 };
 use borough_model::resource::Resources;
-use borough_model::task::machine::unit_gathering;
+use borough_model::task::machine::gang_gathering;
 use borough_model::task::{
-    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, Health, PortAssignment, StopReason, TaskRow,
-    TaskState, UnitState, Verdict,
+    Charge, ChargeOwner, EndReason, Endpoint, Evicted, Exit, GangState, Health, PortAssignment, StopReason,
+    TaskRow, TaskState, Verdict,
 };
 use minicbor::{Decode, Encode};
 
@@ -65,7 +65,7 @@ fn task_full() -> TaskRow {
         exit: Some(exit),
         failures: 4,
         not_before_ms: 1_700_000_000_001,
-        unit: Some(UnitId(5)),
+        gang: Some(GangId(5)),
         revision: 12,
         changed_ms: -1,
         started_ms: Some(1_700_000_000_002),
@@ -74,12 +74,12 @@ fn task_full() -> TaskRow {
         crashed_on: Some(NodeId(8)),
         crashes_there: 2,
         verdict: Some(Verdict::Again),
-        unit_epoch: 9,
+        gang_epoch: 9,
         promised: true,
         evicted: Some(Evicted {
             by: TaskId { job: JobId(8), index: 2 },
             notice_max_ms: Some(500),
-            life: Incarnation(3),
+            attempt: Incarnation(3),
         }),
         cores: vec![2, 3],
     }
@@ -145,10 +145,11 @@ fn spec_full() -> JobSpec {
 }
 
 fn spec_gang() -> JobSpec {
-    let together = Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 2, preferred: true };
+    let topology =
+        GangTopology { attribute: "rack".to_owned(), domains_min: 1, domains_max: 2, preferred: true };
     let task = TaskOverride { weight: Some(3), ..TaskOverride::default() };
     let role = Role { name: name("worker"), count: 4, min_member: 3, task };
-    let gang = Some(GangSpec { together: Some(together), roles: vec![role] });
+    let gang = Some(GangSpec { topology: Some(topology), roles: vec![role] });
     JobSpec { count: 4, min_member: 3, gang, ..spec(JobKind::Batch) }
 }
 
@@ -267,7 +268,7 @@ fn journal() -> JournalEntry {
             Delta::TaskRemoved { task, revision },
             Delta::Endpoint { endpoint: endpoint(), revision },
             Delta::EndpointWithdrawn { user, job, task, revision },
-            Delta::Unit { row: unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000) },
+            Delta::Gang { row: gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000) },
             Delta::CellSettings { revision },
             Delta::NodeLoad { node: NodeId(7), load: node_load() },
         ],
@@ -306,7 +307,7 @@ fn samples() -> Vec<Sample> {
     ];
     let tcp = Probe::Tcp { port: name("http") };
     let probes = vec![tcp, Probe::Command { command: vec!["x".to_owned()] }];
-    let unit = unit_gathering(UnitId(5), JobId(0x11), 4, 1_700_000_000_000);
+    let gang = gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000);
     let session =
         NodeSession { session: 8, gateway: "10.0.0.1:1".to_owned(), instance: 3, superseded: vec![1, 2] };
     let live = NodeLive { beat: 3, gateway: "10.0.0.1:1".to_owned(), session: 8, report_revision: 9 };
@@ -325,7 +326,7 @@ fn samples() -> Vec<Sample> {
         sample("node_session", &session),
         sample("node_load", &node_load()),
         sample("endpoint", &endpoint()),
-        sample("unit_row", &unit),
+        sample("gang_row", &gang),
         sample("journal_entry", &journal()),
         sample("enum.task_state", &TaskState::ALL.to_vec()),
         sample("enum.stop_reason", &StopReason::ALL.to_vec()),
@@ -334,8 +335,8 @@ fn samples() -> Vec<Sample> {
         sample("enum.end_reason", &END_REASONS.to_vec()),
         sample("enum.verdict", &vec![Verdict::Again, Verdict::Succeeded, Verdict::Failed, Verdict::Stopped]),
         sample(
-            "enum.unit_state",
-            &vec![UnitState::Gathering, UnitState::Committed, UnitState::Released, UnitState::Waiting],
+            "enum.gang_state",
+            &vec![GangState::Gathering, GangState::Committed, GangState::Released, GangState::Waiting],
         ),
         sample("enum.node_state", &vec![NodeState::Ready, NodeState::Recovering, NodeState::Lost]),
         sample("enum.constraint_operator", &OPERATORS.to_vec()),
@@ -446,7 +447,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
     let expected = TaskRow {
         crashes_there: 0,
         verdict: None,
-        unit_epoch: 0,
+        gang_epoch: 0,
         promised: false,
         evicted: None,
         cores: Vec::new(),

@@ -1,4 +1,4 @@
-//! A job's life, and when a job that waits may go.
+//! A job's attempt, and when a job that waits may go.
 
 use borough_model::id::{JobId, Name, RequestId};
 use borough_model::job::{

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, COUNT_MAX, ChangeClass, Constraint,
-    ConstraintOperator, GangSpec, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode, RestartSpec,
-    Role, Spread, TaskOverride, Together, Toleration, TolerationOperator, band, change_class, count_check,
+    ConstraintOperator, GangSpec, GangTopology, HealthCheck, JobKind, JobSpec, PortSpec, Probe, RestartMode,
+    RestartSpec, Role, Spread, TaskOverride, Toleration, TolerationOperator, band, change_class, count_check,
     priority_check, spec_diff,
 };
 use borough_model::node::{CardSelector, TaintEffect};
@@ -49,9 +49,13 @@ const REFUSED: &[Change] = &[
         gang.roles[1].task.weight = Some(0);
     }),
     ("one alone together", |spec| {
-        let together =
-            Together { attribute: "no rack".to_owned(), domains_min: 3, domains_max: 2, preferred: false };
-        spec.gang = Some(GangSpec { together: Some(together), ..GangSpec::default() });
+        let topology = GangTopology {
+            attribute: "no rack".to_owned(),
+            domains_min: 3,
+            domains_max: 2,
+            preferred: false,
+        };
+        spec.gang = Some(GangSpec { topology: Some(topology), ..GangSpec::default() });
     }),
     ("no command", |spec| spec.task.command.clear()),
     ("an empty program", |spec| spec.task.command[0].clear()),
@@ -282,9 +286,9 @@ fn roles_share_the_indexes_of_their_job() {
 fn how_many_must_fit_follows_from_the_kind_of_work() {
     let mut job = JobSpec { count: 6, ..spec(JobKind::Batch) };
     assert_eq!((job.min_member_default(), job.minimums(6)), (1, vec![(0..6, 1)]));
-    let together =
-        Together { attribute: "rack".to_owned(), domains_min: 1, domains_max: 1, preferred: false };
-    job.gang = Some(GangSpec { together: Some(together), ..GangSpec::default() });
+    let topology =
+        GangTopology { attribute: "rack".to_owned(), domains_min: 1, domains_max: 1, preferred: false };
+    job.gang = Some(GangSpec { topology: Some(topology), ..GangSpec::default() });
     assert_eq!(job.min_member_default(), 6);
     job.min_member = 6;
     assert_eq!(job.validate(), Ok(()));

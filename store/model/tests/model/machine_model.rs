@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::id::{Incarnation, JobId, NodeId, TaskId, UnitId};
+use borough_model::id::{GangId, Incarnation, JobId, NodeId, TaskId};
 use borough_model::job::{JobKind, PortSpec};
 use borough_model::node::{
     NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, node_alloc_sum, ports_pick,
@@ -10,7 +10,7 @@ use borough_model::node::{
 use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, Life, OwnerEffect,
+    Attempt, CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect,
     Placement, StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
 };
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ struct Act {
     task: usize,
     kind: u8,
     arg: u8,
-    /// 0: the row's own life; otherwise an older or later one.
+    /// 0: the row's own attempt; otherwise an older or later one.
     skew: u8,
     wait_ms: u16,
 }
@@ -125,7 +125,7 @@ impl World {
             _ => own + 1,
         });
         let last = row.node.unwrap_or_else(|| NodeId(u64::from(act.arg) % NODES));
-        let life = Life { node: last, incarnation };
+        let attempt = Attempt { node: last, incarnation };
         let health = [Health::Unknown, Health::Healthy, Health::Unhealthy][usize::from(act.arg) % 3];
         let kind = if act.arg & 1 == 0 { JobKind::Service } else { JobKind::Batch };
         let started_ms = 5_000 + i64::try_from(own).unwrap();
@@ -133,32 +133,32 @@ impl World {
         Some(match act.kind {
             0..=2 => TaskEvent::Place(self.placement(act, Incarnation(incarnation.0 + 1))?),
             3 => TaskEvent::Hold(self.placement(act, Incarnation(incarnation.0 + 1))?),
-            4 => TaskEvent::HoldConfirmed { life },
-            5 => TaskEvent::HoldExpired { life },
-            6 => TaskEvent::AgentAccepted { life },
-            7 | 8 => TaskEvent::ProcessStarted { life, pid, started_ms, health, cores: vec![pid % 4] },
-            9 => TaskEvent::HealthChanged { life, health },
+            4 => TaskEvent::HoldConfirmed { attempt },
+            5 => TaskEvent::HoldExpired { attempt },
+            6 => TaskEvent::AgentAccepted { attempt },
+            7 | 8 => TaskEvent::ProcessStarted { attempt, pid, started_ms, health, cores: vec![pid % 4] },
+            9 => TaskEvent::HealthChanged { attempt, health },
             10 => TaskEvent::StopRequested { reason: StopReason::ALL[usize::from(act.arg) % 7] },
             11 => TaskEvent::ProcessExited {
-                life,
+                attempt,
                 exit: exit(EndReason::Exited, Some(i32::from(act.arg % 3))),
                 released: act.arg & 4 == 0,
                 rules: rules(kind),
             },
-            12 => TaskEvent::StartFailed { life, message: String::new(), rules: rules(kind) },
-            13 => TaskEvent::ReleaseConfirmed { life },
+            12 => TaskEvent::StartFailed { attempt, message: String::new(), rules: rules(kind) },
+            13 => TaskEvent::ReleaseConfirmed { attempt },
             14 => TaskEvent::NodeDeclaredLost { node: last },
             15 => {
                 let process = row.started_ms.map(|started_ms| (pid, started_ms));
-                TaskEvent::NodeReturned { life, process, health }
+                TaskEvent::NodeReturned { attempt, process, health }
             }
             16 => TaskEvent::RescheduleLost,
             17 => TaskEvent::HoldPromised(self.placement(act, Incarnation(incarnation.0 + 1))?),
             18 => {
                 let by = TaskId { job: JobId(9), index: u32::from(act.arg % 2) };
-                TaskEvent::Evict(Evicted { by, notice_max_ms: None, life: Incarnation(1) })
+                TaskEvent::Evict(Evicted { by, notice_max_ms: None, attempt: Incarnation(1) })
             }
-            19 => TaskEvent::HoldFulfilled { life },
+            19 => TaskEvent::HoldFulfilled { attempt },
             _ => TaskEvent::JobGrown,
         })
     }
@@ -177,8 +177,8 @@ impl World {
             memory_bytes: 1 << 20,
             ..Resources::default()
         };
-        let unit = (act.arg & 8 == 0).then_some((UnitId(1), 1));
-        Some(Placement { node, incarnation, ports, resources, spec_version: 1, unit })
+        let gang = (act.arg & 8 == 0).then_some((GangId(1), 1));
+        Some(Placement { node, incarnation, ports, resources, spec_version: 1, gang })
     }
 
     /// Carries out the effect on capacity; `false` where the node refuses the share and nothing commits.
@@ -192,22 +192,24 @@ impl World {
             Err(error) if effect.is_leaving() => panic!("giving back is refused: {error}"),
             Err(_) => return false,
         };
-        let life = (task, transition.row.incarnation);
+        let attempt = (task, transition.row.incarnation);
         match effect {
             CapacityEffect::Keep => {}
-            CapacityEffect::Take(_) => assert!(self.taken.insert(life), "taken twice by one life"),
-            CapacityEffect::Promise(_) => assert!(self.promised.insert(life), "promised twice to one life"),
+            CapacityEffect::Take(_) => assert!(self.taken.insert(attempt), "taken twice by one attempt"),
+            CapacityEffect::Promise(_) => {
+                assert!(self.promised.insert(attempt), "promised twice to one attempt")
+            }
             CapacityEffect::Fulfil(_) => {
                 assert!(
-                    self.promised.remove(&life) && self.taken.insert(life),
+                    self.promised.remove(&attempt) && self.taken.insert(attempt),
                     "fulfilled, but not promised"
                 );
                 self.fulfilled += 1;
             }
             CapacityEffect::Release { .. } => {
-                assert!(self.taken.remove(&life), "given back twice by one life")
+                assert!(self.taken.remove(&attempt), "given back twice by one attempt")
             }
-            CapacityEffect::Forgo(_) => assert!(self.promised.remove(&life), "forgone, but not promised"),
+            CapacityEffect::Forgo(_) => assert!(self.promised.remove(&attempt), "forgone, but not promised"),
         }
         true
     }
@@ -260,7 +262,7 @@ impl World {
         }
         for (&task, &incarnation) in &self.published {
             let row = &self.rows[task];
-            assert_eq!(row.incarnation, incarnation, "published, but another life");
+            assert_eq!(row.incarnation, incarnation, "published, but another attempt");
             assert!(
                 matches!(row.state, TaskState::Running | TaskState::Lost),
                 "published, but {:?}",
@@ -315,8 +317,8 @@ fn assert_stop_ends(mut world: World) {
         finish(&mut world, TaskEvent::StopRequested { reason: StopReason::JobStopped });
         let row = &world.rows[task];
         if let Some(node) = row.charged_node() {
-            let life = Life { node, incarnation: row.incarnation };
-            finish(&mut world, TaskEvent::ReleaseConfirmed { life });
+            let attempt = Attempt { node, incarnation: row.incarnation };
+            finish(&mut world, TaskEvent::ReleaseConfirmed { attempt });
         }
         assert_eq!(world.rows[task].state, TaskState::Dead);
     }

@@ -13,22 +13,22 @@ use borough_model::{JobId, TaskId};
 use expect_test::expect_file;
 
 use crate::sample::{
-    NODE, NOW, STARTED, exit, exited, life, placed, placement, row_after, row_from, rules, running, started,
-    stop,
+    NODE, NOW, STARTED, attempt, exit, exited, placed, placement, row_after, row_from, rules, running,
+    started, stop,
 };
 
 fn rows() -> Vec<(&'static str, TaskRow)> {
     let lost = TaskEvent::NodeDeclaredLost { node: NODE };
     let batch_zero = exited(1, 0, false, JobKind::Batch);
     let crash = exited(1, 1, false, JobKind::Service);
-    let gone = TaskEvent::ReleaseConfirmed { life: life(1) };
+    let gone = TaskEvent::ReleaseConfirmed { attempt: attempt(1) };
     vec![
         ("pending, never placed", row_after(&[])),
         ("pending, in back-off", row_from(running(Health::Healthy), &[exited(1, 1, true, JobKind::Service)])),
         ("held", row_after(&[TaskEvent::Hold(placement(1))])),
         ("held, its share promised", row_after(&[TaskEvent::HoldPromised(placement(1))])),
         ("assigned", placed()),
-        ("starting", row_from(placed(), &[TaskEvent::AgentAccepted { life: life(1) }])),
+        ("starting", row_from(placed(), &[TaskEvent::AgentAccepted { attempt: attempt(1) }])),
         ("running, health unknown", running(Health::Unknown)),
         ("running, healthy", running(Health::Healthy)),
         ("stopping, never started", row_from(placed(), &[stop(StopReason::Drained)])),
@@ -48,31 +48,31 @@ fn rows() -> Vec<(&'static str, TaskRow)> {
     ]
 }
 
-fn life_events(at: u64) -> Vec<(String, TaskEvent)> {
-    let one = life(at);
+fn attempt_events(at: u64) -> Vec<(String, TaskEvent)> {
+    let one = attempt(at);
     let started_event = |health| ("process_started", started(at, health));
-    let health = |health| TaskEvent::HealthChanged { life: one, health };
+    let health = |health| TaskEvent::HealthChanged { attempt: one, health };
     let oom = exit(EndReason::OutOfMemory, None);
     let service = rules(JobKind::Service);
     let other_process = TaskEvent::ProcessStarted {
-        life: one,
+        attempt: one,
         pid: 43,
         started_ms: STARTED,
         health: Health::Unknown,
         cores: Vec::new(),
     };
-    let returned = |process| TaskEvent::NodeReturned { life: one, process, health: Health::Healthy };
+    let returned = |process| TaskEvent::NodeReturned { attempt: one, process, health: Health::Healthy };
     let start_failed =
-        TaskEvent::StartFailed { life: one, message: "no such file".to_owned(), rules: service };
-    let oom_released = TaskEvent::ProcessExited { life: one, exit: oom, released: true, rules: service };
+        TaskEvent::StartFailed { attempt: one, message: "no such file".to_owned(), rules: service };
+    let oom_released = TaskEvent::ProcessExited { attempt: one, exit: oom, released: true, rules: service };
     let named = [
         ("hold", TaskEvent::Hold(placement(at))),
         ("hold_promised", TaskEvent::HoldPromised(placement(at))),
         ("place", TaskEvent::Place(placement(at))),
-        ("hold_confirmed", TaskEvent::HoldConfirmed { life: one }),
-        ("hold_fulfilled", TaskEvent::HoldFulfilled { life: one }),
-        ("hold_expired", TaskEvent::HoldExpired { life: one }),
-        ("agent_accepted", TaskEvent::AgentAccepted { life: one }),
+        ("hold_confirmed", TaskEvent::HoldConfirmed { attempt: one }),
+        ("hold_fulfilled", TaskEvent::HoldFulfilled { attempt: one }),
+        ("hold_expired", TaskEvent::HoldExpired { attempt: one }),
+        ("agent_accepted", TaskEvent::AgentAccepted { attempt: one }),
         started_event(Health::Unknown),
         started_event(Health::Healthy),
         started_event(Health::Unhealthy),
@@ -85,7 +85,7 @@ fn life_events(at: u64) -> Vec<(String, TaskEvent)> {
         ("process_exited 1, service", exited(at, 1, false, JobKind::Service)),
         ("process_exited oom, service, released", oom_released),
         ("start_failed", start_failed),
-        ("release_confirmed", TaskEvent::ReleaseConfirmed { life: one }),
+        ("release_confirmed", TaskEvent::ReleaseConfirmed { attempt: one }),
         ("node_returned with its process", returned(Some((42, STARTED)))),
         ("node_returned without a process", returned(None)),
     ];
@@ -100,19 +100,19 @@ fn labelled(label: &str, event: &TaskEvent) -> String {
 }
 
 fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
-    let mut events = life_events(row.incarnation.0);
+    let mut events = attempt_events(row.incarnation.0);
     let next = row.incarnation.0 + 1;
-    events.push(("hold, next life".to_owned(), TaskEvent::Hold(placement(next))));
-    events.push(("hold_promised, next life".to_owned(), TaskEvent::HoldPromised(placement(next))));
-    events.push(("place, next life".to_owned(), TaskEvent::Place(placement(next))));
-    events.push(("place, life after the next".to_owned(), TaskEvent::Place(placement(next + 1))));
+    events.push(("hold, next attempt".to_owned(), TaskEvent::Hold(placement(next))));
+    events.push(("hold_promised, next attempt".to_owned(), TaskEvent::HoldPromised(placement(next))));
+    events.push(("place, next attempt".to_owned(), TaskEvent::Place(placement(next))));
+    events.push(("place, attempt after the next".to_owned(), TaskEvent::Place(placement(next + 1))));
     events.extend(
         StopReason::ALL.map(|reason| (format!("stop_requested {reason:?}").to_lowercase(), stop(reason))),
     );
     let by = TaskId { job: JobId(99), index: 0 };
     events.push((
         "evict".to_owned(),
-        TaskEvent::Evict(Evicted { by, notice_max_ms: Some(100), life: life(1).incarnation }),
+        TaskEvent::Evict(Evicted { by, notice_max_ms: Some(100), attempt: attempt(1).incarnation }),
     ));
     events.push(("node_declared_lost".to_owned(), TaskEvent::NodeDeclaredLost { node: NODE }));
     events.push(("reschedule_lost".to_owned(), TaskEvent::RescheduleLost));
@@ -164,7 +164,7 @@ fn result_text(before: &TaskRow, result: &Result<Transition, TransitionRefused>)
             if effects.is_empty() { text } else { format!("{text:<42} {effects}") }
         }
         Err(TransitionRefused::Stale { .. }) => "refused: stale".to_owned(),
-        Err(TransitionRefused::UnknownLife { .. }) => "refused: unknown life".to_owned(),
+        Err(TransitionRefused::UnknownAttempt { .. }) => "refused: unknown attempt".to_owned(),
         Err(TransitionRefused::NodeReturnFirst) => "refused: node_returned first".to_owned(),
         Err(TransitionRefused::Illegal { why, .. }) => format!("refused: illegal, {why}"),
     }
@@ -173,7 +173,7 @@ fn result_text(before: &TaskRow, result: &Result<Transition, TransitionRefused>)
 #[test]
 fn every_state_with_every_event_is_as_the_golden_table_says() {
     let mut table = String::from(
-        "Every state of a task with every event, at the row's own life. `unchanged`: the result is already there.\n",
+        "Every state of a task with every event, at the row's own attempt. `unchanged`: the result is already there.\n",
     );
     for (label, row) in rows() {
         writeln!(table, "\n{label}").unwrap();
@@ -232,17 +232,17 @@ fn every_row_of_the_table_and_all_that_follow_keep_the_invariants() {
 }
 
 #[test]
-fn an_older_life_is_always_stale_and_a_later_one_always_unknown() {
+fn an_older_attempt_is_always_stale_and_a_later_one_always_unknown() {
     for (label, row) in rows() {
         let own = row.incarnation.0;
         let spoken = |at: u64| {
-            life_events(at)
+            attempt_events(at)
                 .into_iter()
                 .filter(|(name, _)| !["hold", "hold_promised", "place"].contains(&&**name))
         };
         for (event_label, event) in spoken(own + 1) {
             let result = task_transition(&row, &event, NOW);
-            let unknown = matches!(result, Err(TransitionRefused::UnknownLife { .. }));
+            let unknown = matches!(result, Err(TransitionRefused::UnknownAttempt { .. }));
             assert!(unknown, "{label}, {event_label}: {result:?}");
         }
         for (event_label, event) in own.checked_sub(1).into_iter().flat_map(spoken) {
@@ -254,11 +254,11 @@ fn an_older_life_is_always_stale_and_a_later_one_always_unknown() {
 }
 
 #[test]
-fn the_same_life_on_another_node_is_unknown() {
-    let elsewhere = borough_model::task::Life { node: borough_model::NodeId(8), ..life(1) };
-    let event = TaskEvent::AgentAccepted { life: elsewhere };
+fn the_same_attempt_on_another_node_is_unknown() {
+    let elsewhere = borough_model::task::Attempt { node: borough_model::NodeId(8), ..attempt(1) };
+    let event = TaskEvent::AgentAccepted { attempt: elsewhere };
     let result = task_transition(&placed(), &event, NOW);
-    assert!(matches!(result, Err(TransitionRefused::UnknownLife { .. })), "{result:?}");
+    assert!(matches!(result, Err(TransitionRefused::UnknownAttempt { .. })), "{result:?}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod encoding;
 #[cfg(test)]
+mod gang;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod job_life;
@@ -20,5 +22,3 @@ mod resource;
 mod restart;
 #[cfg(test)]
 mod sample;
-#[cfg(test)]
-mod unit;

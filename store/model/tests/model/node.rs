@@ -1,4 +1,4 @@
-//! What is committed on a node, which ports are given, a node's life, and which delta is the newer.
+//! What is committed on a node, which ports are given, a node's attempt, and which delta is the newer.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn facts() -> NodeFacts {
 
 fn ready() -> NodeRow {
     let row = node_new(NodeId(7), name("alpha"), facts(), NOW);
-    node_transition(&row, &NodeEvent::Reported { lost_tasks: 0, stale_lives: 0 }, NOW).row
+    node_transition(&row, &NodeEvent::Reported { lost_tasks: 0, stale_attempts: 0 }, NOW).row
 }
 
 fn cpu(cpu_millis: u64) -> Resources {
@@ -146,8 +146,8 @@ fn a_promise_waits_for_what_gives_way_to_it_though_there_is_room() {
     };
     let share = |cpu_millis| Placement { resources: cpu(cpu_millis), ports: vec![], ..placement(1) };
     let held = [row(0, TaskEvent::HoldPromised(share(200))), row(1, TaskEvent::HoldPromised(share(100)))];
-    let ready = |life, there: bool, used| {
-        let evicted = Evicted { by: held[0].id, notice_max_ms: None, life: Incarnation(life) };
+    let ready = |attempt, there: bool, used| {
+        let evicted = Evicted { by: held[0].id, notice_max_ms: None, attempt: Incarnation(attempt) };
         let victim = task_transition(&row(2, TaskEvent::Place(share(0))), &TaskEvent::Evict(evicted), NOW);
         let victim = Some(victim.unwrap().row).filter(|_| there);
         let rows: Vec<TaskRow> = held.iter().cloned().chain(victim).collect();
@@ -160,7 +160,7 @@ fn a_promise_waits_for_what_gives_way_to_it_though_there_is_room() {
         [ready(1, true, 700), ready(1, true, 800), ready(1, false, 700)],
         [vec![1], vec![], vec![0, 1]]
     );
-    assert_eq!(ready(2, true, 700), [0, 1], "another life evicted it");
+    assert_eq!(ready(2, true, 700), [0, 1], "another attempt evicted it");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_lost_node_is_ready_only_when_nothing_old_is_left() {
     let step = |row: &NodeRow, event| node_transition(row, &event, NOW).row;
     let lost = step(&ready(), NodeEvent::DeclaredLost);
     assert_eq!(node_open(&lost), Err(NodeClosed::Lost));
-    let reported = |lost_tasks, stale_lives| NodeEvent::Reported { lost_tasks, stale_lives };
+    let reported = |lost_tasks, stale_attempts| NodeEvent::Reported { lost_tasks, stale_attempts };
     assert_eq!(step(&lost, reported(0, 0)).state, NodeState::Lost);
     let back = step(&lost, NodeEvent::Registered(Box::new(facts())));
     assert_eq!(back.state, NodeState::Recovering);

@@ -8,7 +8,7 @@ use borough_model::task::machine::{
 use borough_model::task::{EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, Verdict};
 use proptest::prelude::*;
 
-use crate::sample::{NODE, NOW, STARTED, exit, life, placement, row_from, rules, running, spec};
+use crate::sample::{NODE, NOW, STARTED, attempt, exit, placement, row_from, rules, running, spec};
 
 fn mode(kind: JobKind, mode: RestartMode) -> TaskRules {
     TaskRules { kind, restart: RestartSpec { mode, ..RestartSpec::for_kind(kind) } }
@@ -92,7 +92,7 @@ fn pauses_double_up_to_the_longest_and_attempts_run_out() {
 }
 
 #[test]
-fn a_long_life_makes_the_next_failure_the_first() {
+fn a_long_attempt_makes_the_next_failure_the_first() {
     let service = rules(JobKind::Service);
     let row = TaskRow { failures: 9, started_ms: Some(STARTED), ..running(Health::Healthy) };
     let at = |lasted_ms: i64| Exit { at_ms: STARTED + lasted_ms, ..exit(EndReason::Signaled, None) };
@@ -107,7 +107,7 @@ fn a_long_life_makes_the_next_failure_the_first() {
 #[test]
 fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
     let crash = |incarnation: u64| TaskEvent::StartFailed {
-        life: life(incarnation),
+        attempt: attempt(incarnation),
         message: "no such file".to_owned(),
         rules: rules(JobKind::Service),
     };
@@ -117,7 +117,7 @@ fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
     let twice = row_from(once.clone(), &[place(2), crash(2)]);
     assert_eq!(node_avoided(&twice), Some(NODE));
     let drained = TaskEvent::StopRequested { reason: StopReason::Drained };
-    let gone = TaskEvent::ReleaseConfirmed { life: life(2) };
+    let gone = TaskEvent::ReleaseConfirmed { attempt: attempt(2) };
     assert_eq!(node_avoided(&row_from(once.clone(), &[place(2), drained, gone])), None);
     let elsewhere = TaskRow { crashed_on: Some(NodeId(99)), crashes_there: 5, ..once };
     let row = row_from(elsewhere, &[place(2), crash(2)]);
@@ -127,7 +127,7 @@ fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
 #[test]
 fn a_message_is_cut_between_characters() {
     let message = format!("x{}", "é".repeat(1024));
-    let failed = TaskEvent::StartFailed { life: life(1), message, rules: rules(JobKind::Service) };
+    let failed = TaskEvent::StartFailed { attempt: attempt(1), message, rules: rules(JobKind::Service) };
     let row = row_from(crate::sample::placed(), &[failed]);
     assert_eq!(row.exit.unwrap().message.len(), 1023);
 }

@@ -4,7 +4,7 @@ use borough_model::id::{Incarnation, JobId, Name, NodeId, TaskId};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::resource::Resources;
 use borough_model::task::{
-    EndReason, Exit, Health, Life, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskRules,
+    Attempt, EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskRules,
     task_transition,
 };
 
@@ -24,8 +24,8 @@ pub fn rules(kind: JobKind) -> TaskRules {
     TaskRules::from(&spec(kind))
 }
 
-pub fn life(incarnation: u64) -> Life {
-    Life { node: NODE, incarnation: Incarnation(incarnation) }
+pub fn attempt(incarnation: u64) -> Attempt {
+    Attempt { node: NODE, incarnation: Incarnation(incarnation) }
 }
 
 pub fn placement(incarnation: u64) -> Placement {
@@ -35,7 +35,7 @@ pub fn placement(incarnation: u64) -> Placement {
         ports: vec![PortAssignment { name: name("http"), number: 20_001 }],
         resources: Resources { cpu_millis: 500, memory_bytes: 64 << 20, ..Resources::default() },
         spec_version: 1,
-        unit: None,
+        gang: None,
     }
 }
 
@@ -53,12 +53,12 @@ pub fn exit(reason: EndReason, code: Option<i32>) -> Exit {
 
 pub fn exited(incarnation: u64, code: i32, released: bool, kind: JobKind) -> TaskEvent {
     let exit = exit(EndReason::Exited, Some(code));
-    TaskEvent::ProcessExited { life: life(incarnation), exit, released, rules: rules(kind) }
+    TaskEvent::ProcessExited { attempt: attempt(incarnation), exit, released, rules: rules(kind) }
 }
 
 pub fn started(incarnation: u64, health: Health) -> TaskEvent {
     let cores = Vec::new();
-    TaskEvent::ProcessStarted { life: life(incarnation), pid: 42, started_ms: STARTED, health, cores }
+    TaskEvent::ProcessStarted { attempt: attempt(incarnation), pid: 42, started_ms: STARTED, health, cores }
 }
 
 pub fn stop(reason: StopReason) -> TaskEvent {
@@ -82,5 +82,5 @@ pub fn placed() -> TaskRow {
 }
 
 pub fn running(health: Health) -> TaskRow {
-    row_from(placed(), &[TaskEvent::AgentAccepted { life: life(1) }, started(1, health)])
+    row_from(placed(), &[TaskEvent::AgentAccepted { attempt: attempt(1) }, started(1, health)])
 }

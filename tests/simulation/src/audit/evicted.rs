@@ -8,9 +8,9 @@ use borough_model::task::{TaskRow, TaskState};
 use super::{Auditor, Touched};
 
 impl Auditor {
-    /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never within
-    /// the bands that are spared, or for one that was displaced within its own band itself, unless its queue takes back what it
-    /// is guaranteed from another.
+    /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never
+    /// within the bands that are spared, or for one that was displaced within its own band itself, unless its queue
+    /// takes back what it is guaranteed from another.
     pub(super) fn evicted_check(&mut self, before: &TaskRow, by: TaskId, touched: &Touched) {
         let task = before.id;
         self.note(if before.state == TaskState::Held { "evicted_held" } else { "evicted" });
@@ -38,7 +38,8 @@ impl Auditor {
         self.require(before.promised || !self.gathers(before), "evicted_gathering", told);
     }
 
-    /// Whether one may claim what another has: its queue, or one that it is in, is guaranteed something, and the other's is another.
+    /// Whether one may claim what another has: its queue, or one that it is in, is guaranteed something, and the
+    /// other's is another.
     fn claims(&self, by: TaskId, task: TaskId) -> bool {
         let queue = |task: TaskId| {
             let user = &self.jobs.get(&task.job)?.user;
@@ -58,7 +59,7 @@ impl Auditor {
     pub(super) fn promise_check(&mut self, row: &TaskRow) {
         let Some(node) = row.charged_node() else { return };
         let leaves = |other: &&TaskRow| {
-            other.evicted.is_some_and(|evicted| evicted.by == row.id && evicted.life == row.incarnation)
+            other.evicted.is_some_and(|evicted| evicted.by == row.id && evicted.attempt == row.incarnation)
         };
         let beside = self.charged_on(node).find(leaves).map(|other| (other.id, other.state));
         self.note("promise_kept");

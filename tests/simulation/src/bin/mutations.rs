@@ -1,10 +1,10 @@
 //! Takes fixes out again, one at a time, and looks whether a test notices. Run by hand:
 //! `cargo run -p borough-simulation --bin mutations [NAME|FINDING…]`.
 //!
-//! Each file of `tests/simulation/mutations/` is one mutation. It names the finding, the defect that comes back, the source file, the
-//! text before and after, and the test that must fail; without a test, the simulation of a whole system must. The runner
-//! prints a row per mutation, who noticed it, and the same again as one line of JSON each. It exits with 1 where a mutation
-//! was not noticed, does not build, or names a test of which nothing ran.
+//! Each file of `tests/simulation/mutations/` is one mutation. It names the finding, the defect that comes back, the
+//! source file, the text before and after, and the test that must fail; without a test, the simulation of a whole
+//! system must. The runner prints a row per mutation, who noticed it, and the same again as one line of JSON each. It
+//! exits with 1 where a mutation was not noticed, does not build, or names a test of which nothing ran.
 //!
 //! | variable | what it sets | otherwise |
 //! |---|---|---|
@@ -68,7 +68,7 @@ fn main() -> anyhow::Result<ExitCode> {
         mutations.iter().try_for_each(|mutation| workshop.apply(mutation))?;
     }
     for mutation in &mutations {
-        let found = if together { workshop.judge(mutation)? } else { workshop.mutation_try(mutation)? };
+        let found = if together { workshop.scorer(mutation)? } else { workshop.mutation_try(mutation)? };
         let (seeds, by) = match &found {
             Found::Noticed { by, seeds } => (seeds.as_ref().map(u64::to_string), by.clone()),
             Found::Unnoticed => (None, "NOT NOTICED".to_owned()),
@@ -126,13 +126,13 @@ impl Workshop {
     fn mutation_try(&self, mutation: &Mutation) -> anyhow::Result<Found> {
         self.restore()?;
         match self.apply(mutation) {
-            Ok(()) => self.judge(mutation),
+            Ok(()) => self.scorer(mutation),
             Err(why) => Ok(Found::Broken(why.to_string())),
         }
     }
 
     /// Looks whether the test of a mutation that is in the worktree notices it.
-    fn judge(&self, mutation: &Mutation) -> anyhow::Result<Found> {
+    fn scorer(&self, mutation: &Mutation) -> anyhow::Result<Found> {
         let built = self.cargo_test(mutation, &["--no-run"])?;
         if !built.status.success() {
             let errors = String::from_utf8_lossy(&built.stderr);

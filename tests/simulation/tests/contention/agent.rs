@@ -13,8 +13,8 @@ use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 use borough_model::{Incarnation, Name, NodeId, Resources, TaskId};
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    NodeArrival, NodeWriter, SessionFence, node_live_read, node_live_renew, node_register, node_reported,
-    node_writer,
+    NodeRegistration, NodeWriter, SessionFence, node_live_read, node_live_renew, node_register,
+    node_reported, node_writer,
 };
 use borough_store::task::{ReportAnswer, ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 
 use crate::cell::{Cell, below, rng_of};
 
-/// A life of a task.
-type Life = (TaskId, Incarnation);
+/// An attempt of a task.
+type Attempt = (TaskId, Incarnation);
 
 /// What agents share with whoever disturbs them.
 #[derive(Default)]
@@ -59,7 +59,7 @@ pub struct Agent {
     boot: u64,
     session: u64,
     node: NodeId,
-    processes: BTreeMap<Life, Process>,
+    processes: BTreeMap<Attempt, Process>,
     changed: bool,
     reported_ms: i64,
     beat_ms: i64,
@@ -83,7 +83,7 @@ impl Agent {
         }
     }
 
-    /// Lives until the test is over.
+    /// Attempts until the test is over.
     pub async fn run(mut self) {
         self.cell.mirror.ready().await;
         loop {
@@ -119,14 +119,14 @@ impl Agent {
         let identity = AgentIdentity::new(durable, "machine").unwrap();
         // Each boot has a process of its own, and whoever disturbs it has seen the one before end.
         let agent = Some(AgentProcess { identity, identity_before: None, instance: self.boot });
-        let arrival = NodeArrival::new(name, self.facts(), NodeId(self.cell.id()), self.session);
-        let (arrival, before) = (NodeArrival { agent, ..arrival }, self.node);
+        let arrival = NodeRegistration::new(name, self.facts(), NodeId(self.cell.id()), self.session);
+        let (arrival, before) = (NodeRegistration { agent, ..arrival }, self.node);
         let beat = self.cell.id();
         let registered = self
             .cell
             .change("node", "node_register", async |tx, changes| {
                 let silent = node_live_read(tx, changes.space(), before).await?;
-                let arrival = NodeArrival { silent, ..arrival.clone() };
+                let arrival = NodeRegistration { silent, ..arrival.clone() };
                 let (registered, writer) = node_register(tx, changes, &arrival).await?;
                 node_live_renew(&writer, changes.space(), beat, 0)?;
                 Ok(registered)
@@ -144,8 +144,8 @@ impl Agent {
             }
             if self.machines.reboot.lock().remove(&self.number) {
                 self.boot += 1;
-                let lives: Vec<Life> = self.processes.keys().copied().collect();
-                lives.into_iter().for_each(|life| self.ended(life));
+                let attempts: Vec<Attempt> = self.processes.keys().copied().collect();
+                attempts.into_iter().for_each(|attempt| self.ended(attempt));
                 self.processes.clear();
                 return Ok(());
             }
@@ -212,29 +212,29 @@ impl Agent {
     fn processes_step(&mut self) {
         let (now_ms, calm) = (self.now_ms(), self.machines.calm.load(Ordering::Relaxed));
         let due = self.processes.iter().filter(|(_, process)| process.next_ms <= now_ms);
-        let due: Vec<Life> = due.map(|(life, _)| *life).collect();
-        for life in due {
-            // As agents do: a life begins when the one before it is gone from the machine.
-            let earlier = self.processes.range((life.0, Incarnation(0))..life);
+        let due: Vec<Attempt> = due.map(|(attempt, _)| *attempt).collect();
+        for attempt in due {
+            // As agents do: an attempt begins when the one before it is gone from the machine.
+            let earlier = self.processes.range((attempt.0, Incarnation(0))..attempt);
             let mut earlier = earlier.filter(|(_, process)| process.phase == ReportPhase::Stopping);
             if earlier.next().is_none() {
-                self.process_step(life, calm);
+                self.process_step(attempt, calm);
             }
         }
     }
 
-    fn process_step(&mut self, life: Life, calm: bool) {
+    fn process_step(&mut self, attempt: Attempt, calm: bool) {
         let (chance, number) = (below(&*self.rng, 10), self.machines.pids.fetch_add(1, Ordering::Relaxed));
         let (soon, later) = (self.after(5, 300), self.after(400, 9_000));
         let now_ms = self.now_ms();
         let node = self.node;
-        let Some(process) = self.processes.get_mut(&life) else { return };
+        let Some(process) = self.processes.get_mut(&attempt) else { return };
         match process.phase {
             ReportPhase::Accepted | ReportPhase::Starting => {
                 process.phase = ReportPhase::Running;
                 process.process = Some((number, now_ms));
                 process.next_ms = if chance < 7 { soon } else { later };
-                self.begun(life);
+                self.begun(attempt);
             }
             // One without a health check is not stopped for what its agent says, and is healthy in the end.
             ReportPhase::Running if process.health != Health::Healthy => {
@@ -245,16 +245,16 @@ impl Agent {
             ReportPhase::Running if calm && !process.batch => process.next_ms = i64::MAX,
             ReportPhase::Running => {
                 let code = i32::from(!calm && chance < if process.batch { 2 } else { 8 });
-                process.exit = Some(exit(life, node, EndReason::Exited, code, now_ms));
+                process.exit = Some(exit(attempt, node, EndReason::Exited, code, now_ms));
                 process.phase = ReportPhase::Exited;
                 process.next_ms = soon;
-                self.ended(life);
+                self.ended(attempt);
             }
             ReportPhase::Stopping => {
-                process.exit = Some(exit(life, node, EndReason::Stopped, 0, now_ms));
+                process.exit = Some(exit(attempt, node, EndReason::Stopped, 0, now_ms));
                 process.phase = ReportPhase::Exited;
                 process.next_ms = soon;
-                self.ended(life);
+                self.ended(attempt);
             }
             ReportPhase::Exited => {
                 process.phase = ReportPhase::Released;
@@ -266,23 +266,23 @@ impl Agent {
     }
 
     /// No other process of the task runs on a node that is not lost.
-    fn begun(&self, life: Life) {
+    fn begun(&self, attempt: Attempt) {
         let mut running = self.machines.running.lock();
-        let others = running.entry(life.0).or_default();
+        let others = running.entry(attempt.0).or_default();
         let beside = others.iter().find(|(node, _)| {
             self.cell
                 .mirror
                 .read(|state| state.nodes().get(node).is_some_and(|row| row.state == NodeState::Ready))
         });
         if let Some(beside) = beside {
-            self.machines.wrong.lock().push(format!("{life:?} starts on {} beside {beside:?}", self.node));
+            self.machines.wrong.lock().push(format!("{attempt:?} starts on {} beside {beside:?}", self.node));
         }
-        others.insert((self.node, life.1));
+        others.insert((self.node, attempt.1));
     }
 
-    fn ended(&self, life: Life) {
-        if let Some(running) = self.machines.running.lock().get_mut(&life.0) {
-            running.remove(&(self.node, life.1));
+    fn ended(&self, attempt: Attempt) {
+        if let Some(running) = self.machines.running.lock().get_mut(&attempt.0) {
+            running.remove(&(self.node, attempt.1));
         }
     }
 
@@ -300,28 +300,29 @@ impl Agent {
             (rows.collect::<Vec<_>>(), known.collect::<BTreeMap<_, _>>())
         });
         for (row, batch) in rows {
-            let life = (row.id, row.incarnation);
-            if row.state == TaskState::Assigned && !self.processes.contains_key(&life) {
+            let attempt = (row.id, row.incarnation);
+            if row.state == TaskState::Assigned && !self.processes.contains_key(&attempt) {
                 let next_ms = self.after(5, 200);
                 let (phase, health) = (ReportPhase::Accepted, Health::Unknown);
                 let process = Process { phase, process: None, health, exit: None, batch, next_ms };
-                self.processes.insert(life, process);
+                self.processes.insert(attempt, process);
                 self.changed = true;
             }
         }
-        let unwanted = |(task, life): &Life| {
+        let unwanted = |(task, attempt): &Attempt| {
             known.get(task).is_some_and(|row| {
-                let own = row.node == Some(node) && row.incarnation == *life;
+                let own = row.node == Some(node) && row.incarnation == *attempt;
                 !own || matches!(row.state, TaskState::Stopping | TaskState::Pending | TaskState::Dead)
             })
         };
-        let stops: Vec<Life> = self.processes.keys().filter(|life| unwanted(life)).copied().collect();
-        stops.into_iter().for_each(|life| self.stop(life));
+        let stops: Vec<Attempt> =
+            self.processes.keys().filter(|attempt| unwanted(attempt)).copied().collect();
+        stops.into_iter().for_each(|attempt| self.stop(attempt));
     }
 
-    fn stop(&mut self, life: Life) {
+    fn stop(&mut self, attempt: Attempt) {
         let next_ms = self.after(5, 600);
-        let Some(process) = self.processes.get_mut(&life) else { return };
+        let Some(process) = self.processes.get_mut(&attempt) else { return };
         match process.phase {
             ReportPhase::Accepted | ReportPhase::Starting => {
                 process.phase = ReportPhase::Released;
@@ -354,12 +355,13 @@ impl Agent {
             };
             let rows =
                 state.node_tasks(node).filter(|row| delivered(row)).map(|row| (row.id, row.incarnation));
-            let missing = rows.filter(|life| !self.processes.contains_key(life)).collect::<Vec<Life>>();
+            let missing =
+                rows.filter(|attempt| !self.processes.contains_key(attempt)).collect::<Vec<Attempt>>();
             (missing, state.nodes().get(&node).is_some_and(|row| row.state != NodeState::Ready))
         });
-        let known = self.processes.iter().map(|(life, process)| report_of(*life, process));
+        let known = self.processes.iter().map(|(attempt, process)| report_of(*attempt, process));
         let reports: Vec<TaskReport> =
-            known.chain(missing.iter().map(|life| report_missing(*life))).collect();
+            known.chain(missing.iter().map(|attempt| report_missing(*attempt))).collect();
         if !reports.is_empty() {
             self.reports_apply(&reports).await?;
         }
@@ -377,11 +379,11 @@ impl Agent {
         let (answers, cursor) = applied.await?;
         self.cell.mirror.wait_for(cursor).await?;
         for (report, answer) in reports.iter().zip(answers) {
-            let life = (report.task, report.incarnation);
+            let attempt = (report.task, report.incarnation);
             match answer {
                 ReportAnswer::Applied => {}
-                ReportAnswer::Stop => self.stop(life),
-                ReportAnswer::Forget => drop(self.processes.remove(&life)),
+                ReportAnswer::Stop => self.stop(attempt),
+                ReportAnswer::Forget => drop(self.processes.remove(&attempt)),
                 ReportAnswer::Park | ReportAnswer::Refused(_) => {
                     let text = format!("{} reports {report:?} and hears {answer:?}", self.node);
                     self.machines.wrong.lock().push(text);
@@ -395,7 +397,7 @@ impl Agent {
     async fn recovered(&mut self) -> StoreResult<()> {
         let fence = self.fence();
         let present = self.processes.iter().filter(|(_, process)| process.phase != ReportPhase::Released);
-        let present: Vec<Life> = present.map(|(life, _)| *life).collect();
+        let present: Vec<Attempt> = present.map(|(attempt, _)| *attempt).collect();
         let told = self.cell.change("node", "node_reported", async |tx, changes| {
             node_reported(&writer_of(tx, changes.space(), fence).await?, changes, &present).await
         });
@@ -415,18 +417,18 @@ async fn writer_of<'t>(
     writer.ok_or_else(|| StoreError::refused(format!("session {} is not in force", fence.session)))
 }
 
-fn exit((_, incarnation): Life, node: NodeId, reason: EndReason, code: i32, at_ms: i64) -> Exit {
+fn exit((_, incarnation): Attempt, node: NodeId, reason: EndReason, code: i32, at_ms: i64) -> Exit {
     let message = String::new();
     Exit { reason, code: Some(code), signal: None, message, at_ms, incarnation, node: Some(node) }
 }
 
-fn report_of((task, incarnation): Life, process: &Process) -> TaskReport {
+fn report_of((task, incarnation): Attempt, process: &Process) -> TaskReport {
     let Process { phase, process, health, exit, .. } = process;
     let (phase, process, health, exit) = (*phase, *process, *health, exit.clone());
     TaskReport { task, incarnation, phase, process, cores: Vec::new(), health, exit }
 }
 
-fn report_missing((task, incarnation): Life) -> TaskReport {
+fn report_missing((task, incarnation): Attempt) -> TaskReport {
     let (phase, health) = (ReportPhase::Missing, Health::Unknown);
     TaskReport { task, incarnation, phase, process: None, cores: Vec::new(), health, exit: None }
 }

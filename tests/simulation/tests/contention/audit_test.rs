@@ -1,6 +1,6 @@
 //! The auditor itself: what is right passes, and each thing that must never be is caught when it is made by hand.
 
-mod unit;
+mod gang;
 
 use std::collections::BTreeMap;
 
@@ -161,8 +161,8 @@ fn endpoint(row: &TaskRow) -> Endpoint {
     }
 }
 
-/// A first life of a task.
-fn life(index: u32, node: NodeId, cpu_millis: u64, port: u16) -> TaskRow {
+/// A first attempt of a task.
+fn attempt(index: u32, node: NodeId, cpu_millis: u64, port: u16) -> TaskRow {
     let resources = Resources { cpu_millis, ..Resources::default() };
     TaskRow {
         state: TaskState::Assigned,
@@ -176,16 +176,16 @@ fn life(index: u32, node: NodeId, cpu_millis: u64, port: u16) -> TaskRow {
     }
 }
 
-fn again(before: &TaskRow, life: TaskRow) -> TaskRow {
-    TaskRow { incarnation: before.incarnation.next(), revision: before.revision + 1, ..life }
+fn again(before: &TaskRow, attempt: TaskRow) -> TaskRow {
+    TaskRow { incarnation: before.incarnation.next(), revision: before.revision + 1, ..attempt }
 }
 
 #[test]
 fn what_is_right_passes() {
     let mut hand = Hand::new();
-    let first = life(0, NODE, 500, 20_000);
+    let first = attempt(0, NODE, 500, 20_000);
     hand.place(&first);
-    hand.place(&life(1, NODE, 500, 20_001));
+    hand.place(&attempt(1, NODE, 500, 20_001));
     let running = hand.publish(&first);
     let withdrawn = Delta::EndpointWithdrawn {
         user: name("ada"),
@@ -197,11 +197,11 @@ fn what_is_right_passes() {
     hand.push("task_stop", vec![Delta::Task { row: stopping.clone() }, withdrawn]);
     let left = hand.leave(&stopping);
     hand.at_ms += 10_000;
-    let second = again(&left, life(0, NODE, 500, 20_000));
+    let second = again(&left, attempt(0, NODE, 500, 20_000));
     hand.place(&second);
     hand.publish(&second);
     hand.node(NODE, |row| row.schedulable = false);
-    hand.place(&life(2, OTHER, 500, 20_000));
+    hand.place(&attempt(2, OTHER, 500, 20_000));
     hand.job(|job| job.count = 1);
     assert_eq!(hand.rules(), [] as [&str; 0]);
 }
@@ -209,16 +209,16 @@ fn what_is_right_passes() {
 #[test]
 fn a_node_over_its_capacity_is_caught() {
     let mut hand = Hand::new();
-    hand.place(&life(0, NODE, 600, 20_000));
-    hand.place(&life(1, NODE, 600, 20_001));
+    hand.place(&attempt(0, NODE, 600, 20_000));
+    hand.place(&attempt(1, NODE, 600, 20_001));
     assert_eq!(hand.rules(), ["over_capacity"]);
 }
 
 #[test]
 fn a_lost_update_of_a_commitment_is_caught() {
     let mut hand = Hand::new();
-    hand.place(&life(0, NODE, 500, 20_000));
-    let row = life(1, NODE, 600, 20_001);
+    hand.place(&attempt(0, NODE, 500, 20_000));
+    let row = attempt(1, NODE, 600, 20_001);
     let alloc = hand.alloc(NODE, |alloc| alloc.tasks = 1);
     hand.push("placement_commit", vec![alloc, Delta::Task { row }]);
     assert_eq!(hand.rules(), ["over_capacity", "alloc_sum"]);
@@ -227,43 +227,43 @@ fn a_lost_update_of_a_commitment_is_caught() {
 #[test]
 fn a_port_given_twice_or_too_soon_is_caught() {
     let mut hand = Hand::new();
-    hand.place(&life(0, NODE, 100, 20_000));
-    hand.place(&life(1, NODE, 100, 20_000));
+    hand.place(&attempt(0, NODE, 100, 20_000));
+    hand.place(&attempt(1, NODE, 100, 20_000));
     assert_eq!(hand.rules(), ["port_twice"]);
     let mut hand = Hand::new();
-    let first = life(0, NODE, 100, 20_000);
+    let first = attempt(0, NODE, 100, 20_000);
     hand.place(&first);
     hand.leave(&first);
     hand.at_ms += 9_000;
-    hand.place(&life(1, NODE, 100, 20_000));
+    hand.place(&attempt(1, NODE, 100, 20_000));
     assert_eq!(hand.rules(), ["port_cooling"]);
 }
 
 #[test]
-fn a_second_life_beside_the_first_and_an_old_life_are_caught() {
+fn a_second_attempt_beside_the_first_and_an_old_attempt_are_caught() {
     let mut hand = Hand::new();
-    let first = life(0, NODE, 100, 20_000);
+    let first = attempt(0, NODE, 100, 20_000);
     hand.place(&first);
-    let second = again(&first, life(0, OTHER, 100, 20_000));
+    let second = again(&first, attempt(0, OTHER, 100, 20_000));
     let allocs = [hand.take(&first, -1), hand.take(&second, 1)];
     let deltas = allocs.into_iter().chain([Delta::Task { row: second.clone() }]).collect();
     hand.push("placement_commit", deltas);
-    assert_eq!(hand.rules(), ["life_twice"]);
+    assert_eq!(hand.rules(), ["attempt_twice"]);
     let mut hand = Hand::new();
     hand.place(&second);
     let left = hand.leave(&second);
     hand.place(&TaskRow { incarnation: Incarnation(1), ..again(&left, first) });
-    assert_eq!(hand.rules(), ["life_back"]);
+    assert_eq!(hand.rules(), ["attempt_back"]);
 }
 
 #[test]
-fn a_life_that_was_over_and_is_charged_again_is_caught() {
+fn an_attempt_that_was_over_and_is_charged_again_is_caught() {
     let mut hand = Hand::new();
-    let first = life(0, NODE, 100, 20_000);
+    let first = attempt(0, NODE, 100, 20_000);
     hand.place(&first);
     let left = hand.leave(&first);
     hand.place(&TaskRow { revision: left.revision + 1, ..first });
-    assert_eq!(hand.rules(), ["life_again"]);
+    assert_eq!(hand.rules(), ["attempt_again"]);
 }
 
 #[test]
@@ -271,13 +271,13 @@ fn a_placement_for_a_job_that_was_stopped_ended_or_shrunk_is_caught() {
     for state in [JobState::Stopping, JobState::Ended { outcome: JobOutcome::Stopped }, JobState::Waiting] {
         let mut hand = Hand::new();
         hand.job(|job| job.state = state);
-        hand.place(&life(0, NODE, 100, 20_000));
+        hand.place(&attempt(0, NODE, 100, 20_000));
         assert_eq!(hand.rules(), ["placed_job"], "{state:?}");
     }
     let mut hand = Hand::new();
     hand.job(|job| job.count = 2);
-    hand.place(&life(1, NODE, 100, 20_000));
-    hand.place(&life(2, NODE, 100, 20_001));
+    hand.place(&attempt(1, NODE, 100, 20_000));
+    hand.place(&attempt(2, NODE, 100, 20_001));
     assert_eq!(hand.rules(), ["placed_index"]);
 }
 
@@ -293,7 +293,7 @@ fn a_placement_on_a_closed_node_is_caught() {
     for (close, rule) in closings {
         let mut hand = Hand::new();
         hand.node(NODE, close);
-        hand.place(&life(0, NODE, 100, 20_000));
+        hand.place(&attempt(0, NODE, 100, 20_000));
         assert_eq!(hand.rules(), [rule]);
     }
 }
@@ -301,12 +301,12 @@ fn a_placement_on_a_closed_node_is_caught() {
 #[test]
 fn a_placement_by_another_shard_or_twice_in_one_batch_is_caught() {
     let mut hand = Hand::new();
-    hand.place(&life(0, NODE, 100, 20_000));
+    hand.place(&attempt(0, NODE, 100, 20_000));
     hand.entries.last_mut().unwrap().actor = format!("scheduler/{}", (shard_of(JOB, SHARDS) + 1) % SHARDS);
     assert_eq!(hand.rules(), ["placed_shard"]);
     let mut hand = Hand::new();
-    hand.place(&life(0, NODE, 100, 20_000));
-    hand.place(&life(1, NODE, 100, 20_001));
+    hand.place(&attempt(0, NODE, 100, 20_000));
+    hand.place(&attempt(1, NODE, 100, 20_001));
     hand.entries.last_mut().unwrap().request = hand.entries[hand.entries.len() - 2].request;
     assert_eq!(hand.rules(), ["batch_once"]);
 }
@@ -319,7 +319,7 @@ fn a_gang_in_pieces_is_caught() {
         panic!("the last entry is the job's")
     };
     spec.min_member = 2;
-    hand.place(&life(0, NODE, 100, 20_000));
+    hand.place(&attempt(0, NODE, 100, 20_000));
     assert_eq!(hand.rules(), ["gang_short"]);
 }
 
@@ -334,7 +334,7 @@ fn a_node_that_changes_without_its_token_is_caught() {
 #[test]
 fn an_endpoint_that_stays_or_comes_back_is_caught() {
     let mut hand = Hand::new();
-    let first = life(0, NODE, 100, 20_000);
+    let first = attempt(0, NODE, 100, 20_000);
     hand.place(&first);
     let running = hand.publish(&first);
     let stopping = TaskRow { state: TaskState::Stopping, ..next(&running) };
@@ -350,7 +350,7 @@ fn an_endpoint_that_stays_or_comes_back_is_caught() {
 #[test]
 fn two_endpoints_at_one_port_are_caught() {
     let mut hand = Hand::new();
-    let (first, second) = (life(0, NODE, 100, 20_000), life(1, OTHER, 100, 20_000));
+    let (first, second) = (attempt(0, NODE, 100, 20_000), attempt(1, OTHER, 100, 20_000));
     hand.place(&first);
     hand.place(&second);
     hand.publish(&first);
@@ -369,7 +369,7 @@ fn other_job(hand: &mut Hand, priority: u32, revision: u64) -> JobId {
 
 /// A task takes the place of another, and is held until that is gone.
 fn evict(hand: &mut Hand, victim: &TaskRow, preemptor: TaskRow) -> (TaskRow, TaskRow) {
-    let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None, life: preemptor.incarnation });
+    let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None, attempt: preemptor.incarnation });
     let stopping = TaskRow { state: TaskState::Stopping, evicted, ..next(victim) };
     let held = TaskRow { state: TaskState::Held, promised: true, ports: Vec::new(), ..preemptor };
     let cpu_millis = held.charge.resources.cpu_millis;
@@ -387,9 +387,9 @@ fn rules_of_eviction(higher: u32, lower: u32) -> Vec<&'static str> {
     let mut hand = Hand::new();
     hand.job(|job| job.priority = higher);
     let job = other_job(&mut hand, lower, 1);
-    let victim = TaskRow { id: TaskId { job, index: 0 }, ..life(0, NODE, 800, 20_000) };
+    let victim = TaskRow { id: TaskId { job, index: 0 }, ..attempt(0, NODE, 800, 20_000) };
     hand.place(&victim);
-    evict(&mut hand, &victim, life(0, NODE, 800, 20_001));
+    evict(&mut hand, &victim, attempt(0, NODE, 800, 20_001));
     hand.rules()
 }
 
@@ -410,9 +410,9 @@ fn an_eviction_by_one_that_was_displaced_within_its_band_is_caught() {
         let mut hand = Hand::new();
         hand.job(|job| job.priority = 150);
         let job = other_job(&mut hand, 160, 1);
-        let first = life(0, NODE, 500, 20_000);
+        let first = attempt(0, NODE, 500, 20_000);
         hand.place(&first);
-        let other = TaskRow { id: TaskId { job, index: 0 }, ..life(0, NODE, 800, 20_001) };
+        let other = TaskRow { id: TaskId { job, index: 0 }, ..attempt(0, NODE, 800, 20_001) };
         let (stopping, held) = evict(&mut hand, &first, other);
         let displaced = hand.leave(&stopping);
         let assigned = TaskRow { state: TaskState::Assigned, promised: false, ..next(&held) };
@@ -422,7 +422,7 @@ fn an_eviction_by_one_that_was_displaced_within_its_band_is_caught() {
         hand.push("task_report", vec![alloc, Delta::Task { row: assigned.clone() }]);
         // It was of higher priority and is no longer: the one it displaced does not pay it back within the band.
         other_job(&mut hand, lower, 2);
-        evict(&mut hand, &assigned, again(&displaced, life(0, NODE, 500, 20_002)));
+        evict(&mut hand, &assigned, again(&displaced, attempt(0, NODE, 500, 20_002)));
         assert_eq!(hand.rules(), broken);
     }
 }
@@ -431,10 +431,10 @@ fn an_eviction_by_one_that_was_displaced_within_its_band_is_caught() {
 fn a_victim_of_two_or_of_nobody_is_caught() {
     let mut hand = Hand::new();
     let job = other_job(&mut hand, 100, 1);
-    let victim = TaskRow { id: TaskId { job, index: 0 }, ..life(0, NODE, 800, 20_000) };
+    let victim = TaskRow { id: TaskId { job, index: 0 }, ..attempt(0, NODE, 800, 20_000) };
     hand.place(&victim);
-    let (stopping, _) = evict(&mut hand, &victim, life(0, NODE, 400, 20_001));
-    evict(&mut hand, &stopping, life(1, NODE, 400, 20_002));
+    let (stopping, _) = evict(&mut hand, &victim, attempt(0, NODE, 400, 20_001));
+    evict(&mut hand, &stopping, attempt(1, NODE, 400, 20_002));
     assert_eq!(hand.rules(), ["evicted_twice"]);
     // The preemptor is left out of the commit.
     hand.entries.pop();

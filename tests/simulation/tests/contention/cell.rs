@@ -209,8 +209,8 @@ impl Cell {
         Role { task, cancelled }
     }
 
-    /// Runs a transaction with its entry on the store with faults. Answers its value, and the position by which a mirror
-    /// has seen it.
+    /// Runs a transaction with its entry on the store with faults. Answers its value, and the position by which a
+    /// mirror has seen it.
     pub async fn change<T>(
         &self,
         actor: &str,
@@ -265,7 +265,7 @@ impl Cell {
 fn entry_print(number: usize, entry: &JournalEntry) {
     let told = entry.deltas.iter().map(|delta| match delta {
         Delta::Task { row } => {
-            format!("{} {:?} life {} on {:?}", row.id, row.state, row.incarnation, row.node)
+            format!("{} {:?} attempt {} on {:?}", row.id, row.state, row.incarnation, row.node)
         }
         Delta::Node { row } => {
             format!("{} {:?} takes {} drains {}", row.id, row.state, row.schedulable, row.draining)

@@ -1,5 +1,5 @@
-//! A gang whose worker is gone for good: the controller gives back what it holds, or makes placements of it where the one
-//! transaction that decides had been made.
+//! A gang whose worker is gone for good: the controller gives back what it holds, or makes placements of it where the
+//! one transaction that decides had been made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use borough_kv::Idempotency;
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::task::Placement;
-use borough_model::{Incarnation, JobId, TaskId, TaskState, UnitId};
+use borough_model::{GangId, Incarnation, JobId, TaskId, TaskState};
 use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
+use borough_store::gang::{GangHold, gang_begin, gang_commit, gang_hold};
 use borough_store::job::job_submit;
-use borough_store::unit::{UnitHold, unit_begin, unit_commit, unit_hold};
 
 use crate::agent::{Agent, Machines};
 use crate::cell::{Cell, name};
 
 const SEED: u64 = 7;
-const UNIT: UnitId = UnitId(3);
+const GANG: GangId = GangId(3);
 /// How long the gang has to come together.
 const GATHER_MS: i64 = 5_000;
 /// By then the controller has looked again, whatever the store's faults.
@@ -51,21 +51,21 @@ async fn left(commits: bool) -> TaskState {
         ports: Vec::new(),
         resources: spec.task.resources.clone(),
         spec_version: 1,
-        unit: Some((UNIT, 1)),
+        gang: Some((GANG, 1)),
     };
-    let holds = [UnitHold { task: member, placement, node_revision: None }];
+    let holds = [GangHold { task: member, placement, node_revision: None }];
     let begun = cell.change("worker", "gather", async |tx, changes| {
         job_submit(tx, changes, spec, job).await?;
-        unit_begin(tx, &mut changes.open()?, (UNIT, job), spec.min_member, expires_ms).await
+        gang_begin(tx, &mut changes.open()?, (GANG, job), spec.min_member, expires_ms).await
     });
     begun.await.unwrap();
     let held = cell.change("worker", "gather", async |tx, changes| {
-        unit_hold(tx, &mut changes.open()?, (UNIT, 1), &holds).await
+        gang_hold(tx, &mut changes.open()?, (GANG, 1), &holds).await
     });
     held.await.unwrap();
     if commits {
         let committed = cell.change("worker", "gather", async |tx, changes| {
-            unit_commit(tx, &mut changes.open()?, UNIT, 1).await
+            gang_commit(tx, &mut changes.open()?, GANG, 1).await
         });
         committed.await.unwrap();
     }

@@ -3,9 +3,9 @@
 //! every rule was kept is read from the store afterwards: the auditor replays the journal entry by entry, and once all
 //! is at rest the rows are checked against each other and against what was desired.
 //!
-//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-simulation --test contention`; more of them from there with
-//! `BOROUGH_SEEDS=<count>`, the journal of a run with `BOROUGH_JOURNAL=1`. The seed decides over everything but the order
-//! in which the runtime polls what is ready at one moment.
+//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-simulation --test contention`; more of them from there
+//! with `BOROUGH_SEEDS=<count>`, the journal of a run with `BOROUGH_JOURNAL=1`. The seed decides over everything but
+//! the order in which the runtime polls what is ready at one moment.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -50,10 +50,10 @@ const EVENTS: &[&str] = &[
     "promise_kept",
     "reclaimed",
     "quota_full",
-    "unit_hold",
-    "unit_commit",
-    "unit_give_up",
-    "unit Committed",
+    "gang_hold",
+    "gang_commit",
+    "gang_give_up",
+    "gang Committed",
     "Lost",
     "Releasing",
     "Dead",
@@ -81,12 +81,12 @@ async fn run(seed: u64) -> Run {
     wrong.extend(broken.map(|broken| format!("entry {}: {}: {}", broken.entry, broken.rule, broken.what)));
     let mut met = auditor.seen.clone();
     met.insert("entries".to_owned(), u64::try_from(auditor.entries()).unwrap());
-    met.extend(figures(&cell));
+    met.extend(stats(&cell));
     Run { met, wrong }
 }
 
 /// The workers' counters.
-fn figures(cell: &Cell) -> Met {
+fn stats(cell: &Cell) -> Met {
     let mut text = String::new();
     encode(&mut text, &cell.registry).unwrap();
     let counters = text.lines().filter_map(|line| line.strip_prefix("borough_scheduler_"));

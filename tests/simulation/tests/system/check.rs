@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_agent::LifeId;
+use borough_agent::AttemptId;
 use borough_kv::{Idempotency, Version};
 use borough_model::node::{NodeRow, NodeState};
 use borough_model::task::{Endpoint, TaskRow, TaskState};
@@ -230,7 +230,7 @@ impl Audit {
             let Some(node) = self.node_by_name(endpoint.node.as_str()) else { continue };
             let Some(machine) = world.machines.get(node.name.as_str()) else { continue };
             let (task, number) = (endpoint.task, endpoint.incarnation.0);
-            let Ok(id) = LifeId::new(&task.job.to_string(), task.index, number) else { continue };
+            let Ok(id) = AttemptId::new(&task.job.to_string(), task.index, number) else { continue };
             if node.state == NodeState::Ready && !machine.runs(&id) {
                 let since = self.dead.get(&(task, number)).copied().unwrap_or(world.now_ms);
                 dead.insert((task, number), since);

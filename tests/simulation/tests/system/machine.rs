@@ -1,18 +1,20 @@
-//! A machine without hardware: a disk that outlives the agent, and processes that outlive it too but no reboot. It takes
-//! the place of shims and of the file system; the agent above it is the production one.
+//! A machine without hardware: a disk that outlives the agent, and processes that outlive it too but no reboot. It
+//! takes the place of shims and of the file system; the agent above it is the production one.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use borough_agent::machine::{Life, LifeFiles, Machine, MachineEvents, MeasurePlace, Shim, Target};
-use borough_agent::{Credential, LifeId, Retention};
+use borough_agent::machine::{
+    AttemptFiles, AttemptState, Machine, MachineEvents, MeasurePlace, ProbeTarget, ShimState,
+};
+use borough_agent::{AttemptId, Credential, Retention};
 use borough_kv::env::Rng;
 use borough_model::node::AgentKey;
 use borough_proto::v1;
 use borough_shim::cgroup::Leaf;
 use borough_shim::process::ProcessId;
-use borough_shim::record::{ExitRecord, LifeRecord};
+use borough_shim::record::{AttemptRecord, ExitRecord};
 use borough_shim::spec::StopOrder;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -37,8 +39,8 @@ const FORGET_AGAIN_MS: u64 = 1_000;
 struct Disk {
     /// The id of the agent's state directory.
     durable: u128,
-    lives: BTreeMap<LifeId, File>,
-    ended: BTreeMap<LifeId, LifeRecord>,
+    attempts: BTreeMap<AttemptId, File>,
+    ended: BTreeMap<AttemptId, AttemptRecord>,
     /// Nothing can be written.
     full: bool,
 }
@@ -46,7 +48,7 @@ struct Disk {
 #[derive(Clone, Default)]
 struct File {
     assignment: Option<Arc<v1::Assignment>>,
-    record: LifeRecord,
+    record: AttemptRecord,
     stop: Option<StopOrder>,
     health: v1::Health,
     boot_id: String,
@@ -69,7 +71,7 @@ enum Due {
 struct State {
     disk: Disk,
     boot: u64,
-    due: BTreeMap<(u64, u64), (LifeId, Due)>,
+    due: BTreeMap<(u64, u64), (AttemptId, Due)>,
     sequence: u64,
     events: Option<MachineEvents>,
     now_ms: u64,
@@ -159,16 +161,16 @@ impl SimMachine {
         state.boot += 1;
         state.due.clear();
         state.events = None;
-        let lives: Vec<LifeId> = state.disk.lives.keys().cloned().collect();
+        let attempts: Vec<AttemptId> = state.disk.attempts.keys().cloned().collect();
         drop(state);
-        lives.iter().for_each(|id| self.processes.ended(id, &self.name));
+        attempts.iter().for_each(|id| self.processes.ended(id, &self.name));
     }
 
     /// Whether a process of this attempt runs here.
-    pub fn runs(&self, id: &LifeId) -> bool {
+    pub fn runs(&self, id: &AttemptId) -> bool {
         let boot = self.boot_id();
         let state = self.state.lock();
-        state.disk.lives.get(id).is_some_and(|file| {
+        state.disk.attempts.get(id).is_some_and(|file| {
             let record = &file.record;
             record.boot_id == boot && record.started_ms.is_some() && record.exit.is_none()
         })
@@ -189,13 +191,13 @@ impl SimMachine {
         }
     }
 
-    fn later(&self, state: &mut State, wait_ms: u64, id: &LifeId, due: Due) {
+    fn later(&self, state: &mut State, wait_ms: u64, id: &AttemptId, due: Due) {
         state.sequence += 1;
         let key = (state.now_ms + wait_ms, state.sequence);
         state.due.insert(key, (id.clone(), due));
     }
 
-    fn happen(&self, id: &LifeId, due: Due, wall_ms: i64) {
+    fn happen(&self, id: &AttemptId, due: Due, wall_ms: i64) {
         let name = &self.name;
         self.trace.note(format_args!("{name} process {id} {due:?}"));
         let boot_id = self.boot_id();
@@ -208,7 +210,7 @@ impl SimMachine {
                 .into_iter()
                 .for_each(|events| events.forgotten(id.clone(), Err(io::ErrorKind::StorageFull.into())));
         }
-        let Some(file) = state.disk.lives.get_mut(id) else { return };
+        let Some(file) = state.disk.attempts.get_mut(id) else { return };
         let over = file.record.exit.is_some();
         match due {
             Due::Started if over => return,
@@ -246,7 +248,7 @@ impl SimMachine {
             self.later(&mut state, wait_ms, id, Due::Released);
         }
         let (ended, cleaned) = (
-            state.disk.lives.get(id).is_some_and(|file| file.record.released_ms.is_some()),
+            state.disk.attempts.get(id).is_some_and(|file| file.record.released_ms.is_some()),
             matches!(due, Due::Cleaned),
         );
         let events = state.events.clone();
@@ -293,75 +295,75 @@ impl File {
 }
 
 impl Machine for SimMachine {
-    fn lives(&self) -> io::Result<Vec<LifeId>> {
-        Ok(self.state.lock().disk.lives.keys().cloned().collect())
+    fn attempts(&self) -> io::Result<Vec<AttemptId>> {
+        Ok(self.state.lock().disk.attempts.keys().cloned().collect())
     }
 
-    fn load(&self, id: &LifeId) -> LifeFiles {
-        let file = self.state.lock().disk.lives.get(id).cloned().unwrap_or_default();
-        let shim = if file.record.boot_id.is_empty() { Shim::None } else { Shim::Gone };
-        let life = Life {
+    fn load(&self, id: &AttemptId) -> AttemptFiles {
+        let file = self.state.lock().disk.attempts.get(id).cloned().unwrap_or_default();
+        let shim = if file.record.boot_id.is_empty() { ShimState::None } else { ShimState::Gone };
+        let attempt = AttemptState {
             assignment: file.assignment,
             record: file.record,
             shim,
             stop: file.stop,
             health: file.health,
-            ..Life::default()
+            ..AttemptState::default()
         };
-        LifeFiles { life, boot_id: Some(file.boot_id).filter(|id| !id.is_empty()) }
+        AttemptFiles { attempt, boot_id: Some(file.boot_id).filter(|id| !id.is_empty()) }
     }
 
-    fn leaf(&self, _: &LifeId) -> Leaf {
+    fn leaf(&self, _: &AttemptId) -> Leaf {
         Leaf::default()
     }
 
-    fn record(&self, id: &LifeId) -> Option<LifeRecord> {
+    fn record(&self, id: &AttemptId) -> Option<AttemptRecord> {
         let state = self.state.lock();
-        let record = state.disk.lives.get(id).map(|file| file.record.clone());
+        let record = state.disk.attempts.get(id).map(|file| file.record.clone());
         record.filter(|record| !record.boot_id.is_empty())
     }
 
-    fn recall(&self, id: &LifeId) -> bool {
+    fn recall(&self, id: &AttemptId) -> bool {
         let mut state = self.state.lock();
         let Some(record) = state.disk.ended.remove(id) else { return false };
         let file = File { record, ..File::default() };
-        state.disk.lives.insert(id.clone(), file);
+        state.disk.attempts.insert(id.clone(), file);
         true
     }
 
-    fn decline(&self, id: &LifeId) -> io::Result<()> {
+    fn decline(&self, id: &AttemptId) -> io::Result<()> {
         self.full()?;
-        self.state.lock().disk.lives.insert(id.clone(), File::default());
+        self.state.lock().disk.attempts.insert(id.clone(), File::default());
         Ok(())
     }
 
-    fn end_write(&self, id: &LifeId, record: &mut LifeRecord, exit: ExitRecord) -> io::Result<()> {
+    fn end_write(&self, id: &AttemptId, record: &mut AttemptRecord, exit: ExitRecord) -> io::Result<()> {
         let at_ms = exit.at_ms;
         record.exit.get_or_insert(exit);
         record.released_ms = Some(at_ms);
         self.full()?;
-        if let Some(file) = self.state.lock().disk.lives.get_mut(id) {
+        if let Some(file) = self.state.lock().disk.attempts.get_mut(id) {
             file.record = record.clone();
         }
         Ok(())
     }
 
-    fn health_write(&self, id: &LifeId, health: v1::Health) {
+    fn health_write(&self, id: &AttemptId, health: v1::Health) {
         if self.full().is_ok()
-            && let Some(file) = self.state.lock().disk.lives.get_mut(id)
+            && let Some(file) = self.state.lock().disk.attempts.get_mut(id)
         {
             file.health = health;
         }
     }
 
-    fn adopt(&self, _: ProcessId, id: &LifeId) -> bool {
+    fn adopt(&self, _: ProcessId, id: &AttemptId) -> bool {
         let boot = self.boot_id();
         let state = self.state.lock();
-        let record = state.disk.lives.get(id).map(|file| &file.record);
+        let record = state.disk.attempts.get(id).map(|file| &file.record);
         record.is_some_and(|record| record.boot_id == boot && record.released_ms.is_none())
     }
 
-    fn start(&self, id: LifeId, assignment: Arc<v1::Assignment>, _: Vec<u32>) {
+    fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, _: Vec<u32>) {
         let boot_id = self.boot_id();
         let full = self.full();
         let wait_ms = 5 + below(&*self.rng, 250);
@@ -373,19 +375,19 @@ impl Machine for SimMachine {
         }
         let pid = u32::try_from(2 + below(&*self.rng, 1_000_000)).unwrap();
         let shim = Some(ProcessId { pid, start_ticks: 1 });
-        let record = LifeRecord { boot_id: boot_id.clone(), shim, ..LifeRecord::default() };
+        let record = AttemptRecord { boot_id: boot_id.clone(), shim, ..AttemptRecord::default() };
         let file = File { assignment: Some(assignment), record, boot_id, ..File::default() };
-        state.disk.lives.insert(id.clone(), file);
+        state.disk.attempts.insert(id.clone(), file);
         self.later(&mut state, wait_ms, &id, Due::Started);
         drop(state);
         events.started(id, Leaf::default());
     }
 
-    fn stop(&self, id: LifeId, _: Option<ProcessId>, order: StopOrder) {
+    fn stop(&self, id: AttemptId, _: Option<ProcessId>, order: StopOrder) {
         let wait_ms = order.drain_delay_ms + 5 + below(&*self.rng, STOP_MAX_MS.min(order.grace_ms.max(10)));
         let mut state = self.state.lock();
         let full = state.disk.full;
-        if let Some(file) = state.disk.lives.get_mut(&id)
+        if let Some(file) = state.disk.attempts.get_mut(&id)
             && !full
         {
             file.stop = Some(order);
@@ -398,17 +400,17 @@ impl Machine for SimMachine {
         }
     }
 
-    fn clean(&self, id: LifeId) {
+    fn clean(&self, id: AttemptId) {
         let mut state = self.state.lock();
         self.later(&mut state, 5, &id, Due::Cleaned);
     }
 
-    fn forget(&self, id: LifeId) {
+    fn forget(&self, id: AttemptId) {
         let mut state = self.state.lock();
         if state.disk.full {
             return self.later(&mut state, FORGET_AGAIN_MS, &id, Due::Kept);
         }
-        if let Some(file) = state.disk.lives.remove(&id) {
+        if let Some(file) = state.disk.attempts.remove(&id) {
             state.disk.ended.insert(id.clone(), file.record);
         }
         let events = state.events.clone();
@@ -418,7 +420,7 @@ impl Machine for SimMachine {
         }
     }
 
-    fn ask<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<(), String>> {
+    fn ask<'a>(&'a self, target: &'a ProbeTarget) -> BoxFuture<'a, Result<(), String>> {
         let answers = self.runs(&target.id) && below(&*self.rng, 50) > 0;
         Box::pin(std::future::ready(if answers { Ok(()) } else { Err("it does not answer".to_owned()) }))
     }

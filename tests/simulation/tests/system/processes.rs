@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_agent::LifeId;
+use borough_agent::AttemptId;
 use parking_lot::Mutex;
 
 /// Every process of every machine, by attempt: so that one that runs twice is seen when it begins.
@@ -13,7 +13,7 @@ pub struct Processes(Arc<Mutex<Running>>);
 
 #[derive(Default)]
 struct Running {
-    running: BTreeMap<LifeId, BTreeSet<String>>,
+    running: BTreeMap<AttemptId, BTreeSet<String>>,
     /// Attempts that began on a second machine while they ran on the first.
     twice: Vec<String>,
     beside: Vec<Beside>,
@@ -23,7 +23,7 @@ struct Running {
 #[derive(Clone, Debug)]
 pub struct Beside {
     /// What began.
-    pub id: LifeId,
+    pub id: AttemptId,
     /// Where.
     pub machine: String,
     /// The other attempt.
@@ -34,7 +34,7 @@ pub struct Beside {
 
 impl Processes {
     /// An attempt begins on a machine.
-    pub fn begun(&self, id: &LifeId, machine: &str) {
+    pub fn begun(&self, id: &AttemptId, machine: &str) {
         let mut state = self.0.lock();
         let on = state.running.entry(id.clone()).or_default();
         let others: Vec<String> = on.iter().filter(|other| *other != machine).cloned().collect();
@@ -56,7 +56,7 @@ impl Processes {
     }
 
     /// An attempt has ended on a machine.
-    pub fn ended(&self, id: &LifeId, machine: &str) {
+    pub fn ended(&self, id: &AttemptId, machine: &str) {
         let mut state = self.0.lock();
         if let Some(on) = state.running.get_mut(id) {
             on.remove(machine);

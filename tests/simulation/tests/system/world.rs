@@ -261,7 +261,7 @@ impl World {
             };
             let incoming = Some(network.listen(&of, &name, time.clone()));
             let connector = network.connector(&of, &time);
-            let network = borough_gateway::Network { name, incoming, connector };
+            let network = borough_gateway::NetworkSettings { name, incoming, connector };
             Gateway::start_on(config, network, clock, rng, CancellationToken::new()).ended().await;
         });
     }
@@ -360,7 +360,7 @@ impl World {
         let (network, of, token) = (self.network.clone(), host.clone(), self.token.clone());
         self.begin(host, move |time, clock| {
             let mut config = borough_client::ClientConfig::new(gateways(), "ada", "alpha");
-            config.token = Some(borough_client::Token::Value(token.expose().to_owned()));
+            config.token = Some(borough_client::ClientToken::Value(token.expose().to_owned()));
             config.connector = network.connector(&of, &time);
             main(borough_client::Client::new(config, rng).unwrap(), clock)
         });

@@ -2,9 +2,9 @@
 
 mod file;
 mod plan;
+mod progress;
 mod run;
 mod show;
-mod standing;
 mod wait;
 
 use crate::args::{Global, JobVerb};

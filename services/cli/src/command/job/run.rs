@@ -7,8 +7,8 @@ use borough_proto::v1::{JobKind, JobSpec};
 use tonic::Code as Status;
 
 use super::file::spec_load;
+use super::progress::Goal;
 use super::show::status_view;
-use super::standing::Goal;
 use super::wait::{Waited, wait};
 use crate::args::{Global, RunArguments};
 use crate::connect;
@@ -16,7 +16,7 @@ use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
 
 /// A wait, and how long at most; absent: none at all.
-type Wait = Option<Option<Duration>>;
+type WaitLimit = Option<Option<Duration>>;
 
 /// How often, and how many times, endpoints are looked for after every task is healthy: the health that makes a task
 /// count publishes its endpoint in a transaction of its own.
@@ -109,7 +109,7 @@ pub(super) async fn scale(
     client: &Client,
     job: &JobRef,
     count: u32,
-    wait_for: Wait,
+    wait_for: WaitLimit,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
@@ -130,7 +130,7 @@ pub(super) async fn scale(
 pub(super) async fn stop(
     client: &Client,
     job: &JobRef,
-    wait_for: Wait,
+    wait_for: WaitLimit,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();

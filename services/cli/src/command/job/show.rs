@@ -4,7 +4,7 @@ use borough_client::{Client, JobRef};
 use borough_proto::v1::{Job, JobSpec, JobState};
 
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskView};
+use crate::output::{ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskOutput};
 
 pub(super) async fn status(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
     let answer = client.job_get(job).await?;
@@ -30,7 +30,7 @@ pub(super) async fn status_view(
     };
     Ok(JobStatusView {
         job: job.into(),
-        tasks: tasks.into_iter().map(TaskView::from).collect(),
+        tasks: tasks.into_iter().map(TaskOutput::from).collect(),
         unplaced: unplaced.into_iter().map(ExplanationView::from).collect(),
         spec: SpecView::new(spec.as_ref()),
     })

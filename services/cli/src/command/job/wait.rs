@@ -6,7 +6,7 @@ use borough_client::{CellItem, Client, JobRef};
 use borough_proto::v1::{Cursor, Job, JobSpec, WatchFilter, watch_response::Change};
 use futures::StreamExt as _;
 
-use super::standing::{Goal, Known, Standing};
+use super::progress::{Goal, JobProgress, KnownJob};
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
@@ -30,7 +30,7 @@ pub(super) async fn wait(
     printer: &Printer,
 ) -> Result<Waited, Failure> {
     let mut progress = Progress::new(printer);
-    let mut waiting = Waiting { client, job, goal, progress: &mut progress, explained: String::new() };
+    let mut waiting = WaitingOutput { client, job, goal, progress: &mut progress, explained: String::new() };
     let waited = Box::pin(async {
         tokio::select! {
             outcome = waiting.until() => outcome,
@@ -49,7 +49,7 @@ pub(super) async fn wait(
     })
 }
 
-struct Waiting<'w, 'p> {
+struct WaitingOutput<'w, 'p> {
     client: &'w Client,
     job: &'w JobRef,
     goal: Goal,
@@ -58,13 +58,13 @@ struct Waiting<'w, 'p> {
     explained: String,
 }
 
-impl Waiting<'_, '_> {
+impl WaitingOutput<'_, '_> {
     /// Lists and watches, and lists again where a watch cannot go on.
     async fn until(&mut self) -> Result<Waited, Failure> {
         loop {
             let answer = self.client.job_get(self.job).await?;
             let (tasks, _) = self.client.task_list_of_job(self.job).await?;
-            let mut known = Known { job: answer.job.unwrap_or_default(), ..Known::default() };
+            let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
             known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
             if self.watched(&mut known, answer.cursor).await? {
                 let text = known.text(self.goal);
@@ -74,7 +74,7 @@ impl Waiting<'_, '_> {
     }
 
     /// Whether the goal was reached; otherwise the watch could not go on.
-    async fn watched(&mut self, known: &mut Known, cursor: Option<Cursor>) -> Result<bool, Failure> {
+    async fn watched(&mut self, known: &mut KnownJob, cursor: Option<Cursor>) -> Result<bool, Failure> {
         let filter = WatchFilter {
             user: self.job.user.clone(),
             job: self.job.name.clone(),
@@ -84,10 +84,10 @@ impl Waiting<'_, '_> {
         };
         let mut changes = self.client.watch_cell(filter, cursor);
         loop {
-            match known.standing(self.goal) {
-                Standing::Reached => return Ok(true),
-                Standing::Lost(why) => return Err(self.lost(why)),
-                Standing::Underway => self.progress.stand(&known.text(self.goal)),
+            match known.progress(self.goal) {
+                JobProgress::Reached => return Ok(true),
+                JobProgress::Lost(why) => return Err(self.lost(why)),
+                JobProgress::Underway => self.progress.stand(&known.text(self.goal)),
             }
             match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
                 Ok(Some(item)) => match item? {
@@ -109,7 +109,7 @@ impl Waiting<'_, '_> {
     }
 
     /// Shows why tasks are not placed, when that has changed. An explanation is a help: without one the wait goes on.
-    async fn explain(&mut self, known: &Known) {
+    async fn explain(&mut self, known: &KnownJob) {
         if self.goal != Goal::Up || known.pending() == 0 {
             return;
         }
@@ -124,7 +124,7 @@ impl Waiting<'_, '_> {
     }
 }
 
-fn changed(known: &mut Known, change: Option<Change>) -> bool {
+fn changed(known: &mut KnownJob, change: Option<Change>) -> bool {
     match change {
         Some(Change::Job(job)) => known.job_changed(job),
         Some(Change::Task(task)) => known.task_changed(task),

@@ -12,10 +12,10 @@ use borough_store::{StoreError, StoreResult};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use super::{Opened, opened, store_failure};
+use super::{OpenedStore, opened, store_failure};
 use crate::args::{StoreArgument, StoreBenchArguments};
 use crate::exit::{Code, Failure};
-use crate::output::{FigureView, Printer, Progress, StoreBenchView};
+use crate::output::{OperationStats, Printer, Progress, StoreBenchView};
 use crate::role::store::{StoreLocation, StoreMissing};
 
 /// Keys that are read and written.
@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: &StoreBenchArguments, printer: &Printer) -> R
 }
 
 async fn bench(
-    opened: &Opened,
+    opened: &OpenedStore,
     arguments: &StoreBenchArguments,
     printer: &Printer,
 ) -> Result<StoreBenchView, Failure> {
@@ -47,30 +47,30 @@ async fn bench(
         scratch_sweep(&tx, now_ms.saturating_sub(LEFT_MS)).await
     });
     sweep.await.map_err(failed)?;
-    let measured = figures(opened, arguments, &scratch, printer).await;
+    let measured = stats(opened, arguments, &scratch, printer).await;
     // Whatever became of the figures, their keys go.
     let scratch = &scratch;
     let clear = opened.db.run("bench_clear", Idempotency::Natural, |tx, _| async move { scratch.clear(&tx) });
     let cleared: StoreResult<()> = clear.await;
-    let figures = measured.map_err(failed)?;
+    let stats = measured.map_err(failed)?;
     cleared.map_err(failed)?;
     Ok(StoreBenchView {
         store: arguments.store.store.to_string(),
         engine: opened.db.info().name.to_owned(),
         clients: arguments.clients,
         time_ms: u64::try_from(arguments.time.as_millis()).unwrap_or(u64::MAX),
-        figures,
+        stats,
     })
 }
 
-async fn figures(
-    opened: &Opened,
+async fn stats(
+    opened: &OpenedStore,
     arguments: &StoreBenchArguments,
     scratch: &Scratch,
     printer: &Printer,
-) -> StoreResult<Vec<FigureView>> {
+) -> StoreResult<Vec<OperationStats>> {
     let mut progress = Progress::new(printer);
-    let mut figures = Vec::new();
+    let mut stats = Vec::new();
     progress.stand("filling");
     for first in (0..KEYS).step_by(usize::try_from(SEVERAL).unwrap_or(usize::MAX)) {
         write(opened, scratch, first..first.saturating_add(SEVERAL)).await?;
@@ -86,11 +86,11 @@ async fn figures(
     for (what, at_a_time, operation) in plan {
         progress.stand(&format!("{what}, {at_a_time} at a time"));
         let measure = Measure { opened, scratch, operation, next: AtomicU64::new(0) };
-        figures.push(measure.run(what, at_a_time, arguments.time).await);
+        stats.push(measure.run(what, at_a_time, arguments.time).await);
     }
     progress.stand("fsync of the disk");
-    figures.extend(fsync_figure(&arguments.store, opened, arguments.time));
-    Ok(figures)
+    stats.extend(fsync_stat(&arguments.store, opened, arguments.time));
+    Ok(stats)
 }
 
 #[derive(Clone, Copy)]
@@ -100,7 +100,7 @@ enum Operation {
     Range,
 }
 
-async fn write(opened: &Opened, scratch: &Scratch, keys: std::ops::Range<u64>) -> StoreResult<()> {
+async fn write(opened: &OpenedStore, scratch: &Scratch, keys: std::ops::Range<u64>) -> StoreResult<()> {
     let value = [b'v'; VALUE_BYTES];
     let keys = &keys;
     let run = opened.db.run("bench_write", Idempotency::Natural, |tx, _| async move {
@@ -114,24 +114,24 @@ async fn write(opened: &Opened, scratch: &Scratch, keys: std::ops::Range<u64>) -
 
 /// One operation, again and again, by several at a time.
 struct Measure<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenedStore,
     scratch: &'a Scratch,
     operation: Operation,
     next: AtomicU64,
 }
 
 /// What was measured of one operation.
-struct Times {
+struct OperationTimes {
     histogram: Histogram<u64>,
     failed: u64,
 }
 
 impl Measure<'_> {
-    async fn run(&self, what: &str, at_a_time: u32, time: Duration) -> FigureView {
+    async fn run(&self, what: &str, at_a_time: u32, time: Duration) -> OperationStats {
         // Microseconds up to an hour, to three digits: the bounds are right, so this is never an error.
         let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).or_else(|_| Histogram::new(3));
-        let Ok(histogram) = histogram else { return figure(what, at_a_time, Duration::ZERO, None) };
-        let times = Mutex::new(Times { histogram, failed: 0 });
+        let Ok(histogram) = histogram else { return stat(what, at_a_time, Duration::ZERO, None) };
+        let times = Mutex::new(OperationTimes { histogram, failed: 0 });
         let clock = &self.opened.clock;
         let began = clock.monotonic();
         let client = async || {
@@ -148,7 +148,7 @@ impl Measure<'_> {
         };
         futures::future::join_all((0..at_a_time).map(|_| client())).await;
         let took = clock.monotonic().saturating_sub(began);
-        figure(what, at_a_time, took, Some(times.into_inner()))
+        stat(what, at_a_time, took, Some(times.into_inner()))
     }
 
     async fn once(&self) -> StoreResult<()> {
@@ -178,13 +178,13 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn figure(what: &str, at_a_time: u32, took: Duration, times: Option<Times>) -> FigureView {
+fn stat(what: &str, at_a_time: u32, took: Duration, times: Option<OperationTimes>) -> OperationStats {
     let (histogram, failed) = times.map_or((None, 0), |times| (Some(times.histogram), times.failed));
     let of = |read: fn(&Histogram<u64>) -> u64| histogram.as_ref().map_or(0, read);
     let operations = of(Histogram::len);
     let seconds = took.as_secs_f64().max(f64::EPSILON);
     let whole = f64::from(u32::try_from(operations).unwrap_or(u32::MAX));
-    FigureView {
+    OperationStats {
         what: what.to_owned(),
         at_a_time,
         operations,
@@ -197,7 +197,7 @@ fn figure(what: &str, at_a_time: u32, took: Duration, times: Option<Times>) -> F
 }
 
 /// What the disk under an embedded store does by itself: the bound of its commits one at a time.
-fn fsync_figure(store: &StoreArgument, opened: &Opened, time: Duration) -> Option<FigureView> {
+fn fsync_stat(store: &StoreArgument, opened: &OpenedStore, time: Duration) -> Option<OperationStats> {
     let StoreLocation::Embedded(directory) = &store.store else { return None };
     // Beside the store, not in it: a file there that is not the store's would be damage.
     let beside = directory.join("..").join(format!(".borough-bench-{:016x}", opened.rng.next_u64()));
@@ -206,10 +206,10 @@ fn fsync_figure(store: &StoreArgument, opened: &Opened, time: Duration) -> Optio
     measured.ok()
 }
 
-fn fsync_measure(file: &Path, opened: &Opened, time: Duration) -> io::Result<FigureView> {
+fn fsync_measure(file: &Path, opened: &OpenedStore, time: Duration) -> io::Result<OperationStats> {
     let mut file: File = OpenOptions::new().write(true).create_new(true).open(file)?;
     let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).map_err(io::Error::other)?;
-    let mut times = Times { histogram, failed: 0 };
+    let mut times = OperationTimes { histogram, failed: 0 };
     let block = [0x5a_u8; 4096];
     let began = opened.clock.monotonic();
     let mut took = Duration::ZERO;
@@ -222,5 +222,5 @@ fn fsync_measure(file: &Path, opened: &Opened, time: Duration) -> io::Result<Fig
         times.histogram.saturating_record(micros(after.saturating_sub(before)));
         took = after.saturating_sub(began);
     }
-    Ok(figure("fdatasync of 4 KiB", 1, took, Some(times)))
+    Ok(stat("fdatasync of 4 KiB", 1, took, Some(times)))
 }

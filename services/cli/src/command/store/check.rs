@@ -8,7 +8,7 @@ use borough_store::check::{
 };
 use borough_store::{CellSpace, Cursor, StoreError};
 
-use super::{Opened, cell_of, load_shown, opened, store_failure};
+use super::{OpenedStore, cell_of, load_shown, opened, store_failure};
 use crate::args::{Global, StoreCheckArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{CellCheckView, Printer, Progress, StoreCheckView, ViolationView};
@@ -30,7 +30,7 @@ pub(super) async fn run(
 }
 
 async fn stores_check(
-    opened: &Opened,
+    opened: &OpenedStore,
     named: Option<Name>,
     arguments: &StoreCheckArguments,
     printer: &Printer,

@@ -14,7 +14,7 @@ use borough_store::{CellSpace, StoreError, StoreResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::{Opened, cell_of, load_shown, opened, store_failure};
+use super::{OpenedStore, cell_of, load_shown, opened, store_failure};
 use crate::args::{Global, StoreExportArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreExportView};
@@ -27,24 +27,24 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let cell = cell_of(global)?;
     let cell = cell.ok_or_else(|| Failure::new(Code::Usage, "name the cell to export with --cell"))?;
-    let to = Target::new(&arguments.to, arguments.overwrite)?;
+    let to = ExportTarget::new(&arguments.to, arguments.overwrite)?;
     let opened = opened(&arguments.store, StoreMissing::Refuse)?;
     let outcome = export(&opened, &cell, arguments, &to, printer).await;
     opened.store.close().await;
     let view = outcome?;
     match &to {
-        Target::File { .. } => printer.one(&view, StoreExportView::text)?,
+        ExportTarget::File { .. } => printer.one(&view, StoreExportView::text)?,
         // The file itself is the answer.
-        Target::Output => printer.remark(&view.text(&crate::output::Style::default())),
+        ExportTarget::Output => printer.remark(&view.text(&crate::output::Style::default())),
     }
     Ok(Code::Done)
 }
 
 async fn export(
-    opened: &Opened,
+    opened: &OpenedStore,
     cell: &Name,
     arguments: &StoreExportArguments,
-    to: &Target,
+    to: &ExportTarget,
     printer: &Printer,
 ) -> Result<StoreExportView, Failure> {
     let space = CellSpace::new(cell.clone());
@@ -79,7 +79,7 @@ async fn export(
 }
 
 /// What the cell takes; with `close`, nothing from now on.
-async fn cell_close(opened: &Opened, space: &CellSpace, close: bool) -> StoreResult<CellState> {
+async fn cell_close(opened: &OpenedStore, space: &CellSpace, close: bool) -> StoreResult<CellState> {
     let at_ms = opened.clock.wall_ms();
     let run = opened.db.run("cell_export_close", Idempotency::Natural, |tx, _| async move {
         let before = cell_gate_read(&tx, space).await?;
@@ -91,18 +91,18 @@ async fn cell_close(opened: &Opened, space: &CellSpace, close: bool) -> StoreRes
     run.await
 }
 
-fn id_new(opened: &Opened) -> [u8; 16] {
+fn id_new(opened: &OpenedStore) -> [u8; 16] {
     let (high, low) = (opened.rng.next_u64(), opened.rng.next_u64());
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
 /// Where the export goes.
-enum Target {
+enum ExportTarget {
     Output,
     File { file: PathBuf, partial: PathBuf, overwrite: bool },
 }
 
-impl Target {
+impl ExportTarget {
     fn new(to: &Path, overwrite: bool) -> Result<Self, Failure> {
         if to == Path::new("-") {
             return Ok(Self::Output);
@@ -136,12 +136,12 @@ impl Target {
     fn write(&self, exported: &ExportSummary, header: &ExportHeader) -> io::Result<(ExportEnd, u64)> {
         match self {
             Self::Output => {
-                let out = Counted { out: BufWriter::new(io::stdout().lock()), bytes: 0 };
+                let out = CountingWriter { out: BufWriter::new(io::stdout().lock()), bytes: 0 };
                 let (out, end) = rows_export(&exported.rows, header, out)?;
                 Ok((end, out.bytes))
             }
             Self::File { file, partial, overwrite } => {
-                let out = Counted { out: BufWriter::new(private_create(partial)?), bytes: 0 };
+                let out = CountingWriter { out: BufWriter::new(private_create(partial)?), bytes: 0 };
                 let (out, end) = rows_export(&exported.rows, header, out)?;
                 out.out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
                 publish(partial, file, *overwrite)?;
@@ -180,12 +180,12 @@ fn publish(partial: &Path, file: &Path, overwrite: bool) -> io::Result<()> {
 }
 
 /// Counts what is written.
-struct Counted<W> {
+struct CountingWriter<W> {
     out: W,
     bytes: u64,
 }
 
-impl<W: Write> Write for Counted<W> {
+impl<W: Write> Write for CountingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.bytes = self.bytes.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));

@@ -11,7 +11,7 @@ use borough_store::transfer::{
 };
 use borough_store::{CellSpace, error_chain};
 
-use super::{Opened, cell_of, opened, store_failure};
+use super::{OpenedStore, cell_of, opened, store_failure};
 use crate::args::{Global, StoreImportArguments};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreImportView};
@@ -37,7 +37,7 @@ pub(super) async fn run(
 }
 
 async fn import(
-    opened: &Opened,
+    opened: &OpenedStore,
     space: &CellSpace,
     (header, end): (&ExportHeader, &ExportEnd),
     arguments: &StoreImportArguments,

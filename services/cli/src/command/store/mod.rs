@@ -17,7 +17,7 @@ use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreVerb};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreLossView};
 use crate::role::files_private;
-use crate::role::store::{Store, StoreLocation, StoreMissing, store_accept_loss, store_open};
+use crate::role::store::{RoleStore, StoreLocation, StoreMissing, store_accept_loss, store_open};
 
 /// Rows and entries between two lines of progress.
 const SHOWN_ROWS: u64 = 50_000;
@@ -48,19 +48,19 @@ async fn loss_accept(arguments: &StoreAcceptLossArguments, printer: &Printer) ->
 }
 
 /// A store that is open, and what verbs need besides.
-struct Opened {
-    store: Store,
+struct OpenedStore {
+    store: RoleStore,
     db: Database,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 }
 
-fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<Opened, Failure> {
+fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<OpenedStore, Failure> {
     let clock = SystemClock::shared();
     let rng = SystemRng::shared();
     let store = store_open(&argument.store, missing, &clock, &rng)?;
     let db = Database::new(store.engine());
-    Ok(Opened { store, db, clock, rng })
+    Ok(OpenedStore { store, db, clock, rng })
 }
 
 /// Shows how far the reading of a cell is, now and then: where there is no terminal each is a line.

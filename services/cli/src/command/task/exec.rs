@@ -112,22 +112,22 @@ async fn forward_window(sender: mpsc::Sender<Input>) {
 }
 
 /// The signals that would end this process with the terminal left in raw mode.
-struct Ending {
+struct TerminalSignals {
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
-fn signals() -> Result<Ending, Failure> {
+fn signals() -> Result<TerminalSignals, Failure> {
     let listen = |kind| signal(kind).map_err(|error| broken(&format!("cannot listen for signals: {error}")));
-    Ok(Ending {
+    Ok(TerminalSignals {
         terminate: listen(SignalKind::terminate())?,
         hang_up: listen(SignalKind::hangup())?,
         interrupt: listen(SignalKind::interrupt())?,
     })
 }
 
-impl Ending {
+impl TerminalSignals {
     async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

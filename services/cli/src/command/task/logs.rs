@@ -37,10 +37,10 @@ pub(super) async fn logs(
     Ok(Code::Done)
 }
 
-/// The life before the current or last one.
+/// The attempt before the current or last one.
 async fn previous(client: &Client, task: &TaskRef) -> Result<u64, Failure> {
     let (tasks, _) = client.task_list_of_job(&task.job).await?;
     let row = tasks.iter().find(|row| row.index == task.index).ok_or_else(|| no_such_task(task))?;
     let earlier = row.incarnation.checked_sub(1).filter(|&incarnation| incarnation > 0);
-    earlier.ok_or_else(|| Failure::new(Code::NotFound, format!("{task} has had no earlier life")))
+    earlier.ok_or_else(|| Failure::new(Code::NotFound, format!("{task} has had no earlier attempt")))
 }

@@ -9,7 +9,7 @@ use borough_client::TaskRef;
 use crate::args::{Global, TaskVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{Printer, TaskView};
+use crate::output::{Printer, TaskOutput};
 
 pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global)?;
@@ -18,7 +18,7 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
             let job = target.resolve(client.user());
             let (tasks, _) = client.task_list_of_job(&job).await?;
             let wanted = tasks.into_iter().filter(|task| index.is_none_or(|index| task.index == index));
-            let views: Vec<TaskView> = wanted.map(TaskView::from).collect();
+            let views: Vec<TaskOutput> = wanted.map(TaskOutput::from).collect();
             match (index, views.is_empty()) {
                 (Some(index), true) => return Err(no_such_task(&TaskRef { job, index })),
                 _ => printer.list(&views)?,

@@ -2,8 +2,8 @@
 
 use borough_model::job::{Constraint, ConstraintOperator};
 
-use super::super::reader::{Item, Reader};
-use super::super::tree::Value;
+use super::super::reader::{FieldReader, FileItem};
+use super::super::tree::TreeValue;
 
 const ACCEPTED: &str = "ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, \
     and at the end `prefer 1` to `prefer 100` where it is a wish";
@@ -17,13 +17,13 @@ const OPERATORS: [(&str, ConstraintOperator); 6] = [
     ("less_than", ConstraintOperator::LessThan),
 ];
 
-pub(super) fn constraints_decode(reader: &mut Reader, list: &Item<'_>) -> Vec<Constraint> {
+pub(super) fn constraints_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<Constraint> {
     let items = reader.items(list, "a list of constraints such as [\"rack in [r1]\"]");
     items.iter().filter_map(|item| constraint_decode(reader, item)).collect()
 }
 
-fn constraint_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Constraint> {
-    if let Value::Map(_) = item.node.value {
+fn constraint_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Constraint> {
+    if let TreeValue::Map(_) = item.node.value {
         return map_decode(reader, item);
     }
     let text = reader.text(item)?;
@@ -34,7 +34,7 @@ fn constraint_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Constraint>
     parsed
 }
 
-fn map_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Constraint> {
+fn map_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Constraint> {
     let fields = reader.fields(item, &["attribute", "operator", "values", "prefer"])?;
     let attribute = fields.get("attribute").and_then(|item| reader.text(&item));
     let operator = fields.get("operator").and_then(|item| reader.word(&item, &OPERATORS));

@@ -1,19 +1,20 @@
 //! How the tasks of a job belong together: how many must fit at once, roles, failure domains.
 
-use borough_model::job::{GangSpec, JobSpec, Role, Together};
+use borough_model::job::{GangSpec, GangTopology, JobSpec, Role};
 
-use super::super::reader::{Fields, Item, Reader};
-use super::super::tree::Value;
+use super::super::reader::{FieldReader, FileItem, MapFields};
+use super::super::tree::TreeValue;
 use super::task::override_decode;
 
 const MEMBERS: &str = "a whole number of tasks that must fit together, or all";
 
-/// Reads `roles`, `together` and `min_member`, whose defaults follow from each other. The count has been read before.
-pub(super) fn gang_decode(reader: &mut Reader, fields: &Fields<'_>, spec: &mut JobSpec) {
+/// Reads `roles`, `gang_topology` and `min_member`, whose defaults follow from each other. The count has been read
+/// before.
+pub(super) fn gang_decode(reader: &mut FieldReader, fields: &MapFields<'_>, spec: &mut JobSpec) {
     let roles = fields.get("roles").map(|item| roles_decode(reader, &item, spec)).unwrap_or_default();
-    let together = fields.get("together").and_then(|item| together_decode(reader, &item));
-    if together.is_some() || !roles.is_empty() {
-        spec.gang = Some(GangSpec { together, roles });
+    let topology = fields.get("gang_topology").and_then(|item| gang_topology_decode(reader, &item));
+    if topology.is_some() || !roles.is_empty() {
+        spec.gang = Some(GangSpec { topology, roles });
     }
     if !spec.roles().is_empty() && fields.get("count").is_none() {
         spec.count = spec.roles().iter().fold(0, |sum: u32, role| sum.saturating_add(role.count));
@@ -33,21 +34,21 @@ enum Members {
     Some(u32),
 }
 
-fn members(reader: &mut Reader, item: &Item<'_>) -> Option<Members> {
+fn members(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Members> {
     match &item.node.value {
-        Value::Text(text) if text == "all" => Some(Members::All),
+        TreeValue::Text(text) if text == "all" => Some(Members::All),
         _ => reader.whole(item, MEMBERS).map(Members::Some),
     }
 }
 
 /// `[{name: server}, {name: worker, count: 4, min_member: 3, arguments: [--worker]}]`.
-fn roles_decode(reader: &mut Reader, list: &Item<'_>, spec: &JobSpec) -> Vec<Role> {
+fn roles_decode(reader: &mut FieldReader, list: &FileItem<'_>, spec: &JobSpec) -> Vec<Role> {
     let items = reader.items(list, "a list of roles such as [{name: server}, {name: worker, count: 4}]");
     items.iter().filter_map(|item| role_decode(reader, item, spec)).collect()
 }
 
 /// Of a role all tasks must fit, unless it says how many.
-fn role_decode(reader: &mut Reader, item: &Item<'_>, spec: &JobSpec) -> Option<Role> {
+fn role_decode(reader: &mut FieldReader, item: &FileItem<'_>, spec: &JobSpec) -> Option<Role> {
     let accepted =
         ["name", "count", "min_member", "command", "arguments", "environment", "resources", "weight"];
     let fields = reader.fields(item, &accepted)?;
@@ -67,10 +68,10 @@ fn role_decode(reader: &mut Reader, item: &Item<'_>, spec: &JobSpec) -> Option<R
 }
 
 /// `rack`, or `{attribute: rack, at_most: 2}`, or `{attribute: rack, exactly: 2, prefer: true}`.
-fn together_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Together> {
-    let Value::Map(_) = item.node.value else {
+fn gang_topology_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<GangTopology> {
+    let TreeValue::Map(_) = item.node.value else {
         let attribute = reader.text(item)?;
-        return Some(Together { attribute, domains_min: 1, domains_max: 1, preferred: false });
+        return Some(GangTopology { attribute, domains_min: 1, domains_max: 1, preferred: false });
     };
     let fields = reader.fields(item, &["attribute", "at_most", "exactly", "prefer"])?;
     let mut domains = |name: &str| {
@@ -90,5 +91,5 @@ fn together_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Together> {
         reader.missing(item, "attribute", "the attribute of nodes that names the domain, such as rack");
         return None;
     };
-    Some(Together { attribute: reader.text(&attribute)?, domains_min, domains_max, preferred })
+    Some(GangTopology { attribute: reader.text(&attribute)?, domains_min, domains_max, preferred })
 }

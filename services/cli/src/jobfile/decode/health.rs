@@ -2,14 +2,14 @@
 
 use borough_model::job::{HealthCheck, Probe};
 
-use super::super::reader::{Item, Reader};
-use super::super::tree::Value;
+use super::super::reader::{FieldReader, FileItem};
+use super::super::tree::TreeValue;
 use super::task::COMMAND;
 
 const FIELDS: [&str; 7] = ["http", "tcp", "command", "interval", "timeout", "failures", "initial_grace"];
 const PORT: &str = "the name of a port of the task";
 
-pub(super) fn health_decode(reader: &mut Reader, item: &Item<'_>) -> Option<HealthCheck> {
+pub(super) fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<HealthCheck> {
     let fields = reader.fields(item, &FIELDS)?;
     let probes = ["http", "tcp", "command"].map(|kind| fields.get(kind));
     let probe = match probes {
@@ -45,8 +45,8 @@ pub(super) fn health_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Heal
 }
 
 /// `{port: http, path: /}`, or the port's name alone.
-fn http_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Probe> {
-    let Value::Map(_) = item.node.value else {
+fn http_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
+    let TreeValue::Map(_) = item.node.value else {
         return Some(Probe::Http { port: reader.name(item)?, path: "/".to_owned() });
     };
     let fields = reader.fields(item, &["port", "path"])?;
@@ -59,8 +59,8 @@ fn http_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Probe> {
 }
 
 /// `{port: http}`, or the port's name alone.
-fn tcp_decode(reader: &mut Reader, item: &Item<'_>) -> Option<Probe> {
-    let Value::Map(_) = item.node.value else {
+fn tcp_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
+    let TreeValue::Map(_) = item.node.value else {
         return Some(Probe::Tcp { port: reader.name(item)? });
     };
     let fields = reader.fields(item, &["port"])?;

@@ -7,8 +7,8 @@ use borough_model::job::{
     After, AfterCondition, JobKind, JobSpec, PreemptionSpec, RestartMode, RestartSpec, TaskOverride, TaskSpec,
 };
 
-use super::super::reader::{Fields, Item, Reader};
-use super::super::tree::{Key, Value};
+use super::super::reader::{FieldReader, FileItem, MapFields};
+use super::super::tree::{TreeKey, TreeValue};
 use super::affinity::affinity_decode;
 use super::constraint::constraints_decode;
 use super::gang::gang_decode;
@@ -24,7 +24,7 @@ const FIELDS: [&str; 23] = [
     "count",
     "min_member",
     "roles",
-    "together",
+    "gang_topology",
     "after",
     "constraints",
     "spread",
@@ -46,7 +46,7 @@ const FIELDS: [&str; 23] = [
 const BANDS: [(&str, u32); 4] =
     [("best_effort", 0), ("batch", 100), ("production", 200), ("monitoring", 300)];
 
-pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) -> Option<JobSpec> {
+pub(super) fn job_decode(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Option<JobSpec> {
     let fields = reader.fields(root, &FIELDS)?;
     let user = match fields.get("user") {
         Some(item) => reader.name(&item),
@@ -109,7 +109,7 @@ pub(super) fn job_decode(reader: &mut Reader, root: &Item<'_>, caller: &Name) ->
     Some(spec)
 }
 
-fn numbers_decode(reader: &mut Reader, fields: &Fields<'_>, spec: &mut JobSpec) {
+fn numbers_decode(reader: &mut FieldReader, fields: &MapFields<'_>, spec: &mut JobSpec) {
     if let Some(item) = fields.get("priority") {
         spec.priority = priority_decode(reader, &item).unwrap_or(spec.priority);
     }
@@ -126,21 +126,21 @@ fn numbers_decode(reader: &mut Reader, fields: &Fields<'_>, spec: &mut JobSpec) 
 }
 
 /// A number, or the name of a band.
-fn priority_decode(reader: &mut Reader, item: &Item<'_>) -> Option<u32> {
+fn priority_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u32> {
     match item.node.value {
-        Value::Text(_) => reader.word(item, &BANDS),
+        TreeValue::Text(_) => reader.word(item, &BANDS),
         _ => reader.whole(item, "0 to 399, or best_effort, batch, production or monitoring"),
     }
 }
 
-fn after_decode(reader: &mut Reader, list: &Item<'_>) -> Vec<After> {
+fn after_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<After> {
     let items = reader.items(list, "a list of jobs such as [prepare]");
     items.iter().filter_map(|item| after_one(reader, item)).collect()
 }
 
 /// `prepare`, or `{job: prepare, condition: finished}`.
-fn after_one(reader: &mut Reader, item: &Item<'_>) -> Option<After> {
-    let Value::Map(_) = item.node.value else {
+fn after_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<After> {
+    let TreeValue::Map(_) = item.node.value else {
         let job = reader.name(item)?;
         return Some(After { job, condition: AfterCondition::default() });
     };
@@ -154,21 +154,25 @@ fn after_one(reader: &mut Reader, item: &Item<'_>) -> Option<After> {
     Some(After { job: reader.name(&job)?, condition: condition.unwrap_or_default() })
 }
 
-fn overrides_decode(reader: &mut Reader, item: &Item<'_>, task: &TaskSpec) -> BTreeMap<u32, TaskOverride> {
+fn overrides_decode(
+    reader: &mut FieldReader,
+    item: &FileItem<'_>,
+    task: &TaskSpec,
+) -> BTreeMap<u32, TaskOverride> {
     let entries = reader.entries(item, "a map from task indexes to what those tasks have otherwise");
     let mut overrides = BTreeMap::new();
     for (key, own) in entries {
         let Some(index) = index_decode(reader, key, &own) else { continue };
         let path = format!("overrides[{index}]");
         reader.placed(path.clone(), own.node);
-        if let Some(fields) = reader.fields(&Item { node: own.node, path }, &OVERRIDE_FIELDS) {
+        if let Some(fields) = reader.fields(&FileItem { node: own.node, path }, &OVERRIDE_FIELDS) {
             overrides.insert(index, override_decode(reader, &fields, task));
         }
     }
     overrides
 }
 
-fn index_decode(reader: &mut Reader, key: &Key, own: &Item<'_>) -> Option<u32> {
+fn index_decode(reader: &mut FieldReader, key: &TreeKey, own: &FileItem<'_>) -> Option<u32> {
     let index = key.text.parse::<u32>().ok().filter(|index| index.to_string() == key.text);
     if index.is_none() {
         reader.refuse_as(own, "the key is no task's index; accepted: whole numbers from 0");
@@ -176,7 +180,7 @@ fn index_decode(reader: &mut Reader, key: &Key, own: &Item<'_>) -> Option<u32> {
     index
 }
 
-fn preemption_decode(reader: &mut Reader, item: &Item<'_>) -> PreemptionSpec {
+fn preemption_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> PreemptionSpec {
     let mut preemption = PreemptionSpec::default();
     let Some(fields) = reader.fields(item, &["never", "notice_max", "down_max"]) else { return preemption };
     if let Some(item) = fields.get("never") {
@@ -192,14 +196,14 @@ fn preemption_decode(reader: &mut Reader, item: &Item<'_>) -> PreemptionSpec {
 }
 
 /// `always`, or a map.
-fn restart_decode(reader: &mut Reader, item: &Item<'_>, kind: JobKind) -> RestartSpec {
+fn restart_decode(reader: &mut FieldReader, item: &FileItem<'_>, kind: JobKind) -> RestartSpec {
     let modes = [
         ("always", RestartMode::Always),
         ("on_failure", RestartMode::OnFailure),
         ("never", RestartMode::Never),
     ];
     let mut restart = RestartSpec::for_kind(kind);
-    if let Value::Text(_) = item.node.value {
+    if let TreeValue::Text(_) = item.node.value {
         restart.mode = reader.word(item, &modes).unwrap_or(restart.mode);
         return restart;
     }
@@ -210,7 +214,7 @@ fn restart_decode(reader: &mut Reader, item: &Item<'_>, kind: JobKind) -> Restar
     }
     if let Some(item) = fields.get("attempts") {
         restart.attempts_max = match &item.node.value {
-            Value::Text(text) if text == "unlimited" => None,
+            TreeValue::Text(text) if text == "unlimited" => None,
             _ => reader.whole(&item, "a whole number of restarts in a row, or unlimited"),
         };
     }

@@ -14,13 +14,13 @@ use borough_model::Name;
 use borough_model::job::{FieldError, JobSpec, Note};
 
 use super::problem::Problem;
-use super::reader::{Item, Reader};
-use super::tree::Node;
+use super::reader::{FieldReader, FileItem};
+use super::tree::TreeNode;
 
 /// The spec of a tree, checked, with what may surprise; or everything that is wrong, in the order of the file.
-pub(super) fn spec_decode(root: &Node, caller: &Name) -> Result<(JobSpec, Vec<Note>), Vec<Problem>> {
-    let mut reader = Reader::default();
-    let item = Item { node: root, path: String::new() };
+pub(super) fn spec_decode(root: &TreeNode, caller: &Name) -> Result<(JobSpec, Vec<Note>), Vec<Problem>> {
+    let mut reader = FieldReader::default();
+    let item = FileItem { node: root, path: String::new() };
     let spec = job::job_decode(&mut reader, &item, caller);
     let mut problems = std::mem::take(&mut reader.problems);
     // What the fields themselves say wrong would only be repeated by the model, with made-up values.
@@ -41,7 +41,7 @@ pub(super) fn spec_decode(root: &Node, caller: &Name) -> Result<(JobSpec, Vec<No
     }
 }
 
-fn model_problem(reader: &Reader, error: &FieldError) -> Problem {
+fn model_problem(reader: &FieldReader, error: &FieldError) -> Problem {
     let path = file_path(&error.path);
     let message = format!("{path}: {}; accepted: {}", error.value, error.accepted);
     Problem::at(reader.place(&path), message)

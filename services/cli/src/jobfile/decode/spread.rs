@@ -2,15 +2,15 @@
 
 use borough_model::job::Spread;
 
-use super::super::reader::{Item, Reader};
-use super::super::tree::Value;
+use super::super::reader::{FieldReader, FileItem};
+use super::super::tree::TreeValue;
 
 /// The weights of attributes that are only listed: earlier ones weigh more.
 const WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3];
 
 /// `[rack, node.name]`, `{rack: 100}`, or a list with maps such as `{attribute: rack, max_skew: 1, percent_max: 25}`.
-pub(super) fn spread_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<Spread> {
-    if let Value::Map(_) = item.node.value {
+pub(super) fn spread_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<Spread> {
+    if let TreeValue::Map(_) = item.node.value {
         let entries = reader.entries(item, "a map of attributes and weights");
         let spread = entries.into_iter().enumerate().filter_map(|(at, (key, weight))| {
             reader.placed(format!("spread[{at}]"), weight.node);
@@ -24,8 +24,8 @@ pub(super) fn spread_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<Spread>
     items.iter().zip(weights).filter_map(|(item, weight)| spread_one(reader, item, weight)).collect()
 }
 
-fn spread_one(reader: &mut Reader, item: &Item<'_>, weight: u32) -> Option<Spread> {
-    let Value::Map(_) = item.node.value else {
+fn spread_one(reader: &mut FieldReader, item: &FileItem<'_>, weight: u32) -> Option<Spread> {
+    let TreeValue::Map(_) = item.node.value else {
         return Some(Spread::preferred(reader.text(item)?, weight));
     };
     let fields = reader.fields(item, &["attribute", "weight", "max_skew", "tasks_max", "percent_max"])?;

@@ -6,8 +6,8 @@ use borough_model::job::{LogSpec, PortSpec, TaskOverride, TaskSpec};
 use borough_model::node::{CardSelector, Within};
 use borough_model::resource::{Resources, bytes_parse, cpu_parse, device_parse, rate_parse};
 
-use super::super::reader::{Fields, Item, Reader};
-use super::super::tree::{Node, Value};
+use super::super::reader::{FieldReader, FileItem, MapFields};
+use super::super::tree::{TreeNode, TreeValue};
 use super::health::health_decode;
 
 const TASK_FIELDS: [&str; 12] = [
@@ -28,7 +28,7 @@ const RESOURCE_FIELDS: [&str; 6] = ["cpu", "memory", "disk", "disk_rate", "netwo
 pub(super) const COMMAND: &str = "a list of the program and its arguments, such as [sleep, 60]";
 const PORT: &str = "1024 to 65535, or auto: the scheduler hands one out";
 
-pub(super) fn task_decode(reader: &mut Reader, item: &Item<'_>) -> Option<TaskSpec> {
+pub(super) fn task_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<TaskSpec> {
     let fields = reader.fields(item, &TASK_FIELDS)?;
     let mut task = TaskSpec::of(Vec::new());
     match fields.get("command") {
@@ -73,7 +73,7 @@ pub(super) fn task_decode(reader: &mut Reader, item: &Item<'_>) -> Option<TaskSp
 }
 
 /// Sets what the file names; the rest stays.
-fn resources_decode(reader: &mut Reader, item: &Item<'_>, resources: &mut Resources) {
+fn resources_decode(reader: &mut FieldReader, item: &FileItem<'_>, resources: &mut Resources) {
     let Some(fields) = reader.fields(item, &RESOURCE_FIELDS) else { return };
     let mut set = |name: &str, parse, amount: &mut u64| {
         if let Some(item) = fields.get(name) {
@@ -90,7 +90,7 @@ fn resources_decode(reader: &mut Reader, item: &Item<'_>, resources: &mut Resour
             reader.entries(&item, "a map such as {gpu: 1} or {gpu: {count: 2, model: A100, memory: 40GiB}}");
         let devices = entries.into_iter().filter_map(|(key, item)| {
             let amount = match &item.node.value {
-                Value::Map(_) => device_amount(reader, &item)?,
+                TreeValue::Map(_) => device_amount(reader, &item)?,
                 _ => reader.amount(&item, device_parse)?,
             };
             Some((key.text.clone(), amount))
@@ -102,7 +102,7 @@ fn resources_decode(reader: &mut Reader, item: &Item<'_>, resources: &mut Resour
 const DEVICE: [&str; 3] = ["count", "model", "memory"];
 
 /// The amount of `{count: 2, model: [A100], memory: 40GiB}`; without a count it is one.
-fn device_amount(reader: &mut Reader, item: &Item<'_>) -> Option<u64> {
+fn device_amount(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
     let fields = reader.fields(item, &DEVICE)?;
     match fields.get("count") {
         Some(item) => reader.amount(&item, device_parse),
@@ -111,19 +111,19 @@ fn device_amount(reader: &mut Reader, item: &Item<'_>) -> Option<u64> {
 }
 
 /// Which devices will do, of those kinds that are asked for as maps. What is wrong with an amount was said before.
-fn selectors_decode(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, CardSelector> {
-    let Value::Map(resources) = &item.node.value else { return BTreeMap::new() };
+fn selectors_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> BTreeMap<String, CardSelector> {
+    let TreeValue::Map(resources) = &item.node.value else { return BTreeMap::new() };
     let devices = resources.iter().find(|(key, _)| key.text == "devices");
-    let Some((_, Node { value: Value::Map(kinds), .. })) = devices else { return BTreeMap::new() };
+    let Some((_, TreeNode { value: TreeValue::Map(kinds), .. })) = devices else { return BTreeMap::new() };
     let mut selectors = BTreeMap::new();
-    for (key, node) in kinds.iter().filter(|(_, node)| matches!(node.value, Value::Map(_))) {
+    for (key, node) in kinds.iter().filter(|(_, node)| matches!(node.value, TreeValue::Map(_))) {
         let path = format!("{}.devices[{:?}]", item.path, key.text);
-        let mut quiet = Reader::default();
-        let Some(fields) = quiet.fields(&Item { node, path }, &DEVICE) else { continue };
+        let mut quiet = FieldReader::default();
+        let Some(fields) = quiet.fields(&FileItem { node, path }, &DEVICE) else { continue };
         let mut selector = CardSelector::default();
         if let Some(item) = fields.get("model") {
             selector.models = match &item.node.value {
-                Value::List(_) => reader.texts(&item, "a model or a list of models"),
+                TreeValue::List(_) => reader.texts(&item, "a model or a list of models"),
                 _ => reader.text(&item).into_iter().collect(),
             };
         }
@@ -137,8 +137,8 @@ fn selectors_decode(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, Ca
 }
 
 /// `[http, {name: admin, number: 8081}]` or `{http: auto, admin: 8081}`.
-fn ports_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<PortSpec> {
-    if let Value::Map(_) = item.node.value {
+fn ports_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<PortSpec> {
+    if let TreeValue::Map(_) = item.node.value {
         let entries = reader.entries(item, "a map of ports");
         let ports = entries.into_iter().enumerate().filter_map(|(at, (key, number))| {
             reader.placed(format!("task.ports[{at}]"), number.node);
@@ -152,8 +152,8 @@ fn ports_decode(reader: &mut Reader, item: &Item<'_>) -> Vec<PortSpec> {
     items.iter().filter_map(|item| port_decode(reader, item)).collect()
 }
 
-fn port_decode(reader: &mut Reader, item: &Item<'_>) -> Option<PortSpec> {
-    let Value::Map(_) = item.node.value else {
+fn port_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<PortSpec> {
+    let TreeValue::Map(_) = item.node.value else {
         return Some(PortSpec { name: reader.name(item)?, number: None });
     };
     let fields = reader.fields(item, &["name", "number"])?;
@@ -165,15 +165,15 @@ fn port_decode(reader: &mut Reader, item: &Item<'_>) -> Option<PortSpec> {
     Some(PortSpec { name: reader.name(&name)?, number })
 }
 
-fn port_number(reader: &mut Reader, item: &Item<'_>) -> Option<u16> {
+fn port_number(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u16> {
     match &item.node.value {
-        Value::Null => None,
-        Value::Text(text) if text == "auto" => None,
+        TreeValue::Null => None,
+        TreeValue::Text(text) if text == "auto" => None,
         _ => reader.whole(item, PORT),
     }
 }
 
-fn log_decode(reader: &mut Reader, item: &Item<'_>, log: &mut LogSpec) {
+fn log_decode(reader: &mut FieldReader, item: &FileItem<'_>, log: &mut LogSpec) {
     let Some(fields) = reader.fields(item, &["file_bytes", "files"]) else { return };
     if let Some(item) = fields.get("file_bytes") {
         log.file_bytes_max = reader.amount(&item, bytes_parse).unwrap_or(log.file_bytes_max);
@@ -186,7 +186,11 @@ fn log_decode(reader: &mut Reader, item: &Item<'_>, log: &mut LogSpec) {
 /// The fields of an override.
 pub(super) const OVERRIDE_FIELDS: [&str; 5] = ["command", "arguments", "environment", "resources", "weight"];
 
-pub(super) fn override_decode(reader: &mut Reader, fields: &Fields<'_>, task: &TaskSpec) -> TaskOverride {
+pub(super) fn override_decode(
+    reader: &mut FieldReader,
+    fields: &MapFields<'_>,
+    task: &TaskSpec,
+) -> TaskOverride {
     let mut own = TaskOverride::default();
     if let Some(item) = fields.get("command") {
         own.command = Some(reader.texts(&item, COMMAND));

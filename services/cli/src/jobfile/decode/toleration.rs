@@ -3,20 +3,20 @@
 use borough_model::job::{Toleration, TolerationOperator};
 use borough_model::node::TaintEffect;
 
-use super::super::reader::{Item, Reader};
-use super::super::tree::Value;
+use super::super::reader::{FieldReader, FileItem};
+use super::super::tree::TreeValue;
 
 const ACCEPTED: &str = "a taint's key, or a map with taint, value, operator, effect and evict_after";
 
 /// A list of keys, or of maps such as `{taint: dedicated, value: db, effect: no_schedule}`.
-pub(super) fn tolerations_decode(reader: &mut Reader, list: &Item<'_>) -> Vec<Toleration> {
+pub(super) fn tolerations_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<Toleration> {
     let items = reader.items(list, "a list such as [dedicated, {taint: dedicated, value: db}]");
     items.iter().filter_map(|item| toleration_one(reader, item)).collect()
 }
 
-fn toleration_one(reader: &mut Reader, item: &Item<'_>) -> Option<Toleration> {
+fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Toleration> {
     let exists = TolerationOperator::Exists;
-    let Value::Map(_) = item.node.value else {
+    let TreeValue::Map(_) = item.node.value else {
         let key = reader.text(item)?;
         return Some(Toleration {
             key,

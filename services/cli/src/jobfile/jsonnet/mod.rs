@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
 use super::problem::{JobFileError, Position};
-use super::tree::{Key, Node, Value};
+use super::tree::{TreeKey, TreeNode, TreeValue};
 use super::{LoadOptions, json};
 
 /// Wall time of an evaluation.
@@ -29,7 +29,7 @@ pub(super) async fn jsonnet_read(
     path: &Path,
     source: &str,
     options: &LoadOptions,
-) -> Result<Node, JobFileError> {
+) -> Result<TreeNode, JobFileError> {
     let failed = |problem: String| JobFileError::Jsonnet { path: path.to_owned(), problem };
     let text = evaluated(path, options).await.map_err(failed)?;
     let mut tree = json::json_read(&text).map_err(|problems| {
@@ -105,16 +105,16 @@ fn ending(status: ExitStatus, said: &str) -> String {
 
 /// Gives each entry the place of its key in the source where the key stands there once, else its parent's place. The
 /// value may come from anywhere; the place is a help, the path in the message is the truth.
-fn guess_places(node: &mut Node, source: &str, outer: Option<Position>) {
+fn guess_places(node: &mut TreeNode, source: &str, outer: Option<Position>) {
     node.at = outer;
     match &mut node.value {
-        Value::List(items) => {
+        TreeValue::List(items) => {
             for item in items {
                 guess_places(item, source, outer);
             }
         }
-        Value::Map(entries) => {
-            for (Key { at, text }, node) in entries {
+        TreeValue::Map(entries) => {
+            for (TreeKey { at, text }, node) in entries {
                 let place = key_place(source, text).or(outer);
                 *at = place;
                 guess_places(node, source, place);

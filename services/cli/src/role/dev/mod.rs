@@ -31,8 +31,8 @@ use super::agent::{card, ports};
 use super::control::{Control, ControlConfig, LEASE_MS, Roles};
 use super::descriptors::{ConnectionArguments, OpenFiles};
 use super::log::{log_begin, log_metrics_register};
-use super::store::{Store, StoreLocation, StoreMissing, engine_faulty, store_open};
-use super::{RoleEnd, Signals, failed, files_private, role_end, start_failed, store_stopped};
+use super::store::{RoleStore, StoreLocation, StoreMissing, engine_faulty, store_open};
+use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
@@ -60,8 +60,8 @@ pub struct DevArguments {
     /// Keep nothing: a new directory, removed at the end with everything that was started
     #[arg(long)]
     pub ephemeral: bool,
-    /// End what runs in the directory at once (SIGKILL), remove what `dev` made there, and exit; also where its store is
-    /// damaged
+    /// End what runs in the directory at once (SIGKILL), remove what `dev` made there, and exit; also where its store
+    /// is damaged
     #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
     pub remove: bool,
     /// Port of gRPC on 127.0.0.1 (0: any) [default: as the last time; at first 7400, or any]
@@ -76,7 +76,8 @@ pub struct DevArguments {
     /// A single device of each node, as for `agent`; may be given again
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card_text)]
     pub cards: Vec<String>,
-    /// For tests of the system: an argument of every node's agent, or of one node's as NODE:ARGUMENT; may be given again
+    /// For tests of the system: an argument of every node's agent, or of one node's as NODE:ARGUMENT; may be given
+    /// again
     #[arg(long, value_name = "ARGUMENT", hide = true, allow_hyphen_values = true)]
     pub agent_argument: Vec<String>,
     /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
@@ -153,12 +154,12 @@ async fn dev_in(
     layout: &Layout,
     arguments: &DevArguments,
     plan: Vec<NodePlan>,
-    store: &Store,
+    store: &RoleStore,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let guard = guard_early(layout, arguments.ephemeral)?;
-    let mut signals = Signals::catch();
+    let mut signals = RoleSignals::catch();
     let open_files = OpenFiles::raise();
     let mut control = control_start(layout, arguments, store, open_files, (clock, rng)).await?;
     let http = control.http;
@@ -210,8 +211,8 @@ async fn dev_in(
     Ok(Code::Done)
 }
 
-/// Whether the directory has nodes of a cell whose store is not there any more. A new one would know nothing of what runs
-/// on them.
+/// Whether the directory has nodes of a cell whose store is not there any more. A new one would know nothing of what
+/// runs on them.
 fn nodes_without_store(location: &StoreLocation, root: &Path) -> bool {
     let StoreLocation::Embedded(directory) = location else { return false };
     let is_empty =
@@ -248,7 +249,8 @@ fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The guard of an ephemeral cell, held for as long as that lives: whatever becomes of this process, what it started ends.
+/// The guard of an ephemeral cell, held for as long as that lives: whatever becomes of this process, what it started
+/// ends.
 fn guard_early(layout: &Layout, ephemeral: bool) -> Result<Option<ProcessGuard>, Failure> {
     if ephemeral {
         return guard_begin(layout).map(Some);
@@ -287,7 +289,7 @@ fn guard_begin(layout: &Layout) -> Result<ProcessGuard, Failure> {
 async fn control_start(
     layout: &Layout,
     arguments: &DevArguments,
-    store: &Store,
+    store: &RoleStore,
     open_files: OpenFiles,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
 ) -> Result<Control, Failure> {

@@ -16,7 +16,7 @@ use borough_kv::{Database, Idempotency};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, Name, TaskId, TaskRow, TaskState};
 use borough_shim::file::json_read;
-use borough_shim::record::{Kind, ProcessRecord};
+use borough_shim::record::{ProcessKind, ProcessRecord};
 use borough_store::job::job_get;
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::node::node_list;
@@ -26,7 +26,7 @@ use borough_store::{CellSpace, StoreResult, error_chain};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::output::{Printer, tally};
-use crate::role::Signals;
+use crate::role::RoleSignals;
 
 /// Between two looks at what still runs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ pub(super) struct Shutdown<'a> {
 impl Shutdown<'_> {
     /// Stops every task and waits until none is left, the time is up, or a second signal comes. Scheduler workers must
     /// have ended, or what is stopped is placed again at once.
-    pub(super) async fn run(&self, signals: &mut Signals) {
+    pub(super) async fn run(&self, signals: &mut RoleSignals) {
         let begun = self.clock.monotonic();
         let ended = tokio::select! {
             ended = self.tasks_end(begun) => ended,
@@ -82,7 +82,7 @@ impl Shutdown<'_> {
         let (mut direct, mut remarked, mut quiet_since) = (false, begun, None);
         loop {
             let now = self.clock.monotonic();
-            let runs = !self.alive(Kind::Shim).is_empty();
+            let runs = !self.alive(ProcessKind::Shim).is_empty();
             // The next start finds in the store that they have ended, rather than on the nodes' disks.
             let settled = match asked {
                 true => self.left().await.is_ok_and(|left| left.is_empty()),
@@ -104,7 +104,7 @@ impl Shutdown<'_> {
             // What the store does not name, or cannot be asked about, is stopped by a signal to its shim.
             if runs && settled && !direct {
                 direct = true;
-                self.alive(Kind::Shim).iter().for_each(|shim| drop(shim.process.signal(Signal::USR2)));
+                self.alive(ProcessKind::Shim).iter().for_each(|shim| drop(shim.process.signal(Signal::USR2)));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -138,8 +138,10 @@ impl Shutdown<'_> {
     /// Ends what still runs at once. The shims live on to record it.
     async fn tasks_kill(&self) {
         let begun = self.clock.monotonic();
-        while !self.alive(Kind::Shim).is_empty() && self.clock.monotonic().saturating_sub(begun) < SETTLE {
-            for task in self.alive(Kind::Task) {
+        while !self.alive(ProcessKind::Shim).is_empty()
+            && self.clock.monotonic().saturating_sub(begun) < SETTLE
+        {
+            for task in self.alive(ProcessKind::Task) {
                 // Each leads a session, and so a group.
                 if let Some(group) = i32::try_from(task.process.pid).ok().and_then(Pid::from_raw) {
                     kill_process_group(group, Signal::KILL).ok();
@@ -165,8 +167,8 @@ impl Shutdown<'_> {
     async fn cell_stop(&self, cell: &Name) -> StoreResult<usize> {
         let space = CellSpace::new(cell.clone());
         let rows = self.cell_tasks(&space).await?;
-        let lives: Vec<(TaskId, Incarnation)> = rows.iter().map(|row| (row.id, row.incarnation)).collect();
-        for chunk in lives.chunks(TASKS_MAX) {
+        let attempts: Vec<(TaskId, Incarnation)> = rows.iter().map(|row| (row.id, row.incarnation)).collect();
+        for chunk in attempts.chunks(TASKS_MAX) {
             let change = Change {
                 request: request_id_random(&**self.rng),
                 actor: "dev".to_owned(),
@@ -182,7 +184,7 @@ impl Shutdown<'_> {
             });
             stop.await?;
         }
-        Ok(lives.len())
+        Ok(attempts.len())
     }
 
     /// Rows of the tasks that a cell has on its nodes, except those whose node is lost.
@@ -238,7 +240,7 @@ impl Shutdown<'_> {
     }
 
     /// Recorded processes of a kind that live.
-    fn alive(&self, kind: Kind) -> Vec<ProcessRecord> {
+    fn alive(&self, kind: ProcessKind) -> Vec<ProcessRecord> {
         let read = |entry: fs::DirEntry| {
             let name = entry.file_name();
             let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::super::{Check, Failure, Wrong};
-use super::machine::{Machine, Outcome};
+use super::machine::{ProgramMachine, ProgramOutcome};
 use super::model::Model;
-use super::step::{Action, Frame, Name, Range, Selector, Step, Switch};
+use super::step::{Frame, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
 use crate::contract::{AtomicOp, ConflictKind, Engine, ErrorCode, StreamingMode};
 use crate::database::key_after;
 use crate::env::SystemClock;
@@ -24,7 +24,8 @@ const ALL: usize = 1000;
 /// Cases that run side by side where they have parts of the store of their own.
 const ABREAST: usize = 16;
 
-/// A case takes milliseconds, and nothing is too old before five seconds; the version clock of a store may run a little ahead.
+/// A case takes milliseconds, and nothing is too old before five seconds; the version clock of a store may run a little
+/// ahead.
 const STANDSTILL: Duration = Duration::from_secs(4);
 /// Of one case.
 const STANDSTILLS_MAX: usize = 3;
@@ -34,12 +35,12 @@ const READER: usize = 0;
 const FILLER: usize = 1;
 const OTHER: usize = 2;
 
-fn name(text: &str) -> Name {
-    Name(text.as_bytes().to_vec())
+fn name(text: &str) -> SlotName {
+    SlotName(text.as_bytes().to_vec())
 }
 
-fn after(name: &Name) -> Name {
-    Name(key_after(&name.0))
+fn after(name: &SlotName) -> SlotName {
+    SlotName(key_after(&name.0))
 }
 
 fn at(key: &str, or_equal: bool, offset: i32) -> Selector {
@@ -67,13 +68,14 @@ fn range((begin, end): (&Selector, &Selector), limit: usize, mode: StreamingMode
 }
 
 /// Every pair of `begins` and `ends`, with each limit, both ways.
-fn ranges(begins: &[Selector], ends: &[Selector], limits: &[usize]) -> Vec<Action> {
+fn ranges(begins: &[Selector], ends: &[Selector], limits: &[usize]) -> Vec<ProgramAction> {
     let mut reads = Vec::new();
     for begin in begins {
         for end in ends {
             for limit in limits {
-                let one =
-                    |reverse| Action::GetRange(range((begin, end), *limit, StreamingMode::Exact, reverse));
+                let one = |reverse| {
+                    ProgramAction::GetRange(range((begin, end), *limit, StreamingMode::Exact, reverse))
+                };
                 reads.extend([one(false), one(true)]);
             }
         }
@@ -82,12 +84,12 @@ fn ranges(begins: &[Selector], ends: &[Selector], limits: &[usize]) -> Vec<Actio
 }
 
 /// What the reader does before it reads.
-fn own_writes() -> Vec<Vec<Action>> {
-    let set = |key| Action::Set(name(key), name("1"));
-    let clear = |key| Action::Clear(name(key));
-    let add = |key| Action::Atomic(AtomicOp::Add, name(key), name("1"));
-    let clear_range = || Action::ClearRange(name("e"), name("i"));
-    let empty = |key| Action::Atomic(AtomicOp::CompareAndClear, name(key), name("1"));
+fn own_writes() -> Vec<Vec<ProgramAction>> {
+    let set = |key| ProgramAction::Set(name(key), name("1"));
+    let clear = |key| ProgramAction::Clear(name(key));
+    let add = |key| ProgramAction::Atomic(AtomicOp::Add, name(key), name("1"));
+    let clear_range = || ProgramAction::ClearRange(name("e"), name("i"));
+    let empty = |key| ProgramAction::Atomic(AtomicOp::CompareAndClear, name(key), name("1"));
     vec![
         vec![set("f")],
         vec![set("g")],
@@ -100,41 +102,46 @@ fn own_writes() -> Vec<Vec<Action>> {
         vec![set("f"), add("f")],
         vec![clear("f"), add("f")],
         vec![empty("f")],
-        vec![Action::StampedValue(name("f"), name(""), name(""))],
-        vec![Action::Conflict(ConflictKind::Write, name("f"), name("g"))],
-        vec![Action::Switch(Switch::NextWriteNoConflict), set("f")],
-        vec![Action::Switch(Switch::SnapshotOwnWritesDisable), set("f")],
-        vec![Action::Switch(Switch::BypassUnreadable), Action::StampedValue(name("f"), name(""), name(""))],
-        vec![Action::Switch(Switch::OwnWritesDisable)],
-        vec![Action::Switch(Switch::OwnWritesDisable), set("f"), clear("h")],
+        vec![ProgramAction::StampedValue(name("f"), name(""), name(""))],
+        vec![ProgramAction::Conflict(ConflictKind::Write, name("f"), name("g"))],
+        vec![ProgramAction::Switch(Switch::NextWriteNoConflict), set("f")],
+        vec![ProgramAction::Switch(Switch::SnapshotOwnWritesDisable), set("f")],
+        vec![
+            ProgramAction::Switch(Switch::BypassUnreadable),
+            ProgramAction::StampedValue(name("f"), name(""), name("")),
+        ],
+        vec![ProgramAction::Switch(Switch::OwnWritesDisable)],
+        vec![ProgramAction::Switch(Switch::OwnWritesDisable), set("f"), clear("h")],
     ]
 }
 
 /// Reads that every own write is put under.
-fn reads_of_each() -> Vec<Action> {
+fn reads_of_each() -> Vec<ProgramAction> {
     let mut reads = Vec::new();
     for key in ["f", "g"] {
-        reads.extend([false, true].map(|snapshot| Action::Get(name(key), snapshot)));
+        reads.extend([false, true].map(|snapshot| ProgramAction::Get(name(key), snapshot)));
         let selectors = [first_at(key), first_after(key), last_at(key), last_before(key), at(key, false, 2)];
-        reads.extend(selectors.map(|selector| Action::GetKey(selector, false)));
+        reads.extend(selectors.map(|selector| ProgramAction::GetKey(selector, false)));
     }
-    reads.push(Action::GetKey(at("h", true, -1), false));
-    reads.push(Action::GetKey(last_at("g"), true));
+    reads.push(ProgramAction::GetKey(at("h", true, -1), false));
+    reads.push(ProgramAction::GetKey(last_at("g"), true));
     let begins = [first_at("e"), first_after("f"), last_at("g")];
     reads.extend(ranges(&begins, &[first_at("h"), first_after("j")], &[ALL, 1, 2]));
     let snapshot = range((&first_at("d"), &first_at("l")), ALL, StreamingMode::Exact, false);
-    reads.push(Action::GetRange(Range { snapshot: true, ..snapshot }));
-    reads.push(Action::Conflict(ConflictKind::Read, name("f"), name("j")));
-    reads.push(Action::Conflict(ConflictKind::Read, name("f"), after(&name("f"))));
+    reads.push(ProgramAction::GetRange(Range { snapshot: true, ..snapshot }));
+    reads.push(ProgramAction::Conflict(ConflictKind::Read, name("f"), name("j")));
+    reads.push(ProgramAction::Conflict(ConflictKind::Read, name("f"), after(&name("f"))));
     reads
 }
 
 /// Reads in every shape, without own writes.
-fn reads_in_every_shape() -> Vec<Action> {
+fn reads_in_every_shape() -> Vec<ProgramAction> {
     let mut reads = reads_of_each();
     for key in ["h", "i"] {
         for offset in -1..=2 {
-            reads.extend([false, true].map(|or_equal| Action::GetKey(at(key, or_equal, offset), false)));
+            reads.extend(
+                [false, true].map(|or_equal| ProgramAction::GetKey(at(key, or_equal, offset), false)),
+            );
         }
     }
     let begins =
@@ -152,22 +159,27 @@ fn reads_in_every_shape() -> Vec<Action> {
     for mode in [StreamingMode::WantAll, StreamingMode::Iterator, StreamingMode::Small, StreamingMode::Serial]
     {
         for (limit, reverse) in [(0, false), (0, true), (2, false), (2, true)] {
-            reads.push(Action::GetRange(range((&first_at("e"), &first_at("k")), limit, mode, reverse)));
+            reads.push(ProgramAction::GetRange(range(
+                (&first_at("e"), &first_at("k")),
+                limit,
+                mode,
+                reverse,
+            )));
         }
     }
     reads
 }
 
 /// Reads that run off the ends of the keyspace.
-fn reads_at_the_ends() -> Vec<Action> {
+fn reads_at_the_ends() -> Vec<ProgramAction> {
     let (begins, ends) = (["", "b"], ["n", "o"]);
     let mut reads = Vec::new();
     for offset in -2..=3 {
         let selectors = begins.iter().chain(&ends).map(|key| at(key, false, offset));
-        reads.extend(selectors.map(|selector| Action::GetKey(selector, false)));
+        reads.extend(selectors.map(|selector| ProgramAction::GetKey(selector, false)));
     }
-    let far = Selector { key: Name(vec![0xff]), or_equal: false, offset: 1 };
-    reads.push(Action::GetKey(far.clone(), false));
+    let far = Selector { key: SlotName(vec![0xff]), or_equal: false, offset: 1 };
+    reads.push(ProgramAction::GetKey(far.clone(), false));
     let low = [first_at(""), last_before("b"), at("b", false, -1), first_at("b")];
     let high = [far, first_after("n"), at("n", false, 2), at("n", false, 3), first_at("n")];
     reads.extend(ranges(&low, &high, &[ALL, 2]));
@@ -177,12 +189,12 @@ fn reads_at_the_ends() -> Vec<Action> {
 
 /// One read under one transaction's own writes.
 struct Case {
-    own: Vec<Action>,
-    read: Action,
+    own: Vec<ProgramAction>,
+    read: ProgramAction,
 }
 
 fn cases() -> Vec<Case> {
-    let case = |own: &Vec<Action>, read| Case { own: own.clone(), read };
+    let case = |own: &Vec<ProgramAction>, read| Case { own: own.clone(), read };
     let plain = reads_in_every_shape().into_iter().map(|read| case(&Vec::new(), read));
     let own = own_writes();
     let each = own.iter().flat_map(|own| reads_of_each().into_iter().map(move |read| case(own, read)));
@@ -190,23 +202,27 @@ fn cases() -> Vec<Case> {
 }
 
 fn cases_at_the_ends() -> Vec<Case> {
-    let own = [Vec::new(), vec![Action::Clear(name("n"))], vec![Action::Switch(Switch::OwnWritesDisable)]];
-    let case = |own: &Vec<Action>, read| Case { own: own.clone(), read };
+    let own = [
+        Vec::new(),
+        vec![ProgramAction::Clear(name("n"))],
+        vec![ProgramAction::Switch(Switch::OwnWritesDisable)],
+    ];
+    let case = |own: &Vec<ProgramAction>, read| Case { own: own.clone(), read };
     own.iter().flat_map(|own| reads_at_the_ends().into_iter().map(move |read| case(own, read))).collect()
 }
 
 /// The engine beside the model.
 struct Pair {
-    machine: Machine,
+    machine: ProgramMachine,
     model: Model,
 }
 
 impl Pair {
-    async fn step(&mut self, slot: usize, action: &Action) -> Result<Outcome, Wrong> {
-        let step = Step { slot, action: action.clone() };
+    async fn step(&mut self, slot: usize, action: &ProgramAction) -> Result<ProgramOutcome, Wrong> {
+        let step = ProgramStep { slot, action: action.clone() };
         let outcome = self.machine.step(&step).await;
         let verdict = self.model.step(&step, &outcome);
-        let aged = outcome == Outcome::Error(ErrorCode::TransactionTooOld);
+        let aged = outcome == ProgramOutcome::Error(ErrorCode::TransactionTooOld);
         let wrong = if aged { Wrong::Aged } else { Wrong::Differs };
         verdict.map_err(|why| wrong(format!("{step:?}: {why}")))?;
         Ok(outcome)
@@ -214,71 +230,71 @@ impl Pair {
 
     /// Puts the rows there, and lets the reader read.
     async fn read(&mut self, case: &Case) -> Check {
-        self.step(FILLER, &Action::ClearRange(name(""), Name(vec![0xff]))).await?;
+        self.step(FILLER, &ProgramAction::ClearRange(name(""), SlotName(vec![0xff]))).await?;
         for row in ROWS {
-            self.step(FILLER, &Action::Set(name(row), name("1"))).await?;
+            self.step(FILLER, &ProgramAction::Set(name(row), name("1"))).await?;
         }
-        for action in [Action::Commit, Action::Reset] {
+        for action in [ProgramAction::Commit, ProgramAction::Reset] {
             self.step(FILLER, &action).await?;
         }
         for action in &case.own {
             self.step(READER, action).await?;
         }
-        self.step(READER, &Action::ReadVersion).await?;
+        self.step(READER, &ProgramAction::ReadVersion).await?;
         self.step(READER, &case.read).await?;
         Ok(())
     }
 
     /// Lets the other transaction write `keys`, and the reader commit: whether it was refused. Whether it had to be,
     /// and with which names, the model has said.
-    async fn probe(&mut self, keys: &[Name]) -> Result<bool, Wrong> {
+    async fn probe(&mut self, keys: &[SlotName]) -> Result<bool, Wrong> {
         for key in keys {
-            self.step(OTHER, &Action::Conflict(ConflictKind::Write, key.clone(), after(key))).await?;
+            self.step(OTHER, &ProgramAction::Conflict(ConflictKind::Write, key.clone(), after(key))).await?;
         }
-        for action in [Action::Commit, Action::Reset] {
+        for action in [ProgramAction::Commit, ProgramAction::Reset] {
             self.step(OTHER, &action).await?;
         }
-        self.step(READER, &Action::Conflict(ConflictKind::Write, name("w"), name("x"))).await?;
-        let outcome = self.step(READER, &Action::Commit).await?;
-        self.step(READER, &Action::Reset).await?;
-        Ok(matches!(outcome, Outcome::Refused(_)))
+        self.step(READER, &ProgramAction::Conflict(ConflictKind::Write, name("w"), name("x"))).await?;
+        let outcome = self.step(READER, &ProgramAction::Commit).await?;
+        self.step(READER, &ProgramAction::Reset).await?;
+        Ok(matches!(outcome, ProgramOutcome::Refused(_)))
     }
 }
 
 /// The last key before `key`, or one that nothing of a case lies behind.
-fn before(key: &Name) -> Option<Name> {
+fn before(key: &SlotName) -> Option<SlotName> {
     let (last, front) = key.0.split_last()?;
     let mut before = front.to_vec();
     if let Some(less) = last.checked_sub(1) {
         before.push(less);
         before.extend([0xff; 6]);
     }
-    Some(Name(before))
+    Some(SlotName(before))
 }
 
 /// What happened over all cases, so that tables that try nothing are noticed.
 #[derive(Debug, Default)]
-struct Tried {
+struct EdgeCases {
     inside: usize,
     outside: usize,
     /// Cases where the contract says no more.
     open_ended: usize,
 }
 
-async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<Tried, Wrong> {
-    let machine = Machine::new(engine, frame.clone()).await?;
+async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<EdgeCases, Wrong> {
+    let machine = ProgramMachine::new(engine, frame.clone()).await?;
     let mut pair = Pair { machine, model: Model::new(frame.clone()) };
-    let mut tried = Tried::default();
+    let mut tried = EdgeCases::default();
     pair.read(case).await?;
     if pair.model.open_ended {
-        return Ok(Tried { open_ended: 1, ..tried });
+        return Ok(EdgeCases { open_ended: 1, ..tried });
     }
     let spans = pair.model.dependence(READER);
-    pair.step(READER, &Action::Reset).await?;
-    let covered = |key: &Name| spans.iter().any(|(begin, end)| begin <= key && key < end);
-    let writable = |key: &Name| frame.key(key) < frame.bounds().1;
+    pair.step(READER, &ProgramAction::Reset).await?;
+    let covered = |key: &SlotName| spans.iter().any(|(begin, end)| begin <= key && key < end);
+    let writable = |key: &SlotName| frame.key(key) < frame.bounds().1;
     let edges = spans.iter().flat_map(|(begin, end)| [Some(begin.clone()), before(end)]).flatten();
-    let mut edges: Vec<Name> = edges.filter(|key| covered(key) && writable(key)).collect();
+    let mut edges: Vec<SlotName> = edges.filter(|key| covered(key) && writable(key)).collect();
     edges.dedup();
     for edge in edges {
         pair.read(case).await?;
@@ -287,7 +303,7 @@ async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result
         tried.inside += 1;
     }
     let sides = spans.iter().flat_map(|(begin, end)| [before(begin), Some(end.clone())]).flatten();
-    let mut outside: Vec<Name> = sides.filter(|key| !covered(key) && writable(key)).collect();
+    let mut outside: Vec<SlotName> = sides.filter(|key| !covered(key) && writable(key)).collect();
     if spans.is_empty() {
         outside = ROWS.map(name).into_iter().chain([name("g"), name("i")]).collect();
     }
@@ -298,9 +314,9 @@ async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result
     Ok(tried)
 }
 
-/// Runs a case, anew where a transaction of it was too old after a time in which it may have been: nothing keeps a busy machine
-/// from standing still for as long as a store remembers. One that is too old at once is wrong.
-async fn case_run_in_time(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<Tried, Wrong> {
+/// Runs a case, anew where a transaction of it was too old after a time in which it may have been: nothing keeps a busy
+/// machine from standing still for as long as a store remembers. One that is too old at once is wrong.
+async fn case_run_in_time(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<EdgeCases, Wrong> {
     let clock = SystemClock::shared();
     for _ in 0..STANDSTILLS_MAX {
         let from = clock.monotonic();
@@ -312,7 +328,11 @@ async fn case_run_in_time(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -
     case_run(engine, frame, case).await
 }
 
-async fn cases_run(engine: &Arc<dyn Engine>, cases: Vec<Case>, prefix: Option<&str>) -> Result<Tried, Wrong> {
+async fn cases_run(
+    engine: &Arc<dyn Engine>,
+    cases: Vec<Case>,
+    prefix: Option<&str>,
+) -> Result<EdgeCases, Wrong> {
     let abreast = if prefix.is_some() { ABREAST } else { 1 };
     let runs = cases.into_iter().enumerate().map(|(index, case)| {
         let engine = Arc::clone(engine);
@@ -323,8 +343,8 @@ async fn cases_run(engine: &Arc<dyn Engine>, cases: Vec<Case>, prefix: Option<&s
             run.map_err(|wrong| Wrong::Differs(format!("{:?} over {:?}: {wrong}", case.read, case.own)))
         }
     });
-    let all: Vec<Tried> = futures::stream::iter(runs).buffer_unordered(abreast).try_collect().await?;
-    Ok(all.into_iter().fold(Tried::default(), |sum, one| Tried {
+    let all: Vec<EdgeCases> = futures::stream::iter(runs).buffer_unordered(abreast).try_collect().await?;
+    Ok(all.into_iter().fold(EdgeCases::default(), |sum, one| EdgeCases {
         inside: sum.inside + one.inside,
         outside: sum.outside + one.outside,
         open_ended: sum.open_ended + one.open_ended,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::BoxedStrategy;
 
-use super::step::{Action, At, Name, Range, SLOTS, Selector, Step, Switch};
+use super::step::{At, ProgramAction, ProgramStep, Range, SLOTS, Selector, SlotName, Switch};
 use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
 use crate::database::key_after;
@@ -18,49 +18,49 @@ const ALL_ROWS: usize = 1000;
 const STEPS_MAX: usize = 45;
 
 /// A key of the program, or seldom one whose value may be waiting for its stamp.
-fn key() -> BoxedStrategy<Name> {
+fn key() -> BoxedStrategy<SlotName> {
     prop_oneof![40 => counter(), 2 => stamped(), 1 => Just(metadata())].boxed()
 }
 
 /// The metadata version, in a store of the program's own.
-fn metadata() -> Name {
-    Name(METADATA_VERSION_KEY.to_vec())
+fn metadata() -> SlotName {
+    SlotName(METADATA_VERSION_KEY.to_vec())
 }
 
 /// A key whose value may be a stamp: no operation counts with it, since nobody knows the result.
-fn stamped() -> BoxedStrategy<Name> {
+fn stamped() -> BoxedStrategy<SlotName> {
     let tagged = |mut letters: Vec<u8>| {
         letters.push(b'v');
-        Name(letters)
+        SlotName(letters)
     };
     vec(select(&LETTERS[..]), 0..=1).prop_map(tagged).boxed()
 }
 
 /// A key that operations count with: few letters, so that keys meet; seldom an illegal one.
-fn counter() -> BoxedStrategy<Name> {
-    let short = vec(select(&LETTERS[..]), 0..=3).prop_map(Name);
-    let outside = select(vec![vec![0xff_u8], vec![0xff, 1]]).prop_map(Name);
-    let long = Just(Name([b'a'; 10_005].to_vec()));
+fn counter() -> BoxedStrategy<SlotName> {
+    let short = vec(select(&LETTERS[..]), 0..=3).prop_map(SlotName);
+    let outside = select(vec![vec![0xff_u8], vec![0xff, 1]]).prop_map(SlotName);
+    let long = Just(SlotName([b'a'; 10_005].to_vec()));
     prop_oneof![120 => short, 4 => outside, 1 => long].boxed()
 }
 
 /// A value that the model can count with.
-fn operand() -> BoxedStrategy<Name> {
-    vec(select(&[0_u8, 1, 7, 0x80, 0xff][..]), 0..=9).prop_map(Name).boxed()
+fn operand() -> BoxedStrategy<SlotName> {
+    vec(select(&[0_u8, 1, 7, 0x80, 0xff][..]), 0..=9).prop_map(SlotName).boxed()
 }
 
-fn value() -> BoxedStrategy<Name> {
+fn value() -> BoxedStrategy<SlotName> {
     prop_oneof![
         20 => operand(),
-        1 => (90_usize..300).prop_map(|length| Name(vec![b'v'; length])),
+        1 => (90_usize..300).prop_map(|length| SlotName(vec![b'v'; length])),
     ]
     .boxed()
 }
 
 /// A range, mostly the right way round.
-fn bounds() -> BoxedStrategy<(Name, Name)> {
-    let sorted = |(one, other): (Name, Name)| if one <= other { (one, other) } else { (other, one) };
-    let one = |name: Name| (name.clone(), Name(key_after(&name.0)));
+fn bounds() -> BoxedStrategy<(SlotName, SlotName)> {
+    let sorted = |(one, other): (SlotName, SlotName)| if one <= other { (one, other) } else { (other, one) };
+    let one = |name: SlotName| (name.clone(), SlotName(key_after(&name.0)));
     prop_oneof![
         24 => (key(), key()).prop_map(sorted),
         2 => (key(), key()),
@@ -101,44 +101,44 @@ fn weighted(times: u32) -> BoxedStrategy<bool> {
     prop_oneof![times.saturating_sub(1) => Just(false), 1 => Just(true)].boxed()
 }
 
-fn write() -> BoxedStrategy<Action> {
+fn write() -> BoxedStrategy<ProgramAction> {
     let operation = select(&AtomicOp::ALL[..]).prop_filter("stamps have actions of their own", |operation| {
         !matches!(operation, AtomicOp::SetVersionstampedKey | AtomicOp::SetVersionstampedValue)
     });
-    let compare =
-        (counter(), operand()).prop_map(|(key, value)| Action::Atomic(AtomicOp::CompareAndClear, key, value));
-    let text = || vec(select(&b"xyz"[..]), 0..=2).prop_map(Name);
-    let stamped_key = |(mut key, suffix, value): (Name, Name, Name)| {
+    let compare = (counter(), operand())
+        .prop_map(|(key, value)| ProgramAction::Atomic(AtomicOp::CompareAndClear, key, value));
+    let text = || vec(select(&b"xyz"[..]), 0..=2).prop_map(SlotName);
+    let stamped_key = |(mut key, suffix, value): (SlotName, SlotName, SlotName)| {
         key.0.push(b'q');
-        Action::StampedKey(key, suffix, value)
+        ProgramAction::StampedKey(key, suffix, value)
     };
     prop_oneof![
-        8 => (key(), value()).prop_map(|(key, value)| Action::Set(key, value)),
-        3 => key().prop_map(Action::Clear),
-        3 => bounds().prop_map(|(begin, end)| Action::ClearRange(begin, end)),
-        8 => (operation, counter(), operand()).prop_map(|(operation, key, operand)| Action::Atomic(operation, key, operand)),
+        8 => (key(), value()).prop_map(|(key, value)| ProgramAction::Set(key, value)),
+        3 => key().prop_map(ProgramAction::Clear),
+        3 => bounds().prop_map(|(begin, end)| ProgramAction::ClearRange(begin, end)),
+        8 => (operation, counter(), operand()).prop_map(|(operation, key, operand)| ProgramAction::Atomic(operation, key, operand)),
         2 => compare,
         1 => (key(), text(), value()).prop_map(stamped_key),
-        1 => (stamped(), text(), text()).prop_map(|(key, before, after)| Action::StampedValue(key, before, after)),
-        1 => bounds().prop_map(|(begin, end)| Action::Conflict(ConflictKind::Write, begin, end)),
-        1 => Just(Action::Touch),
+        1 => (stamped(), text(), text()).prop_map(|(key, before, after)| ProgramAction::StampedValue(key, before, after)),
+        1 => bounds().prop_map(|(begin, end)| ProgramAction::Conflict(ConflictKind::Write, begin, end)),
+        1 => Just(ProgramAction::Touch),
     ]
     .boxed()
 }
 
-fn read() -> BoxedStrategy<Action> {
+fn read() -> BoxedStrategy<ProgramAction> {
     prop_oneof![
-        4 => (key(), weighted(3)).prop_map(|(key, snapshot)| Action::Get(key, snapshot)),
-        1 => weighted(3).prop_map(|snapshot| Action::Get(metadata(), snapshot)),
-        4 => (selector(), weighted(3)).prop_map(|(selector, snapshot)| Action::GetKey(selector, snapshot)),
-        9 => range().prop_map(Action::GetRange),
-        1 => bounds().prop_map(|(begin, end)| Action::Conflict(ConflictKind::Read, begin, end)),
-        2 => Just(Action::ReadVersion),
+        4 => (key(), weighted(3)).prop_map(|(key, snapshot)| ProgramAction::Get(key, snapshot)),
+        1 => weighted(3).prop_map(|snapshot| ProgramAction::Get(metadata(), snapshot)),
+        4 => (selector(), weighted(3)).prop_map(|(selector, snapshot)| ProgramAction::GetKey(selector, snapshot)),
+        9 => range().prop_map(ProgramAction::GetRange),
+        1 => bounds().prop_map(|(begin, end)| ProgramAction::Conflict(ConflictKind::Read, begin, end)),
+        2 => Just(ProgramAction::ReadVersion),
     ]
     .boxed()
 }
 
-fn control() -> BoxedStrategy<Action> {
+fn control() -> BoxedStrategy<ProgramAction> {
     let at = prop_oneof![
         6 => (0..3_usize).prop_map(At::CommitsBack),
         1 => Just(At::Ancient),
@@ -160,30 +160,30 @@ fn control() -> BoxedStrategy<Action> {
         ErrorCode::TransactionTimedOut,
     ];
     prop_oneof![
-        3 => at.prop_map(Action::SetReadVersion),
-        4 => select(switches.to_vec()).prop_map(Action::Switch),
-        2 => key().prop_map(Action::Watch),
-        1 => Just(Action::Stamp),
-        2 => select(errors.to_vec()).prop_map(Action::OnError),
-        4 => Just(Action::Reset),
-        1 => Just(Action::Cancel),
+        3 => at.prop_map(ProgramAction::SetReadVersion),
+        4 => select(switches.to_vec()).prop_map(ProgramAction::Switch),
+        2 => key().prop_map(ProgramAction::Watch),
+        1 => Just(ProgramAction::Stamp),
+        2 => select(errors.to_vec()).prop_map(ProgramAction::OnError),
+        4 => Just(ProgramAction::Reset),
+        1 => Just(ProgramAction::Cancel),
     ]
     .boxed()
 }
 
 /// A random program.
-pub(super) fn program() -> BoxedStrategy<Vec<Step>> {
+pub(super) fn program() -> BoxedStrategy<Vec<ProgramStep>> {
     let action = prop_oneof![
         12 => write(),
         12 => read(),
         3 => control(),
-        3 => Just(Action::Commit),
+        3 => Just(ProgramAction::Commit),
     ];
     // A commit is mostly followed by the next transaction in the same place.
     let step = (0..SLOTS, action, weighted(6)).prop_map(|(slot, action, alone)| {
-        let again = matches!(action, Action::Commit) && !alone;
-        let first = Step { slot, action };
-        if again { vec![first, Step { slot, action: Action::Reset }] } else { vec![first] }
+        let again = matches!(action, ProgramAction::Commit) && !alone;
+        let first = ProgramStep { slot, action };
+        if again { vec![first, ProgramStep { slot, action: ProgramAction::Reset }] } else { vec![first] }
     });
     vec(step, 1..STEPS_MAX).prop_map(|steps| steps.into_iter().flatten().collect()).boxed()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::step::{Action, At, Frame, Name, Range, SLOTS, Step, Switch};
+use super::step::{At, Frame, ProgramAction, ProgramStep, Range, SLOTS, SlotName, Switch};
 use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_OPERAND};
 use crate::contract::{
     AtomicOp, Engine, EngineTransaction, ErrorCode, KvError, KvResult, RangeRequest, TransactionOption,
@@ -21,17 +21,17 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
 /// What a step answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ProgramOutcome {
     Done,
     Error(ErrorCode),
-    Value(Option<Name>),
-    Key(Name),
+    Value(Option<SlotName>),
+    Key(SlotName),
     /// Rows and whether more may be left.
-    Rows(Vec<(Name, Name)>, bool),
+    Rows(Vec<(SlotName, SlotName)>, bool),
     /// Whether anything was written.
     Committed(bool),
     /// Refused for a conflict, with the ranges that were named.
-    Refused(Vec<(Name, Name)>),
+    Refused(Vec<(SlotName, SlotName)>),
 }
 
 /// What a watch or a promised stamp came to.
@@ -57,7 +57,7 @@ pub(super) fn template(begin: &[u8], suffix: &[u8]) -> Vec<u8> {
 }
 
 /// One run of one program.
-pub(super) struct Machine {
+pub(super) struct ProgramMachine {
     engine: Arc<dyn Engine>,
     frame: Frame,
     slots: Vec<Arc<dyn EngineTransaction>>,
@@ -67,12 +67,12 @@ pub(super) struct Machine {
     promises: Vec<BoxFuture<'static, KvResult<Versionstamp>>>,
 }
 
-fn code_of(error: &KvError) -> Outcome {
-    Outcome::Error(error.code)
+fn code_of(error: &KvError) -> ProgramOutcome {
+    ProgramOutcome::Error(error.code)
 }
 
-fn done(result: KvResult<()>) -> Outcome {
-    result.map_or_else(|error| code_of(&error), |()| Outcome::Done)
+fn done(result: KvResult<()>) -> ProgramOutcome {
+    result.map_or_else(|error| code_of(&error), |()| ProgramOutcome::Done)
 }
 
 /// What the machine sets on every fresh transaction: refusals name their ranges, and pauses are short.
@@ -83,7 +83,7 @@ fn prepare(transaction: &dyn EngineTransaction) {
     }
 }
 
-impl Machine {
+impl ProgramMachine {
     /// A machine over an empty store that holds the frame's fixed keys.
     pub(super) async fn new(engine: Arc<dyn Engine>, frame: Frame) -> KvResult<Self> {
         #[expect(
@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// The bytes with every known stamp replaced by its symbol.
-    fn name(&self, bytes: &[u8]) -> Name {
+    fn name(&self, bytes: &[u8]) -> SlotName {
         let mut bytes = bytes.to_vec();
         for at in 0..bytes.len().saturating_sub(9) {
             let Some(window) = bytes.get_mut(at..at.saturating_add(10)) else { break };
@@ -111,71 +111,74 @@ impl Machine {
                 window.copy_from_slice(&symbolic(commit).0);
             }
         }
-        Name(bytes)
+        SlotName(bytes)
     }
 
     /// Runs one step.
-    pub(super) async fn step(&mut self, step: &Step) -> Outcome {
-        let Some(transaction) = self.slots.get(step.slot).cloned() else { return Outcome::Done };
+    pub(super) async fn step(&mut self, step: &ProgramStep) -> ProgramOutcome {
+        let Some(transaction) = self.slots.get(step.slot).cloned() else { return ProgramOutcome::Done };
         match &step.action {
-            Action::Commit => self.commit(transaction.as_ref()).await,
-            Action::Watch(key) => match transaction.watch(&self.frame.key(key)).await {
+            ProgramAction::Commit => self.commit(transaction.as_ref()).await,
+            ProgramAction::Watch(key) => match transaction.watch(&self.frame.key(key)).await {
                 Ok(watch) => {
                     self.watches.push(watch);
                     // A watch may read while the program goes on; this fixes at which version.
                     let _ = transaction.read_version().await;
-                    Outcome::Done
+                    ProgramOutcome::Done
                 }
                 Err(error) => code_of(&error),
             },
-            Action::Stamp => {
+            ProgramAction::Stamp => {
                 self.promises.push(transaction.versionstamp());
-                Outcome::Done
+                ProgramOutcome::Done
             }
-            Action::OnError(code) => {
+            ProgramAction::OnError(code) => {
                 let answer = transaction.on_error(&KvError::new(*code)).await;
                 prepare(transaction.as_ref());
                 done(answer)
             }
-            Action::Reset => {
+            ProgramAction::Reset => {
                 transaction.reset();
                 prepare(transaction.as_ref());
-                Outcome::Done
+                ProgramOutcome::Done
             }
-            Action::Cancel => {
+            ProgramAction::Cancel => {
                 transaction.cancel();
-                Outcome::Done
+                ProgramOutcome::Done
             }
-            Action::Get(..) | Action::GetKey(..) | Action::GetRange(_) | Action::ReadVersion => {
-                self.read(transaction.as_ref(), &step.action).await
-            }
+            ProgramAction::Get(..)
+            | ProgramAction::GetKey(..)
+            | ProgramAction::GetRange(_)
+            | ProgramAction::ReadVersion => self.read(transaction.as_ref(), &step.action).await,
             action => done(self.write(transaction.as_ref(), action)),
         }
     }
 
-    fn write(&self, transaction: &dyn EngineTransaction, action: &Action) -> KvResult<()> {
-        let key = |name: &Name| self.frame.key(name);
+    fn write(&self, transaction: &dyn EngineTransaction, action: &ProgramAction) -> KvResult<()> {
+        let key = |name: &SlotName| self.frame.key(name);
         match action {
-            Action::Set(at, value) => transaction.set(&key(at), &value.0),
-            Action::Clear(at) => transaction.clear(&key(at)),
-            Action::ClearRange(begin, end) => transaction.clear_range(&key(begin), &key(end)),
-            Action::Atomic(operation, at, operand) => transaction.atomic(*operation, &key(at), &operand.0),
-            Action::StampedKey(begin, suffix, value) => {
+            ProgramAction::Set(at, value) => transaction.set(&key(at), &value.0),
+            ProgramAction::Clear(at) => transaction.clear(&key(at)),
+            ProgramAction::ClearRange(begin, end) => transaction.clear_range(&key(begin), &key(end)),
+            ProgramAction::Atomic(operation, at, operand) => {
+                transaction.atomic(*operation, &key(at), &operand.0)
+            }
+            ProgramAction::StampedKey(begin, suffix, value) => {
                 let template = template(&key(begin), &suffix.0);
                 transaction.atomic(AtomicOp::SetVersionstampedKey, &template, &value.0)
             }
-            Action::StampedValue(at, before, after) => {
+            ProgramAction::StampedValue(at, before, after) => {
                 let template = template(&before.0, &after.0);
                 transaction.atomic(AtomicOp::SetVersionstampedValue, &key(at), &template)
             }
-            Action::Touch => {
+            ProgramAction::Touch => {
                 let (operation, operand) = (AtomicOp::SetVersionstampedValue, METADATA_VERSION_OPERAND);
                 transaction.atomic(operation, &self.frame.metadata(), &operand)
             }
-            Action::Conflict(kind, begin, end) => {
+            ProgramAction::Conflict(kind, begin, end) => {
                 transaction.add_conflict_range(*kind, &key(begin)..&key(end))
             }
-            Action::SetReadVersion(at) => transaction.set_read_version(match at {
+            ProgramAction::SetReadVersion(at) => transaction.set_read_version(match at {
                 At::CommitsBack(back) => {
                     let newest = self.stamps.len().saturating_sub(1);
                     let stamp = self.stamps.get(newest.saturating_sub(*back)).or_else(|| self.stamps.first());
@@ -184,7 +187,7 @@ impl Machine {
                 At::Ancient => 1,
                 At::Illegal => 0,
             }),
-            Action::Switch(switch) => transaction.set_option(match switch {
+            ProgramAction::Switch(switch) => transaction.set_option(match switch {
                 Switch::OwnWritesDisable => TransactionOption::ReadYourWritesDisable,
                 Switch::SnapshotOwnWritesEnable => TransactionOption::SnapshotRywEnable,
                 Switch::SnapshotOwnWritesDisable => TransactionOption::SnapshotRywDisable,
@@ -196,22 +199,24 @@ impl Machine {
         }
     }
 
-    async fn read(&mut self, transaction: &dyn EngineTransaction, action: &Action) -> Outcome {
+    async fn read(&mut self, transaction: &dyn EngineTransaction, action: &ProgramAction) -> ProgramOutcome {
         let outcome = match action {
-            Action::Get(key, snapshot) => transaction
+            ProgramAction::Get(key, snapshot) => transaction
                 .get(&self.frame.key(key), *snapshot)
                 .await
-                .map(|value| Outcome::Value(value.map(|value| self.name(&value)))),
-            Action::GetKey(selector, snapshot) => transaction
+                .map(|value| ProgramOutcome::Value(value.map(|value| self.name(&value)))),
+            ProgramAction::GetKey(selector, snapshot) => transaction
                 .get_key(&self.frame.selector(selector), *snapshot)
                 .await
-                .map(|key| Outcome::Key(self.name(&key))),
-            Action::GetRange(range) => transaction.get_range(&self.request(range)).await.map(|batch| {
-                let rows = batch.rows.iter().map(|(key, value)| (self.name(key), self.name(value)));
-                Outcome::Rows(rows.collect(), batch.more)
-            }),
+                .map(|key| ProgramOutcome::Key(self.name(&key))),
+            ProgramAction::GetRange(range) => {
+                transaction.get_range(&self.request(range)).await.map(|batch| {
+                    let rows = batch.rows.iter().map(|(key, value)| (self.name(key), self.name(value)));
+                    ProgramOutcome::Rows(rows.collect(), batch.more)
+                })
+            }
             // Which version it is differs; that it is not before the last commit is another check's.
-            _ => transaction.read_version().await.map(|_| Outcome::Done),
+            _ => transaction.read_version().await.map(|_| ProgramOutcome::Done),
         };
         outcome.unwrap_or_else(|error| code_of(&error))
     }
@@ -230,17 +235,19 @@ impl Machine {
         }
     }
 
-    async fn commit(&mut self, transaction: &dyn EngineTransaction) -> Outcome {
+    async fn commit(&mut self, transaction: &dyn EngineTransaction) -> ProgramOutcome {
         match transaction.commit().await {
             Ok(committed) => {
                 self.stamps.extend(committed.stamp);
-                Outcome::Committed(committed.stamp.is_some())
+                ProgramOutcome::Committed(committed.stamp.is_some())
             }
             Err(error) if error.code == ErrorCode::NotCommitted => {
                 let ranges = transaction.conflicting_ranges().await.unwrap_or_default();
                 let named = ranges.iter().map(|range| (self.name(&range.start).0, self.name(&range.end).0));
-                Outcome::Refused(
-                    cut(named, &self.frame.named()).map(|(begin, end)| (Name(begin), Name(end))).collect(),
+                ProgramOutcome::Refused(
+                    cut(named, &self.frame.named())
+                        .map(|(begin, end)| (SlotName(begin), SlotName(end)))
+                        .collect(),
                 )
             }
             Err(error) => code_of(&error),
@@ -284,7 +291,7 @@ impl Machine {
     }
 
     /// What the store holds now.
-    pub(super) async fn rows(&mut self) -> KvResult<Vec<(Name, Name)>> {
+    pub(super) async fn rows(&mut self) -> KvResult<Vec<(SlotName, SlotName)>> {
         let (begin, end) = self.frame.bounds();
         #[expect(
             clippy::disallowed_methods,
@@ -323,14 +330,14 @@ fn cut(
 pub(super) fn union(
     ranges: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
     bounds: &(Vec<u8>, Vec<u8>),
-) -> Vec<(Name, Name)> {
+) -> Vec<(SlotName, SlotName)> {
     let mut ranges: Vec<_> = cut(ranges, bounds).collect();
     ranges.sort();
-    let mut joined: Vec<(Name, Name)> = Vec::new();
+    let mut joined: Vec<(SlotName, SlotName)> = Vec::new();
     for (begin, end) in ranges {
         match joined.last_mut() {
             Some((_, last)) if last.0 >= begin => last.0 = end.max(std::mem::take(&mut last.0)),
-            _ => joined.push((Name(begin), Name(end))),
+            _ => joined.push((SlotName(begin), SlotName(end))),
         }
     }
     joined

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use super::{Check, Context, Failure, Wrong};
 use crate::contract::{Engine, KvResult, StreamingMode};
 pub use edges::run_edges;
-use machine::{Late, Machine, Outcome, PATIENCE};
+use machine::{Late, PATIENCE, ProgramMachine, ProgramOutcome};
 use model::Model;
 use shrink::Shrinker;
-use step::{Action, Frame, Step};
+use step::{Frame, ProgramAction, ProgramStep};
 
 /// Seeds a run tries unless the environment asks for more.
 const PROGRAMS: u64 = 150;
@@ -36,7 +36,7 @@ fn programs() -> u64 {
 /// Everything a program's run showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Trace {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ProgramOutcome>,
     watches: Vec<Late>,
     promises: Vec<Late>,
     /// Whether the program was left where the contract says no more.
@@ -44,8 +44,8 @@ struct Trace {
 }
 
 /// Runs a program on `engine` beside the model; what each step answered, or the first answer that is wrong.
-async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[Step]) -> Result<Trace, Wrong> {
-    let mut machine = Machine::new(engine, frame.clone()).await?;
+async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[ProgramStep]) -> Result<Trace, Wrong> {
+    let mut machine = ProgramMachine::new(engine, frame.clone()).await?;
     let mut model = Model::new(frame.clone());
     let mut trace = Trace::default();
     let wrong = |what: String| Wrong::Differs(what);
@@ -57,9 +57,11 @@ async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[Step]) -> 
         // When a watch fails, and which ranges a refusal names where one has read or a stamped key stands there, is the
         // model's to judge: engines differ.
         trace.outcomes.push(match outcome {
-            Outcome::Refused(_) if model.names_open => Outcome::Refused(Vec::new()),
-            Outcome::Error(_) if matches!(step.action, Action::Watch(_)) => Outcome::Done,
-            _ if idle => Outcome::Done,
+            ProgramOutcome::Refused(_) if model.names_open => ProgramOutcome::Refused(Vec::new()),
+            ProgramOutcome::Error(_) if matches!(step.action, ProgramAction::Watch(_)) => {
+                ProgramOutcome::Done
+            }
+            _ if idle => ProgramOutcome::Done,
             outcome => outcome,
         });
         if model.open_ended {
@@ -88,7 +90,7 @@ async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[Step]) -> 
 }
 
 /// Tries the program of `seed` with `attempt`, and gives the simplest one that fails, if it fails.
-async fn program_try<F>(seed: u64, attempt: impl Fn(Vec<Step>) -> F) -> Check
+async fn program_try<F>(seed: u64, attempt: impl Fn(Vec<ProgramStep>) -> F) -> Check
 where
     F: Future<Output = Check>,
 {
@@ -122,7 +124,7 @@ pub(super) async fn check(context: Context) -> Check {
     }
     let first = context.rng.next_u64() >> 16;
     for seed in first..first.saturating_add(programs()) {
-        let attempt = |steps: Vec<Step>| {
+        let attempt = |steps: Vec<ProgramStep>| {
             let (engine, frame) = (Arc::clone(&context.engine), Frame::under(&context.prefix));
             async move { program_run(engine, &frame, &steps).await.map(|_| ()) }
         };
@@ -137,7 +139,7 @@ pub async fn run_whole(
     seeds: std::ops::Range<u64>,
 ) -> Result<(), Failure> {
     for seed in seeds {
-        let attempt = |steps: Vec<Step>| {
+        let attempt = |steps: Vec<ProgramStep>| {
             let engine = make();
             async move { program_run(engine?, &Frame::whole(), &steps).await.map(|_| ()) }
         };
@@ -154,7 +156,7 @@ pub async fn run_compared(
     seeds: std::ops::Range<u64>,
 ) -> Result<(), Failure> {
     for seed in seeds {
-        let attempt = |steps: Vec<Step>| {
+        let attempt = |steps: Vec<ProgramStep>| {
             let engines = one().and_then(|one| Ok((one, other()?)));
             async move {
                 let (one, other) = engines?;
@@ -164,7 +166,7 @@ pub async fn run_compared(
                 let other = program_run(other, &frame, &steps).await;
                 let other = other.map_err(|wrong| Wrong::Differs(format!("{}: {wrong}", names.1)))?;
                 // Where a batch that counts bytes ends is an engine's own affair, and so is all that hangs on it.
-                let counts = |step: &Step| matches!(&step.action, Action::GetRange(range) if range.mode != StreamingMode::Exact);
+                let counts = |step: &ProgramStep| matches!(&step.action, ProgramAction::GetRange(range) if range.mode != StreamingMode::Exact);
                 if one == other || one.open_ended || other.open_ended || steps.iter().any(counts) {
                     return Ok(());
                 }

@@ -1,10 +1,10 @@
 //! The model: a store as a list of its states, and transactions as what they have read and written. It says of each
 //! step what an engine has to answer, and shares no code with any engine.
 
-use super::super::model::{Rows, atomic};
-use super::machine::{Late, Outcome, bound_cut, symbolic, template, union};
-use super::step::{Action, At, Frame, Name, Range, SLOTS, Selector, Step, Switch};
-use super::view::{Bound, Change, Own, Plain, RangeRead, Span, View, plain};
+use super::super::model::{ModelRows, atomic};
+use super::machine::{Late, ProgramOutcome, bound_cut, symbolic, template, union};
+use super::step::{At, Frame, ProgramAction, ProgramStep, Range, SLOTS, Selector, SlotName, Switch};
+use super::view::{Bound, ModelChange, Own, Plain, RangeRead, Span, View, plain};
 use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, USER_KEYS_END};
 use crate::contract::{ConflictKind, ErrorCode, StreamingMode, Versionstamp};
 use crate::database::key_after;
@@ -21,7 +21,7 @@ enum Phase {
 
 /// A read version: one of the store's states, or one that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum ModelVersion {
     State(usize),
     Ancient,
 }
@@ -30,7 +30,7 @@ enum Version {
 #[derive(Clone, Debug)]
 enum Write {
     Clear(Span),
-    Change(Vec<u8>, Change),
+    Change(Vec<u8>, ModelChange),
     StampedValue(Vec<u8>, Vec<u8>),
     /// The template, where it stands until the commit, and the value.
     StampedKey(Vec<u8>, Vec<u8>, Vec<u8>),
@@ -38,7 +38,7 @@ enum Write {
 
 /// A watch of the program.
 #[derive(Clone, Debug)]
-struct Watch {
+struct ModelWatch {
     key: Vec<u8>,
     baseline: Option<Vec<u8>>,
     /// The state at which it was armed, or the error that ended it.
@@ -50,7 +50,7 @@ struct Watch {
 #[derive(Clone, Debug)]
 struct Transaction {
     phase: Phase,
-    version: Option<Version>,
+    version: Option<ModelVersion>,
     /// Whether anything was read, after which no read version can be set.
     read: bool,
     /// Whether anything was read or written, after which own writes cannot be turned off.
@@ -120,11 +120,11 @@ impl Transaction {
 /// The store and the program's transactions.
 pub(super) struct Model {
     frame: Frame,
-    states: Vec<Rows>,
+    states: Vec<ModelRows>,
     /// What each state's commit wrote, for conflicts.
     written: Vec<Vec<Span>>,
     slots: Vec<Transaction>,
-    watches: Vec<Watch>,
+    watches: Vec<ModelWatch>,
     promises: Vec<Option<Late>>,
     /// Set by an answer after which the contract says no more: the program ends there.
     pub(super) open_ended: bool,
@@ -133,9 +133,9 @@ pub(super) struct Model {
 }
 
 /// What the model has to say to an answer.
-type Verdict = Result<(), String>;
+type ModelVerdict = Result<(), String>;
 
-fn expect(outcome: &Outcome, expected: &Outcome) -> Verdict {
+fn expect(outcome: &ProgramOutcome, expected: &ProgramOutcome) -> ModelVerdict {
     if outcome == expected {
         Ok(())
     } else {
@@ -147,8 +147,8 @@ fn meets(one: &Span, other: &Span) -> bool {
     one.0.clone().max(other.0.clone()) < one.1.clone().min(other.1.clone())
 }
 
-fn name(bytes: &[u8]) -> Name {
-    Name(bytes.to_vec())
+fn name(bytes: &[u8]) -> SlotName {
+    SlotName(bytes.to_vec())
 }
 
 /// What keys a write may name: 2000, 2004 and 2102.
@@ -171,7 +171,7 @@ fn range_check(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
 
 impl Model {
     pub(super) fn new(frame: Frame) -> Self {
-        let mut rows: Rows = frame.fixed().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
+        let mut rows: ModelRows = frame.fixed().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
         rows.insert(frame.metadata(), symbolic(0).0.to_vec());
         Self {
             frame,
@@ -190,7 +190,7 @@ impl Model {
     }
 
     /// The rows of the store now.
-    pub(super) fn rows(&self) -> Vec<(Name, Name)> {
+    pub(super) fn rows(&self) -> Vec<(SlotName, SlotName)> {
         let rows = self.states.last().into_iter().flatten();
         rows.filter(|(key, _)| key.as_slice() < USER_KEYS_END)
             .map(|(key, value)| (name(key), name(value)))
@@ -199,64 +199,68 @@ impl Model {
 
     /// Whether the step reads in a transaction whose reading has failed before: what it answers is nobody's business,
     /// since it cannot commit.
-    pub(super) fn is_idle(&self, step: &Step) -> bool {
+    pub(super) fn is_idle(&self, step: &ProgramStep) -> bool {
         let reads = matches!(
             step.action,
-            Action::Get(..) | Action::GetKey(..) | Action::GetRange(_) | Action::Watch(_)
+            ProgramAction::Get(..)
+                | ProgramAction::GetKey(..)
+                | ProgramAction::GetRange(_)
+                | ProgramAction::Watch(_)
         );
         reads && self.slots[step.slot].failed.is_some() && self.slots[step.slot].refusal().is_none()
     }
 
     /// Takes one step with the engine's answer to it.
-    pub(super) fn step(&mut self, step: &Step, outcome: &Outcome) -> Verdict {
+    pub(super) fn step(&mut self, step: &ProgramStep, outcome: &ProgramOutcome) -> ModelVerdict {
         let refusal = self.slots[step.slot].refusal();
         match &step.action {
-            Action::Reset => {
+            ProgramAction::Reset => {
                 self.restart(step.slot);
-                return expect(outcome, &Outcome::Done);
+                return expect(outcome, &ProgramOutcome::Done);
             }
-            Action::Cancel => {
+            ProgramAction::Cancel => {
                 // A cancel after the commit may reach its watches.
                 for watch in self.slots[step.slot].watches.clone() {
                     self.watches[watch].overwritten |= self.slots[step.slot].phase == Phase::Ended;
                 }
                 self.restart(step.slot);
                 self.slots[step.slot].phase = Phase::Cancelled;
-                return expect(outcome, &Outcome::Done);
+                return expect(outcome, &ProgramOutcome::Done);
             }
-            Action::OnError(code) => return self.on_error(step.slot, *code, outcome),
-            Action::Stamp => {
+            ProgramAction::OnError(code) => return self.on_error(step.slot, *code, outcome),
+            ProgramAction::Stamp => {
                 let promise = self.promises.len();
                 self.promises.push(refusal.map(Late::Error));
                 self.slots[step.slot].promises.push(promise);
-                return expect(outcome, &Outcome::Done);
+                return expect(outcome, &ProgramOutcome::Done);
             }
             _ => {}
         }
         if let Some(code) = refusal {
-            return expect(outcome, &Outcome::Error(code));
+            return expect(outcome, &ProgramOutcome::Error(code));
         }
         if self.is_idle(step) {
             return self.idle(&step.action, outcome);
         }
         match &step.action {
-            Action::Commit => self.commit(step.slot, outcome),
-            Action::Get(..) | Action::GetKey(..) | Action::GetRange(_) | Action::Watch(_) => {
-                self.read(step.slot, &step.action, outcome)
-            }
-            Action::ReadVersion => {
+            ProgramAction::Commit => self.commit(step.slot, outcome),
+            ProgramAction::Get(..)
+            | ProgramAction::GetKey(..)
+            | ProgramAction::GetRange(_)
+            | ProgramAction::Watch(_) => self.read(step.slot, &step.action, outcome),
+            ProgramAction::ReadVersion => {
                 let newest = self.newest();
                 let transaction = &mut self.slots[step.slot];
                 transaction.read = true;
-                transaction.version.get_or_insert(Version::State(newest));
-                expect(outcome, &Outcome::Done)
+                transaction.version.get_or_insert(ModelVersion::State(newest));
+                expect(outcome, &ProgramOutcome::Done)
             }
-            Action::SetReadVersion(at) => self.version_set(step.slot, *at, outcome),
-            Action::Switch(switch) => self.switch(step.slot, *switch, outcome),
+            ProgramAction::SetReadVersion(at) => self.version_set(step.slot, *at, outcome),
+            ProgramAction::Switch(switch) => self.switch(step.slot, *switch, outcome),
             action => {
                 let expected = match self.write(step.slot, action) {
-                    Ok(()) => Outcome::Done,
-                    Err(code) => Outcome::Error(code),
+                    Ok(()) => ProgramOutcome::Done,
+                    Err(code) => ProgramOutcome::Error(code),
                 };
                 expect(outcome, &expected)
             }
@@ -284,43 +288,45 @@ impl Model {
         }
     }
 
-    fn on_error(&mut self, slot: usize, code: ErrorCode, outcome: &Outcome) -> Verdict {
+    fn on_error(&mut self, slot: usize, code: ErrorCode, outcome: &ProgramOutcome) -> ModelVerdict {
         match self.slots[slot].phase {
-            Phase::Cancelled => return expect(outcome, &Outcome::Error(ErrorCode::TransactionCancelled)),
-            Phase::GivenUp(code) => return expect(outcome, &Outcome::Error(code)),
+            Phase::Cancelled => {
+                return expect(outcome, &ProgramOutcome::Error(ErrorCode::TransactionCancelled));
+            }
+            Phase::GivenUp(code) => return expect(outcome, &ProgramOutcome::Error(code)),
             Phase::Open | Phase::Ended => {}
         }
         if code.is_retryable() {
             self.restart(slot);
-            return expect(outcome, &Outcome::Done);
+            return expect(outcome, &ProgramOutcome::Done);
         }
         self.restart(slot);
         self.slots[slot].phase = Phase::GivenUp(code);
-        expect(outcome, &Outcome::Error(code))
+        expect(outcome, &ProgramOutcome::Error(code))
     }
 
-    fn version_set(&mut self, slot: usize, at: At, outcome: &Outcome) -> Verdict {
+    fn version_set(&mut self, slot: usize, at: At, outcome: &ProgramOutcome) -> ModelVerdict {
         let newest = self.newest();
         let transaction = &mut self.slots[slot];
         if at == At::Illegal {
-            return expect(outcome, &Outcome::Error(ErrorCode::VersionInvalid));
+            return expect(outcome, &ProgramOutcome::Error(ErrorCode::VersionInvalid));
         }
         if transaction.read || transaction.version.is_some() {
-            return expect(outcome, &Outcome::Error(ErrorCode::ReadVersionAlreadySet));
+            return expect(outcome, &ProgramOutcome::Error(ErrorCode::ReadVersionAlreadySet));
         }
         transaction.version = Some(match at {
-            At::CommitsBack(back) => Version::State(newest.saturating_sub(back)),
-            At::Ancient | At::Illegal => Version::Ancient,
+            At::CommitsBack(back) => ModelVersion::State(newest.saturating_sub(back)),
+            At::Ancient | At::Illegal => ModelVersion::Ancient,
         });
-        expect(outcome, &Outcome::Done)
+        expect(outcome, &ProgramOutcome::Done)
     }
 
-    fn switch(&mut self, slot: usize, switch: Switch, outcome: &Outcome) -> Verdict {
+    fn switch(&mut self, slot: usize, switch: Switch, outcome: &ProgramOutcome) -> ModelVerdict {
         let transaction = &mut self.slots[slot];
         match switch {
             Switch::OwnWritesDisable if transaction.touched => {
                 transaction.poisoned = true;
-                return expect(outcome, &Outcome::Error(ErrorCode::ClientInvalidOperation));
+                return expect(outcome, &ProgramOutcome::Error(ErrorCode::ClientInvalidOperation));
             }
             Switch::OwnWritesDisable => transaction.own_writes = false,
             Switch::SnapshotOwnWritesEnable => transaction.snapshot_own_writes += 1,
@@ -329,25 +335,25 @@ impl Model {
             Switch::BypassUnreadable => transaction.bypass = true,
             Switch::CausalWriteRisky => transaction.risky = true,
         }
-        expect(outcome, &Outcome::Done)
+        expect(outcome, &ProgramOutcome::Done)
     }
 
-    fn write(&mut self, slot: usize, action: &Action) -> Result<(), ErrorCode> {
+    fn write(&mut self, slot: usize, action: &ProgramAction) -> Result<(), ErrorCode> {
         let frame = self.frame.clone();
-        let key = |name: &Name| frame.key(name);
+        let key = |name: &SlotName| frame.key(name);
         let transaction = &mut self.slots[slot];
         match action {
-            Action::Set(at, value) => {
+            ProgramAction::Set(at, value) => {
                 let at = key(at);
                 key_check(&at)?;
-                transaction.change(&at, Change::Set(Some(value.0.clone())));
+                transaction.change(&at, ModelChange::Set(Some(value.0.clone())));
             }
-            Action::Atomic(operation, at, operand) => {
+            ProgramAction::Atomic(operation, at, operand) => {
                 let at = key(at);
                 key_check(&at)?;
-                transaction.change(&at, Change::Atomic(*operation, operand.0.clone()));
+                transaction.change(&at, ModelChange::Atomic(*operation, operand.0.clone()));
             }
-            Action::Clear(at) => {
+            ProgramAction::Clear(at) => {
                 let at = key(at);
                 match key_check(&at) {
                     Err(ErrorCode::KeyTooLarge) => {}
@@ -358,12 +364,12 @@ impl Model {
                     }
                 }
             }
-            Action::ClearRange(begin, end) => {
+            ProgramAction::ClearRange(begin, end) => {
                 let (begin, end) = (key(begin), key(end));
                 range_check(&begin, &end)?;
                 transaction.clear(&bound_cut(begin), &bound_cut(end));
             }
-            Action::Conflict(kind, begin, end) => {
+            ProgramAction::Conflict(kind, begin, end) => {
                 let (begin, end) = (key(begin), key(end));
                 let metadata = begin == METADATA_VERSION_KEY && end == key_after(METADATA_VERSION_KEY);
                 if !metadata || *kind == ConflictKind::Write {
@@ -382,15 +388,15 @@ impl Model {
                     ConflictKind::Write => {}
                 }
             }
-            Action::StampedKey(begin, suffix, value) => {
+            ProgramAction::StampedKey(begin, suffix, value) => {
                 let template = template(&key(begin), &suffix.0);
                 key_check(&template)?;
                 transaction.stamped_key(template, &value.0);
             }
-            Action::Touch => {
+            ProgramAction::Touch => {
                 transaction.stamped_value(&frame.metadata(), METADATA_VERSION_OPERAND.to_vec());
             }
-            Action::StampedValue(at, before, after) => {
+            ProgramAction::StampedValue(at, before, after) => {
                 let at = key(at);
                 key_check(&at)?;
                 transaction.stamped_value(&at, template(&before.0, &after.0));
@@ -423,7 +429,7 @@ impl Transaction {
         !std::mem::take(&mut self.next_hidden)
     }
 
-    fn change(&mut self, key: &[u8], change: Change) {
+    fn change(&mut self, key: &[u8], change: ModelChange) {
         if self.conflicting() {
             self.conflicts.push((key.to_vec(), key_after(key)));
         }

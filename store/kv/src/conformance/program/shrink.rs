@@ -8,18 +8,18 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::super::Wrong;
 use super::generate;
-use super::step::Step;
+use super::step::ProgramStep;
 
 /// What to do with the program at hand.
-enum Ask {
+enum ShrinkStep {
     Simplify,
     Complicate,
 }
 
 /// The program of a seed, and its simpler forms.
 pub(super) struct Shrinker {
-    asks: mpsc::Sender<Ask>,
-    programs: mpsc::Receiver<Option<Vec<Step>>>,
+    asks: mpsc::Sender<ShrinkStep>,
+    programs: mpsc::Receiver<Option<Vec<ProgramStep>>>,
 }
 
 impl Shrinker {
@@ -37,8 +37,8 @@ impl Shrinker {
             let mut open = give.send(Some(tree.current())).is_ok();
             while open && let Ok(ask) = asked.recv() {
                 let changed = match ask {
-                    Ask::Simplify => tree.simplify(),
-                    Ask::Complicate => tree.complicate(),
+                    ShrinkStep::Simplify => tree.simplify(),
+                    ShrinkStep::Complicate => tree.complicate(),
                 };
                 open = give.send(changed.then(|| tree.current())).is_ok();
             }
@@ -49,22 +49,22 @@ impl Shrinker {
     }
 
     /// The program as it was generated.
-    pub(super) fn first(&mut self) -> Result<Vec<Step>, Wrong> {
+    pub(super) fn first(&mut self) -> Result<Vec<ProgramStep>, Wrong> {
         let program = self.programs.recv().ok().flatten();
         program.ok_or_else(|| Wrong::Differs("no program was generated".to_owned()))
     }
 
     /// A simpler program, after one that failed.
-    pub(super) fn simplify(&mut self) -> Option<Vec<Step>> {
-        self.ask(Ask::Simplify)
+    pub(super) fn simplify(&mut self) -> Option<Vec<ProgramStep>> {
+        self.ask(ShrinkStep::Simplify)
     }
 
     /// A less simple program, after one that passed.
-    pub(super) fn complicate(&mut self) -> Option<Vec<Step>> {
-        self.ask(Ask::Complicate)
+    pub(super) fn complicate(&mut self) -> Option<Vec<ProgramStep>> {
+        self.ask(ShrinkStep::Complicate)
     }
 
-    fn ask(&mut self, ask: Ask) -> Option<Vec<Step>> {
+    fn ask(&mut self, ask: ShrinkStep) -> Option<Vec<ProgramStep>> {
         self.asks.send(ask).ok()?;
         self.programs.recv().ok().flatten()
     }

@@ -11,9 +11,9 @@ pub(super) const SLOTS: usize = 3;
 
 /// Bytes that failure messages can show: short ones as text, long ones cut.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name(pub(super) Vec<u8>);
+pub(super) struct SlotName(pub(super) Vec<u8>);
 
-impl fmt::Debug for Name {
+impl fmt::Debug for SlotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.0.get(..40).unwrap_or(&self.0);
         write!(f, "\"{}\"", shown.escape_ascii())?;
@@ -24,7 +24,7 @@ impl fmt::Debug for Name {
 /// A selector over a program's own keys.
 #[derive(Clone, Debug)]
 pub(super) struct Selector {
-    pub(super) key: Name,
+    pub(super) key: SlotName,
     pub(super) or_equal: bool,
     pub(super) offset: i32,
 }
@@ -64,25 +64,25 @@ pub(super) enum At {
 
 /// What one instruction does.
 #[derive(Clone, Debug)]
-pub(super) enum Action {
-    Set(Name, Name),
-    Clear(Name),
-    ClearRange(Name, Name),
-    Atomic(AtomicOp, Name, Name),
+pub(super) enum ProgramAction {
+    Set(SlotName, SlotName),
+    Clear(SlotName),
+    ClearRange(SlotName, SlotName),
+    Atomic(AtomicOp, SlotName, SlotName),
     /// A key that ends in the commit's stamp and a suffix.
-    StampedKey(Name, Name, Name),
+    StampedKey(SlotName, SlotName, SlotName),
     /// A value with the commit's stamp between two texts.
-    StampedValue(Name, Name, Name),
+    StampedValue(SlotName, SlotName, SlotName),
     /// Stamps the metadata version.
     Touch,
-    Get(Name, bool),
+    Get(SlotName, bool),
     GetKey(Selector, bool),
     GetRange(Range),
-    Conflict(ConflictKind, Name, Name),
+    Conflict(ConflictKind, SlotName, SlotName),
     ReadVersion,
     SetReadVersion(At),
     Switch(Switch),
-    Watch(Name),
+    Watch(SlotName),
     Stamp,
     Commit,
     /// Gives the error to the transaction, as a retry loop does.
@@ -93,12 +93,12 @@ pub(super) enum Action {
 
 /// One instruction: an action of one of the open transactions.
 #[derive(Clone)]
-pub(super) struct Step {
+pub(super) struct ProgramStep {
     pub(super) slot: usize,
-    pub(super) action: Action,
+    pub(super) action: ProgramAction,
 }
 
-impl fmt::Debug for Step {
+impl fmt::Debug for ProgramStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}", self.slot, self.action)
     }
@@ -122,15 +122,15 @@ impl Frame {
         Self { prefix: prefix.to_vec() }
     }
 
-    pub(super) fn key(&self, name: &Name) -> Vec<u8> {
+    pub(super) fn key(&self, name: &SlotName) -> Vec<u8> {
         let middle: &[u8] = if self.prefix.is_empty() { b"" } else { b"m" };
         [self.prefix.as_slice(), middle, &name.0].concat()
     }
 
     /// What a key is called in a program; `None` where no program can name it.
-    pub(super) fn name(&self, key: &[u8]) -> Option<Name> {
-        let begin = self.key(&Name(Vec::new()));
-        key.strip_prefix(begin.as_slice()).map(|name| Name(name.to_vec()))
+    pub(super) fn name(&self, key: &[u8]) -> Option<SlotName> {
+        let begin = self.key(&SlotName(Vec::new()));
+        key.strip_prefix(begin.as_slice()).map(|name| SlotName(name.to_vec()))
     }
 
     pub(super) fn selector(&self, selector: &Selector) -> KeySelector {
@@ -150,7 +150,7 @@ impl Frame {
 
     /// The metadata version, or what stands for it under a prefix.
     pub(super) fn metadata(&self) -> Vec<u8> {
-        self.key(&Name(METADATA_VERSION_KEY.to_vec()))
+        self.key(&SlotName(METADATA_VERSION_KEY.to_vec()))
     }
 
     /// Everything that a conflict may name.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::model::{Rows, atomic};
+use super::super::model::{ModelRows, atomic};
 use super::step::Selector;
 use crate::contract::{AtomicOp, ErrorCode};
 use crate::database::key_after;
@@ -12,24 +12,24 @@ use crate::database::key_after;
 pub(super) type Span = (Vec<u8>, Vec<u8>);
 
 /// Rows as a read gives them, or why it cannot.
-pub(super) type Read = Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode>;
+pub(super) type ModelRead = Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode>;
 
 /// A selector in its plain form: `offset` steps from the first key at or after the key.
 pub(super) type Plain = (Vec<u8>, i32);
 
 /// One change of a key.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum ModelChange {
     Set(Option<Vec<u8>>),
     Atomic(AtomicOp, Vec<u8>),
 }
 
 /// What a transaction did to one key.
 #[derive(Clone, Debug)]
-struct Entry {
+struct OwnWrite {
     /// Whether the result needs nothing from the database.
     independent: bool,
-    changes: Vec<Change>,
+    changes: Vec<ModelChange>,
 }
 
 /// Ranges that are marked or not: the last mark over a key counts.
@@ -58,7 +58,7 @@ impl Marks {
 /// What a transaction has written, as its reads see it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Own {
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, OwnWrite>,
     cleared: Marks,
     unreadable: Marks,
 }
@@ -80,21 +80,21 @@ impl Own {
         self.unreadable.set(span, false);
     }
 
-    pub(super) fn change(&mut self, key: &[u8], change: Change) {
-        let alone = matches!(change, Change::Set(_)) || self.cleared.at(key);
-        let below = self.cleared.at(key).then_some(Change::Set(None));
-        let fresh = || Entry { independent: alone, changes: below.into_iter().collect() };
+    pub(super) fn change(&mut self, key: &[u8], change: ModelChange) {
+        let alone = matches!(change, ModelChange::Set(_)) || self.cleared.at(key);
+        let below = self.cleared.at(key).then_some(ModelChange::Set(None));
+        let fresh = || OwnWrite { independent: alone, changes: below.into_iter().collect() };
         let entry = self.entries.entry(key.to_vec()).or_insert_with(fresh);
         // A set over an operation makes the key independent, but for one that nobody can read anyway.
-        if matches!(change, Change::Set(_)) && !self.unreadable.at(key) {
-            *entry = Entry { independent: true, changes: Vec::new() };
+        if matches!(change, ModelChange::Set(_)) && !self.unreadable.at(key) {
+            *entry = OwnWrite { independent: true, changes: Vec::new() };
         }
         entry.changes.push(change);
     }
 
     /// A value that waits for its stamp.
     pub(super) fn stamped_value(&mut self, key: &[u8], template: Vec<u8>) {
-        self.change(key, Change::Set(Some(template)));
+        self.change(key, ModelChange::Set(Some(template)));
         self.unreadable.set((key.to_vec(), key_after(key)), true);
     }
 
@@ -104,7 +104,7 @@ impl Own {
         self.entries.retain(|key, _| !(begin <= key && key < end));
         self.cleared.set(span.clone(), false);
         self.unreadable.set(span, true);
-        self.change(placed, Change::Set(Some(value)));
+        self.change(placed, ModelChange::Set(Some(value)));
         self.unreadable.set((placed.to_vec(), key_after(placed)), true);
     }
 
@@ -128,11 +128,11 @@ impl Own {
 }
 
 /// A key that a walk stops at. Own operations that came to nothing leave a key without a value.
-type Cell = (Vec<u8>, Option<Vec<u8>>);
+type ModelCell = (Vec<u8>, Option<Vec<u8>>);
 
 /// What a read sees.
 pub(super) struct View {
-    cells: Vec<Cell>,
+    cells: Vec<ModelCell>,
     unreadable: Marks,
     pub(super) max_key: Vec<u8>,
 }
@@ -145,17 +145,17 @@ pub(super) struct Bound {
     pub(super) left: i32,
 }
 
-fn entry_value(entry: &Entry, base: Option<&Vec<u8>>) -> Option<Vec<u8>> {
+fn entry_value(entry: &OwnWrite, base: Option<&Vec<u8>>) -> Option<Vec<u8>> {
     entry.changes.iter().fold(base.cloned(), |value, change| match change {
-        Change::Set(value) => value.clone(),
-        Change::Atomic(operation, operand) => atomic(*operation, value.as_deref(), operand),
+        ModelChange::Set(value) => value.clone(),
+        ModelChange::Atomic(operation, operand) => atomic(*operation, value.as_deref(), operand),
     })
 }
 
 impl View {
-    pub(super) fn new(base: &Rows, own: &Own) -> Self {
+    pub(super) fn new(base: &ModelRows, own: &Own) -> Self {
         let kept = base.iter().filter(|(key, _)| !own.cleared.at(key) && !own.entries.contains_key(*key));
-        let mut cells: Vec<Cell> = kept.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        let mut cells: Vec<ModelCell> = kept.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
         cells.extend(own.entries.iter().map(|(key, entry)| (key.clone(), entry_value(entry, base.get(key)))));
         cells.sort();
         Self { cells, unreadable: own.unreadable.clone(), max_key: vec![0xff] }
@@ -170,7 +170,7 @@ impl View {
     }
 
     /// Cells that a walk may come to: not the metadata version, which is beyond them.
-    fn walked(&self) -> impl DoubleEndedIterator<Item = &Cell> {
+    fn walked(&self) -> impl DoubleEndedIterator<Item = &ModelCell> {
         self.cells.iter().filter(|(key, _)| *key < self.max_key)
     }
 
@@ -179,13 +179,13 @@ impl View {
         self.cells.iter().any(|(_, value)| value.is_none())
     }
 
-    fn forward(&self, from: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+    fn forward(&self, from: &[u8]) -> Result<Option<&ModelCell>, ErrorCode> {
         let cell = self.walked().find(|(key, _)| key.as_slice() >= from);
         let walked = cell.map_or_else(|| self.max_key.clone(), |(key, _)| key_after(key));
         if self.unreadable.within(from, &walked) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }
 
-    fn backward(&self, before: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+    fn backward(&self, before: &[u8]) -> Result<Option<&ModelCell>, ErrorCode> {
         let cell = self.walked().rev().find(|(key, _)| key.as_slice() < before);
         let walked = cell.map_or(b"".as_slice(), |(key, _)| key);
         if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
@@ -239,7 +239,7 @@ impl View {
     }
 
     /// At most `limit` rows of `begin..end` in the order of the read, as far as they can be read.
-    pub(super) fn rows(&self, begin: &[u8], end: &[u8], limit: usize, reverse: bool) -> Read {
+    pub(super) fn rows(&self, begin: &[u8], end: &[u8], limit: usize, reverse: bool) -> ModelRead {
         let (mut from, mut to, mut rows) = (begin.to_vec(), end.to_vec(), Vec::new());
         while rows.len() < limit {
             let step =
@@ -255,13 +255,13 @@ impl View {
         Ok(rows)
     }
 
-    fn forward_within(&self, from: &[u8], end: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+    fn forward_within(&self, from: &[u8], end: &[u8]) -> Result<Option<&ModelCell>, ErrorCode> {
         let cell = self.walked().find(|(key, _)| key.as_slice() >= from && key.as_slice() < end);
         let walked = cell.map_or_else(|| end.to_vec(), |(key, _)| key_after(key));
         if self.unreadable.within(from, &walked) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }
 
-    fn backward_within(&self, begin: &[u8], before: &[u8]) -> Result<Option<&Cell>, ErrorCode> {
+    fn backward_within(&self, begin: &[u8], before: &[u8]) -> Result<Option<&ModelCell>, ErrorCode> {
         let cell = self.walked().rev().find(|(key, _)| key.as_slice() < before && key.as_slice() >= begin);
         let walked = cell.map_or(begin, |(key, _)| key);
         if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
@@ -288,7 +288,8 @@ pub(super) struct RangeRead<'a> {
 
 impl RangeRead<'_> {
     /// The ranges the read depends on where own writes are off: `NativeAPI.actor.cpp`, `getRangeFinished`. `sought` is
-    /// the key of an end of several steps, which a backward read looks up; `off_end` says that the end ran off the keys.
+    /// the key of an end of several steps, which a backward read looks up; `off_end` says that the end ran off the
+    /// keys.
     pub(super) fn dependence_apart(&self, sought: Option<Vec<u8>>, off_end: bool) -> Vec<Span> {
         let (begin, begin_offset) = &self.begin;
         let (mut end, mut end_offset) = self.end.clone();

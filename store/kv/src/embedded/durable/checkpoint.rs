@@ -15,7 +15,7 @@ use super::disk::{Disk, DiskFile};
 use super::space::{Space, SpaceRow};
 use crate::contract::Version;
 use crate::database::key_after;
-use crate::embedded::memory::{Key, Memory};
+use crate::embedded::memory::{Memory, MemoryKey};
 
 /// The checkpoint's name.
 pub(super) const NAME: &str = "checkpoint";
@@ -44,14 +44,14 @@ pub(super) struct Meta {
 }
 
 /// What the rows of a checkpoint add up to.
-struct Tally {
+struct CheckpointTotals {
     rows: u64,
     sum: u64,
     /// Bytes of keys and values.
     payload: u64,
 }
 
-impl Tally {
+impl CheckpointTotals {
     fn enter(&mut self, key: &[u8], value: &[u8]) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(row_hash(key, value));
@@ -111,7 +111,7 @@ pub(super) struct Order<'a> {
     pub(super) version: Version,
     pub(super) ceiling: Version,
     /// Keys changed since the checkpoint before.
-    pub(super) dirty: &'a [Key],
+    pub(super) dirty: &'a [MemoryKey],
     /// The rows; pinned at `version`.
     pub(super) memory: &'a Memory,
     /// Whether the file that is there must not be built upon: a flush of it failed, or may have.
@@ -218,13 +218,13 @@ fn whole_write(
     Ok(database.close()?)
 }
 
-type Rows<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
+type CheckpointRows<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
 
 /// One transaction: the rows that `write` puts, and what the checkpoint then says of itself.
 fn rows_commit(
     database: &Database,
     order: &Order<'_>,
-    write: fn(&mut Rows<'_>, &mut Tally, &Order<'_>) -> Result<(), redb::Error>,
+    write: fn(&mut CheckpointRows<'_>, &mut CheckpointTotals, &Order<'_>) -> Result<(), redb::Error>,
 ) -> Result<(), redb::Error> {
     let mut transaction = database.begin_write()?;
     // Two phases and a saved allocator: what a crash leaves needs no guess and no long repair.
@@ -233,7 +233,7 @@ fn rows_commit(
         let mut table = transaction.open_table(META)?;
         let (_, _, rows, sum) = table.get(META_KEY)?.map(|found| found.value()).unwrap_or_default();
         let space = table.get(SPACE_KEY)?.map(|found| Space::from_row(found.value())).unwrap_or_default();
-        let mut tally = Tally { rows, sum, payload: space.payload };
+        let mut tally = CheckpointTotals { rows, sum, payload: space.payload };
         write(&mut transaction.open_table(ROWS)?, &mut tally, order)?;
         table.insert(META_KEY, (order.version, order.ceiling, tally.rows, tally.sum))?;
         table.insert(SPACE_KEY, Space { payload: tally.payload, ..space }.to_row())?;
@@ -241,7 +241,11 @@ fn rows_commit(
     Ok(transaction.commit()?)
 }
 
-fn rows_changed(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> Result<(), redb::Error> {
+fn rows_changed(
+    table: &mut CheckpointRows<'_>,
+    tally: &mut CheckpointTotals,
+    order: &Order<'_>,
+) -> Result<(), redb::Error> {
     for key in order.dirty {
         let value = order.memory.read().get(key, order.version).cloned();
         let old = match &value {
@@ -258,14 +262,18 @@ fn rows_changed(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> R
     Ok(())
 }
 
-fn rows_whole(table: &mut Rows<'_>, tally: &mut Tally, order: &Order<'_>) -> Result<(), redb::Error> {
+fn rows_whole(
+    table: &mut CheckpointRows<'_>,
+    tally: &mut CheckpointTotals,
+    order: &Order<'_>,
+) -> Result<(), redb::Error> {
     let mut from = Vec::new();
     loop {
         // A part at a time: the sequencer waits for the lock.
-        let part: Vec<(Key, Bytes)> = {
+        let part: Vec<(MemoryKey, Bytes)> = {
             let rows = order.memory.read();
             let rows = rows.range(&from, ROWS_END, order.version).take(ROWS_PER_LOCK);
-            rows.map(|(key, value)| (Key::from_slice(key), value.clone())).collect()
+            rows.map(|(key, value)| (MemoryKey::from_slice(key), value.clone())).collect()
         };
         for (key, value) in &part {
             table.insert(key.as_ref(), value.as_ref())?;

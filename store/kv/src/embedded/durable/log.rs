@@ -1,8 +1,8 @@
 //! The writing end of the commit log: segments of one size, one record per batch, one flush per record.
 //!
 //! A segment's room is taken when it is made, so a full disk shows there, before anything is written. Where a write
-//! finds no room all the same (a file system without reservations), the record is made unreadable again; only when that fails
-//! too is the state of the disk unknown, which stops the engine.
+//! finds no room all the same (a file system without reservations), the record is made unreadable again; only when that
+//! fails too is the state of the disk unknown, which stops the engine.
 //!
 //! Flushing a write over bytes that were written before is half as fast again, or more, on ext4 as over bytes that only
 //! have room, since nothing but the bytes has to become durable. So zeros are written some way ahead of a new segment's
@@ -17,7 +17,7 @@ use super::record::{
     RECORD_EMPTY_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes,
     record_encode, seal_encode,
 };
-use super::recover::{LogEnd, Tail};
+use super::recover::{LogEnd, SegmentTail};
 use crate::contract::{ErrorCode, KvError, Version};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::AppendError;
@@ -228,8 +228,8 @@ impl Log {
             if !is_no_space(&error) && !is_resource(&error) {
                 return Err(append_error(&error));
             }
-            // The record may be there as a whole, with some of the zeros behind it. The file keeps its length: a shorter
-            // one is a log that was cut off.
+            // The record may be there as a whole, with some of the zeros behind it. The file keeps its length: a
+            // shorter one is a log that was cut off.
             let undone = file.write_at(offset, &[0; RECORD_HEADER_BYTES]).and_then(|()| file.sync_data());
             (self.segment.reserved, self.segment.written) = (offset, offset);
             return Err(undone.map_or_else(|undo| append_failed(&undo), |()| append_error(&error)));
@@ -379,7 +379,7 @@ fn flushed(flush: io::Result<()>) -> io::Result<()> {
 
 /// The last segment as a crash or a closing left it, made clean to be continued; `None` where it has no room for a
 /// single small record.
-fn segment_resume(disk: &dyn Disk, tail: Tail) -> io::Result<Option<Segment>> {
+fn segment_resume(disk: &dyn Disk, tail: SegmentTail) -> io::Result<Option<Segment>> {
     let file = disk.open(&segment_name(tail.sequence))?;
     // The last record was read, so it counts from now on. But a flush of it may have failed: then the machine shows
     // what the disk does not have, and no later flush writes it, unless it is written again.
@@ -393,7 +393,7 @@ fn segment_resume(disk: &dyn Disk, tail: Tail) -> io::Result<Option<Segment>> {
     file.sync_data()?;
     let reserved = file.length()?;
     let room = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
-    let Tail { sequence, length: offset, salt, .. } = tail;
+    let SegmentTail { sequence, length: offset, salt, .. } = tail;
     let written = tail.used.max(offset);
     Ok(room.then_some(Segment { file, sequence, offset, reserved, length: reserved, written, salt }))
 }

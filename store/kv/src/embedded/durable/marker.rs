@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile};
 use super::log::segment_name;
-use super::record::Reader;
+use super::record::IntegerReader;
 use super::recover::LogEnd;
 use crate::contract::Version;
 
@@ -69,7 +69,7 @@ impl Marker {
 
     /// The marker of a slot and its number.
     fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
-        let mut reader = Reader(bytes.get(..USED_BYTES)?);
+        let mut reader = IntegerReader(bytes.get(..USED_BYTES)?);
         let magic = reader.take(8)? == MAGIC;
         let (number, version) = (reader.u64()?, reader.i64()?);
         let (sequence, end, length) = (reader.u64()?, reader.u64()?, reader.u64()?);

@@ -27,4 +27,4 @@ mod worker;
 
 pub use marker::LogLoss;
 pub use open::{OpenError, OpenOptions};
-pub(super) use open::{Opened, store_open};
+pub(super) use open::{OpenedEngine, store_open};

@@ -108,8 +108,8 @@ pub enum OpenError {
         /// What was found.
         detail: String,
     },
-    /// Its log ends before commits that were acknowledged: a file was cut short, or is missing. Restore the directory, or
-    /// accept the loss with [`OpenOptions::accept_loss`].
+    /// Its log ends before commits that were acknowledged: a file was cut short, or is missing. Restore the directory,
+    /// or accept the loss with [`OpenOptions::accept_loss`].
     #[error("the store in {location} has lost acknowledged commits: {loss}")]
     Lost {
         /// The directory.
@@ -133,7 +133,7 @@ fn owner(pid: Option<u32>) -> String {
 }
 
 /// A failure before the directory's name is added to it.
-enum Failure {
+enum OpenFailure {
     Older(u32),
     Newer(u32),
     Damaged(String),
@@ -141,13 +141,13 @@ enum Failure {
     Io(io::Error),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for OpenFailure {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<LogError> for Failure {
+impl From<LogError> for OpenFailure {
     fn from(error: LogError) -> Self {
         match error {
             LogError::Damaged(detail) => Self::Damaged(detail),
@@ -156,7 +156,7 @@ impl From<LogError> for Failure {
     }
 }
 
-impl From<redb::Error> for Failure {
+impl From<redb::Error> for OpenFailure {
     fn from(error: redb::Error) -> Self {
         match error {
             redb::Error::Io(error) if error.kind() != io::ErrorKind::InvalidData => Self::Io(error),
@@ -166,19 +166,19 @@ impl From<redb::Error> for Failure {
 }
 
 /// Everything an engine needs to start.
-pub(in crate::embedded) struct Opened {
+pub(in crate::embedded) struct OpenedEngine {
     pub(in crate::embedded) memory: Memory,
     /// The first version of this opening: above every version ever used.
     pub(in crate::embedded) first: Version,
     pub(in crate::embedded) ceiling: Version,
     pub(in crate::embedded) durable: Box<dyn Durable>,
-    /// The directory is this process's while this lives.
+    /// The directory is this process's while this attempts.
     pub(in crate::embedded) lock: Box<dyn Send + Sync>,
     pub(in crate::embedded) location: String,
 }
 
 /// Opens the store of `options`.
-pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<Opened, OpenError> {
+pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<OpenedEngine, OpenError> {
     store_open_with(options, Box::new(CheckpointThreads))
 }
 
@@ -186,7 +186,7 @@ pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<Opened, O
 pub(super) fn store_open_with(
     options: &OpenOptions,
     background: Box<dyn Background>,
-) -> Result<Opened, OpenError> {
+) -> Result<OpenedEngine, OpenError> {
     let machine = || Arc::new(DirectoryDisk::new(&options.directory, options.fsync)) as Arc<dyn Disk>;
     let disk = options.disk.clone().unwrap_or_else(machine);
     let location = disk.location();
@@ -200,19 +200,19 @@ pub(super) fn store_open_with(
     let opened = opened.and_then(|found| store_start(&disk, options, background, found));
     match opened {
         Ok((memory, first, ceiling, durable)) => {
-            Ok(Opened { memory, first, ceiling, durable, lock, location })
+            Ok(OpenedEngine { memory, first, ceiling, durable, lock, location })
         }
-        Err(Failure::Older(found)) => Err(OpenError::Older { location, found, supported: FORMAT }),
-        Err(Failure::Newer(found)) => Err(OpenError::Newer { location, found, supported: FORMAT }),
-        Err(Failure::Damaged(detail)) => Err(OpenError::Damaged { location, detail }),
-        Err(Failure::Lost(loss)) => Err(OpenError::Lost { location, loss }),
-        Err(Failure::Io(source)) => Err(OpenError::Io { location, source }),
+        Err(OpenFailure::Older(found)) => Err(OpenError::Older { location, found, supported: FORMAT }),
+        Err(OpenFailure::Newer(found)) => Err(OpenError::Newer { location, found, supported: FORMAT }),
+        Err(OpenFailure::Damaged(detail)) => Err(OpenError::Damaged { location, detail }),
+        Err(OpenFailure::Lost(loss)) => Err(OpenError::Lost { location, loss }),
+        Err(OpenFailure::Io(source)) => Err(OpenError::Io { location, source }),
     }
 }
 
 /// What a directory holds, read and found sound.
 #[derive(Default)]
-struct Found {
+struct FoundStore {
     names: Vec<String>,
     /// Whether this is the first opening (or the first one that gets to its end).
     fresh: bool,
@@ -226,21 +226,21 @@ struct Found {
 }
 
 /// Reads everything and changes nothing.
-fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<Found, Failure> {
+fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<FoundStore, OpenFailure> {
     let names = disk.names()?;
     let has = |name: &str| names.iter().any(|one| one == name);
     if !has(FORMAT_NAME) {
         if has(INITIALISING) || is_unborn(disk, &names)? {
             let memory = Memory::new(std::iter::empty(), 0, true);
-            return Ok(Found { names, fresh: true, memory, ..Found::default() });
+            return Ok(FoundStore { names, fresh: true, memory, ..FoundStore::default() });
         }
-        return Err(Failure::Damaged("there are files, but none says which format they have".to_owned()));
+        return Err(OpenFailure::Damaged("there are files, but none says which format they have".to_owned()));
     }
     let upgrade = format_check(disk)? < FORMAT;
     let marker = if upgrade { None } else { marker_read(disk, &names)? };
     if !upgrade && marker.is_none() && !accept_loss {
         let detail = format!("{} is missing or unreadable: it says how far the log must reach", marker::NAME);
-        return Err(Failure::Damaged(detail));
+        return Err(OpenFailure::Damaged(detail));
     }
     let (rows, meta) =
         if has(checkpoint::NAME) { checkpoint_load(disk)? } else { (Vec::new(), Meta::default()) };
@@ -255,16 +255,16 @@ fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<Found, Failure> {
     let promised = marker.unwrap_or_default().marker;
     if let Some(loss) = loss_find(disk, promised, &log)? {
         if !accept_loss {
-            return Err(Failure::Lost(loss));
+            return Err(OpenFailure::Lost(loss));
         }
         tracing::warn!(%loss, "the loss of acknowledged commits is accepted");
         // Versions that were given for what is lost are not given again.
         ceiling = ceiling.max(loss.version_expected);
     }
     if log.tail.is_none() {
-        return Err(Failure::Damaged("the commit log is missing".to_owned()));
+        return Err(OpenFailure::Damaged("the commit log is missing".to_owned()));
     }
-    Ok(Found { names, fresh: false, memory, log, ceiling, marker, upgrade })
+    Ok(FoundStore { names, fresh: false, memory, log, ceiling, marker, upgrade })
 }
 
 /// Whether nothing is here but what a first opening makes before it takes a commit. Its mark may be missing: where a
@@ -281,14 +281,14 @@ fn is_unborn(disk: &dyn Disk, names: &[String]) -> io::Result<bool> {
 }
 
 /// The format of the store, which this build can read.
-fn format_check(disk: &dyn Disk) -> Result<u32, Failure> {
+fn format_check(disk: &dyn Disk) -> Result<u32, OpenFailure> {
     let text = text_read(disk, FORMAT_NAME)?;
     let format = text.strip_prefix(FORMAT_PREFIX).and_then(|format| format.trim_end().parse::<u32>().ok());
     match format {
         Some(format @ FORMAT_OLDEST..=FORMAT) => Ok(format),
-        Some(newer) if newer > FORMAT => Err(Failure::Newer(newer)),
-        Some(older) if older > 0 => Err(Failure::Older(older)),
-        _ => Err(Failure::Damaged(format!("{FORMAT_NAME} reads {text:?}"))),
+        Some(newer) if newer > FORMAT => Err(OpenFailure::Newer(newer)),
+        Some(older) if older > 0 => Err(OpenFailure::Older(older)),
+        _ => Err(OpenFailure::Damaged(format!("{FORMAT_NAME} reads {text:?}"))),
     }
 }
 
@@ -304,7 +304,7 @@ fn owner_read(disk: &dyn Disk) -> Option<u32> {
     text_read(disk, OWNER).ok()?.trim().parse().ok()
 }
 
-type Started = (Memory, Version, Version, Box<dyn Durable>);
+type StartedLog = (Memory, Version, Version, Box<dyn Durable>);
 
 /// Writes what an opening writes: the owner, the end of the log made clean, a new ceiling. On a full disk this needs no
 /// room: the log keeps some for it.
@@ -312,9 +312,9 @@ fn store_start(
     disk: &Arc<dyn Disk>,
     options: &OpenOptions,
     background: Box<dyn Background>,
-    found: Found,
-) -> Result<Started, Failure> {
-    let Found { names, fresh, memory, log: end, ceiling, marker, upgrade } = found;
+    found: FoundStore,
+) -> Result<StartedLog, OpenFailure> {
+    let FoundStore { names, fresh, memory, log: end, ceiling, marker, upgrade } = found;
     disk.permissions_tighten()?;
     if fresh {
         fresh_begin(disk.as_ref(), &names)?;
@@ -335,7 +335,7 @@ fn store_start(
     let mut durable =
         DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, unsure, background);
     durable.append(first, Some(ceiling), &[]).map_err(|error| {
-        Failure::Io(match error {
+        OpenFailure::Io(match error {
             AppendError::NoSpace(detail) => io::Error::new(io::ErrorKind::StorageFull, detail),
             AppendError::Resources(detail) => io::Error::other(detail),
             AppendError::Failed(error) => io::Error::other(error),

@@ -61,7 +61,7 @@ impl SegmentHeader {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes.get(..SEGMENT_HEADER_BYTES)?);
+        let mut reader = IntegerReader(bytes.get(..SEGMENT_HEADER_BYTES)?);
         let whole = (reader.take(8)? == MAGIC) && crc32c::crc32c(bytes.get(..32)?) == checksum_at(bytes, 32)?;
         let (sequence, previous, salt) = (reader.u64()?, reader.i64()?, reader.u64()?);
         whole.then_some(Self { sequence, previous, salt })
@@ -162,7 +162,7 @@ fn length(bytes: &[u8]) -> u32 {
 /// with this `salt`.
 pub(super) fn record_decode(bytes: &[u8], salt: u64) -> Option<(Record, usize)> {
     let header = bytes.get(..RECORD_HEADER_BYTES)?;
-    let mut reader = Reader(header);
+    let mut reader = IntegerReader(header);
     let body = usize::try_from(reader.u32()?).ok().filter(|body| *body >= 8 && *body <= BODY_BYTES_MAX)?;
     let checksum = reader.u32()?;
     let (previous, version) = (reader.i64()?, reader.i64()?);
@@ -171,14 +171,14 @@ pub(super) fn record_decode(bytes: &[u8], salt: u64) -> Option<(Record, usize)> 
     if version <= previous || record_checksum(salt, header.get(..4)?, rest) != checksum {
         return None;
     }
-    let mut body = Reader(bytes.get(RECORD_HEADER_BYTES..end)?);
+    let mut body = IntegerReader(bytes.get(RECORD_HEADER_BYTES..end)?);
     let ceiling = body.i64()?;
     let mutations = mutations_decode(body)?;
     let ceiling = (ceiling > 0).then_some(ceiling);
     Some((Record { previous, version, ceiling, mutations }, end))
 }
 
-fn mutations_decode(mut reader: Reader<'_>) -> Option<Vec<Mutation>> {
+fn mutations_decode(mut reader: IntegerReader<'_>) -> Option<Vec<Mutation>> {
     let mut mutations = Vec::new();
     while !reader.0.is_empty() {
         let tag = reader.take(1)?.first().copied()?;
@@ -200,13 +200,13 @@ fn mutations_decode(mut reader: Reader<'_>) -> Option<Vec<Mutation>> {
 }
 
 fn checksum_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Reader(bytes.get(at..)?).u32()
+    IntegerReader(bytes.get(at..)?).u32()
 }
 
 /// Takes integers off the front of a slice.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct IntegerReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> IntegerReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -46,7 +46,7 @@ pub(super) struct LogEnd {
     /// A segment that was completed and is not there, or has no sound header.
     pub(super) missing: Option<u64>,
     /// The last segment that was read.
-    pub(super) tail: Option<Tail>,
+    pub(super) tail: Option<SegmentTail>,
     /// The version of the last record; that of the checkpoint where there is none.
     pub(super) version: Version,
     /// Bytes of records.
@@ -55,7 +55,7 @@ pub(super) struct LogEnd {
 
 /// The end of the last segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tail {
+pub(super) struct SegmentTail {
     pub(super) sequence: u64,
     /// Where its last record begins; 0, which is where the header is, for none.
     pub(super) last_record: u64,
@@ -177,7 +177,7 @@ fn records_read(
     last: bool,
     each: &mut impl FnMut(Record),
     checkpoint: Version,
-) -> Result<(Tail, Version), LogError> {
+) -> Result<(SegmentTail, Version), LogError> {
     let (mut at, mut last_record) = (SEGMENT_HEADER_BYTES, 0);
     let mut version = segment.header.previous;
     let decode = |at: usize| record_decode(segment.bytes.get(at..)?, segment.header.salt);
@@ -197,7 +197,7 @@ fn records_read(
         )));
     }
     let offset = |at: usize| u64::try_from(at).unwrap_or(u64::MAX);
-    let tail = Tail {
+    let tail = SegmentTail {
         sequence: segment.sequence,
         last_record: offset(last_record),
         length: offset(at),

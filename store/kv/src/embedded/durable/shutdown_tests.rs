@@ -57,7 +57,7 @@ async fn closing_under_load_answers_everybody_and_keeps_what_it_acknowledged() {
             .map(|writer| tokio::spawn(write_on(database.clone(), round << 40 | writer)))
             .collect();
         // Until enough is written for checkpoints to come and go.
-        while engine.figures().transactions < 400 + 100 * round {
+        while engine.stats().transactions < 400 + 100 * round {
             tokio::task::yield_now().await;
         }
         engine.close().await;

@@ -149,9 +149,9 @@ async fn a_clear_of_everything_is_one_small_record_and_leaves_nothing_in_memory(
         store.set(part * 400, 400, 10).await;
     }
     assert!(store.engine.versions_kept() >= 20_000);
-    let before = store.engine.figures().mutations;
+    let before = store.engine.stats().mutations;
     store.clear(0, 20_000).await;
-    assert_eq!(store.engine.figures().mutations, before + 1);
+    assert_eq!(store.engine.stats().mutations, before + 1);
     assert_eq!(store.rows().await, 0);
     // Once the window has passed nothing is left, neither of the rows nor of their absence. A running checkpoint may
     // hold on to them for a while.

@@ -8,7 +8,7 @@ use super::checkpoint::{CheckpointError, Order, checkpoint_write};
 use super::disk::Disk;
 use super::log::{Log, disk_failed, segment_name, spare_name};
 use crate::contract::{KvError, Version};
-use crate::embedded::memory::{Key, Memory};
+use crate::embedded::memory::{Memory, MemoryKey};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::{AppendError, Durable};
 
@@ -20,11 +20,11 @@ const BEHIND_MAX: u64 = 4;
 const RETRY_VERSIONS: Version = 5_000_000;
 
 /// One checkpoint to write.
-struct Job {
+struct CheckpointJob {
     version: Version,
     ceiling: Version,
     /// Keys changed since the last checkpoint, in no order.
-    dirty: Vec<Key>,
+    dirty: Vec<MemoryKey>,
     memory: Arc<Memory>,
     /// Segments that are not needed afterwards.
     segments: Vec<u64>,
@@ -37,25 +37,25 @@ struct Job {
 }
 
 /// What became of a job: the spares that it made.
-pub(super) type Done = Result<Vec<u64>, Failed>;
+pub(super) type CheckpointDone = Result<Vec<u64>, Failed>;
 
 /// A job that failed.
 pub(super) struct Failed {
-    dirty: Vec<Key>,
+    dirty: Vec<MemoryKey>,
     /// Whether the file may not be what it seems, so that the next checkpoint has to be whole.
     unsure: bool,
 }
 
 /// A job, ready to be run somewhere.
-pub(super) type Work = Box<dyn FnOnce() -> Done + Send>;
+pub(super) type CheckpointWork = Box<dyn FnOnce() -> CheckpointDone + Send>;
 
 /// Where checkpoints are written while commits go on.
 pub(super) trait Background: Send {
     /// Starts the work. A handle that ends in a panic is an ordinary end of a checkpoint that failed.
-    fn start(&self, work: Work) -> io::Result<JoinHandle<Done>>;
+    fn start(&self, work: CheckpointWork) -> io::Result<JoinHandle<CheckpointDone>>;
 
     /// Whether the work is done.
-    fn ended(&self, work: &JoinHandle<Done>) -> bool {
+    fn ended(&self, work: &JoinHandle<CheckpointDone>) -> bool {
         work.is_finished()
     }
 
@@ -67,7 +67,7 @@ pub(super) trait Background: Send {
 pub(super) struct CheckpointThreads;
 
 impl Background for CheckpointThreads {
-    fn start(&self, work: Work) -> io::Result<JoinHandle<Done>> {
+    fn start(&self, work: CheckpointWork) -> io::Result<JoinHandle<CheckpointDone>> {
         std::thread::Builder::new().name("kv-checkpoint".to_owned()).spawn(work)
     }
 }
@@ -79,7 +79,7 @@ pub(super) struct DurableLog {
     ceiling: Version,
     checkpoint_bytes: u64,
     background: Box<dyn Background>,
-    running: Option<Running>,
+    running: Option<RunningCheckpoint>,
     /// Whether the checkpoint's file may not be on the disk as the machine shows it.
     unsure: bool,
     /// Whether the last record found no room.
@@ -93,8 +93,8 @@ pub(super) struct DurableLog {
 }
 
 /// A checkpoint being written.
-struct Running {
-    thread: JoinHandle<Done>,
+struct RunningCheckpoint {
+    thread: JoinHandle<CheckpointDone>,
     segments: Vec<u64>,
 }
 
@@ -131,7 +131,7 @@ impl DurableLog {
         if behind && self.running.is_some() {
             self.background.awaited();
         }
-        let Some(Running { thread, segments }) =
+        let Some(RunningCheckpoint { thread, segments }) =
             self.running.take_if(|running| behind || self.background.ended(&running.thread))
         else {
             return;
@@ -178,7 +178,7 @@ impl DurableLog {
         };
         let at = self.log.last_version();
         memory.pin(at);
-        let job = Job {
+        let job = CheckpointJob {
             version: at,
             ceiling: self.ceiling,
             dirty: memory.dirty_take(),
@@ -192,7 +192,7 @@ impl DurableLog {
         };
         let disk = Arc::clone(&self.disk);
         match self.background.start(Box::new(move || job_run(disk.as_ref(), job))) {
-            Ok(thread) => self.running = Some(Running { thread, segments }),
+            Ok(thread) => self.running = Some(RunningCheckpoint { thread, segments }),
             Err(error) => {
                 tracing::warn!(%error, "no thread for a checkpoint");
                 memory.unpin();
@@ -208,7 +208,7 @@ impl DurableLog {
     }
 }
 
-fn job_run(disk: &dyn Disk, mut job: Job) -> Done {
+fn job_run(disk: &dyn Disk, mut job: CheckpointJob) -> CheckpointDone {
     job.dirty.sort_unstable();
     job.dirty.dedup();
     let order = Order {

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::EmbeddedTransaction;
-use super::state::{Phase, State};
+use super::state::{Phase, TransactionState};
 use crate::contract::{Committed, ErrorCode, KvError, KvResult, Version, Versionstamp};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::ranges::Span;
-use crate::embedded::sequencer::{CommitRequest, Outcome};
+use crate::embedded::sequencer::{CommitAnswer, CommitRequest};
 
 /// What a conflict range counts beside its keys, as in FoundationDB.
 const SPAN_OVERHEAD_BYTES: usize = 24;
@@ -18,7 +18,7 @@ enum Prepared {
     /// Nothing is written: the transaction is over.
     ReadOnly,
     /// Wait for the sequencer.
-    Sent(oneshot::Receiver<Outcome>),
+    Sent(oneshot::Receiver<CommitAnswer>),
 }
 
 impl EmbeddedTransaction {
@@ -73,7 +73,7 @@ impl EmbeddedTransaction {
         }
     }
 
-    fn commit_prepare(&self, state: &mut State) -> KvResult<Prepared> {
+    fn commit_prepare(&self, state: &mut TransactionState) -> KvResult<Prepared> {
         state.phase = Phase::Committing;
         state.conflicting.clear();
         if state.writes.is_empty() {
@@ -85,7 +85,7 @@ impl EmbeddedTransaction {
         Ok(Prepared::Sent(receiver))
     }
 
-    fn version_take_for_commit(&self, state: &mut State) -> KvResult<Version> {
+    fn version_take_for_commit(&self, state: &mut TransactionState) -> KvResult<Version> {
         let version = self.version_take(state)?;
         if version > self.engine.shared.versions.read_version() {
             return Err(ErrorCode::FutureVersion.into());
@@ -93,7 +93,7 @@ impl EmbeddedTransaction {
         Ok(version)
     }
 
-    fn commit_succeeded(&self, state: &mut State, stamp: Option<Versionstamp>) {
+    fn commit_succeeded(&self, state: &mut TransactionState, stamp: Option<Versionstamp>) {
         for sender in state.stamps.drain(..) {
             // Whoever asked for the stamp may be gone.
             let _ = sender.send(stamp.ok_or(KvError::new(ErrorCode::NoCommitVersion)));
@@ -113,7 +113,7 @@ impl EmbeddedTransaction {
 }
 
 /// Ends what hung on the commit.
-fn commit_failed(state: &mut State, error: &KvError) {
+fn commit_failed(state: &mut TransactionState, error: &KvError) {
     state.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
     for sender in state.stamps.drain(..) {
         let _ = sender.send(Err(ErrorCode::TransactionInvalidVersion.into()));
@@ -121,9 +121,9 @@ fn commit_failed(state: &mut State, error: &KvError) {
 }
 
 fn request_build(
-    state: &State,
+    state: &TransactionState,
     read_version: Version,
-) -> KvResult<(CommitRequest, oneshot::Receiver<Outcome>)> {
+) -> KvResult<(CommitRequest, oneshot::Receiver<CommitAnswer>)> {
     let (reads, writes) = (state.read_conflict_spans(), state.writes.conflict_spans());
     let mutations = state.writes.mutations();
     let mutation_bytes: usize = mutations.iter().map(Mutation::size).sum();
@@ -144,7 +144,7 @@ fn spans_size(spans: &[Span]) -> usize {
 }
 
 /// Bytes a commit would count now.
-pub(super) fn size(state: &State) -> usize {
+pub(super) fn size(state: &TransactionState) -> usize {
     let mutations: usize = state.writes.mutations().iter().map(Mutation::size).sum();
     let reads = spans_size(&state.read_conflict_spans());
     mutations.saturating_add(reads).saturating_add(spans_size(&state.writes.conflict_spans()))

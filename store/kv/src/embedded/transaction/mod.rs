@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::engine::Inner;
-use super::memory::Rows;
+use super::memory::MemoryRows;
 use super::ranges::Span;
 use crate::contract::check::{
     atomic_check, clear_check, conflict_check, is_readable, range_check, watch_check, write_check,
@@ -32,23 +32,23 @@ use crate::contract::{
     AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
     RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
-use state::{PendingWatch, State};
+use state::{PendingWatch, TransactionState};
 
 /// A transaction of the embedded engine.
 pub(crate) struct EmbeddedTransaction {
     engine: Arc<Inner>,
-    state: Mutex<State>,
+    state: Mutex<TransactionState>,
 }
 
 impl EmbeddedTransaction {
     pub(crate) fn new(engine: Arc<Inner>) -> Self {
-        let state = Mutex::new(State::new(engine.shared.clock.monotonic()));
+        let state = Mutex::new(TransactionState::new(engine.shared.clock.monotonic()));
         Self { engine, state }
     }
 
     /// Runs a read over the rows at the read version. One that own writes answer alone takes no version, as if it had
     /// not been: a transaction that has seen nothing of the database is as young as its commit.
-    fn read<T>(&self, action: impl FnOnce(&mut State, &Rows) -> KvResult<T>) -> KvResult<T> {
+    fn read<T>(&self, action: impl FnOnce(&mut TransactionState, &MemoryRows) -> KvResult<T>) -> KvResult<T> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
         let before = state.read_version;
@@ -70,7 +70,7 @@ impl EmbeddedTransaction {
         result.inspect_err(|error| read_failed(&mut state, error))
     }
 
-    fn version_take(&self, state: &mut State) -> KvResult<Version> {
+    fn version_take(&self, state: &mut TransactionState) -> KvResult<Version> {
         self.engine.shared.running()?;
         Ok(*state.read_version.get_or_insert_with(|| self.engine.shared.versions.read_version()))
     }
@@ -79,7 +79,7 @@ impl EmbeddedTransaction {
     fn write(
         &self,
         check: impl FnOnce() -> KvResult<()>,
-        action: impl FnOnce(&mut State, bool),
+        action: impl FnOnce(&mut TransactionState, bool),
     ) -> KvResult<()> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
@@ -136,7 +136,7 @@ impl EmbeddedTransaction {
 }
 
 /// Keeps the first error of reading itself (an illegal request is none) for the commit.
-fn read_failed(state: &mut State, error: &KvError) {
+fn read_failed(state: &mut TransactionState, error: &KvError) {
     let failed = matches!(
         error.code,
         ErrorCode::AccessedUnreadable | ErrorCode::TransactionTooOld | ErrorCode::FutureVersion

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::state::State;
-use super::view::{Place, Resolved, View};
+use super::state::TransactionState;
+use super::view::{Resolved, View, ViewPosition};
 use super::writes::WriteMap;
 use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{ErrorCode, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
 use crate::database::key_after;
-use crate::embedded::memory::Rows;
+use crate::embedded::memory::MemoryRows;
 use crate::embedded::ranges::{RangeSet, Span};
 
 /// Bytes of the first, second, … batch of an iterator read.
@@ -19,12 +19,12 @@ const ROW_OVERHEAD_BYTES: usize = 8;
 
 /// How much one batch may bring. `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limits {
+struct BatchLimits {
     rows: Option<usize>,
     bytes: Option<usize>,
 }
 
-impl Limits {
+impl BatchLimits {
     fn of(request: &RangeRequest) -> KvResult<Self> {
         let rows = (request.limit > 0).then_some(request.limit);
         let asked = (request.target_bytes > 0).then_some(request.target_bytes);
@@ -62,7 +62,12 @@ impl Limits {
 }
 
 /// The value of `key`, with its conflict.
-pub(super) fn get(state: &mut State, rows: &Rows, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
+pub(super) fn get(
+    state: &mut TransactionState,
+    rows: &MemoryRows,
+    key: &[u8],
+    snapshot: bool,
+) -> KvResult<Option<Bytes>> {
     let value = state.view(rows, snapshot)?.get(key)?;
     let writes = &state.writes;
     let untouched = match writes.key(key) {
@@ -77,7 +82,11 @@ pub(super) fn get(state: &mut State, rows: &Rows, key: &[u8], snapshot: bool) ->
 }
 
 /// The metadata version. It comes with a read version that the database gave, so that is never too old for it.
-pub(super) fn metadata_version(state: &mut State, rows: &Rows, snapshot: bool) -> KvResult<Option<Bytes>> {
+pub(super) fn metadata_version(
+    state: &mut TransactionState,
+    rows: &MemoryRows,
+    snapshot: bool,
+) -> KvResult<Option<Bytes>> {
     let own = !state.hides_own_writes(snapshot) && state.writes.key(METADATA_VERSION_KEY).is_some();
     let version = state.read_version.filter(|_| !own && !state.version_given);
     let Some(value) = version.and_then(|version| rows.metadata_version(version)) else {
@@ -92,12 +101,12 @@ pub(super) fn metadata_version(state: &mut State, rows: &Rows, snapshot: bool) -
 
 /// The key of `selector`, with the conflict of everything between it and the selector's own key.
 pub(super) fn get_key(
-    state: &mut State,
-    rows: &Rows,
+    state: &mut TransactionState,
+    rows: &MemoryRows,
     selector: &KeySelector,
     snapshot: bool,
 ) -> KvResult<Bytes> {
-    let place = Place::of(selector);
+    let place = ViewPosition::of(selector);
     let resolved = state.view(rows, snapshot)?.key_resolve(&place)?;
     let (begin, end) = match place.offset {
         ..=0 => (resolved.clone(), place.key),
@@ -108,9 +117,13 @@ pub(super) fn get_key(
 }
 
 /// One batch of a range, with its conflict.
-pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) -> KvResult<RangeBatch> {
-    let limits = Limits::of(request)?;
-    let (begin, end) = (Place::of(&request.begin), Place::of(&request.end));
+pub(super) fn get_range(
+    state: &mut TransactionState,
+    rows: &MemoryRows,
+    request: &RangeRequest,
+) -> KvResult<RangeBatch> {
+    let limits = BatchLimits::of(request)?;
+    let (begin, end) = (ViewPosition::of(&request.begin), ViewPosition::of(&request.end));
     if begin.offset >= end.offset && begin.key >= end.key {
         return Ok(RangeBatch::default());
     }
@@ -148,9 +161,9 @@ pub(super) fn get_range(state: &mut State, rows: &Rows, request: &RangeRequest) 
 /// Adds what a range read depends on where own writes are off, which is another part of FoundationDB's client: its
 /// `NativeAPI`, `getRangeFinished`. `sought` is the key of an end of several steps, which a backward read looks up.
 fn conflict_apart(
-    state: &mut State,
-    begin: &Place,
-    mut end: Place,
+    state: &mut TransactionState,
+    begin: &ViewPosition,
+    mut end: ViewPosition,
     batch: &RangeBatch,
     reverse: bool,
     sought: Option<Bytes>,
@@ -158,7 +171,7 @@ fn conflict_apart(
 ) {
     if let Some(sought) = sought {
         conflict_add(state, end.key, key_after(&sought).into());
-        end = Place { key: sought, offset: 1 };
+        end = ViewPosition { key: sought, offset: 1 };
         if begin.offset >= end.offset && begin.key >= end.key {
             return;
         }
@@ -189,9 +202,9 @@ fn conflict_apart(
 
 /// Whether a range is empty without a look: one that ends where the keys begin, or begins where they end. Where its
 /// selectors crossed, one of them is looked up first, unless it is such an end itself.
-fn looks_at_nothing(begin: &Place, end: &Place, reverse: bool, max_key: &Bytes) -> bool {
-    let first = |place: &Place| place.key.is_empty();
-    let last = |place: &Place| place.key >= *max_key;
+fn looks_at_nothing(begin: &ViewPosition, end: &ViewPosition, reverse: bool, max_key: &Bytes) -> bool {
+    let first = |place: &ViewPosition| place.key.is_empty();
+    let last = |place: &ViewPosition| place.key >= *max_key;
     if end.is_bound() && first(end) || begin.is_bound() && last(begin) {
         return true;
     }
@@ -204,7 +217,7 @@ fn looks_at_nothing(begin: &Place, end: &Place, reverse: bool, max_key: &Bytes) 
 }
 
 /// Notes that a read depends on `begin..end`: whether the database had a say in it, and its conflict.
-fn read_note(state: &mut State, begin: Bytes, end: Bytes, snapshot: bool) {
+fn read_note(state: &mut TransactionState, begin: Bytes, end: Bytes, snapshot: bool) {
     if !snapshot {
         conflict_add(state, begin.clone(), end.clone());
     }
@@ -217,7 +230,7 @@ fn read_note(state: &mut State, begin: Bytes, end: Bytes, snapshot: bool) {
 }
 
 /// A selector as a bound: the plain form is its own key, unread, so that it adds no conflict of its own.
-fn bound(view: &View<'_>, place: &Place) -> KvResult<Resolved> {
+fn bound(view: &View<'_>, place: &ViewPosition) -> KvResult<Resolved> {
     if place.is_bound() {
         let key = place.key.clone().min(view.max_key.clone());
         return Ok(Resolved { key, left: 1 });
@@ -229,7 +242,7 @@ fn batch_read(
     view: &View<'_>,
     from: &Bytes,
     to: &Bytes,
-    limits: Limits,
+    limits: BatchLimits,
     reverse: bool,
 ) -> KvResult<RangeBatch> {
     let mut limits = limits;
@@ -262,7 +275,7 @@ fn batch_read(
 }
 
 /// What a forward read depends on: a cut batch does not depend on anything after its last row.
-fn conflict_forward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, Bytes) {
+fn conflict_forward(begin: &ViewPosition, end: &ViewPosition, batch: &RangeBatch) -> (Bytes, Bytes) {
     let (mut first, mut last) = if begin.key < end.key {
         let cut = end.offset > 0 && batch.more;
         (begin.key.clone(), if cut { begin.key.clone() } else { end.key.clone() })
@@ -281,7 +294,7 @@ fn conflict_forward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, B
 }
 
 /// The mirror image: a cut batch does not depend on anything before its last row.
-fn conflict_backward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, Bytes) {
+fn conflict_backward(begin: &ViewPosition, end: &ViewPosition, batch: &RangeBatch) -> (Bytes, Bytes) {
     let (mut first, mut last) = if begin.key < end.key {
         let cut = begin.offset <= 1 && batch.more;
         (if cut { end.key.clone() } else { begin.key.clone() }, end.key.clone())
@@ -299,7 +312,7 @@ fn conflict_backward(begin: &Place, end: &Place, batch: &RangeBatch) -> (Bytes, 
 
 /// Adds the parts of `begin..end` that this transaction has not decided by its own writes. What leaves the user's keys
 /// ends behind their end, as FoundationDB names it.
-pub(super) fn conflict_add(state: &mut State, begin: Bytes, end: Bytes) {
+pub(super) fn conflict_add(state: &mut TransactionState, begin: Bytes, end: Bytes) {
     if begin >= end {
         return;
     }

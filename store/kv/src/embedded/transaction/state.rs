@@ -11,11 +11,11 @@ use super::writes::WriteMap;
 use crate::contract::check::size_limit_check;
 use crate::contract::limits::{TRANSACTION_BYTES_MAX, USER_KEYS_END};
 use crate::contract::{ErrorCode, KvError, KvResult, TransactionOption, Version, Versionstamp};
-use crate::embedded::memory::Rows;
+use crate::embedded::memory::MemoryRows;
 use crate::embedded::ranges::{Span, SpanSet};
 use crate::embedded::watch::Watcher;
 
-/// Where a transaction is in its life.
+/// Where a transaction is in its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Takes reads and writes.
@@ -75,7 +75,7 @@ pub(crate) struct PendingWatch {
 
 /// Everything a transaction remembers.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct TransactionState {
     pub(crate) phase: Phase,
     pub(crate) read_version: Option<Version>,
     pub(crate) writes: WriteMap,
@@ -113,7 +113,7 @@ pub(crate) struct State {
 /// The first pause between attempts, before its random factor.
 pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 
-impl State {
+impl TransactionState {
     pub(crate) fn new(now: Duration) -> Self {
         Self {
             phase: Phase::Open,
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// What a read sees.
-    pub(crate) fn view<'a>(&'a self, rows: &'a Rows, snapshot: bool) -> KvResult<View<'a>> {
+    pub(crate) fn view<'a>(&'a self, rows: &'a MemoryRows, snapshot: bool) -> KvResult<View<'a>> {
         let version = self.read_version.ok_or(ErrorCode::ClientInvalidOperation)?;
         let hidden = self.hides_own_writes(snapshot);
         Ok(View {

@@ -5,16 +5,16 @@ use bytes::Bytes;
 use super::writes::WriteMap;
 use crate::contract::{ErrorCode, KeySelector, KvResult, Version};
 use crate::database::key_after;
-use crate::embedded::memory::Rows;
+use crate::embedded::memory::MemoryRows;
 
 /// A selector in its plain form: `offset` steps from the first key at or after `key`, which is step 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ViewPosition {
     pub(crate) key: Bytes,
     pub(crate) offset: i32,
 }
 
-impl Place {
+impl ViewPosition {
     pub(crate) fn of(selector: &KeySelector) -> Self {
         let key = if selector.or_equal { key_after(&selector.key).into() } else { selector.key.clone() };
         Self { key, offset: selector.offset }
@@ -27,7 +27,7 @@ impl Place {
 }
 
 /// A key with its value, or with none where an own operation came to nothing.
-type Cell = (Bytes, Option<Bytes>);
+type KeyCell = (Bytes, Option<Bytes>);
 
 /// Where a selector cuts a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn owned((key, value): (&[u8], &Bytes)) -> (Bytes, Bytes) {
 
 /// Rows at a version under a transaction's writes.
 pub(crate) struct View<'a> {
-    pub(crate) rows: &'a Rows,
+    pub(crate) rows: &'a MemoryRows,
     pub(crate) version: Version,
     /// `None` where the read does not see own writes.
     pub(crate) writes: Option<&'a WriteMap>,
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
     }
 
     /// The first key of `from..end` that has a row, or an own operation that came to nothing.
-    fn cell_next(&self, from: &[u8], end: &[u8]) -> KvResult<Option<Cell>> {
+    fn cell_next(&self, from: &[u8], end: &[u8]) -> KvResult<Option<KeyCell>> {
         let present = |(key, value)| (key, Some(value));
         let Some(writes) = self.writes else { return Ok(self.base_first(from, end).map(present)) };
         let base = self.uncleared_first(writes, from, end);
@@ -116,7 +116,7 @@ impl<'a> View<'a> {
     }
 
     /// The last such key of `begin..before`.
-    fn cell_previous(&self, begin: &[u8], before: &[u8]) -> KvResult<Option<Cell>> {
+    fn cell_previous(&self, begin: &[u8], before: &[u8]) -> KvResult<Option<KeyCell>> {
         let present = |(key, value)| (key, Some(value));
         let Some(writes) = self.writes else { return Ok(self.base_last(begin, before).map(present)) };
         let base = self.uncleared_last(writes, begin, before);
@@ -169,7 +169,7 @@ impl<'a> View<'a> {
 
     /// The key of a selector, stopping at the ends of the keyspace. As in FoundationDB's client, an own operation that
     /// came to nothing counts as a step, but is never where a selector ends.
-    pub(crate) fn key_resolve(&self, place: &Place) -> KvResult<Bytes> {
+    pub(crate) fn key_resolve(&self, place: &ViewPosition) -> KvResult<Bytes> {
         let mut key = place.key.clone().min(self.max_key.clone());
         if place.offset >= 1 {
             for _ in 1..place.offset {
@@ -189,7 +189,7 @@ impl<'a> View<'a> {
     }
 
     /// Where a selector cuts a range: before the key it names, or before an own operation that came to nothing.
-    pub(crate) fn bound_resolve(&self, place: &Place) -> KvResult<Resolved> {
+    pub(crate) fn bound_resolve(&self, place: &ViewPosition) -> KvResult<Resolved> {
         let mut key = place.key.clone().min(self.max_key.clone());
         for step in 1..place.offset {
             let Some((found, _)) = self.cell_next(&key, self.max_key)? else {

@@ -19,7 +19,7 @@ use crate::embedded::ranges::{RangeSet, Span, SpanSet};
 
 /// One change in a key's stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
+enum KeyChange {
     /// A value, or `None` for a clear that an operation was folded over.
     Set(Option<Bytes>),
     /// A value (or the value of a stamped key) that stays unknown until the commit; as given, offset included.
@@ -31,7 +31,7 @@ enum Change {
 /// What a transaction has done to one key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyWrites {
-    stack: SmallVec<[Change; 1]>,
+    stack: SmallVec<[KeyChange; 1]>,
     /// Reading the key answers 1036.
     pub(crate) unreadable: bool,
 }
@@ -39,7 +39,7 @@ pub(crate) struct KeyWrites {
 impl KeyWrites {
     /// Whether the value depends on what the database holds.
     pub(crate) fn is_dependent(&self) -> bool {
-        matches!(self.stack.first(), Some(Change::Atomic(..)))
+        matches!(self.stack.first(), Some(KeyChange::Atomic(..)))
     }
 
     /// The value this transaction sees, over `base` from the database.
@@ -47,28 +47,30 @@ impl KeyWrites {
         let mut value = base.cloned();
         for change in &self.stack {
             value = match change {
-                Change::Set(value) => value.clone(),
-                Change::Stamped(_, value) => Some(value.clone()),
-                Change::Atomic(operation, operand) => atomic_apply(*operation, value.as_ref(), operand),
+                KeyChange::Set(value) => value.clone(),
+                KeyChange::Stamped(_, value) => Some(value.clone()),
+                KeyChange::Atomic(operation, operand) => atomic_apply(*operation, value.as_ref(), operand),
             };
         }
         value
     }
 
     /// Folds `change` over the top of the stack, or stacks it.
-    fn fold(&mut self, change: Change) {
-        let Change::Atomic(operation, operand) = change else {
+    fn fold(&mut self, change: KeyChange) {
+        let KeyChange::Atomic(operation, operand) = change else {
             self.stack.pop();
             self.stack.push(change);
             return;
         };
         let folded = match self.stack.last() {
-            Some(Change::Set(value)) => Some(Change::Set(atomic_apply(operation, value.as_ref(), &operand))),
-            Some(Change::Atomic(below, earlier))
+            Some(KeyChange::Set(value)) => {
+                Some(KeyChange::Set(atomic_apply(operation, value.as_ref(), &operand)))
+            }
+            Some(KeyChange::Atomic(below, earlier))
                 if *below == operation && foldable(operation, earlier, &operand) =>
             {
                 atomic_apply(operation, Some(earlier), &operand)
-                    .map(|folded| Change::Atomic(operation, folded))
+                    .map(|folded| KeyChange::Atomic(operation, folded))
             }
             _ => None,
         };
@@ -77,19 +79,19 @@ impl KeyWrites {
                 self.stack.pop();
                 self.stack.push(folded);
             }
-            None => self.stack.push(Change::Atomic(operation, operand)),
+            None => self.stack.push(KeyChange::Atomic(operation, operand)),
         }
     }
 
     fn mutations(&self, key: &Bytes) -> impl Iterator<Item = Mutation> {
         self.stack.iter().map(move |change| match change.clone() {
-            Change::Set(Some(value)) => Mutation::Set(key.clone(), value),
-            Change::Set(None) => Mutation::Clear(key.clone()),
-            Change::Stamped(AtomicOp::SetVersionstampedKey, value) => {
+            KeyChange::Set(Some(value)) => Mutation::Set(key.clone(), value),
+            KeyChange::Set(None) => Mutation::Clear(key.clone()),
+            KeyChange::Stamped(AtomicOp::SetVersionstampedKey, value) => {
                 Mutation::StampedKey(key.clone(), value)
             }
-            Change::Stamped(_, value) => Mutation::StampedValue(key.clone(), value),
-            Change::Atomic(operation, operand) => Mutation::Atomic(operation, key.clone(), operand),
+            KeyChange::Stamped(_, value) => Mutation::StampedValue(key.clone(), value),
+            KeyChange::Atomic(operation, operand) => Mutation::Atomic(operation, key.clone(), operand),
         })
     }
 }
@@ -158,17 +160,17 @@ impl WriteMap {
     }
 
     pub(crate) fn set(&mut self, key: Bytes, value: Bytes, conflict: bool) {
-        self.change(key, Change::Set(Some(value)), conflict);
+        self.change(key, KeyChange::Set(Some(value)), conflict);
     }
 
     /// Any operation but the two versionstamp ones.
     pub(crate) fn atomic(&mut self, operation: AtomicOp, key: Bytes, operand: Bytes, conflict: bool) {
-        self.change(key, Change::Atomic(operation, operand), conflict);
+        self.change(key, KeyChange::Atomic(operation, operand), conflict);
     }
 
     /// A value that ends in the offset of its stamp, already checked.
     pub(crate) fn stamped_value(&mut self, key: Bytes, value: Bytes, conflict: bool) {
-        self.change(key, Change::Stamped(AtomicOp::SetVersionstampedValue, value), conflict);
+        self.change(key, KeyChange::Stamped(AtomicOp::SetVersionstampedValue, value), conflict);
     }
 
     /// A key that ends in the offset of its stamp, already checked. Every key it may become is unreadable from here
@@ -189,7 +191,7 @@ impl WriteMap {
         if let Some(place) = stamp_offset(key).and_then(|at| placed.get_mut(at..at.saturating_add(10))) {
             place.copy_from_slice(&least.0);
         }
-        self.change(placed.into(), Change::Stamped(AtomicOp::SetVersionstampedKey, value), false);
+        self.change(placed.into(), KeyChange::Stamped(AtomicOp::SetVersionstampedKey, value), false);
     }
 
     pub(crate) fn clear(&mut self, span: Span, conflict: bool) {
@@ -222,16 +224,16 @@ impl WriteMap {
         self.cleared.remove(begin, end);
     }
 
-    fn change(&mut self, key: Bytes, change: Change, conflict: bool) {
+    fn change(&mut self, key: Bytes, change: KeyChange, conflict: bool) {
         if conflict {
             self.conflicts.insert(Span::Point(key.clone()));
         }
-        let stamped = matches!(change, Change::Stamped(..));
+        let stamped = matches!(change, KeyChange::Stamped(..));
         let Some(writes) = self.keys.get_mut(&key) else {
             let unreadable = stamped || self.unreadable.contains(&key);
             let mut writes = KeyWrites { stack: smallvec![], unreadable };
-            if matches!(change, Change::Atomic(..)) && self.cleared.contains(&key) {
-                writes.stack.push(Change::Set(None));
+            if matches!(change, KeyChange::Atomic(..)) && self.cleared.contains(&key) {
+                writes.stack.push(KeyChange::Set(None));
                 writes.fold(change);
             } else {
                 writes.stack.push(change);
@@ -240,7 +242,7 @@ impl WriteMap {
             return;
         };
         let replaces =
-            matches!(change, Change::Set(_) | Change::Stamped(AtomicOp::SetVersionstampedValue, _));
+            matches!(change, KeyChange::Set(_) | KeyChange::Stamped(AtomicOp::SetVersionstampedValue, _));
         if !writes.unreadable && replaces {
             writes.stack = smallvec![change];
             writes.unreadable = stamped;

@@ -8,7 +8,7 @@ use crate::error::{StoreError, StoreResult};
 use crate::keys::{CellSpace, Key, Prefix, value_decode};
 
 /// Some rows of a kind, in the order of keys.
-pub(super) struct Chunk<K: Key> {
+pub(super) struct RowChunk<K: Key> {
     pub(super) rows: Vec<(K, K::Value)>,
     pub(super) damage: Vec<Violation>,
     /// The key's bytes to go on after; `None` where there is no more.
@@ -21,13 +21,13 @@ pub(super) async fn chunk_read<K: Key>(
     space: &CellSpace,
     after: Option<Vec<u8>>,
     limit: usize,
-) -> StoreResult<Chunk<K>> {
+) -> StoreResult<RowChunk<K>> {
     let range = Prefix::<K>::all().range(space);
     let begin = after.map_or(range.start, |after| key_after(&after));
     let stored = tx.range_all(RangeRequest::between(begin, range.end).limit(limit).snapshot()).await?;
     let more = limit > 0 && stored.len() >= limit;
     let next = stored.last().filter(|_| more).map(|(key, _)| key.to_vec());
-    let mut chunk = Chunk { rows: Vec::with_capacity(stored.len()), damage: Vec::new(), next };
+    let mut chunk = RowChunk { rows: Vec::with_capacity(stored.len()), damage: Vec::new(), next };
     for (key, value) in &stored {
         let row =
             K::decode(space, key).and_then(|row| Ok((row, value_decode::<K::Value>(K::KIND, key, value)?)));

@@ -7,7 +7,8 @@ use borough_model::{Delta, JournalEntry};
 use super::forward::delta_apply;
 use super::last::{Again, again_read, last_read};
 use super::{
-    CellRows, Chunk, LoadProgress, PAGE_ENTRIES, Source, Table, chunk_read, journal_begin, journal_tail,
+    CellRows, ChunkedKind, LoadProgress, PAGE_ENTRIES, RowChunk, RowSource, chunk_read, journal_begin,
+    journal_tail,
 };
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{Cursor, Page};
@@ -17,7 +18,7 @@ use crate::keys::{CellSpace, Key, KeyKind};
 const AGAIN_MAX: usize = 4_000;
 
 /// Follows the journal while chunks are read.
-pub(super) struct Follower<'a, P> {
+pub(super) struct JournalFollower<'a, P> {
     db: &'a Database,
     space: &'a CellSpace,
     chunk_rows: usize,
@@ -31,7 +32,7 @@ pub(super) struct Follower<'a, P> {
     requests_begun: bool,
 }
 
-impl<'a, P: FnMut(LoadProgress)> Follower<'a, P> {
+impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
     /// Begins at the oldest entry that is kept.
     pub(super) async fn begin(
         db: &'a Database,
@@ -135,12 +136,12 @@ impl<'a, P: FnMut(LoadProgress)> Follower<'a, P> {
     }
 }
 
-impl<P: FnMut(LoadProgress)> Source for Follower<'_, P> {
-    async fn chunk<K: Table>(
+impl<P: FnMut(LoadProgress)> RowSource for JournalFollower<'_, P> {
+    async fn chunk<K: ChunkedKind>(
         &mut self,
         rows: &mut CellRows,
         after: Option<Vec<u8>>,
-    ) -> StoreResult<Chunk<K>> {
+    ) -> StoreResult<RowChunk<K>> {
         self.requests_begun |= K::KIND == KeyKind::Request;
         loop {
             let (space, cursor, from, limit) = (self.space, self.cursor, &after, self.chunk_rows);
@@ -165,7 +166,7 @@ async fn chunk_with_tail<K: Key>(
     cursor: Cursor,
     after: Option<Vec<u8>>,
     limit: usize,
-) -> StoreResult<(Page, Option<Chunk<K>>)> {
+) -> StoreResult<(Page, Option<RowChunk<K>>)> {
     let page = journal_tail(tx, space, cursor, PAGE_ENTRIES).await?;
     if page.more {
         return Ok((page, None));

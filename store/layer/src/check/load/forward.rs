@@ -36,7 +36,7 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
             }
             rows.name_revisions.insert((user, job), at.stamp);
         }
-        Delta::Unit { row } => drop(rows.units.insert(row.id, row)),
+        Delta::Gang { row } => drop(rows.gangs.insert(row.id, row)),
         // The settings themselves are read with the other rows.
         Delta::CellSettings { .. } => {}
     }
@@ -47,7 +47,7 @@ fn node_remove(rows: &mut CellRows, node: NodeId) {
         rows.node_names.remove(&row.name);
     }
     rows.allocs.remove(&node);
-    rows.node_lives.remove(&node);
+    rows.node_attempts.remove(&node);
     rows.node_sessions.remove(&node);
     rows.loads.remove(&node);
 }
@@ -82,7 +82,7 @@ fn job_remove(rows: &mut CellRows, job: JobId) {
     for task in tasks {
         task_remove(rows, task);
     }
-    rows.units.retain(|_, unit| unit.job != job);
+    rows.gangs.retain(|_, gang| gang.job != job);
 }
 
 fn on_node(row: &TaskRow) -> Option<(NodeId, TaskId)> {

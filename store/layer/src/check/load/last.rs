@@ -7,7 +7,7 @@ use borough_kv::{RangeRequest, Transaction, Versionstamp};
 use borough_model::{JobId, RequestId};
 
 use super::super::{CellRows, Violation};
-use super::chunk::{Chunk, chunk_read, damage_of};
+use super::chunk::{RowChunk, chunk_read, damage_of};
 use crate::cell::{CellGate, CellMeta};
 use crate::error::{StoreError, StoreResult};
 use crate::job::JobGate;
@@ -115,11 +115,11 @@ pub(super) struct Last {
     gate: Option<CellGate>,
     floor: Option<JournalFloor>,
     head: Option<Versionstamp>,
-    limits: Chunk<QuotaKey>,
-    used: Chunk<QuotaUsedKey>,
-    released: Chunk<QuotaReleasedKey>,
-    leases: Chunk<LeaseKey>,
-    beats: Chunk<LeaseBeatKey>,
+    limits: RowChunk<QuotaKey>,
+    used: RowChunk<QuotaUsedKey>,
+    released: RowChunk<QuotaReleasedKey>,
+    leases: RowChunk<LeaseKey>,
+    beats: RowChunk<LeaseBeatKey>,
     unknown: Vec<Violation>,
 }
 
@@ -184,7 +184,7 @@ impl Last {
     }
 }
 
-/// Keys between those of known kinds, and journal entries of another life of the store.
+/// Keys between those of known kinds, and journal entries of another attempt of the store.
 async fn unknown_read(
     tx: &Transaction,
     space: &CellSpace,

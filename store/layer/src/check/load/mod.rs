@@ -3,8 +3,8 @@
 //! A chunk is read in the same transaction as the tail of the journal, so what was read before it is brought to that
 //! very version first: after each chunk, everything that has been read is as of one position. Rows that the journal
 //! tells of, and indexes that follow from them, are brought forward by its deltas; gates of jobs and results of
-//! requests, which do not follow, are read again at the end where an entry may have changed them. What is stored under a
-//! key is taken as it is when its chunk is read, so an index that is wrong stays wrong and is found.
+//! requests, which do not follow, are read again at the end where an entry may have changed them. What is stored under
+//! a key is taken as it is when its chunk is read, so an index that is wrong stays wrong and is found.
 //!
 //! Memory: every row of the cell once, and 40 bytes for each row the journal tells of.
 
@@ -16,12 +16,12 @@ mod table;
 
 use borough_kv::{Database, Transaction};
 
-use self::chunk::{Chunk, chunk_read};
-use self::follow::Follower;
+use self::chunk::{RowChunk, chunk_read};
+use self::follow::JournalFollower;
 #[cfg(test)]
 pub(crate) use self::forward::delta_apply;
 use self::last::last_read;
-use self::table::{Table, tables_read};
+use self::table::{ChunkedKind, tables_read};
 use super::CellRows;
 use super::journal::suspects;
 use crate::error::StoreResult;
@@ -45,20 +45,27 @@ pub struct LoadProgress {
 }
 
 /// Gives chunks of a kind's rows, and brings what was read before to the version of the chunk.
-trait Source {
+trait RowSource {
     /// The rows after the key `after`.
-    async fn chunk<K: Table>(&mut self, rows: &mut CellRows, after: Option<Vec<u8>>)
-    -> StoreResult<Chunk<K>>;
+    async fn chunk<K: ChunkedKind>(
+        &mut self,
+        rows: &mut CellRows,
+        after: Option<Vec<u8>>,
+    ) -> StoreResult<RowChunk<K>>;
 }
 
 /// One transaction: everything is at its version, so a kind is one chunk.
-struct Snapshot<'a> {
+struct SnapshotSource<'a> {
     tx: &'a Transaction,
     space: &'a CellSpace,
 }
 
-impl Source for Snapshot<'_> {
-    async fn chunk<K: Table>(&mut self, _: &mut CellRows, after: Option<Vec<u8>>) -> StoreResult<Chunk<K>> {
+impl RowSource for SnapshotSource<'_> {
+    async fn chunk<K: ChunkedKind>(
+        &mut self,
+        _: &mut CellRows,
+        after: Option<Vec<u8>>,
+    ) -> StoreResult<RowChunk<K>> {
         chunk_read(self.tx, self.space, after, 0).await
     }
 }
@@ -67,7 +74,7 @@ impl Source for Snapshot<'_> {
 pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellRows> {
     let mut rows = CellRows::default();
     journal_read(tx, space, &mut rows, |rows, cursor, entry| rows.told.entry(cursor, entry)).await?;
-    tables_read(&mut Snapshot { tx, space }, &mut rows).await?;
+    tables_read(&mut SnapshotSource { tx, space }, &mut rows).await?;
     last_read(tx, space).await?.put(&mut rows);
     let suspects = suspects(&rows);
     if !suspects.is_empty() {
@@ -79,8 +86,8 @@ pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
 /// Reads a cell of any size, in chunks of `chunk_rows`, while others change it. Answers its rows as of one position of
 /// the journal, and that position. `progress` is told after every chunk.
 ///
-/// Fails with [`StoreError::JournalTrimmed`](crate::StoreError::JournalTrimmed) where the journal is trimmed faster than
-/// the cell is read: raise its retention, and begin again.
+/// Fails with [`StoreError::JournalTrimmed`](crate::StoreError::JournalTrimmed) where the journal is trimmed faster
+/// than the cell is read: raise its retention, and begin again.
 pub async fn cell_rows_load(
     db: &Database,
     space: &CellSpace,
@@ -88,7 +95,7 @@ pub async fn cell_rows_load(
     progress: impl FnMut(LoadProgress),
 ) -> StoreResult<(CellRows, Cursor)> {
     let mut rows = CellRows::default();
-    let mut follower = Follower::begin(db, space, chunk_rows, progress).await?;
+    let mut follower = JournalFollower::begin(db, space, chunk_rows, progress).await?;
     rows.told.complete = follower.is_complete();
     follower.history_read(&mut rows).await?;
     tables_read(&mut follower, &mut rows).await?;

@@ -5,16 +5,16 @@ use std::ops::Bound;
 
 use borough_model::TaskId;
 
-use super::{CellRows, Source};
+use super::{CellRows, RowSource};
 use crate::error::StoreResult;
 use crate::keys::{
-    EndpointKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey,
+    EndpointKey, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey,
     NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeSessionKey, NodeTaskKey,
-    RequestExpiryKey, RequestKey, TaskKey, UnitKey,
+    RequestExpiryKey, RequestKey, TaskKey,
 };
 
 /// A kind whose rows are read in chunks.
-pub(super) trait Table: Key {
+pub(super) trait ChunkedKind: Key {
     /// Removes what was read between two keys, the first exclusive, the last inclusive.
     fn cut(rows: &mut CellRows, after: Option<&Self>, upto: Option<&Self>);
     /// Adds a row.
@@ -55,7 +55,7 @@ impl<A: Ord + Clone> Ordered for BTreeSet<A> {
 
 macro_rules! tables {
     ($($key:ty: $field:ident at |$at_of:ident| $at:expr, put |$rows:ident, $at_name:ident, $value:ident| $put:expr;)*) => {
-        $(impl Table for $key {
+        $(impl ChunkedKind for $key {
             fn cut(rows: &mut CellRows, after: Option<&Self>, upto: Option<&Self>) {
                 let at = |$at_of: &Self| $at;
                 rows.$field.cut(after.map(at), upto.map(at));
@@ -75,7 +75,7 @@ tables! {
     NodeAllocKey: allocs at |key| key.node, put |rows, at, row| rows.allocs.insert(at, row);
     NodeTaskKey: node_tasks at |key| (key.node, key.task()), put |rows, at, _row| rows.node_tasks.insert(at);
     NodeNameKey: node_names at |key| key.name.clone(), put |rows, at, row| rows.node_names.insert(at, row);
-    NodeLiveKey: node_lives at |key| key.node, put |rows, at, _row| rows.node_lives.insert(at);
+    NodeLiveKey: node_attempts at |key| key.node, put |rows, at, _row| rows.node_attempts.insert(at);
     NodeSessionKey: node_sessions at |key| key.node, put |rows, at, _row| rows.node_sessions.insert(at);
     NodeLoadKey: loads at |key| key.node, put |rows, at, row| rows.loads.insert(at, row);
     JobRowKey: jobs at |key| key.job, put |rows, at, row| rows.jobs.insert(at, row);
@@ -85,7 +85,7 @@ tables! {
     JobPastKey: past at |key| (key.user.clone(), key.name.clone(), key.submitted_ms, key.job),
         put |rows, at, _row| rows.past.insert(at);
     TaskKey: tasks at |key| TaskId { job: key.job, index: key.index }, put |rows, at, row| rows.tasks.insert(at, row);
-    UnitKey: units at |key| key.unit, put |rows, at, row| rows.units.insert(at, row);
+    GangKey: gangs at |key| key.gang, put |rows, at, row| rows.gangs.insert(at, row);
     EndpointKey: endpoints at |key| (key.user.clone(), key.job.clone(), key.index),
         put |rows, at, row| rows.endpoints.insert(at, row);
     NameRevisionKey: name_revisions at |key| (key.user.clone(), key.job.clone()),
@@ -96,7 +96,7 @@ tables! {
 }
 
 /// Reads every table. Requests come last, since those that come in while they are read are read again.
-pub(super) async fn tables_read(source: &mut impl Source, rows: &mut CellRows) -> StoreResult<()> {
+pub(super) async fn tables_read(source: &mut impl RowSource, rows: &mut CellRows) -> StoreResult<()> {
     table_read::<NodeKey>(source, rows).await?;
     table_read::<NodeAllocKey>(source, rows).await?;
     table_read::<NodeNameKey>(source, rows).await?;
@@ -107,7 +107,7 @@ pub(super) async fn tables_read(source: &mut impl Source, rows: &mut CellRows) -
     table_read::<JobSpecKey>(source, rows).await?;
     table_read::<JobNameKey>(source, rows).await?;
     table_read::<JobPastKey>(source, rows).await?;
-    table_read::<UnitKey>(source, rows).await?;
+    table_read::<GangKey>(source, rows).await?;
     table_read::<TaskKey>(source, rows).await?;
     table_read::<NodeTaskKey>(source, rows).await?;
     table_read::<EndpointKey>(source, rows).await?;
@@ -117,7 +117,7 @@ pub(super) async fn tables_read(source: &mut impl Source, rows: &mut CellRows) -
     table_read::<RequestExpiryKey>(source, rows).await
 }
 
-async fn table_read<K: Table>(source: &mut impl Source, rows: &mut CellRows) -> StoreResult<()> {
+async fn table_read<K: ChunkedKind>(source: &mut impl RowSource, rows: &mut CellRows) -> StoreResult<()> {
     let mut after: Option<Vec<u8>> = None;
     let mut last_key: Option<K> = None;
     loop {

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_kv::RangeRequest;
 use borough_model::job::Band;
 use borough_model::node::LoadMeasured;
-use borough_model::{JobId, UnitId};
+use borough_model::{GangId, JobId};
 use bytes::Bytes;
 
 use super::super::*;
 use crate::keys::{
-    self, CellGateKey, JobGateKey, Key, KeyKind, LeaseBeatKey, LeaseKey, NodeLoadKey, NodeTaskKey,
-    QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow, UnitKey,
+    self, CellGateKey, GangKey, JobGateKey, Key, KeyKind, LeaseBeatKey, LeaseKey, NodeLoadKey, NodeTaskKey,
+    QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
 };
 use crate::lease::{LeaseBeat, LeaseRow};
 use crate::node::{SessionFence, node_loads_set, node_writers};
@@ -38,7 +38,7 @@ async fn world() -> World {
             break;
         }
     }
-    unit_of_any(&mut world).await;
+    gang_of_any(&mut world).await;
     load_of_any(&mut world).await;
     world
         .read(async |tx, space| {
@@ -73,24 +73,24 @@ async fn load_of_any(world: &mut World) {
     assert!(!world.rows().await.loads.is_empty());
 }
 
-/// Begins a unit of the first job that can have one.
-async fn unit_of_any(world: &mut World) {
+/// Begins a gang of the first job that can have one.
+async fn gang_of_any(world: &mut World) {
     let jobs: Vec<JobId> = world.rows().await.jobs.keys().copied().collect();
     for job in jobs {
         world
-            .change("unit", async |tx, changes| {
+            .change("gang", async |tx, changes| {
                 // What is refused is another job's turn.
-                crate::unit::unit_begin(tx, &mut changes.open()?, (UnitId(5), job), 1, 1)
+                crate::gang::gang_begin(tx, &mut changes.open()?, (GangId(5), job), 1, 1)
                     .await
                     .map(drop)
                     .or(Ok(()))
             })
             .await;
-        if !world.rows().await.units.is_empty() {
+        if !world.rows().await.gangs.is_empty() {
             return;
         }
     }
-    panic!("no job can have a unit");
+    panic!("no job can have a gang");
 }
 
 async fn raw(world: &World) -> Vec<(Bytes, Bytes)> {
@@ -141,8 +141,8 @@ async fn a_row_that_is_missing_is_told_by_its_key() {
             continue;
         }
         let zero = kind == KeyKind::QuotaReleased && value.iter().all(|byte| *byte == 0);
-        // A name whose job is over may lead nowhere; a stamp of a name without endpoints tells nobody anything; a spec of
-        // another version than the one in force is history.
+        // A name whose job is over may lead nowhere; a stamp of a name without endpoints tells nobody anything; a spec
+        // of another version than the one in force is history.
         let history = [KeyKind::JobName, KeyKind::NameRevision, KeyKind::JobSpec].contains(&kind);
         put(&world, &key, None).await;
         let violations = found(&world).await;
@@ -170,7 +170,7 @@ async fn a_row_that_is_missing_is_told_by_its_key() {
         KeyKind::JobRow,
         KeyKind::JobPast,
         KeyKind::Task,
-        KeyKind::Unit,
+        KeyKind::Gang,
         KeyKind::QuotaUsed,
         KeyKind::Name,
         KeyKind::NameRevision,
@@ -190,7 +190,7 @@ const COMPARED: [KeyKind; 10] = [
     KeyKind::NodeAlloc,
     KeyKind::JobRow,
     KeyKind::Task,
-    KeyKind::Unit,
+    KeyKind::Gang,
     KeyKind::Name,
     KeyKind::NodeName,
     KeyKind::NodeLoad,
@@ -263,18 +263,18 @@ async fn rows_of_nothing_are_told() {
     let node = *rows.nodes.keys().next().unwrap();
     let nobody = borough_model::JobId(4_242);
     let name = crate::testing::name;
-    let unit = borough_model::task::UnitRow {
-        id: borough_model::UnitId(9),
+    let gang = borough_model::task::GangRow {
+        id: borough_model::GangId(9),
         job: nobody,
         min_member: 1,
-        state: borough_model::task::UnitState::Released,
+        state: borough_model::task::GangState::Released,
         epoch: 1,
         expires_ms: 0,
         revision: 1,
     };
     let charged = NodeTaskKey { node, job: nobody, index: 0 };
     bogus(&world, StoredRow::NodeTask(charged, Box::new(())), "node_tasks").await;
-    bogus(&world, StoredRow::Unit(UnitKey { unit: unit.id }, Box::new(unit)), "job_known").await;
+    bogus(&world, StoredRow::Gang(GangKey { gang: gang.id }, Box::new(gang)), "job_known").await;
     let gate = crate::job::JobGate { revision: u64::MAX };
     bogus(&world, StoredRow::JobGate(JobGateKey { job }, Box::new(gate)), "job_gate").await;
     bogus(&world, StoredRow::JobGate(JobGateKey { job: nobody }, Box::default()), "job_known").await;

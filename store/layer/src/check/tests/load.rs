@@ -35,7 +35,7 @@ pub(crate) fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
     assert_eq!(loaded.names, model.names, "seed {seed}");
     assert_eq!(loaded.past, model.past, "seed {seed}");
     assert_eq!(loaded.tasks, model.tasks, "seed {seed}");
-    assert_eq!(loaded.units, model.units, "seed {seed}");
+    assert_eq!(loaded.gangs, model.gangs, "seed {seed}");
     assert_eq!(loaded.endpoints, model.endpoints, "seed {seed}");
     assert_eq!(loaded.name_revisions, model.name_revisions, "seed {seed}");
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, job_new};
 use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, node_new};
-use borough_model::task::machine::unit_gathering;
+use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
-use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId, UnitId};
+use borough_model::{GangId, Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
 
 use crate::cell::{CellGate, CellMeta, CellState};
 use crate::federation::{FederationCell, StoreGeneration};
@@ -99,7 +99,7 @@ fn jobs_and_tasks() -> Vec<StoredRow> {
         JobPast: past => ();
         Task: TaskKey::of(task) => TaskRow::never_placed(task);
         Constraint: term => ConstraintToken { change: 8 };
-        Unit: UnitKey { unit: UnitId(6) } => unit_gathering(UnitId(6), job, 2, 5);
+        Gang: GangKey { gang: GangId(6) } => gang_gathering(GangId(6), job, 2, 5);
         Name: at => EndpointRow { endpoint, revision: 4 };
         NameRevision: NameRevisionKey { user, job: job_name } => StampValue(Versionstamp::new(10, 1));
     }

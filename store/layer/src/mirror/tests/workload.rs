@@ -6,14 +6,14 @@ use borough_kv::Transaction;
 use borough_kv::env::{Rng, SeededRng};
 use borough_model::job::{JobSpec, JobState};
 use borough_model::node::{LoadMeasured, NodeLoad, NodeRow, NodeState};
-use borough_model::task::{Endpoint, Health, TaskRow, TaskState, UnitRow, UnitState};
-use borough_model::{Delta, Incarnation, JobId, JobRow, Name, NodeId, RequestId, Resources, TaskId, UnitId};
+use borough_model::task::{Endpoint, GangRow, GangState, Health, TaskRow, TaskState};
+use borough_model::{Delta, GangId, Incarnation, JobId, JobRow, Name, NodeId, RequestId, Resources, TaskId};
 
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, EndpointKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey, NodeLoadKey,
-    Prefix, TaskKey, UnitKey,
+    self, CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey,
+    NodeLoadKey, Prefix, TaskKey,
 };
 use crate::name::EndpointRow;
 use crate::testing::{TestCell, change, job_spec, name};
@@ -72,7 +72,7 @@ async fn operation(tx: &Transaction, changes: &mut ChangeSet, draw: [u64; 4]) ->
         6 => task_gone(tx, changes, task).await,
         7 => endpoint_put(tx, changes, task, value).await,
         8 => endpoint_gone(tx, changes, task).await,
-        _ => unit_put(tx, changes, UnitId(which % 3), value).await,
+        _ => gang_put(tx, changes, GangId(which % 3), value).await,
     }
 }
 
@@ -184,14 +184,14 @@ fn spec_of(row: &JobRow, value: u64) -> JobSpec {
     spec
 }
 
-/// Forgets a job with its specs, tasks, units and endpoints, as one entry.
+/// Forgets a job with its specs, tasks, gangs and endpoints, as one entry.
 async fn job_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<()> {
     let space = changes.space().clone();
     for index in 0..u32::try_from(TASKS).unwrap() {
         endpoint_gone(tx, changes, TaskId { job, index }).await?;
     }
-    let units = keys::range::<UnitKey>(tx, &space, &Prefix::all(), keys::RangeOptions::default()).await?;
-    for (key, _) in units.iter().filter(|(_, row)| row.job == job) {
+    let gangs = keys::range::<GangKey>(tx, &space, &Prefix::all(), keys::RangeOptions::default()).await?;
+    for (key, _) in gangs.iter().filter(|(_, row)| row.job == job) {
         keys::clear(tx, &space, key)?;
     }
     let (user, job_name) = owner(job);
@@ -265,20 +265,20 @@ async fn endpoint_gone(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) 
     Ok(())
 }
 
-async fn unit_put(tx: &Transaction, changes: &mut ChangeSet, id: UnitId, value: u64) -> StoreResult<()> {
-    let key = UnitKey { unit: id };
+async fn gang_put(tx: &Transaction, changes: &mut ChangeSet, id: GangId, value: u64) -> StoreResult<()> {
+    let key = GangKey { gang: id };
     let revision = keys::read(tx, changes.space(), &key).await?.map_or(1, |row| row.revision + 1);
-    let row = UnitRow {
+    let row = GangRow {
         id,
         job: JobId(id.0),
         min_member: 1,
-        state: UnitState::Gathering,
+        state: GangState::Gathering,
         epoch: value,
         expires_ms: 0,
         revision,
     };
     keys::write(tx, changes.space(), &key, &row)?;
-    changes.push(Delta::Unit { row });
+    changes.push(Delta::Gang { row });
     Ok(())
 }
 

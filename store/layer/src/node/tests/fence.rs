@@ -17,7 +17,7 @@ async fn superseded() -> (TestCell, NodeId) {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
     assert!(cell.beat(fence(node), 1).await.unwrap());
-    register_as(&cell, NodeArrival::new(name("n1"), facts(), NodeId(8), 6)).await.unwrap();
+    register_as(&cell, NodeRegistration::new(name("n1"), facts(), NodeId(8), 6)).await.unwrap();
     (cell, node)
 }
 
@@ -59,7 +59,7 @@ async fn a_registration_in_between_fails_what_the_session_before_it_writes() {
     let attempts = AtomicU32::new(0);
     let late = cell.change_as(change(3, "late"), fence(node), async |writer, changes| {
         if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
-            register_as(&cell, NodeArrival::new(name("n1"), facts(), NodeId(8), 6)).await?;
+            register_as(&cell, NodeRegistration::new(name("n1"), facts(), NodeId(8), 6)).await?;
         }
         node_reported(writer, changes, &[]).await
     });
@@ -94,7 +94,7 @@ async fn place(cell: &TestCell, node: NodeId) {
         ports: Vec::new(),
         resources: spec.task.resources.clone(),
         spec_version: 1,
-        unit: None,
+        gang: None,
     };
     cell.change(change(5, "place"), async |tx, changes| {
         job_submit(tx, changes, &spec, TASK.job).await?;
@@ -114,8 +114,8 @@ async fn reported(cell: &TestCell, node: NodeId, present: &[(TaskId, Incarnation
     reported.await.unwrap().unwrap().state
 }
 
-/// What is left on a node is counted from the rows, whatever the gateway believes: a lost task that still names it, and an
-/// attempt that is over in the store.
+/// What is left on a node is counted from the rows, whatever the gateway believes: a lost task that still names it, and
+/// an attempt that is over in the store.
 #[tokio::test]
 async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     let cell = TestCell::new().await;
@@ -131,7 +131,7 @@ async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     assert_eq!(reported(&cell, node, &[]).await, NodeState::Lost, "only a registration brings it back");
     register(&cell, "n1", &facts(), 8).await;
     assert_eq!(reported(&cell, node, &[]).await, NodeState::Recovering, "a lost task names it");
-    let lives = [(TASK, Incarnation(1))];
+    let attempts = [(TASK, Incarnation(1))];
     let row: Option<TaskRow> =
         cell.run(async |tx| crate::task::task_get(&tx, &cell.space, TASK).await).await.unwrap();
     assert_eq!(row.map(|row| row.state), Some(TaskState::Lost));
@@ -142,7 +142,7 @@ async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     })
     .await
     .unwrap();
-    assert_eq!(reported(&cell, node, &lives).await, NodeState::Recovering, "it runs what is over");
+    assert_eq!(reported(&cell, node, &attempts).await, NodeState::Recovering, "it runs what is over");
     let unknown = [(TaskId { job: JobId(9), index: 0 }, Incarnation(1))];
     assert_eq!(reported(&cell, node, &unknown).await, NodeState::Ready, "what is unknown is parked");
 }

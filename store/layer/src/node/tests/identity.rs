@@ -10,10 +10,10 @@ fn identity(durable: u128) -> AgentIdentity {
 }
 
 /// A process of agent `durable` arrives in boot `boot`, in a session that has the number of the process.
-fn arrival(durable: u128, instance: u64, boot: &str) -> NodeArrival {
+fn registration(durable: u128, instance: u64, boot: &str) -> NodeRegistration {
     let facts = NodeFacts { boot_id: boot.to_owned(), ..facts() };
     let agent = Some(AgentProcess { identity: identity(durable), identity_before: None, instance });
-    NodeArrival { agent, ..NodeArrival::new(name("n1"), facts, NodeId(7), instance) }
+    NodeRegistration { agent, ..NodeRegistration::new(name("n1"), facts, NodeId(7), instance) }
 }
 
 fn refusal(refused: StoreResult<Registered>) -> RefusalCause {
@@ -34,34 +34,34 @@ async fn row(cell: &TestCell) -> borough_model::node::NodeRow {
 #[tokio::test]
 async fn a_refused_agent_leaves_the_session_of_the_other_in_force() {
     let cell = TestCell::new().await;
-    register_as(&cell, arrival(1, 11, "b1")).await.unwrap();
+    register_as(&cell, registration(1, 11, "b1")).await.unwrap();
     let before = row(&cell).await;
     assert_eq!(before.identity, Some(identity(1)));
-    assert_eq!(refusal(register_as(&cell, arrival(2, 21, "b1")).await), RefusalCause::OtherAgent);
-    let stranger = NodeArrival { agent: None, ..arrival(1, 31, "b1") };
+    assert_eq!(refusal(register_as(&cell, registration(2, 21, "b1")).await), RefusalCause::OtherAgent);
+    let stranger = NodeRegistration { agent: None, ..registration(1, 31, "b1") };
     assert_eq!(refusal(register_as(&cell, stranger).await), RefusalCause::OtherAgent);
     assert_eq!(row(&cell).await, before);
     assert!(in_force(&cell, 11).await && !in_force(&cell, 21).await);
     // The agent starts again; its process of before never comes back.
-    register_as(&cell, arrival(1, 12, "b1")).await.unwrap();
+    register_as(&cell, registration(1, 12, "b1")).await.unwrap();
     assert!(in_force(&cell, 12).await && !in_force(&cell, 11).await);
-    assert_eq!(refusal(register_as(&cell, arrival(1, 11, "b1")).await), RefusalCause::Superseded);
+    assert_eq!(refusal(register_as(&cell, registration(1, 11, "b1")).await), RefusalCause::Superseded);
     assert!(in_force(&cell, 12).await);
 }
 
 #[tokio::test]
 async fn another_boot_waits_for_the_silence_of_the_one_before() {
     let cell = TestCell::new().await;
-    register_as(&cell, arrival(1, 11, "b1")).await.unwrap();
+    register_as(&cell, registration(1, 11, "b1")).await.unwrap();
     assert!(in_force(&cell, 11).await);
     let seen = cell.run(async |tx| node_live_read(&tx, &cell.space, NodeId(7)).await).await.unwrap();
-    assert_eq!(refusal(register_as(&cell, arrival(1, 12, "b2")).await), RefusalCause::StillBeats);
+    assert_eq!(refusal(register_as(&cell, registration(1, 12, "b2")).await), RefusalCause::StillBeats);
     // The lease was seen silent, and is renewed before the registration commits.
     cell.beat(SessionFence { node: NodeId(7), session: 11 }, 99).await.unwrap();
-    let early = NodeArrival { silent: seen, ..arrival(1, 12, "b2") };
+    let early = NodeRegistration { silent: seen, ..registration(1, 12, "b2") };
     assert_eq!(refusal(register_as(&cell, early).await), RefusalCause::StillBeats);
     let seen = cell.run(async |tx| node_live_read(&tx, &cell.space, NodeId(7)).await).await.unwrap();
-    let late = NodeArrival { silent: seen, ..arrival(1, 12, "b2") };
+    let late = NodeRegistration { silent: seen, ..registration(1, 12, "b2") };
     assert!(register_as(&cell, late).await.unwrap().rebooted);
     assert!(in_force(&cell, 12).await);
 }
@@ -69,7 +69,7 @@ async fn another_boot_waits_for_the_silence_of_the_one_before() {
 #[tokio::test]
 async fn an_operator_gives_the_node_of_a_silent_agent_to_another_one() {
     let cell = TestCell::new().await;
-    register_as(&cell, arrival(1, 11, "b1")).await.unwrap();
+    register_as(&cell, registration(1, 11, "b1")).await.unwrap();
     let admit = async |seen: Option<NodeLive>| {
         cell.change(change(9, "node_admit"), async |tx, changes| {
             node_agent_admit(tx, changes, NodeId(7), &identity(2), seen.as_ref()).await
@@ -90,8 +90,8 @@ async fn an_operator_gives_the_node_of_a_silent_agent_to_another_one() {
     assert_eq!((admitted.identity, admitted.state), (Some(identity(2)), NodeState::Lost));
     assert!(!in_force(&cell, 11).await, "its session is over");
     assert_eq!(admit(None).await.unwrap().state, NodeState::Lost, "once is enough");
-    assert_eq!(refusal(register_as(&cell, arrival(1, 11, "b1")).await), RefusalCause::OtherAgent);
-    let registered = register_as(&cell, arrival(2, 21, "b7")).await.unwrap();
+    assert_eq!(refusal(register_as(&cell, registration(1, 11, "b1")).await), RefusalCause::OtherAgent);
+    let registered = register_as(&cell, registration(2, 21, "b7")).await.unwrap();
     assert!(registered.returning && registered.row.state == NodeState::Recovering);
     assert!(in_force(&cell, 21).await);
 }
@@ -101,13 +101,13 @@ async fn an_operator_gives_the_node_of_a_silent_agent_to_another_one() {
 async fn a_node_without_an_identity_takes_the_first_that_comes() {
     let cell = TestCell::new().await;
     register(&cell, "n1", &facts(), 7).await;
-    let taken = register_as(&cell, arrival(1, 11, "b2")).await.unwrap();
+    let taken = register_as(&cell, registration(1, 11, "b2")).await.unwrap();
     assert_eq!(taken.row.identity, Some(identity(1)));
-    assert_eq!(refusal(register_as(&cell, arrival(2, 21, "b2")).await), RefusalCause::OtherAgent);
+    assert_eq!(refusal(register_as(&cell, registration(2, 21, "b2")).await), RefusalCause::OtherAgent);
 }
 
-/// Older versions recorded an agent's key instead of its digest: the agent keeps its node, and nobody else gets it with what
-/// is shown of a digest.
+/// Older versions recorded an agent's key instead of its digest: the agent keeps its node, and nobody else gets it with
+/// what is shown of a digest.
 #[tokio::test]
 async fn a_recorded_key_becomes_its_digest_and_a_digest_is_no_key() {
     let cell = TestCell::new().await;
@@ -118,12 +118,15 @@ async fn a_recorded_key_becomes_its_digest_and_a_digest_is_no_key() {
         AgentProcess { identity, identity_before: Some(before), instance }
     };
     let recorded = AgentProcess { identity: of_key(key, 11).identity_before.unwrap(), ..of_key(key, 11) };
-    register_as(&cell, NodeArrival { agent: Some(recorded), ..arrival(1, 11, "b1") }).await.unwrap();
-    let arrival_of = |agent, instance| NodeArrival { agent: Some(agent), ..arrival(1, instance, "b1") };
-    let taken = register_as(&cell, arrival_of(of_key(key, 12), 12)).await.unwrap();
+    register_as(&cell, NodeRegistration { agent: Some(recorded), ..registration(1, 11, "b1") })
+        .await
+        .unwrap();
+    let registration_of =
+        |agent, instance| NodeRegistration { agent: Some(agent), ..registration(1, instance, "b1") };
+    let taken = register_as(&cell, registration_of(of_key(key, 12), 12)).await.unwrap();
     assert_eq!(taken.row.identity, Some(of_key(key, 0).identity), "the key is not recorded any more");
     // Whoever presents what everybody sees as if it were a key.
     let shown = AgentKey(key.durable_id().0);
-    let refused = register_as(&cell, arrival_of(of_key(shown, 13), 13)).await;
+    let refused = register_as(&cell, registration_of(of_key(shown, 13), 13)).await;
     assert_eq!(refusal(refused), RefusalCause::OtherAgent);
 }

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::node::{SessionFence, node_writer};
 use crate::task::{ReportPhase, TaskReport, is_on_node, task_report_apply};
 
-/// A report of the row's life.
+/// A report of the row's attempt.
 fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) -> TaskReport {
     let number = row.incarnation.0;
     let exit = code.map(|code| Exit {
@@ -27,7 +27,7 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
 }
 
 impl World {
-    /// Some agent reports some of its lives; old reports come again.
+    /// Some agent reports some of its attempts; old reports come again.
     pub(crate) async fn agent_report(&self, old: &Mutex<Vec<(SessionFence, TaskReport)>>) -> &'static str {
         let rows = self.rows().await;
         let there: Vec<&TaskRow> = rows.tasks.values().filter(|row| is_on_node(row.state)).collect();
@@ -57,7 +57,7 @@ impl World {
         assert_eq!(answers.map_or(reports.len(), |answers| answers.len()), reports.len());
     }
 
-    /// What an agent may say next of a life.
+    /// What an agent may say next of an attempt.
     fn next_report(&self, row: &TaskRow) -> TaskReport {
         let health = [Health::Healthy, Health::Healthy, Health::Unknown, Health::Unhealthy]
             [usize::try_from(self.below(4)).unwrap()];

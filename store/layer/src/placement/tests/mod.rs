@@ -2,9 +2,9 @@
 //! every step the whole cell is checked.
 
 mod agent;
+mod dependency;
 mod placer;
 mod rebase;
-mod witness;
 pub(crate) mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,8 @@ async fn settle(world: &mut World) {
     assert!(rows.quota_charged().values().all(crate::quota::QuotaUsed::is_zero), "seed {}", world.seed);
 }
 
-/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store placement`; more of them with `BOROUGH_SEEDS=<count>`.
+/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store placement`; more of them with
+/// `BOROUGH_SEEDS=<count>`.
 #[tokio::test(start_paused = true)]
 async fn workers_operators_and_agents_keep_every_rule() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

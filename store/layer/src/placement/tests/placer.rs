@@ -14,7 +14,7 @@ use crate::cell::{GateOpen, cell_gate_at};
 use crate::check::{CellRows, cell_rows_read};
 use crate::keys::LeaseKey;
 
-impl PlacementView for CellRows {
+impl SurvivorView for CellRows {
     fn node(&self, node: NodeId) -> Option<PlacementNode> {
         let (row, alloc) = (self.nodes.get(&node)?, self.allocs.get(&node)?);
         Some(PlacementNode { revision: row.revision, capacity: row.capacity.clone(), alloc: alloc.clone() })
@@ -64,7 +64,7 @@ impl World {
             nodes: BTreeMap::new(),
             placements: Vec::new(),
             evictions: Vec::new(),
-            units: Vec::new(),
+            gangs: Vec::new(),
         };
         let mut allocs = rows.allocs.clone();
         for job in rows.jobs.values().filter(|job| job.state == JobState::Running) {
@@ -104,7 +104,7 @@ impl World {
             ports,
             resources: resources.clone(),
             spec_version,
-            unit: None,
+            gang: None,
         };
         let (event, after) = match fits {
             Ok(after) => (TaskEvent::Place(place), after),
@@ -123,12 +123,12 @@ impl World {
             alloc: rows.allocs[&node].clone(),
         };
         batch.nodes.entry(node).or_insert(known);
-        batch.placements.push(Placement {
+        batch.placements.push(PlacementChange {
             revision_before: before.revision,
             row: placed.row,
             terms: Vec::new(),
-            witnesses: Vec::new(),
-            ruled: false,
+            dependencies: Vec::new(),
+            constrained: false,
         });
         allocs.insert(node, after);
         Some(())

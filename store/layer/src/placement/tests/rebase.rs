@@ -20,7 +20,7 @@ struct Fresh {
     job: JobRow,
 }
 
-impl PlacementView for Fresh {
+impl SurvivorView for Fresh {
     fn node(&self, node: NodeId) -> Option<PlacementNode> {
         (node == NODE).then(|| self.node.clone())
     }
@@ -59,10 +59,16 @@ fn batch(event: fn(Place) -> TaskEvent) -> PlacementBatch {
             ports: Vec::new(),
             resources: cores(1_000),
             spec_version: 1,
-            unit: None,
+            gang: None,
         };
         let row = task_transition(&TaskRow::never_placed(task), &event(place), 1_000).unwrap().row;
-        Placement { revision_before: 0, row, terms: Vec::new(), witnesses: Vec::new(), ruled: false }
+        PlacementChange {
+            revision_before: 0,
+            row,
+            terms: Vec::new(),
+            dependencies: Vec::new(),
+            constrained: false,
+        }
     };
     PlacementBatch {
         id: RequestId(9),
@@ -71,7 +77,7 @@ fn batch(event: fn(Place) -> TaskEvent) -> PlacementBatch {
         nodes: BTreeMap::from([(NODE, node(0))]),
         placements: TASKS.map(placed).to_vec(),
         evictions: Vec::new(),
-        units: Vec::new(),
+        gangs: Vec::new(),
     }
 }
 
@@ -103,8 +109,8 @@ fn what_waits_on_a_node_falls_with_it() {
     assert_eq!(left(&batch(TaskEvent::HoldPromised), &fresh(0)), []);
 }
 
-/// Who gives way to whom was decided by priorities: a job of a victim that is raised meanwhile guards the batch, and the
-/// preemptor falls with it.
+/// Who gives way to whom was decided by priorities: a job of a victim that is raised meanwhile guards the batch, and
+/// the preemptor falls with it.
 #[test]
 fn a_preemptor_falls_where_the_job_of_its_victim_has_changed() {
     let mut batch = batch(TaskEvent::HoldPromised);
@@ -123,8 +129,8 @@ fn a_preemptor_falls_where_the_job_of_its_victim_has_changed() {
     assert_eq!(placement_losers(&raised, &batch), BTreeSet::from([TASKS[1]]));
 }
 
-/// A conflict with something else, after which a priority has changed: the guards of the next attempt begin after the change, so
-/// what is left says so itself.
+/// A conflict with something else, after which a priority has changed: the guards of the next attempt begin after the
+/// change, so what is left says so itself.
 #[test]
 fn a_preemptor_falls_where_a_priority_is_another_by_the_next_attempt() {
     let mut batch = batch(TaskEvent::Place);

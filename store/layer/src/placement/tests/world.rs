@@ -20,7 +20,7 @@ use crate::job::{
 use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
 use crate::node::{
-    NodeArrival, SessionFence, node_cordon, node_declare_lost, node_live_list, node_live_renew,
+    NodeRegistration, SessionFence, node_cordon, node_declare_lost, node_live_list, node_live_renew,
     node_register, node_reported, node_uncordon, node_writer,
 };
 use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
@@ -225,13 +225,14 @@ impl World {
 
     async fn task_operate(&self, rows: &CellRows) -> &'static str {
         let tasks: Vec<_> = rows.tasks.values().map(|row| (row.id, row.incarnation)).collect();
-        let Some(life) = self.one_of(&tasks) else { return "nothing" };
+        let Some(attempt) = self.one_of(&tasks) else { return "nothing" };
         if self.below(2) == 0 {
-            self.change("restart", async |tx, changes| task_restart(tx, changes, life.0).await).await;
+            self.change("restart", async |tx, changes| task_restart(tx, changes, attempt.0).await).await;
             return "restart";
         }
         let reason = borough_model::task::StopReason::Drained;
-        self.change("drain", async |tx, changes| task_stop_begin(tx, changes, &[life], reason).await).await;
+        self.change("drain", async |tx, changes| task_stop_begin(tx, changes, &[attempt], reason).await)
+            .await;
         "drain"
     }
 
@@ -266,10 +267,12 @@ impl World {
         }
         let rows = self.rows().await;
         let lost: Vec<_> = rows.tasks.values().filter(|row| row.node == Some(node)).collect();
-        let lives: Vec<_> =
+        let attempts: Vec<_> =
             lost.iter().map(|row| (row.id, row.incarnation)).filter(|_| self.below(2) == 0).collect();
-        self.change("reschedule", async |tx, changes| task_reschedule_lost(tx, changes, node, &lives).await)
-            .await;
+        self.change("reschedule", async |tx, changes| {
+            task_reschedule_lost(tx, changes, node, &attempts).await
+        })
+        .await;
     }
 
     /// The node registers (again), and is ready where nothing old is left.
@@ -286,10 +289,10 @@ impl World {
             domains: Vec::new(),
         };
         let text = Name::new(format!("n{}", node.0)).unwrap();
-        let arrival = NodeArrival::new(text, facts, node, 1);
+        let registration = NodeRegistration::new(text, facts, node, 1);
         let beat = self.rng.next_u64();
         self.change("register", async |tx, changes| {
-            let (_, writer) = node_register(tx, changes, &arrival).await?;
+            let (_, writer) = node_register(tx, changes, &registration).await?;
             node_live_renew(&writer, changes.space(), beat, 0)
         })
         .await;

@@ -27,7 +27,7 @@ async fn placed(cell: &TestCell, task: TaskId, port: u16) {
         ports: vec![PortAssignment { name: name("http"), number: port }],
         resources,
         spec_version: 1,
-        unit: None,
+        gang: None,
     };
     cell.change(change(31, "place"), async |tx, changes| {
         let mut book = TaskBook::read(tx, changes.space(), [task]).await?;

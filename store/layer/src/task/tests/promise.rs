@@ -20,15 +20,15 @@ async fn a_preemptor_waits_for_its_victim_where_there_is_room_beside_it() {
         stir(&cell).await;
         assert_eq!(state(1).await, TaskState::Held, "something of its victim is left: {phase:?}");
     }
-    assert_eq!(expire(&cell, 1, 9).await, 0, "another life's promise");
+    assert_eq!(expire(&cell, 1, 9).await, 0, "another attempt's promise");
     assert_eq!(state(1).await, TaskState::Held, "its victim is still there");
     apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await;
     assert_eq!((state(1).await, state(0).await), (TaskState::Assigned, TaskState::Pending));
 }
 
-/// A later life of the preemptor does not wait for what the earlier one evicted: it was decided with that there.
+/// A later attempt of the preemptor does not wait for what the earlier one evicted: it was decided with that there.
 #[tokio::test]
-async fn the_next_life_of_a_preemptor_waits_for_no_victim_of_the_last() {
+async fn the_next_attempt_of_a_preemptor_waits_for_no_victim_of_the_last() {
     let cell = world_of(4_000).await;
     place(&cell, 0).await;
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
@@ -59,9 +59,9 @@ async fn a_preemptor_starts_when_its_victim_is_gone_for_good() {
     assert_eq!(states, [TaskState::Dead, TaskState::Assigned]);
 }
 
-/// A task gives way to a life of another.
-async fn evict(cell: &TestCell, victim: u32, by: u32, life: u64) {
-    let evicted = Evicted { by: task(by), notice_max_ms: None, life: Incarnation(life) };
+/// A task gives way to an attempt of another.
+async fn evict(cell: &TestCell, victim: u32, by: u32, attempt: u64) {
+    let evicted = Evicted { by: task(by), notice_max_ms: None, attempt: Incarnation(attempt) };
     cell.change(change(9, "evict"), async |tx, changes| {
         let mut book = TaskBook::read(tx, changes.space(), [task(victim)]).await?;
         book.apply(task(victim), &TaskEvent::Evict(evicted), changes.at_ms())?.unwrap();
@@ -78,17 +78,17 @@ async fn stir(cell: &TestCell) {
         .await
         .unwrap();
     place(cell, index).await;
-    let life = row(cell, index).await.unwrap().incarnation;
+    let attempt = row(cell, index).await.unwrap().incarnation;
     let mut gone = exited(index, ReportPhase::Released);
-    gone.incarnation = life;
-    gone.exit = gone.exit.map(|exit| Exit { incarnation: life, ..exit });
-    apply(cell, SOURCE, &[report(index, life.0, ReportPhase::Running), gone]).await;
+    gone.incarnation = attempt;
+    gone.exit = gone.exit.map(|exit| Exit { incarnation: attempt, ..exit });
+    apply(cell, SOURCE, &[report(index, attempt.0, ReportPhase::Running), gone]).await;
 }
 
 async fn expire(cell: &TestCell, index: u32, incarnation: u64) -> usize {
-    let lives = [(task(index), Incarnation(incarnation))];
+    let attempts = [(task(index), Incarnation(incarnation))];
     let expired = cell.change(change(9, "task_promise"), async |tx, changes| {
-        task_promises_expire(tx, changes, NODE, &lives).await
+        task_promises_expire(tx, changes, NODE, &attempts).await
     });
     expired.await.unwrap()
 }
@@ -132,7 +132,7 @@ async fn a_promise_is_let_go_where_it_cannot_be_kept_and_kept_where_it_can() {
     assert_eq!(
         (expire(&cell, 1, 2).await, expire(&cell, 0, 1).await),
         (0, 0),
-        "another life, and one that holds nothing"
+        "another attempt, and one that holds nothing"
     );
     assert_eq!(expire(&cell, 1, 1).await, 1);
     let waits = row(&cell, 1).await.unwrap();
@@ -146,8 +146,8 @@ async fn a_promise_is_let_go_where_it_cannot_be_kept_and_kept_where_it_can() {
     let larger = facts(200);
     register(&cell, larger, SOURCE.session).await;
     assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Held);
-    let life = row(&cell, 1).await.unwrap().incarnation;
-    assert_eq!(expire(&cell, 1, life.0).await, 0);
+    let attempt = row(&cell, 1).await.unwrap().incarnation;
+    assert_eq!(expire(&cell, 1, attempt.0).await, 0);
     assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Assigned);
     let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Always).await).await.unwrap();
     assert_eq!(found, []);

@@ -39,7 +39,7 @@ fn assert_copy(copy: &CellRows, exported: &CellRows, seed: u64) {
     assert_eq!(copy.quota_released, exported.quota_released, "seed {seed}");
     assert_eq!(copy.requests, exported.requests, "seed {seed}");
     assert_eq!(copy.request_expiries, exported.request_expiries, "seed {seed}");
-    assert!(copy.leases.is_empty() && copy.node_lives.is_empty() && copy.journal_head.is_none());
+    assert!(copy.leases.is_empty() && copy.node_attempts.is_empty() && copy.journal_head.is_none());
 }
 
 /// Exports while the world goes on, imports elsewhere, and compares with what the journal says of the position.
@@ -92,7 +92,7 @@ async fn nothing_of_a_cell_is_forgotten() {
     let (file, _) = file_of(&exported.rows, &header(1, exported.at), 1_000);
     let mut reader = ExportReader::begin(&file[..]).unwrap();
     let mut carried = Vec::new();
-    while let Block::Rows { rows, .. } = reader.block().unwrap() {
+    while let FileBlock::Rows { rows, .. } = reader.block().unwrap() {
         carried.extend(rows);
     }
     let scan = world.read(async |tx, space| space_scan(tx, space, None, 1_000_000).await).await.unwrap();

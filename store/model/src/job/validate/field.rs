@@ -14,12 +14,12 @@ const ERRORS_MAX: usize = 50;
 
 /// What is wrong so far.
 #[derive(Default)]
-pub(crate) struct Fields {
+pub(crate) struct FieldErrors {
     errors: Vec<FieldError>,
     untold: usize,
 }
 
-impl Fields {
+impl FieldErrors {
     pub(crate) fn done(mut self) -> Result<(), Vec<FieldError>> {
         if self.untold > 0 {
             let value = format!("{} more errors", self.untold);

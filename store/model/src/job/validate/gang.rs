@@ -1,11 +1,11 @@
-//! Units: how many tasks must fit together, roles, failure domains.
+//! Gangs: how many tasks must fit together, roles, failure domains.
 
 use std::collections::BTreeSet;
 
-use super::field::Fields;
+use super::field::FieldErrors;
 use super::task::override_check;
 use super::{COUNT_MAX, FieldError};
-use crate::job::{JobSpec, Together};
+use crate::job::{GangTopology, JobSpec};
 
 /// Most roles of a job.
 pub const ROLES_MAX: usize = 16;
@@ -14,7 +14,7 @@ pub const TOGETHER_DOMAINS_MAX: u32 = 64;
 
 /// Checks a count alone, as scaling does: the rest is that of the spec in force.
 pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
-    let mut fields = Fields::default();
+    let mut fields = FieldErrors::default();
     if !spec.roles().is_empty() && count != spec.count {
         let accepted = format!("{}, the sum of its roles: a job of several roles keeps its size", spec.count);
         fields.refuse("count", count, accepted);
@@ -23,36 +23,41 @@ pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
     fields.done()
 }
 
-pub(super) fn count_fields(fields: &mut Fields, count: u32, min_member: u32) {
+pub(super) fn count_fields(fields: &mut FieldErrors, count: u32, min_member: u32) {
     let accepted = format!("0 to {COUNT_MAX} tasks; larger work is several jobs");
     fields.require(count <= COUNT_MAX, "count", count, accepted);
     let fits = count == 0 || min_member <= count.max(1);
     fields.require(fits, "min_member", min_member, format!("at most the count, {count}; 0 or 1 is no gang"));
 }
 
-pub(super) fn gang_check(fields: &mut Fields, spec: &JobSpec) {
-    if let Some(together) = spec.together() {
-        together_check(fields, together, spec.min_member);
+pub(super) fn gang_check(fields: &mut FieldErrors, spec: &JobSpec) {
+    if let Some(topology) = spec.gang_topology() {
+        gang_topology_check(fields, topology, spec.min_member);
     }
     if !spec.roles().is_empty() {
         roles_check(fields, spec);
     }
 }
 
-fn together_check(fields: &mut Fields, together: &Together, min_member: u32) {
-    fields.key("together.attribute", &together.attribute);
+fn gang_topology_check(fields: &mut FieldErrors, topology: &GangTopology, min_member: u32) {
+    fields.key("gang_topology.attribute", &topology.attribute);
     let gang = min_member > 1;
-    fields.require(gang, "together", format!("min_member {min_member}"), "min_member of 2 or more: a gang");
-    let Together { domains_min, domains_max, .. } = *together;
+    fields.require(
+        gang,
+        "gang_topology",
+        format!("min_member {min_member}"),
+        "min_member of 2 or more: a gang",
+    );
+    let GangTopology { domains_min, domains_max, .. } = *topology;
     let most = TOGETHER_DOMAINS_MAX.min(min_member.max(1));
     let accepted = format!("1 to {most} domains, and not fewer than it has at least");
     let fine = (1..=TOGETHER_DOMAINS_MAX).contains(&domains_max) && domains_min <= domains_max;
-    fields.require(fine, "together.domains", domains_max, accepted.clone());
+    fields.require(fine, "gang_topology.domains", domains_max, accepted.clone());
     let least = domains_min >= 1 && domains_min <= most;
-    fields.require(least, "together.exactly", domains_min, accepted);
+    fields.require(least, "gang_topology.exactly", domains_min, accepted);
 }
 
-fn roles_check(fields: &mut Fields, spec: &JobSpec) {
+fn roles_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let roles = spec.roles();
     let given = format!("{} roles", roles.len());
     fields.require(roles.len() <= ROLES_MAX, "roles", given, format!("at most {ROLES_MAX}"));

@@ -14,7 +14,7 @@ use super::{JobSpec, RestartMode, RestartSpec};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
-pub(crate) use field::Fields;
+pub(crate) use field::FieldErrors;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 
 /// Most tasks of a job. A job's rows are listed, stopped and counted together; ten transactions of ten thousand rows
@@ -61,7 +61,7 @@ impl fmt::Display for Note {
 impl JobSpec {
     /// Checks everything an admission needs that follows from the spec alone.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
-        let mut fields = Fields::default();
+        let mut fields = FieldErrors::default();
         job_check(&mut fields, self);
         gang::count_fields(&mut fields, self.count, self.min_member);
         gang::gang_check(&mut fields, self);
@@ -95,17 +95,17 @@ impl JobSpec {
 
 /// Checks a priority alone.
 pub fn priority_check(priority: u32) -> Result<(), Vec<FieldError>> {
-    let mut fields = Fields::default();
+    let mut fields = FieldErrors::default();
     priority_field(&mut fields, priority);
     fields.done()
 }
 
-fn priority_field(fields: &mut Fields, priority: u32) {
+fn priority_field(fields: &mut FieldErrors, priority: u32) {
     let accepted = "0 to 399 (best effort 0–99, batch 100–199, production 200–299, monitoring 300–399)";
     fields.require(priority <= PRIORITY_MAX, "priority", priority, accepted);
 }
 
-fn job_check(fields: &mut Fields, spec: &JobSpec) {
+fn job_check(fields: &mut FieldErrors, spec: &JobSpec) {
     priority_field(fields, spec.priority);
     fields.delay("drain_delay_ms", spec.drain_delay_ms, 0);
     if let Some(lost_after_ms) = spec.lost_after_ms {
@@ -122,7 +122,7 @@ fn job_check(fields: &mut Fields, spec: &JobSpec) {
     fields.labels("labels", &spec.labels, LABELS_MAX);
 }
 
-fn restart_check(fields: &mut Fields, restart: &RestartSpec) {
+fn restart_check(fields: &mut FieldErrors, restart: &RestartSpec) {
     if restart.mode == RestartMode::Never {
         return;
     }
@@ -137,7 +137,7 @@ fn restart_check(fields: &mut Fields, restart: &RestartSpec) {
 }
 
 /// A queue is a path of names; which queues there are, the cell's settings say.
-fn queue_check(fields: &mut Fields, queue: Option<&str>) {
+fn queue_check(fields: &mut FieldErrors, queue: Option<&str>) {
     let Some(queue) = queue else { return };
     let names: Vec<&str> = queue.split('/').collect();
     let fine = names.len() <= LEVELS_MAX && names.iter().all(|name| Name::new(*name).is_ok());
@@ -146,7 +146,7 @@ fn queue_check(fields: &mut Fields, queue: Option<&str>) {
 }
 
 /// A profile is a name, perhaps with weights; which names there are, the scheduler knows.
-fn profile_check(fields: &mut Fields, profile: Option<&str>) {
+fn profile_check(fields: &mut FieldErrors, profile: Option<&str>) {
     let Some(profile) = profile else { return };
     let fine =
         !profile.is_empty() && profile.len() <= PROFILE_BYTES_MAX && !profile.contains(char::is_control);
@@ -155,7 +155,7 @@ fn profile_check(fields: &mut Fields, profile: Option<&str>) {
     fields.require(fine, "profile", profile, accepted);
 }
 
-fn size_check(fields: &mut Fields, spec: &JobSpec) {
+fn size_check(fields: &mut FieldErrors, spec: &JobSpec) {
     match minicbor::to_vec(spec) {
         Ok(bytes) => fields.require(
             bytes.len() <= SPEC_BYTES_MAX,

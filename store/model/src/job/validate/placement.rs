@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::AFTER_MAX;
 use super::contradiction::contradiction;
-use super::field::Fields;
+use super::field::FieldErrors;
 use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Spread, Toleration, TolerationOperator};
 use crate::node::TaintEffect;
 
@@ -17,7 +17,7 @@ const TOLERATIONS_MAX: usize = 32;
 /// Longest time that a task stays on a node that it has to leave: a week, in milliseconds.
 const EVICT_AFTER_MS_MAX: u64 = 604_800_000;
 
-pub(super) fn after_check(fields: &mut Fields, spec: &JobSpec) {
+pub(super) fn after_check(fields: &mut FieldErrors, spec: &JobSpec) {
     fields.require(
         spec.after.len() <= AFTER_MAX,
         "after",
@@ -32,7 +32,7 @@ pub(super) fn after_check(fields: &mut Fields, spec: &JobSpec) {
     }
 }
 
-pub(super) fn constraints_check(fields: &mut Fields, constraints: &[Constraint]) {
+pub(super) fn constraints_check(fields: &mut FieldErrors, constraints: &[Constraint]) {
     fields.require(
         constraints.len() <= CONSTRAINTS_MAX,
         "constraints",
@@ -45,7 +45,7 @@ pub(super) fn constraints_check(fields: &mut Fields, constraints: &[Constraint])
     contradiction_check(fields, "constraints", "node", constraints);
 }
 
-pub(super) fn tolerations_check(fields: &mut Fields, tolerations: &[Toleration]) {
+pub(super) fn tolerations_check(fields: &mut FieldErrors, tolerations: &[Toleration]) {
     let given = format!("{} tolerations", tolerations.len());
     let accepted = format!("at most {TOLERATIONS_MAX}");
     fields.require(tolerations.len() <= TOLERATIONS_MAX, "tolerations", given, accepted);
@@ -73,7 +73,7 @@ pub(super) fn tolerations_check(fields: &mut Fields, tolerations: &[Toleration])
     }
 }
 
-pub(super) fn affinity_check(fields: &mut Fields, affinity: &[Affinity]) {
+pub(super) fn affinity_check(fields: &mut FieldErrors, affinity: &[Affinity]) {
     let given = format!("{} affinities", affinity.len());
     fields.require(affinity.len() <= AFFINITY_MAX, "affinity", given, format!("at most {AFFINITY_MAX}"));
     for (at, one) in affinity.iter().enumerate() {
@@ -116,7 +116,7 @@ pub(super) fn affinity_check(fields: &mut Fields, affinity: &[Affinity]) {
 }
 
 /// Refuses what no node, or no job, can ever meet.
-fn contradiction_check(fields: &mut Fields, path: &str, whose: &str, constraints: &[Constraint]) {
+fn contradiction_check(fields: &mut FieldErrors, path: &str, whose: &str, constraints: &[Constraint]) {
     let Some(at) = contradiction(constraints) else { return };
     let Some(constraint) = constraints.get(at) else { return };
     let given = format!("contradicts what stands before it on {}", constraint.attribute);
@@ -124,7 +124,7 @@ fn contradiction_check(fields: &mut Fields, path: &str, whose: &str, constraints
     fields.refuse(&format!("{path}[{at}]"), given, accepted);
 }
 
-fn constraint_check(fields: &mut Fields, path: &str, constraint: &Constraint) {
+fn constraint_check(fields: &mut FieldErrors, path: &str, constraint: &Constraint) {
     let values = &constraint.values;
     let values_path = format!("{path}.values");
     fields.key(&format!("{path}.attribute"), &constraint.attribute);
@@ -152,7 +152,7 @@ fn constraint_check(fields: &mut Fields, path: &str, constraint: &Constraint) {
     }
 }
 
-pub(super) fn spread_check(fields: &mut Fields, spread: &[Spread]) {
+pub(super) fn spread_check(fields: &mut FieldErrors, spread: &[Spread]) {
     fields.require(
         spread.len() <= SPREAD_MAX,
         "spread",

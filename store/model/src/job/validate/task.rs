@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::field::Fields;
+use super::field::FieldErrors;
 use crate::id::Name;
 use crate::job::{HealthCheck, JobSpec, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
 use crate::node::{CORE_SPEED_REFERENCE, task_packages_check};
@@ -17,7 +17,7 @@ const MODELS_MAX: usize = 16;
 /// Least memory of a task, in bytes: with less, the kernel ends a process before it has begun.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-pub(super) fn task_check(fields: &mut Fields, task: &TaskSpec) {
+pub(super) fn task_check(fields: &mut FieldErrors, task: &TaskSpec) {
     command_check(fields, "task.command", &task.command);
     environment_check(fields, "task.environment", &task.environment);
     if let Some(directory) = &task.working_directory {
@@ -37,7 +37,7 @@ pub(super) fn task_check(fields: &mut Fields, task: &TaskSpec) {
     weight_check(fields, "task.weight", task.weight);
 }
 
-pub(super) fn overrides_check(fields: &mut Fields, spec: &JobSpec) {
+pub(super) fn overrides_check(fields: &mut FieldErrors, spec: &JobSpec) {
     for (&index, own) in &spec.overrides {
         let path = format!("overrides[{index}]");
         let accepted = format!("indexes below the count, {}", spec.count);
@@ -50,13 +50,13 @@ pub(super) fn overrides_check(fields: &mut Fields, spec: &JobSpec) {
 }
 
 /// Cores of its own are whole ones.
-fn cores_check(fields: &mut Fields, task: &TaskSpec, path: &str, resources: &Resources) {
+fn cores_check(fields: &mut FieldErrors, task: &TaskSpec, path: &str, resources: &Resources) {
     let fine = !task.exclusive_cores || resources.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
     let accepted = "whole cores, since they are to be its own";
     fields.require(fine, &format!("{path}.cpu"), cpu_display(resources.cpu_millis), accepted);
 }
 
-pub(super) fn override_check(fields: &mut Fields, path: &str, own: &TaskOverride) {
+pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOverride) {
     if let Some(command) = &own.command {
         command_check(fields, &format!("{path}.command"), command);
     }
@@ -72,7 +72,7 @@ pub(super) fn override_check(fields: &mut Fields, path: &str, own: &TaskOverride
     }
 }
 
-fn command_check(fields: &mut Fields, path: &str, command: &[String]) {
+fn command_check(fields: &mut FieldErrors, path: &str, command: &[String]) {
     let program = command.first().map_or("", String::as_str);
     fields.require(!program.is_empty(), path, format!("{command:?}"), "a program and its arguments");
     for (at, argument) in command.iter().enumerate() {
@@ -80,7 +80,7 @@ fn command_check(fields: &mut Fields, path: &str, command: &[String]) {
     }
 }
 
-fn environment_check(fields: &mut Fields, path: &str, environment: &BTreeMap<String, String>) {
+fn environment_check(fields: &mut FieldErrors, path: &str, environment: &BTreeMap<String, String>) {
     for (name, value) in environment {
         let path = format!("{path}[{name:?}]");
         fields.variable(&path, name);
@@ -88,7 +88,7 @@ fn environment_check(fields: &mut Fields, path: &str, environment: &BTreeMap<Str
     }
 }
 
-fn resources_check(fields: &mut Fields, path: &str, resources: &Resources) {
+fn resources_check(fields: &mut FieldErrors, path: &str, resources: &Resources) {
     // What takes nothing could be placed on one node without end.
     fields.require(resources.cpu_millis > 0, &format!("{path}.cpu"), 0, "at least one thousandth of a core");
     let memory = resources.memory_bytes;
@@ -102,7 +102,7 @@ fn resources_check(fields: &mut Fields, path: &str, resources: &Resources) {
     }
 }
 
-fn selectors_check(fields: &mut Fields, task: &TaskSpec) {
+fn selectors_check(fields: &mut FieldErrors, task: &TaskSpec) {
     for (kind, selector) in &task.device_selectors {
         let path = |field: &str| format!("task.device_selectors[{kind:?}]{field}");
         let asked = task.resources.device_millis.contains_key(kind);
@@ -124,7 +124,7 @@ fn selectors_check(fields: &mut Fields, task: &TaskSpec) {
     }
 }
 
-fn ports_check(fields: &mut Fields, ports: &[PortSpec]) {
+fn ports_check(fields: &mut FieldErrors, ports: &[PortSpec]) {
     let count = format!("{} ports", ports.len());
     fields.require(ports.len() <= PORTS_MAX, "task.ports", count, format!("at most {PORTS_MAX}"));
     let mut names = BTreeSet::new();
@@ -140,7 +140,7 @@ fn ports_check(fields: &mut Fields, ports: &[PortSpec]) {
     }
 }
 
-fn health_check(fields: &mut Fields, health: &HealthCheck, ports: &[PortSpec]) {
+fn health_check(fields: &mut FieldErrors, health: &HealthCheck, ports: &[PortSpec]) {
     match &health.probe {
         Probe::Http { port, path } => {
             probe_port_check(fields, port, ports);
@@ -160,7 +160,7 @@ fn health_check(fields: &mut Fields, health: &HealthCheck, ports: &[PortSpec]) {
     fields.delay("task.health.initial_grace_ms", health.initial_grace_ms, 0);
 }
 
-fn probe_port_check(fields: &mut Fields, port: &Name, ports: &[PortSpec]) {
+fn probe_port_check(fields: &mut FieldErrors, port: &Name, ports: &[PortSpec]) {
     let declared: Vec<&str> = ports.iter().map(|each| each.name.as_str()).collect();
     let accepted = match declared.is_empty() {
         true => "a port of the task, which has none".to_owned(),
@@ -169,7 +169,7 @@ fn probe_port_check(fields: &mut Fields, port: &Name, ports: &[PortSpec]) {
     fields.require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
 }
 
-fn log_check(fields: &mut Fields, log: &LogSpec) {
+fn log_check(fields: &mut FieldErrors, log: &LogSpec) {
     let bytes = log.file_bytes_max;
     let fine = (4 << 10..=1 << 30).contains(&bytes);
     fields.require(fine, "task.log.file_bytes_max", bytes, "4KiB to 1GiB");
@@ -177,6 +177,6 @@ fn log_check(fields: &mut Fields, log: &LogSpec) {
     fields.require((1..=100).contains(&files), "task.log.files_max", files, "1 to 100");
 }
 
-fn weight_check(fields: &mut Fields, path: &str, weight: u32) {
+fn weight_check(fields: &mut FieldErrors, path: &str, weight: u32) {
     fields.require((1..=255).contains(&weight), path, weight, "1 to 255");
 }

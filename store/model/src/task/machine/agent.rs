@@ -1,16 +1,16 @@
-//! Events an agent reports. It reports its full state, so any of them may be the first that arrives of a life, and all
-//! of them repeat.
+//! Events an agent reports. It reports its full state, so any of them may be the first that arrives of an attempt, and
+//! all of them repeat.
 
 use super::event::{EndpointEffect, TaskRules, TransitionRefused};
 use super::operate::running_stop;
-use super::step::{Decided, Step, illegal, stale, unchanged};
+use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
 use crate::task::{EndReason, Exit, Health, StopReason, TaskRow, TaskState};
 
 const HELD: &str = "nothing starts while held";
 
 pub(super) fn agent_accepted(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Assigned => Step::new(row, now_ms).state(TaskState::Starting).done(),
+        TaskState::Assigned => TransitionDraft::new(row, now_ms).state(TaskState::Starting).done(),
         TaskState::Starting | TaskState::Running | TaskState::Stopping | TaskState::Releasing => {
             unchanged(row)
         }
@@ -22,13 +22,17 @@ pub(super) fn agent_accepted(row: &TaskRow, now_ms: i64) -> Decided {
 
 pub(super) fn process_started(row: &TaskRow, process: (u32, i64), health: Health, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Assigned | TaskState::Starting => running(Step::new(row, now_ms), process, health).done(),
+        TaskState::Assigned | TaskState::Starting => {
+            running(TransitionDraft::new(row, now_ms), process, health).done()
+        }
         TaskState::Running | TaskState::Stopping if process_known(row, process) => unchanged(row),
         // It was started before the stop reached the agent.
         TaskState::Stopping if row.pid.is_none() => {
-            Step::new(row, now_ms).with(|row| process_set(row, process)).done()
+            TransitionDraft::new(row, now_ms).with(|row| process_set(row, process)).done()
         }
-        TaskState::Running | TaskState::Stopping => illegal(row, "process_started", "a life has one process"),
+        TaskState::Running | TaskState::Stopping => {
+            illegal(row, "process_started", "an attempt has one process")
+        }
         TaskState::Releasing => unchanged(row),
         TaskState::Held => illegal(row, "process_started", HELD),
         TaskState::Lost => Err(TransitionRefused::NodeReturnFirst),
@@ -45,8 +49,8 @@ fn process_set(row: &mut TaskRow, (pid, started_ms): (u32, i64)) {
     row.started_ms = Some(started_ms);
 }
 
-/// The life runs, published where it is healthy.
-fn running(step: Step<'_>, process: (u32, i64), health: Health) -> Step<'_> {
+/// The attempt runs, published where it is healthy.
+fn running(step: TransitionDraft<'_>, process: (u32, i64), health: Health) -> TransitionDraft<'_> {
     let step = step.with(|row| process_set(row, process)).state(TaskState::Running);
     match health {
         Health::Unknown => step.with(|row| row.health = Health::Unknown),
@@ -56,7 +60,7 @@ fn running(step: Step<'_>, process: (u32, i64), health: Health) -> Step<'_> {
 }
 
 pub(super) fn health_changed(row: &TaskRow, health: Health, now_ms: i64) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Running => match health {
             Health::Healthy if row.health == Health::Healthy => unchanged(row),
@@ -84,7 +88,7 @@ pub(super) fn process_exited(
     rules: &TaskRules,
     now_ms: i64,
 ) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Assigned | TaskState::Starting | TaskState::Stopping => {
             exited(step.exit(exit.clone(), rules), released).done()
@@ -93,30 +97,30 @@ pub(super) fn process_exited(
             let step = step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw);
             exited(step, released).done()
         }
-        TaskState::Releasing if released => step.life_end().done(),
+        TaskState::Releasing if released => step.attempt_end().done(),
         // It ended while its node was away: what it did counts, and it takes nothing any more.
         TaskState::Lost => {
-            step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw).life_end().done()
+            step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw).attempt_end().done()
         }
         TaskState::Pending | TaskState::Releasing | TaskState::Dead => unchanged(row),
         TaskState::Held => illegal(row, "process_exited", HELD),
     }
 }
 
-fn exited(step: Step<'_>, released: bool) -> Step<'_> {
-    if released { step.life_end() } else { step.state(TaskState::Releasing) }
+fn exited(step: TransitionDraft<'_>, released: bool) -> TransitionDraft<'_> {
+    if released { step.attempt_end() } else { step.state(TaskState::Releasing) }
 }
 
 pub(super) fn start_failed(row: &TaskRow, message: &str, rules: &TaskRules, now_ms: i64) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Assigned | TaskState::Starting | TaskState::Stopping => {
-            step.exit(start_failure(row, message, now_ms), rules).life_end().done()
+            step.exit(start_failure(row, message, now_ms), rules).attempt_end().done()
         }
         TaskState::Lost => step
             .exit(start_failure(row, message, now_ms), rules)
             .endpoint(EndpointEffect::Withdraw)
-            .life_end()
+            .attempt_end()
             .done(),
         TaskState::Pending | TaskState::Dead => unchanged(row),
         TaskState::Running | TaskState::Releasing => {
@@ -139,13 +143,13 @@ fn start_failure(row: &TaskRow, message: &str, now_ms: i64) -> Exit {
 }
 
 pub(super) fn release_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
-        TaskState::Releasing => step.life_end().done(),
+        TaskState::Releasing => step.attempt_end().done(),
         // It was stopped before it started, or its record is gone.
-        TaskState::Stopping => step.exit_unseen(EndReason::Stopped).life_end().done(),
+        TaskState::Stopping => step.exit_unseen(EndReason::Stopped).attempt_end().done(),
         TaskState::Lost => {
-            step.endpoint(EndpointEffect::Withdraw).exit_unseen(EndReason::NodeLost).life_end().done()
+            step.endpoint(EndpointEffect::Withdraw).exit_unseen(EndReason::NodeLost).attempt_end().done()
         }
         TaskState::Pending | TaskState::Dead => unchanged(row),
         TaskState::Assigned | TaskState::Starting | TaskState::Running => {
@@ -161,13 +165,13 @@ pub(super) fn node_returned(
     health: Health,
     now_ms: i64,
 ) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
         // Its endpoint may still be there, demoted: only the same process may go on under it.
         TaskState::Lost
             if row.pid.is_some() && !process.is_some_and(|process| process_known(row, process)) =>
         {
-            illegal(row, "node_returned", "a life has one process; how it ended comes first")
+            illegal(row, "node_returned", "an attempt has one process; how it ended comes first")
         }
         TaskState::Lost => {
             let step = step.state(TaskState::Assigned).take();

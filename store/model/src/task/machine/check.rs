@@ -24,26 +24,26 @@ pub fn task_row_check(row: &TaskRow) -> Result<(), TaskInvariantBroken> {
     }
 }
 
-type Rule = (bool, &'static str);
+type RowRule = (bool, &'static str);
 
-fn first_broken(rules: &[Rule]) -> Option<&'static str> {
+fn first_broken(rules: &[RowRule]) -> Option<&'static str> {
     rules.iter().find(|(holds, _)| !holds).map(|&(_, what)| what)
 }
 
-fn common_rules(row: &TaskRow) -> [Rule; 10] {
+fn common_rules(row: &TaskRow) -> [RowRule; 10] {
     let numbers: BTreeSet<u16> = row.ports.iter().map(|port| port.number).collect();
     let charged = row.state.is_charged();
     let exit_known = row.exit.as_ref().is_none_or(|exit| exit.incarnation <= row.incarnation);
     let began = row.incarnation.0 > 0;
     [
         (!charged || row.node.is_some(), "takes capacity of no node"),
-        (!charged || began, "takes capacity without a life"),
+        (!charged || began, "takes capacity without an attempt"),
         (
             !charged || row.charge.owner == ChargeOwner::Task,
             "takes capacity, but its row does not own the charge",
         ),
         (numbers.len() == row.ports.len(), "has a port twice"),
-        (exit_known, "remembers the exit of a life that has not begun"),
+        (exit_known, "remembers the exit of an attempt that has not begun"),
         (row.health != Health::Healthy || row.state == TaskState::Running, "is healthy but does not run"),
         (row.health != Health::Unhealthy, "is unhealthy and not being stopped"),
         (row.pid.is_none() || row.started_ms.is_some(), "has a process without a start"),
@@ -52,7 +52,7 @@ fn common_rules(row: &TaskRow) -> [Rule; 10] {
     ]
 }
 
-fn state_rules(row: &TaskRow) -> Vec<Rule> {
+fn state_rules(row: &TaskRow) -> Vec<RowRule> {
     let owner = row.charge.owner;
     let no_process = (row.pid.is_none(), "has a process");
     let no_stop = (row.stop.is_none(), "has a reason to stop");

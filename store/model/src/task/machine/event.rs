@@ -1,13 +1,13 @@
 //! What can happen to a task, what a transition asks the store to do besides, and why a transition is refused.
 
-use crate::id::{Incarnation, NodeId, UnitId};
+use crate::id::{GangId, Incarnation, NodeId};
 use crate::job::{JobKind, JobSpec, RestartSpec};
 use crate::resource::Resources;
 use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
 
-/// One life of a task on one node: what an agent speaks of.
+/// One attempt of a task on one node: what an agent speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct Attempt {
     /// The node it is on.
     pub node: NodeId,
     /// Its number.
@@ -19,16 +19,16 @@ pub struct Life {
 pub struct Placement {
     /// The node.
     pub node: NodeId,
-    /// The new life: always the one after the row's.
+    /// The new attempt: always the one after the row's.
     pub incarnation: Incarnation,
     /// A number for every port of the spec.
     pub ports: Vec<PortAssignment>,
-    /// What the life takes of the node; exactly this is given back.
+    /// What the attempt takes of the node; exactly this is given back.
     pub resources: Resources,
     /// The spec version it runs.
     pub spec_version: u32,
-    /// The unit it belongs to and the unit's epoch, where its job is a gang.
-    pub unit: Option<(UnitId, u64)>,
+    /// The gang it belongs to and the gang's epoch, where its job is a gang.
+    pub gang: Option<(GangId, u64)>,
 }
 
 /// What of a job's spec decides what follows an exit.
@@ -48,41 +48,41 @@ impl From<&JobSpec> for TaskRules {
 
 /// Something that happened to a task or is asked of it.
 ///
-/// Events that carry a [`Life`] come from an agent or speak of one life; they are refused where that life is not the
-/// row's. Agents repeat their reports, so an event whose result is already in the row changes nothing.
+/// Events that carry a [`Attempt`] come from an agent or speak of one attempt; they are refused where that attempt is
+/// not the row's. Agents repeat their reports, so an event whose result is already in the row changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// Capacity is taken, but nothing may start: victims still run there, or the unit is not complete.
+    /// Capacity is taken, but nothing may start: victims still run there, or the gang is not complete.
     Hold(Placement),
-    /// As [`TaskEvent::Hold`], but its share is not free yet: victims that stop there will give it back. It is promised to
-    /// the task and taken when the hold is confirmed.
+    /// As [`TaskEvent::Hold`], but its share is not free yet: victims that stop there will give it back. It is promised
+    /// to the task and taken when the hold is confirmed.
     HoldPromised(Placement),
     /// Capacity is taken and the agent may start it.
     Place(Placement),
-    /// The victims are gone, or the unit was committed: the hold is a placement.
+    /// The victims are gone, or the gang was committed: the hold is a placement.
     HoldConfirmed {
-        /// The life that holds.
-        life: Life,
+        /// The attempt that holds.
+        attempt: Attempt,
     },
-    /// The victims are gone, but others of its unit still wait: what was promised is taken, and the task stays held.
+    /// The victims are gone, but others of its gang still wait: what was promised is taken, and the task stays held.
     HoldFulfilled {
-        /// The life that holds.
-        life: Life,
+        /// The attempt that holds.
+        attempt: Attempt,
     },
     /// The hold has expired or was given up.
     HoldExpired {
-        /// The life that holds.
-        life: Life,
+        /// The attempt that holds.
+        attempt: Attempt,
     },
     /// The agent has it on disk and prepares it.
     AgentAccepted {
-        /// The life it accepted.
-        life: Life,
+        /// The attempt it accepted.
+        attempt: Attempt,
     },
     /// The process runs.
     ProcessStarted {
-        /// The life it is of.
-        life: Life,
+        /// The attempt it is of.
+        attempt: Attempt,
         /// Its process id on the node.
         pid: u32,
         /// Wall time of its start, milliseconds since 1970.
@@ -92,14 +92,14 @@ pub enum TaskEvent {
         /// The cores that are its own, where it has any.
         cores: Vec<u32>,
     },
-    /// The probes say something. `Unhealthy` stops the life, to be placed again.
+    /// The probes say something. `Unhealthy` stops the attempt, to be placed again.
     HealthChanged {
-        /// The life that was probed.
-        life: Life,
+        /// The attempt that was probed.
+        attempt: Attempt,
         /// What they say.
         health: Health,
     },
-    /// Somebody wants the life, or the task, to end.
+    /// Somebody wants the attempt, or the task, to end.
     StopRequested {
         /// Why, and so what follows.
         reason: StopReason,
@@ -108,8 +108,8 @@ pub enum TaskEvent {
     Evict(Evicted),
     /// The process has exited.
     ProcessExited {
-        /// The life it was of.
-        life: Life,
+        /// The attempt it was of.
+        attempt: Attempt,
         /// How.
         exit: Exit,
         /// Whether nothing of it is left on the node (cgroup empty and removed, ports closed).
@@ -119,27 +119,27 @@ pub enum TaskEvent {
     },
     /// It could not be started; nothing of it is left on the node.
     StartFailed {
-        /// The life that never ran.
-        life: Life,
+        /// The attempt that never ran.
+        attempt: Attempt,
         /// For people: what could not be started, and why.
         message: String,
         /// What follows.
         rules: TaskRules,
     },
-    /// Nothing of the life is left on its node.
+    /// Nothing of the attempt is left on its node.
     ReleaseConfirmed {
-        /// The life that is gone.
-        life: Life,
+        /// The attempt that is gone.
+        attempt: Attempt,
     },
     /// The node was silent for longer than its tolerance.
     NodeDeclaredLost {
         /// The node.
         node: NodeId,
     },
-    /// The node is back and still runs this life.
+    /// The node is back and still runs this attempt.
     NodeReturned {
-        /// The life it runs.
-        life: Life,
+        /// The attempt it runs.
+        attempt: Attempt,
         /// The process id and wall time of start (milliseconds since 1970), where the process runs already.
         process: Option<(u32, i64)>,
         /// As with [`TaskEvent::ProcessStarted`].
@@ -176,19 +176,19 @@ impl TaskEvent {
         }
     }
 
-    /// The life it speaks of, where it speaks of one.
-    pub(super) fn life(&self) -> Option<Life> {
+    /// The attempt it speaks of, where it speaks of one.
+    pub(super) fn attempt(&self) -> Option<Attempt> {
         match self {
-            Self::HoldConfirmed { life }
-            | Self::HoldFulfilled { life }
-            | Self::HoldExpired { life }
-            | Self::AgentAccepted { life }
-            | Self::ProcessStarted { life, .. }
-            | Self::HealthChanged { life, .. }
-            | Self::ProcessExited { life, .. }
-            | Self::StartFailed { life, .. }
-            | Self::ReleaseConfirmed { life }
-            | Self::NodeReturned { life, .. } => Some(*life),
+            Self::HoldConfirmed { attempt }
+            | Self::HoldFulfilled { attempt }
+            | Self::HoldExpired { attempt }
+            | Self::AgentAccepted { attempt }
+            | Self::ProcessStarted { attempt, .. }
+            | Self::HealthChanged { attempt, .. }
+            | Self::ProcessExited { attempt, .. }
+            | Self::StartFailed { attempt, .. }
+            | Self::ReleaseConfirmed { attempt }
+            | Self::NodeReturned { attempt, .. } => Some(*attempt),
             Self::Hold(_)
             | Self::HoldPromised(_)
             | Self::Place(_)
@@ -201,7 +201,7 @@ impl TaskEvent {
     }
 }
 
-/// What a life takes of a node, or gives back.
+/// What an attempt takes of a node, or gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapacityShare {
     /// The node.
@@ -218,16 +218,16 @@ pub enum CapacityEffect {
     /// Nothing.
     #[default]
     Keep,
-    /// The life takes this of the node: see [`crate::node::NodeAlloc`].
+    /// The attempt takes this of the node: see [`crate::node::NodeAlloc`].
     Take(CapacityShare),
-    /// The life gives this back.
+    /// The attempt gives this back.
     Release {
         /// What.
         share: CapacityShare,
         /// Wall time (milliseconds since 1970) until which its ports cool down; absent: nothing ever used them.
         ports_cool_until_ms: Option<i64>,
     },
-    /// The share is promised to the life; its ports are given.
+    /// The share is promised to the attempt; its ports are given.
     Promise(CapacityShare),
     /// What was promised is taken. Refused by the node while victims are still there: the hold is not confirmed then.
     Fulfil(CapacityShare),
@@ -248,7 +248,7 @@ impl CapacityEffect {
         }
     }
 
-    /// Whether the life is no longer part of the node's commitment afterwards.
+    /// Whether the attempt is no longer part of the node's commitment afterwards.
     pub fn is_leaving(&self) -> bool {
         match self {
             Self::Release { .. } | Self::Forgo(_) => true,
@@ -325,21 +325,21 @@ pub struct Effects {
 /// Why an event does not apply to a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransitionRefused {
-    /// The life is over. An agent that still runs it must stop it; one that reports its end may forget it.
-    #[error("life {reported} is over: the task is {state:?} in life {current}")]
+    /// The attempt is over. An agent that still runs it must stop it; one that reports its end may forget it.
+    #[error("attempt {reported} is over: the task is {state:?} in attempt {current}")]
     Stale {
-        /// The life the event speaks of.
+        /// The attempt the event speaks of.
         reported: Incarnation,
         /// The row's.
         current: Incarnation,
         /// The row's state.
         state: TaskState,
     },
-    /// The store has never given that life to that node (it was restored from an older copy). Park the process for
+    /// The store has never given that attempt to that node (it was restored from an older copy). Park the process for
     /// adoption; do not end it.
-    #[error("life {reported} on {node} is not known: the task is {state:?} in life {current}")]
-    UnknownLife {
-        /// The life the event speaks of.
+    #[error("attempt {reported} on {node} is not known: the task is {state:?} in attempt {current}")]
+    UnknownAttempt {
+        /// The attempt the event speaks of.
         reported: Incarnation,
         /// The node that speaks.
         node: NodeId,

@@ -7,43 +7,43 @@
 //!
 //! What holds over any sequence of events (tested as properties):
 //!
-//! - Capacity, ports and charge stay with a life until its release is confirmed or its node is declared lost; they
+//! - Capacity, ports and charge stay with an attempt until its release is confirmed or its node is declared lost; they
 //!   are given back exactly once.
 //! - Nothing starts while held. A hold takes its share of the node at once, or has it promised from what victims give
 //!   back: then the node is never over capacity, nobody else gets the share, and the hold is confirmed only when it
 //!   is free. Victims stay charged until they are gone, whatever becomes of the hold.
-//! - A life whose endpoint was withdrawn is never published again. A lost life is therefore not withdrawn but demoted
-//!   (health unknown); it is withdrawn when the task is placed elsewhere. A node must not become ready again while
-//!   lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
+//! - An attempt whose endpoint was withdrawn is never published again. A lost attempt is therefore not withdrawn but
+//!   demoted (health unknown); it is withdrawn when the task is placed elsewhere. A node must not become ready again
+//!   while lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
 //! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
 //! - Dead is final, but for a task that died because its job shrank and is wanted again when it grows: it keeps its
-//!   incarnation, so that no life is numbered twice.
+//!   incarnation, so that no attempt is numbered twice.
 
 mod agent;
 mod check;
 mod event;
+mod gang;
 mod operate;
 mod restart;
 mod step;
-mod unit;
 
 pub use check::{TaskInvariantBroken, task_row_check};
 pub use event::{
-    CapacityEffect, CapacityShare, Effects, EndpointEffect, Life, OwnerEffect, Placement, TaskEnd, TaskEvent,
-    TaskRules, TransitionRefused,
+    Attempt, CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TaskEnd,
+    TaskEvent, TaskRules, TransitionRefused,
+};
+pub use gang::{
+    GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_standing,
 };
 pub use restart::{
     CRASHES_BEFORE_AVOIDED, RestartDecision, StopTimeline, node_avoided, restart_decide, restart_pause_ms,
     stop_timeline,
 };
-pub use unit::{
-    HoldStanding, UnitEvent, UnitRefused, UnitTransition, hold_standing, unit_gathering, unit_transition,
-};
 
 use crate::task::TaskRow;
 use step::Decided;
 
-/// Milliseconds for which a port is not given again after the life that used it is gone: longer than views and load
+/// Milliseconds for which a port is not given again after the attempt that used it is gone: longer than views and load
 /// balancers keep an endpoint they have seen withdrawn.
 pub const PORT_COOL_DOWN_MS: i64 = 10_000;
 
@@ -65,8 +65,8 @@ pub struct Transition {
 ///
 /// For a task without a row pass [`TaskRow::never_placed`].
 pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided {
-    if let Some(life) = event.life() {
-        life_check(row, life)?;
+    if let Some(attempt) = event.attempt() {
+        attempt_check(row, attempt)?;
     }
     match event {
         TaskEvent::Hold(placement) => operate::hold(row, placement, false, now_ms),
@@ -101,20 +101,20 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
     }
 }
 
-/// Refuses what speaks of another life than the row's.
-fn life_check(row: &TaskRow, life: Life) -> Result<(), TransitionRefused> {
-    if life.incarnation < row.incarnation {
+/// Refuses what speaks of another attempt than the row's.
+fn attempt_check(row: &TaskRow, attempt: Attempt) -> Result<(), TransitionRefused> {
+    if attempt.incarnation < row.incarnation {
         return Err(TransitionRefused::Stale {
-            reported: life.incarnation,
+            reported: attempt.incarnation,
             current: row.incarnation,
             state: row.state,
         });
     }
-    let elsewhere = row.node.is_some_and(|node| node != life.node);
-    if life.incarnation > row.incarnation || elsewhere {
-        return Err(TransitionRefused::UnknownLife {
-            reported: life.incarnation,
-            node: life.node,
+    let elsewhere = row.node.is_some_and(|node| node != attempt.node);
+    if attempt.incarnation > row.incarnation || elsewhere {
+        return Err(TransitionRefused::UnknownAttempt {
+            reported: attempt.incarnation,
+            node: attempt.node,
             current: row.incarnation,
             state: row.state,
         });

@@ -1,7 +1,7 @@
 //! Events that come from the scheduler, the controllers and owners.
 
 use super::event::{EndpointEffect, Placement, TransitionRefused};
-use super::step::{Decided, Step, illegal, stale, unchanged};
+use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
 use crate::id::NodeId;
 use crate::task::{EndReason, Evicted, Health, StopReason, TaskRow, TaskState, Verdict};
 
@@ -11,9 +11,10 @@ const NOT_WANTED: &str = "only a pending task is placed";
 pub(super) fn hold(row: &TaskRow, placement: &Placement, promised: bool, now_ms: i64) -> Decided {
     let event = if promised { "hold_promised" } else { "hold" };
     match row.state {
-        TaskState::Pending if placement_is_next(row, placement) => {
-            Step::new(row, now_ms).promised_set(promised).life_begin(placement, TaskState::Held).done()
-        }
+        TaskState::Pending if placement_is_next(row, placement) => TransitionDraft::new(row, now_ms)
+            .promised_set(promised)
+            .attempt_begin(placement, TaskState::Held)
+            .done(),
         TaskState::Held if placement_repeated(row, placement) && row.promised == promised => unchanged(row),
         TaskState::Pending
         | TaskState::Held
@@ -30,7 +31,7 @@ pub(super) fn hold(row: &TaskRow, placement: &Placement, promised: bool, now_ms:
 pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decided {
     match row.state {
         TaskState::Pending if placement_is_next(row, placement) => {
-            Step::new(row, now_ms).life_begin(placement, TaskState::Assigned).done()
+            TransitionDraft::new(row, now_ms).attempt_begin(placement, TaskState::Assigned).done()
         }
         TaskState::Assigned | TaskState::Starting | TaskState::Running
             if placement_repeated(row, placement) =>
@@ -49,7 +50,7 @@ pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decide
     }
 }
 
-/// The next life, and no other: a placement decided before the last life is refused as stale.
+/// The next attempt, and no other: a placement decided before the last attempt is refused as stale.
 fn placement_is_next(row: &TaskRow, placement: &Placement) -> bool {
     placement.incarnation == row.incarnation.next()
 }
@@ -67,7 +68,7 @@ fn placement_refused(row: &TaskRow, placement: &Placement, event: &'static str) 
         });
     }
     match row.state {
-        TaskState::Pending => illegal(row, event, "a life has the number after the last one"),
+        TaskState::Pending => illegal(row, event, "an attempt has the number after the last one"),
         TaskState::Held
         | TaskState::Assigned
         | TaskState::Starting
@@ -81,7 +82,7 @@ fn placement_refused(row: &TaskRow, placement: &Placement, event: &'static str) 
 
 pub(super) fn hold_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Held => Step::new(row, now_ms).fulfil().state(TaskState::Assigned).done(),
+        TaskState::Held => TransitionDraft::new(row, now_ms).fulfil().state(TaskState::Assigned).done(),
         TaskState::Assigned
         | TaskState::Starting
         | TaskState::Running
@@ -93,7 +94,7 @@ pub(super) fn hold_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
 
 pub(super) fn hold_fulfilled(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Held if row.promised => Step::new(row, now_ms).fulfil().done(),
+        TaskState::Held if row.promised => TransitionDraft::new(row, now_ms).fulfil().done(),
         TaskState::Held
         | TaskState::Assigned
         | TaskState::Starting
@@ -106,7 +107,7 @@ pub(super) fn hold_fulfilled(row: &TaskRow, now_ms: i64) -> Decided {
 
 pub(super) fn hold_expired(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Held => Step::new(row, now_ms).back_to_pending().done(),
+        TaskState::Held => TransitionDraft::new(row, now_ms).back_to_pending().done(),
         TaskState::Pending | TaskState::Dead => unchanged(row),
         TaskState::Assigned
         | TaskState::Starting
@@ -118,7 +119,7 @@ pub(super) fn hold_expired(row: &TaskRow, now_ms: i64) -> Decided {
 }
 
 pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Pending => stop_pending(row, reason, now_ms),
         TaskState::Held if reason.is_final() => {
@@ -149,10 +150,10 @@ pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> 
     }
 }
 
-/// A life gives way once: one that ends already, or whose node is lost, frees nothing more by it.
+/// An attempt gives way once: one that ends already, or whose node is lost, frees nothing more by it.
 pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
     let evicted_by = |row: &mut TaskRow| row.evicted = Some(evicted);
-    let step = Step::new(row, now_ms).with(evicted_by);
+    let step = TransitionDraft::new(row, now_ms).with(evicted_by);
     match row.state {
         TaskState::Held => step.back_to_pending().done(),
         TaskState::Assigned | TaskState::Starting => {
@@ -162,14 +163,14 @@ pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
         TaskState::Stopping | TaskState::Releasing if row.evicted == Some(evicted) => unchanged(row),
         TaskState::Pending | TaskState::Dead => unchanged(row),
         TaskState::Stopping | TaskState::Releasing | TaskState::Lost => {
-            illegal(row, "evict", "a life that ends gives way to nobody else")
+            illegal(row, "evict", "an attempt that ends gives way to nobody else")
         }
     }
 }
 
 /// A pending task has nothing to stop: it is over, or its owner wants it tried again without the pause.
 fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     let paused = row.failures > 0 || row.not_before_ms > 0;
     match reason {
         StopReason::JobStopped | StopReason::JobShrunk => {
@@ -195,8 +196,8 @@ fn stop_is_final(row: &TaskRow) -> bool {
     row.stop.is_some_and(StopReason::is_final)
 }
 
-/// A running life ends: its endpoint goes with the same commit.
-pub(super) fn running_stop(step: Step<'_>, reason: StopReason) -> Step<'_> {
+/// A running attempt ends: its endpoint goes with the same commit.
+pub(super) fn running_stop(step: TransitionDraft<'_>, reason: StopReason) -> TransitionDraft<'_> {
     step.with(|row| {
         row.stop = Some(reason);
         row.health = Health::Unknown;
@@ -209,7 +210,7 @@ pub(super) fn node_declared_lost(row: &TaskRow, node: NodeId, now_ms: i64) -> De
     if row.state.is_charged() && row.node != Some(node) {
         return stale(row);
     }
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Pending | TaskState::Lost | TaskState::Dead => unchanged(row),
         TaskState::Held => step.back_to_pending().done(),
@@ -220,18 +221,20 @@ pub(super) fn node_declared_lost(row: &TaskRow, node: NodeId, now_ms: i64) -> De
             .state(TaskState::Lost)
             .endpoint(EndpointEffect::Demote)
             .done(),
-        TaskState::Stopping if stop_is_final(row) => step.exit_unseen(EndReason::NodeLost).life_end().done(),
+        TaskState::Stopping if stop_is_final(row) => {
+            step.exit_unseen(EndReason::NodeLost).attempt_end().done()
+        }
         TaskState::Stopping => step.release().state(TaskState::Lost).done(),
-        TaskState::Releasing => step.life_end().done(),
+        TaskState::Releasing => step.attempt_end().done(),
     }
 }
 
 pub(super) fn reschedule_lost(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
-        TaskState::Lost => Step::new(row, now_ms)
+        TaskState::Lost => TransitionDraft::new(row, now_ms)
             .endpoint(EndpointEffect::Withdraw)
             .exit_unseen(EndReason::NodeLost)
-            .life_end()
+            .attempt_end()
             .done(),
         TaskState::Pending | TaskState::Dead => unchanged(row),
         TaskState::Held
@@ -244,7 +247,7 @@ pub(super) fn reschedule_lost(row: &TaskRow, now_ms: i64) -> Decided {
 }
 
 pub(super) fn job_grown(row: &TaskRow, now_ms: i64) -> Decided {
-    let step = Step::new(row, now_ms);
+    let step = TransitionDraft::new(row, now_ms);
     let shrunk = row.stop == Some(StopReason::JobShrunk);
     let spared = shrunk && row.verdict == Some(Verdict::Stopped);
     match row.state {

@@ -1,19 +1,19 @@
-//! What follows the end of a life: again (after which pause) or over; and the timeline of a stop.
+//! What follows the end of an attempt: again (after which pause) or over; and the timeline of a stop.
 
 use super::event::TaskRules;
 use crate::id::NodeId;
 use crate::job::{JobKind, JobSpec, RestartMode};
 use crate::task::{EndReason, Exit, StopReason, TaskRow, Verdict};
 
-/// Failed lives in a row on one node after which [`node_avoided`] names it.
+/// Failed attempts in a row on one node after which [`node_avoided`] names it.
 pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
 
-/// What follows the end of a life.
+/// What follows the end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartDecision {
     /// Again, or over.
     pub verdict: Verdict,
-    /// Whether the life counts as a failure of the task on its node.
+    /// Whether the attempt counts as a failure of the task on its node.
     pub crashed: bool,
     /// Failures in a row, this one included.
     pub failures: u32,
@@ -21,7 +21,7 @@ pub struct RestartDecision {
     pub not_before_ms: i64,
 }
 
-/// Decides what follows the end `exit` of `row`'s life.
+/// Decides what follows the end `exit` of `row`'s attempt.
 ///
 /// A task that is tried again is placed again through `Pending`, not restarted in place: the scheduler may choose the
 /// same node, and [`node_avoided`] tells it when it should not. A node that vanished or was rebooted, a stop that
@@ -85,14 +85,14 @@ fn decision_by_mode(
     RestartDecision { verdict, crashed: !done, failures, not_before_ms }
 }
 
-/// Failures in a row with this one: 1 after a life that lasted long enough to be taken for a recovery.
+/// Failures in a row with this one: 1 after an attempt that lasted long enough to be taken for a recovery.
 fn failures_in_a_row(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> u32 {
     let lasted_ms = row.started_ms.map_or(0, |started_ms| exit.at_ms.saturating_sub(started_ms));
     let recovered = u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= rules.restart.reset_after_ms);
     if recovered && row.started_ms.is_some() { 1 } else { row.failures.saturating_add(1) }
 }
 
-/// The pause before the next life after so many failures in a row, in milliseconds: the initial one, doubled with
+/// The pause before the next attempt after so many failures in a row, in milliseconds: the initial one, doubled with
 /// each further failure, up to the longest.
 pub fn restart_pause_ms(rules: &TaskRules, failures: u32) -> u64 {
     let doublings = failures.saturating_sub(1);
@@ -116,8 +116,8 @@ pub struct StopTimeline {
     pub kill_at_ms: i64,
 }
 
-/// When the steps of a stop that was committed at `stopped_ms` are due. `published` is whether the life may have been
-/// published: only then does anybody need the drain delay.
+/// When the steps of a stop that was committed at `stopped_ms` are due. `published` is whether the attempt may have
+/// been published: only then does anybody need the drain delay.
 pub fn stop_timeline(spec: &JobSpec, published: bool, stopped_ms: i64) -> StopTimeline {
     let drain_ms = if published { spec.drain_delay_ms } else { 0 };
     let term_at_ms = stopped_ms.saturating_add_unsigned(drain_ms);

@@ -15,7 +15,7 @@ pub(super) fn unchanged(row: &TaskRow) -> Decided {
     Ok(Transition { row: row.clone(), changed: false, effects: Effects::default() })
 }
 
-/// The life the event speaks of is over.
+/// The attempt the event speaks of is over.
 pub(super) fn stale(row: &TaskRow) -> Decided {
     Err(TransitionRefused::Stale { reported: row.incarnation, current: row.incarnation, state: row.state })
 }
@@ -26,14 +26,14 @@ pub(super) fn illegal(row: &TaskRow, event: &'static str, why: &'static str) -> 
 }
 
 /// A transition under construction.
-pub(super) struct Step<'a> {
+pub(super) struct TransitionDraft<'a> {
     before: &'a TaskRow,
     row: TaskRow,
     effects: Effects,
     now_ms: i64,
 }
 
-impl<'a> Step<'a> {
+impl<'a> TransitionDraft<'a> {
     pub(super) fn new(before: &'a TaskRow, now_ms: i64) -> Self {
         Self { before, row: before.clone(), effects: Effects::default(), now_ms }
     }
@@ -54,8 +54,8 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// A new life begins: it takes its share of the node, and its row owns the charge.
-    pub(super) fn life_begin(mut self, placement: &Placement, state: TaskState) -> Self {
+    /// A new attempt begins: it takes its share of the node, and its row owns the charge.
+    pub(super) fn attempt_begin(mut self, placement: &Placement, state: TaskState) -> Self {
         if self.row.charge.owner == ChargeOwner::Job {
             self.effects.owner = OwnerEffect::ToTask;
         }
@@ -66,18 +66,18 @@ impl<'a> Step<'a> {
         self.row.charge = Charge { owner: ChargeOwner::Task, resources: placement.resources.clone() };
         self.row.spec_version = placement.spec_version;
         self.row.evicted = None;
-        self.row.unit = placement.unit.map(|(unit, _)| unit);
-        self.row.unit_epoch = placement.unit.map_or(0, |(_, epoch)| epoch);
+        self.row.gang = placement.gang.map(|(gang, _)| gang);
+        self.row.gang_epoch = placement.gang.map_or(0, |(_, epoch)| epoch);
         self.take()
     }
 
-    /// Whether the life that begins takes its share, or has it promised.
+    /// Whether the attempt that begins takes its share, or has it promised.
     pub(super) fn promised_set(mut self, promised: bool) -> Self {
         self.row.promised = promised;
         self
     }
 
-    /// The life takes its share of its node, or has it promised.
+    /// The attempt takes its share of its node, or has it promised.
     pub(super) fn take(mut self) -> Self {
         let promised = self.row.promised;
         let effect = if promised { CapacityEffect::Promise } else { CapacityEffect::Take };
@@ -112,7 +112,7 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// Records how the life ended and what follows.
+    /// Records how the attempt ended and what follows.
     pub(super) fn exit(mut self, mut exit: Exit, rules: &TaskRules) -> Self {
         let message_end = exit.message.floor_char_boundary(EXIT_MESSAGE_BYTES_MAX);
         exit.message.truncate(message_end);
@@ -157,8 +157,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Nothing of the life is left: the verdict is carried out.
-    pub(super) fn life_end(self) -> Self {
+    /// Nothing of the attempt is left: the verdict is carried out.
+    pub(super) fn attempt_end(self) -> Self {
         match self.row.verdict {
             None | Some(Verdict::Again) => {
                 let step = self.with(|row| row.restarts = row.restarts.saturating_add(1));
@@ -178,10 +178,10 @@ impl<'a> Step<'a> {
             row.verdict = None;
             row.started_ms = None;
         });
-        step.life_clear().state(TaskState::Pending)
+        step.attempt_clear().state(TaskState::Pending)
     }
 
-    fn life_clear(self) -> Self {
+    fn attempt_clear(self) -> Self {
         self.with(|row| {
             row.ports = Vec::new();
             row.pid = None;
@@ -201,8 +201,8 @@ impl<'a> Step<'a> {
 }
 
 /// The task is over for good.
-fn step_over(step: Step<'_>, verdict: Verdict) -> Step<'_> {
-    let mut step = step.release().life_clear().state(TaskState::Dead);
+fn step_over(step: TransitionDraft<'_>, verdict: Verdict) -> TransitionDraft<'_> {
+    let mut step = step.release().attempt_clear().state(TaskState::Dead);
     step.row.verdict = Some(verdict);
     step.row.not_before_ms = 0;
     step.row.charge.owner = ChargeOwner::Released;
@@ -211,7 +211,7 @@ fn step_over(step: Step<'_>, verdict: Verdict) -> Step<'_> {
     step
 }
 
-impl Step<'_> {
+impl TransitionDraft<'_> {
     /// The task is over since its job was stopped or shrank.
     pub(super) fn stopped_for_good(self) -> Self {
         step_over(self, Verdict::Stopped)

@@ -8,59 +8,60 @@ const NAMED_BYTES: usize = 500;
 /// Which reads of a refused commit were overwritten, in the program's keys.
 struct Overwritten {
     /// What was read for certain.
-    least: Vec<(Name, Name)>,
+    least: Vec<(SlotName, SlotName)>,
     /// With what a watch may have read.
-    most: Vec<(Name, Name)>,
+    most: Vec<(SlotName, SlotName)>,
     /// Whether names may be missing: those that go on into the system's keys, where own writes are off, and those of
     /// long keys, of which FoundationDB's client gives the first few thousand bytes.
     may_miss: bool,
-    end: Name,
+    end: SlotName,
 }
 
 impl Overwritten {
     /// A refusal names all of them, and nothing else; where a watch may have read, at least one.
-    fn check(&self, outcome: &Outcome) -> Verdict {
-        let inside =
-            |(begin, end): &(Name, Name)| self.most.iter().any(|(from, to)| from <= begin && end <= to);
+    fn check(&self, outcome: &ProgramOutcome) -> ModelVerdict {
+        let inside = |(begin, end): &(SlotName, SlotName)| {
+            self.most.iter().any(|(from, to)| from <= begin && end <= to)
+        };
         let counted = match outcome {
-            Outcome::Refused(named) => {
+            ProgramOutcome::Refused(named) => {
                 let cut = named.iter().map(|(begin, end)| (begin.clone(), end.clone().min(self.end.clone())));
-                &Outcome::Refused(cut.filter(|(begin, end)| begin < end).collect())
+                &ProgramOutcome::Refused(cut.filter(|(begin, end)| begin < end).collect())
             }
             other => other,
         };
         match counted {
-            Outcome::Refused(named) if self.may_miss && named.iter().all(inside) => Ok(()),
-            _ if self.least == self.most => expect(counted, &Outcome::Refused(self.most.clone())),
-            Outcome::Refused(named) if !named.is_empty() && named.iter().all(inside) => Ok(()),
-            _ => expect(outcome, &Outcome::Refused(self.most.clone())),
+            ProgramOutcome::Refused(named) if self.may_miss && named.iter().all(inside) => Ok(()),
+            _ if self.least == self.most => expect(counted, &ProgramOutcome::Refused(self.most.clone())),
+            ProgramOutcome::Refused(named) if !named.is_empty() && named.iter().all(inside) => Ok(()),
+            _ => expect(outcome, &ProgramOutcome::Refused(self.most.clone())),
         }
     }
 }
 
 impl Model {
-    pub(super) fn commit(&mut self, slot: usize, outcome: &Outcome) -> Verdict {
+    pub(super) fn commit(&mut self, slot: usize, outcome: &ProgramOutcome) -> ModelVerdict {
         let newest = self.newest();
         let transaction = &mut self.slots[slot];
         transaction.phase = Phase::Ended;
         let transaction = transaction.clone();
         // What hangs on a commit that a failed read kept from being sent waits for the end of the attempt.
         if let Some(code) = transaction.failed {
-            return expect(outcome, &Outcome::Error(code));
+            return expect(outcome, &ProgramOutcome::Error(code));
         }
         if transaction.writes.is_empty() && transaction.conflicts.is_empty() {
             self.hang_end(&transaction, Ok(None));
-            return expect(outcome, &Outcome::Committed(false));
+            return expect(outcome, &ProgramOutcome::Committed(false));
         }
-        match transaction.version.unwrap_or(Version::State(newest)) {
-            Version::Ancient if transaction.risky && transaction.reads.is_empty() => {}
-            Version::Ancient => {
+        match transaction.version.unwrap_or(ModelVersion::State(newest)) {
+            ModelVersion::Ancient if transaction.risky && transaction.reads.is_empty() => {}
+            ModelVersion::Ancient => {
                 self.hang_end(&transaction, Err(ErrorCode::TransactionTooOld));
-                return expect(outcome, &Outcome::Error(ErrorCode::TransactionTooOld));
+                return expect(outcome, &ProgramOutcome::Error(ErrorCode::TransactionTooOld));
             }
-            Version::State(at) => {
+            ModelVersion::State(at) => {
                 let overwritten = self.overwritten(&transaction, at);
-                let refused = matches!(outcome, Outcome::Refused(_));
+                let refused = matches!(outcome, ProgramOutcome::Refused(_));
                 if !overwritten.least.is_empty() || (refused && !overwritten.most.is_empty()) {
                     self.open_ended |= overwritten.least.is_empty();
                     self.hang_end(&transaction, Err(ErrorCode::NotCommitted));
@@ -77,7 +78,7 @@ impl Model {
         self.apply(&transaction);
         let commit = self.newest();
         self.hang_end(&transaction, Ok(Some(commit)));
-        expect(outcome, &Outcome::Committed(true))
+        expect(outcome, &ProgramOutcome::Committed(true))
     }
 
     /// The reads of a transaction that a commit since state `at` has overwritten.
@@ -98,13 +99,13 @@ impl Model {
         let least = union(overwritten(&transaction.reads).into_iter(), &bounds);
         let most = union(overwritten(&with_watches).into_iter(), &bounds);
         let long = most.iter().any(|(begin, end)| begin.0.len().max(end.0.len()) > NAMED_BYTES);
-        Overwritten { least, most, may_miss: long || !transaction.own_writes, end: Name(bounds.1) }
+        Overwritten { least, most, may_miss: long || !transaction.own_writes, end: SlotName(bounds.1) }
     }
 
     /// What the transaction of a slot depends on by now, in the program's keys, joined where they touch.
-    pub(in super::super) fn dependence(&self, slot: usize) -> Vec<(Name, Name)> {
+    pub(in super::super) fn dependence(&self, slot: usize) -> Vec<(SlotName, SlotName)> {
         let spans = union(self.slots[slot].reads.iter().cloned(), &self.frame.named());
-        let name = |key: &Name| self.frame.name(&key.0);
+        let name = |key: &SlotName| self.frame.name(&key.0);
         spans.iter().filter_map(|(begin, end)| Some((name(begin)?, name(end)?))).collect()
     }
 
@@ -117,8 +118,8 @@ impl Model {
                 Write::Clear((begin, end)) => rows.retain(|key, _| !(begin <= key && key < end)),
                 Write::Change(key, change) => {
                     let value = match change {
-                        Change::Set(value) => value.clone(),
-                        Change::Atomic(operation, operand) => {
+                        ModelChange::Set(value) => value.clone(),
+                        ModelChange::Atomic(operation, operand) => {
                             atomic(*operation, rows.get(key).map(Vec::as_slice), operand)
                         }
                     };
@@ -143,10 +144,10 @@ impl Model {
 
     /// What each watch has to have come to: `None` where it is the engine's affair.
     pub(in super::super) fn watches(&self) -> Vec<Option<Late>> {
-        let current = |watch: &Watch, state: usize| {
+        let current = |watch: &ModelWatch, state: usize| {
             self.states.get(state).and_then(|rows| rows.get(&watch.key)).cloned()
         };
-        let one = |watch: &Watch| match watch.armed {
+        let one = |watch: &ModelWatch| match watch.armed {
             // Never committed: the machine looks before it ends the transactions.
             None => (!watch.overwritten).then_some(Late::Waiting),
             Some(Err(code)) => (!watch.overwritten).then_some(Late::Error(code)),

@@ -3,58 +3,63 @@
 use super::*;
 
 impl Model {
-    pub(super) fn read(&mut self, slot: usize, action: &Action, outcome: &Outcome) -> Verdict {
+    pub(super) fn read(
+        &mut self,
+        slot: usize,
+        action: &ProgramAction,
+        outcome: &ProgramOutcome,
+    ) -> ModelVerdict {
         let (frame, newest) = (self.frame.clone(), self.newest());
         let legal = match action {
-            Action::Get(key, _) | Action::Watch(key) => {
+            ProgramAction::Get(key, _) | ProgramAction::Watch(key) => {
                 let key = frame.key(key);
                 key.as_slice() < USER_KEYS_END || key == METADATA_VERSION_KEY
             }
-            Action::GetKey(selector, _) => frame.key(&selector.key).as_slice() <= USER_KEYS_END,
-            Action::GetRange(range) => {
+            ProgramAction::GetKey(selector, _) => frame.key(&selector.key).as_slice() <= USER_KEYS_END,
+            ProgramAction::GetRange(range) => {
                 [&range.begin, &range.end].iter().all(|one| frame.key(&one.key).as_slice() <= USER_KEYS_END)
             }
             _ => true,
         };
-        let watch = matches!(action, Action::Watch(_));
+        let watch = matches!(action, ProgramAction::Watch(_));
         if watch && !self.slots[slot].own_writes {
-            return expect(outcome, &Outcome::Error(ErrorCode::WatchesDisabled));
+            return expect(outcome, &ProgramOutcome::Error(ErrorCode::WatchesDisabled));
         }
         let transaction = &mut self.slots[slot];
-        if let Action::Watch(key) = action
+        if let ProgramAction::Watch(key) = action
             && let key = frame.key(key)
             && key != METADATA_VERSION_KEY
             && let Err(code) = key_check(&key)
         {
-            return expect(outcome, &Outcome::Error(code));
+            return expect(outcome, &ProgramOutcome::Error(code));
         }
         (transaction.read, transaction.touched) = (true, true);
         if !legal {
-            return expect(outcome, &Outcome::Error(ErrorCode::KeyOutsideLegalRange));
+            return expect(outcome, &ProgramOutcome::Error(ErrorCode::KeyOutsideLegalRange));
         }
-        let version = transaction.version.unwrap_or(Version::State(newest));
+        let version = transaction.version.unwrap_or(ModelVersion::State(newest));
         let snapshot = match action {
-            Action::Get(_, snapshot) | Action::GetKey(_, snapshot) => *snapshot,
-            Action::GetRange(range) => range.snapshot,
+            ProgramAction::Get(_, snapshot) | ProgramAction::GetKey(_, snapshot) => *snapshot,
+            ProgramAction::GetRange(range) => range.snapshot,
             _ => false,
         };
         let sees = transaction.own_writes && (!snapshot || transaction.snapshot_own_writes > 0);
         let own = if sees { transaction.own.clone() } else { Own::default() };
-        let Version::State(at) = version else {
+        let ModelVersion::State(at) = version else {
             transaction.version = Some(version);
-            if let (Action::Watch(key), Outcome::Done) = (action, outcome) {
+            if let (ProgramAction::Watch(key), ProgramOutcome::Done) = (action, outcome) {
                 return self.watch_failed(&frame.key(key));
             }
             self.fail(slot, action, outcome);
             return self.ancient(&own, action, outcome);
         };
         let base = self.states.get(at).cloned().unwrap_or_default();
-        let reads = Reading { view: View::new(&base, &own), own, at, snapshot };
+        let reads = ModelReading { view: View::new(&base, &own), own, at, snapshot };
         let verdict = match action {
-            Action::Get(key, _) => self.get(slot, &frame.key(key), &reads, outcome),
-            Action::Watch(key) => self.watch(slot, &frame.key(key), &reads, outcome),
-            Action::GetKey(selector, _) => self.get_key(slot, selector, &reads, outcome),
-            Action::GetRange(range) => self.get_range(slot, range, &reads, outcome),
+            ProgramAction::Get(key, _) => self.get(slot, &frame.key(key), &reads, outcome),
+            ProgramAction::Watch(key) => self.watch(slot, &frame.key(key), &reads, outcome),
+            ProgramAction::GetKey(selector, _) => self.get_key(slot, selector, &reads, outcome),
+            ProgramAction::GetRange(range) => self.get_range(slot, range, &reads, outcome),
             _ => Ok(()),
         };
         self.fail(slot, action, outcome);
@@ -62,94 +67,113 @@ impl Model {
     }
 
     /// A read of a transaction that cannot commit any more.
-    pub(super) fn idle(&mut self, action: &Action, outcome: &Outcome) -> Verdict {
+    pub(super) fn idle(&mut self, action: &ProgramAction, outcome: &ProgramOutcome) -> ModelVerdict {
         match (action, outcome) {
-            (Action::Watch(key), Outcome::Done) => self.watch_failed(&self.frame.key(key)),
+            (ProgramAction::Watch(key), ProgramOutcome::Done) => self.watch_failed(&self.frame.key(key)),
             _ => Ok(()),
         }
     }
 
     /// A watch that could not read: when it says so is the engine's affair.
-    fn watch_failed(&mut self, key: &[u8]) -> Verdict {
+    fn watch_failed(&mut self, key: &[u8]) -> ModelVerdict {
         let failed = Some(Err(ErrorCode::AccessedUnreadable));
-        self.watches.push(Watch { key: key.to_vec(), baseline: None, armed: failed, overwritten: true });
+        self.watches.push(ModelWatch { key: key.to_vec(), baseline: None, armed: failed, overwritten: true });
         Ok(())
     }
 
     /// A read that fails fails its transaction's commit too, unless it was a watch's.
-    fn fail(&mut self, slot: usize, action: &Action, outcome: &Outcome) {
-        if matches!(action, Action::Watch(_)) {
+    fn fail(&mut self, slot: usize, action: &ProgramAction, outcome: &ProgramOutcome) {
+        if matches!(action, ProgramAction::Watch(_)) {
             return;
         }
-        if let Outcome::Error(code @ (ErrorCode::AccessedUnreadable | ErrorCode::TransactionTooOld)) = outcome
+        if let ProgramOutcome::Error(code @ (ErrorCode::AccessedUnreadable | ErrorCode::TransactionTooOld)) =
+            outcome
         {
             self.slots[slot].failed.get_or_insert(*code);
         }
     }
 
     /// A read at a version that is gone fails, unless own writes answer it alone.
-    fn ancient(&mut self, own: &Own, action: &Action, outcome: &Outcome) -> Verdict {
-        let expected = Outcome::Error(ErrorCode::TransactionTooOld);
+    fn ancient(&mut self, own: &Own, action: &ProgramAction, outcome: &ProgramOutcome) -> ModelVerdict {
+        let expected = ProgramOutcome::Error(ErrorCode::TransactionTooOld);
         // Which of two errors comes first is the engine's affair.
         self.open_ended |= own.has_unreadable();
-        let plain = matches!(action, Action::Get(..)) && own.is_empty();
+        let plain = matches!(action, ProgramAction::Get(..)) && own.is_empty();
         if plain || *outcome == expected || !own.is_empty() {
             return if plain { expect(outcome, &expected) } else { Ok(()) };
         }
         // A range that cannot hold anything is not read at all.
         match outcome {
-            Outcome::Rows(rows, false) if rows.is_empty() => Ok(()),
-            Outcome::Key(key) if key.0.is_empty() || key.0 == USER_KEYS_END => Ok(()),
+            ProgramOutcome::Rows(rows, false) if rows.is_empty() => Ok(()),
+            ProgramOutcome::Key(key) if key.0.is_empty() || key.0 == USER_KEYS_END => Ok(()),
             _ => expect(outcome, &expected),
         }
     }
 
     /// Notes the read version of a read that own writes did not answer alone.
-    fn versioned(&mut self, slot: usize, reads: &Reading, (begin, end): (&[u8], &[u8])) {
+    fn versioned(&mut self, slot: usize, reads: &ModelReading, (begin, end): (&[u8], &[u8])) {
         if begin < end && !reads.own.undecided(begin, end).is_empty() {
-            self.slots[slot].version.get_or_insert(Version::State(reads.at));
+            self.slots[slot].version.get_or_insert(ModelVersion::State(reads.at));
         }
     }
 
-    fn get(&mut self, slot: usize, key: &[u8], reads: &Reading, outcome: &Outcome) -> Verdict {
+    fn get(
+        &mut self,
+        slot: usize,
+        key: &[u8],
+        reads: &ModelReading,
+        outcome: &ProgramOutcome,
+    ) -> ModelVerdict {
         if key.len() > KEY_BYTES_MAX {
-            return expect(outcome, &Outcome::Value(None));
+            return expect(outcome, &ProgramOutcome::Value(None));
         }
         self.versioned(slot, reads, (key, &key_after(key)));
         match reads.view.get(key, self.slots[slot].bypass) {
-            Err(code) => expect(outcome, &Outcome::Error(code)),
+            Err(code) => expect(outcome, &ProgramOutcome::Error(code)),
             Ok(value) => {
                 if !reads.snapshot {
                     self.slots[slot].depend((key.to_vec(), key_after(key)));
                 }
-                expect(outcome, &Outcome::Value(value.map(Name)))
+                expect(outcome, &ProgramOutcome::Value(value.map(SlotName)))
             }
         }
     }
 
-    fn watch(&mut self, slot: usize, key: &[u8], reads: &Reading, outcome: &Outcome) -> Verdict {
+    fn watch(
+        &mut self,
+        slot: usize,
+        key: &[u8],
+        reads: &ModelReading,
+        outcome: &ProgramOutcome,
+    ) -> ModelVerdict {
         let Ok(value) = reads.view.get(key, self.slots[slot].bypass) else {
             // An engine may say so with the watch itself.
-            if *outcome != Outcome::Done {
-                return expect(outcome, &Outcome::Error(ErrorCode::AccessedUnreadable));
+            if *outcome != ProgramOutcome::Done {
+                return expect(outcome, &ProgramOutcome::Error(ErrorCode::AccessedUnreadable));
             }
             // Then it has a read version now, which it would not have otherwise.
             self.open_ended = true;
             return self.watch_failed(key);
         };
-        self.slots[slot].version.get_or_insert(Version::State(reads.at));
+        self.slots[slot].version.get_or_insert(ModelVersion::State(reads.at));
         // An own write may fire the watch before it has read.
         self.slots[slot].may_read.push((key.to_vec(), key_after(key)));
-        let watch = Watch { key: key.to_vec(), baseline: value, armed: None, overwritten: false };
+        let watch = ModelWatch { key: key.to_vec(), baseline: value, armed: None, overwritten: false };
         self.slots[slot].watches.push(self.watches.len());
         self.watches.push(watch);
-        expect(outcome, &Outcome::Done)
+        expect(outcome, &ProgramOutcome::Done)
     }
 
-    fn get_key(&mut self, slot: usize, selector: &Selector, reads: &Reading, outcome: &Outcome) -> Verdict {
+    fn get_key(
+        &mut self,
+        slot: usize,
+        selector: &Selector,
+        reads: &ModelReading,
+        outcome: &ProgramOutcome,
+    ) -> ModelVerdict {
         let (key, offset) = plain(self.frame.key(&selector.key), selector);
         let found = match reads.view.get_key(&key, offset) {
-            Err(code) => return expect(outcome, &Outcome::Error(code)),
+            Err(code) => return expect(outcome, &ProgramOutcome::Error(code)),
             Ok(found) => found,
         };
         let span = if offset <= 0 { (found.clone(), key) } else { (key, key_after(&found)) };
@@ -157,14 +181,20 @@ impl Model {
         if !reads.snapshot {
             self.slots[slot].depend(span);
         }
-        expect(outcome, &Outcome::Key(Name(found)))
+        expect(outcome, &ProgramOutcome::Key(SlotName(found)))
     }
 
-    fn get_range(&mut self, slot: usize, range: &Range, reads: &Reading, outcome: &Outcome) -> Verdict {
+    fn get_range(
+        &mut self,
+        slot: usize,
+        range: &Range,
+        reads: &ModelReading,
+        outcome: &ProgramOutcome,
+    ) -> ModelVerdict {
         let begin = plain(self.frame.key(&range.begin.key), &range.begin);
         let end = plain(self.frame.key(&range.end.key), &range.end);
         if begin.1 >= end.1 && begin.0 >= end.0 {
-            return expect(outcome, &Outcome::Rows(Vec::new(), false));
+            return expect(outcome, &ProgramOutcome::Rows(Vec::new(), false));
         }
         let ends =
             reads.view.bound(&begin.0, begin.1).and_then(|from| Ok((from, reads.view.bound(&end.0, end.1)?)));
@@ -176,18 +206,18 @@ impl Model {
             // A batch may end before what cannot be read, and a selector of several steps may leave the range before
             // it gets there.
             Err(_)
-                if matches!(outcome, Outcome::Rows(..))
+                if matches!(outcome, ProgramOutcome::Rows(..))
                     && (several || range.mode != StreamingMode::Exact) =>
             {
                 self.open_ended = true;
                 return Ok(());
             }
-            Err(code) => return expect(outcome, &Outcome::Error(code)),
+            Err(code) => return expect(outcome, &ProgramOutcome::Error(code)),
             // Nor need it see that the range ends before what cannot be read.
             Ok(_)
                 if reads.own.has_unreadable()
                     && several
-                    && *outcome == Outcome::Error(ErrorCode::AccessedUnreadable) =>
+                    && *outcome == ProgramOutcome::Error(ErrorCode::AccessedUnreadable) =>
             {
                 self.open_ended = true;
                 return Ok(());
@@ -201,8 +231,8 @@ impl Model {
         if self.open_ended && crossed && reads.view.has_emptied() {
             return Ok(());
         }
-        let Outcome::Rows(found, more) = outcome else {
-            return expect(outcome, &Outcome::Rows(expected, false));
+        let ProgramOutcome::Rows(found, more) = outcome else {
+            return expect(outcome, &ProgramOutcome::Rows(expected, false));
         };
         if let Ok((from, to)) = ends {
             self.range_depend(slot, range, reads, (&begin, &end), (&from, &to), found, *more);
@@ -215,10 +245,10 @@ impl Model {
         &mut self,
         slot: usize,
         range: &Range,
-        reads: &Reading,
+        reads: &ModelReading,
         (begin, end): (&Plain, &Plain),
         (from, to): (&Bound, &Bound),
-        found: &[(Name, Name)],
+        found: &[(SlotName, SlotName)],
         more: bool,
     ) {
         let crossed = from.left >= to.left && from.key >= to.key;
@@ -255,7 +285,7 @@ impl Model {
 }
 
 /// What a read reads from.
-struct Reading {
+struct ModelReading {
     view: View,
     own: Own,
     /// The state it reads, if it has to.
@@ -267,14 +297,14 @@ struct Reading {
 fn batch_check(
     range: &Range,
     limit: usize,
-    expected: &[(Name, Name)],
-    found: &[(Name, Name)],
+    expected: &[(SlotName, SlotName)],
+    found: &[(SlotName, SlotName)],
     more: bool,
-) -> Verdict {
+) -> ModelVerdict {
     let short = range.mode != StreamingMode::Exact;
-    let whole = Outcome::Rows(expected.to_vec(), expected.len() >= limit);
+    let whole = ProgramOutcome::Rows(expected.to_vec(), expected.len() >= limit);
     if short && more && !found.is_empty() && expected.starts_with(found) {
         return Ok(());
     }
-    expect(&Outcome::Rows(found.to_vec(), more), &whole)
+    expect(&ProgramOutcome::Rows(found.to_vec(), more), &whole)
 }

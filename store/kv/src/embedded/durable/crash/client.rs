@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use rand::Rng as _;
 use rand_chacha::ChaCha8Rng;
 
-use super::model::{Fate, Model, Rows};
+use super::model::{ExpectedRows, Fate, Model};
 use crate::contract::{
     AtomicOp, Committed, Engine as _, EngineTransaction, ErrorCode, KvResult, RangeRequest, Version,
     Versionstamp,
@@ -27,10 +27,10 @@ fn now<T>(future: impl Future<Output = KvResult<T>>) -> KvResult<T> {
 }
 
 /// All rows, and the version they were read at.
-pub(super) fn rows_read(engine: &EmbeddedEngine) -> KvResult<(Version, Rows)> {
+pub(super) fn rows_read(engine: &EmbeddedEngine) -> KvResult<(Version, ExpectedRows)> {
     let transaction = begin(engine);
     let version = now(transaction.read_version())?;
-    let mut rows = Rows::new();
+    let mut rows = ExpectedRows::new();
     let mut from = Bytes::new();
     loop {
         let batch = now(transaction.get_range(&RangeRequest::between(from.clone(), vec![0xff])))?;
@@ -117,7 +117,8 @@ pub(super) fn batch_run(
     let Ok(prepared) = prepared else { return false };
     let mut commits: Vec<(&Bytes, BoxFuture<'_, KvResult<Committed>>)> =
         prepared.iter().map(|(own, transaction)| (own, transaction.commit())).collect();
-    // The first poll puts each into the queue; the step answers all of them. An engine that has stopped answers at once.
+    // The first poll puts each into the queue; the step answers all of them. An engine that has stopped answers at
+    // once.
     let early: Vec<_> = commits.iter_mut().map(|(_, commit)| commit.now_or_never()).collect();
     engine.step();
     let mut runs = true;

@@ -1,6 +1,6 @@
 //! Damage, cuts and torn ends, as properties over every place: a sound store is altered somewhere, and is then refused
-//! untouched, or opened with all it had. Only a record whose end nobody had noted may be missing, and only where that one
-//! was altered and nothing sound is behind it.
+//! untouched, or opened with all it had. Only a record whose end nobody had noted may be missing, and only where that
+//! one was altered and nothing sound is behind it.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -9,33 +9,33 @@ use super::super::OpenError;
 use super::super::marker::{self, marker_read};
 use super::super::record::{SEGMENT_HEADER_BYTES, SegmentHeader, record_decode};
 use super::client::{batch_run, rows_read};
-use super::disk::{Image, SimDisk};
-use super::model::Rows;
-use super::programme::{World, each_seed};
+use super::disk::{DiskImage, SimDisk};
+use super::model::ExpectedRows;
+use super::programme::{CrashWorld, each_seed};
 
 /// A store that was killed after its last batch was acknowledged.
-struct Store {
-    world: World,
-    image: Image,
+struct KilledStore {
+    world: CrashWorld,
+    image: DiskImage,
     /// The rows before each batch, and after the last one.
-    states: Vec<Rows>,
+    states: Vec<ExpectedRows>,
     /// The marker of the log's end after each record.
     markers: Vec<Vec<u8>>,
 }
 
-fn store(seed: u64, batches: u32, clean: bool) -> Store {
-    let mut world = World::new(seed);
-    let life = world.try_open().expect("an empty disk");
+fn store(seed: u64, batches: u32, clean: bool) -> KilledStore {
+    let mut world = CrashWorld::new(seed);
+    let attempt = world.try_open().expect("an empty disk");
     let (mut states, mut markers, mut told) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..batches {
         markers.extend(world.disk.shown().get(marker::NAME).cloned());
         states.push(world.model.rows());
-        batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told);
+        batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told);
         world.disk.turns().grant(1000);
     }
     if clean {
         world.disk.turns().free();
-        drop(life);
+        drop(attempt);
     } else {
         world.disk = world.disk.kill();
     }
@@ -45,21 +45,21 @@ fn store(seed: u64, batches: u32, clean: bool) -> Store {
     let image = world.disk.shown();
     markers.extend(image.get(marker::NAME).cloned());
     markers.dedup();
-    Store { world, image, states, markers }
+    KilledStore { world, image, states, markers }
 }
 
-impl Store {
+impl KilledStore {
     fn last_segment(&self) -> String {
         self.image.keys().rfind(|name| name.starts_with("log-")).expect("a log").clone()
     }
 
     /// The rows that the store has.
-    fn rows(&self) -> &Rows {
+    fn rows(&self) -> &ExpectedRows {
         self.states.last().expect("a state")
     }
 
     /// The rows before its last batch.
-    fn rows_before(&self) -> &Rows {
+    fn rows_before(&self) -> &ExpectedRows {
         self.states.iter().rev().nth(1).expect("a batch")
     }
 
@@ -75,10 +75,10 @@ impl Store {
     }
 
     /// Opens the store as `image`. `None` where it is refused, which must leave the image as it is.
-    fn open_as(&mut self, image: Image, what: &str) -> Option<Rows> {
+    fn open_as(&mut self, image: DiskImage, what: &str) -> Option<ExpectedRows> {
         self.world.disk = SimDisk::new(image.clone(), 1);
         match self.world.try_open() {
-            Ok(life) => Some(rows_read(&life.engine).expect("an open store is read").1),
+            Ok(attempt) => Some(rows_read(&attempt.engine).expect("an open store is read").1),
             Err(
                 OpenError::Damaged { .. }
                 | OpenError::Lost { .. }
@@ -184,13 +184,13 @@ fn a_torn_end_is_cut_off_at_every_byte() {
 }
 
 /// Cuts a file off at `at`, or zeros it from there on.
-fn cut(image: &mut Image, name: &str, at: usize, zeros: bool) {
+fn cut(image: &mut DiskImage, name: &str, at: usize, zeros: bool) {
     let bytes = image.get_mut(name).expect("a segment");
     if zeros { bytes[at..].fill(0) } else { bytes.truncate(at) }
 }
 
 /// Segments of the log in an image, in order.
-fn segments(image: &Image) -> Vec<String> {
+fn segments(image: &DiskImage) -> Vec<String> {
     image.keys().filter(|name| name.starts_with("log-")).cloned().collect()
 }
 
@@ -239,14 +239,14 @@ fn a_cut_after_a_power_cut_is_noticed_up_to_the_marker() {
     let (mut refused, mut behind) = (0, 0);
     each_seed(80, |seed| {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut world = World::new(seed);
-        let life = world.try_open().expect("an empty disk");
+        let mut world = CrashWorld::new(seed);
+        let attempt = world.try_open().expect("an empty disk");
         for _ in 0..rng.random_range(2..30) {
-            batch_run(&life.engine, &mut world.rng, &mut world.model, &mut Vec::new());
+            batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut Vec::new());
             world.disk.turns().grant(1000);
             if rng.random_bool(0.2) {
                 // Nothing to do for a while.
-                life.engine.step();
+                attempt.engine.step();
             }
         }
         let image = world.disk.power_cut();
@@ -254,7 +254,7 @@ fn a_cut_after_a_power_cut_is_noticed_up_to_the_marker() {
         let disk = SimDisk::new(image.clone(), 1);
         let marker = marker_read(&disk, &names).unwrap().expect("a crash leaves a marker").marker;
         let name = super::super::log::segment_name(marker.sequence);
-        let mut store = Store { world, image, states: Vec::new(), markers: Vec::new() };
+        let mut store = KilledStore { world, image, states: Vec::new(), markers: Vec::new() };
         let whole = store.open_as(store.image.clone(), "no cut").expect("a power cut is no damage");
         for _ in 0..20 {
             let (mut image, zeros) = (store.image.clone(), rng.random_bool(0.5));

@@ -14,11 +14,11 @@ use super::names::{InodeId, Names};
 use super::turns::Turns;
 
 /// The files that are on a disk for certain, by name.
-pub(super) type Image = BTreeMap<String, Vec<u8>>;
+pub(super) type DiskImage = BTreeMap<String, Vec<u8>>;
 
 /// What goes wrong, once, at the first call from some number on that it can happen to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum DiskFault {
     /// A flush of a file fails.
     FileFlush,
     /// A flush of the directory fails.
@@ -42,16 +42,16 @@ enum Call {
     Rename,
 }
 
-struct State {
+struct DiskState {
     rng: ChaCha8Rng,
     inodes: Vec<Inode>,
     names: Names,
     /// Whether the directory's own name is on the disk: without it nothing in it is.
     named: bool,
     calls: u64,
-    fault: Option<(u64, Fault)>,
+    fault: Option<(u64, DiskFault)>,
     /// Faults that have happened, and to what.
-    happened: Vec<(Fault, String)>,
+    happened: Vec<(DiskFault, String)>,
     /// Bytes of room there are in all.
     capacity: usize,
     /// Calls of earlier openings are dead; each opening has a number.
@@ -59,21 +59,21 @@ struct State {
     locked: bool,
 }
 
-impl State {
+impl DiskState {
     fn room_free(&self) -> usize {
         let used = self.names.shown.values().map(|inode| self.inodes[*inode].room());
         self.capacity.saturating_sub(used.sum())
     }
 
     /// Counts a call, and lets happen to it what is to happen.
-    fn call(&mut self, call: Call, what: &str) -> Option<Fault> {
+    fn call(&mut self, call: Call, what: &str) -> Option<DiskFault> {
         self.calls += 1;
         let (at, fault) = self.fault?;
         let fits = match fault {
-            Fault::PowerCut => true,
-            Fault::FileFlush => call == Call::FileFlush,
-            Fault::DirectoryFlush => matches!(call, Call::DirectoryFlush | Call::ParentFlush),
-            Fault::Write => call == Call::Write,
+            DiskFault::PowerCut => true,
+            DiskFault::FileFlush => call == Call::FileFlush,
+            DiskFault::DirectoryFlush => matches!(call, Call::DirectoryFlush | Call::ParentFlush),
+            DiskFault::Write => call == Call::Write,
         };
         if self.calls < at || !fits {
             return None;
@@ -82,7 +82,7 @@ impl State {
         // Segments are all alike.
         let what = what.split('-').next().unwrap_or_default();
         self.happened.push((fault, format!("{what} {call:?}")));
-        if fault == Fault::PowerCut {
+        if fault == DiskFault::PowerCut {
             self.opening += 1;
         }
         Some(fault)
@@ -104,7 +104,7 @@ fn full() -> io::Error {
 /// A disk as one opening of a store has it.
 #[derive(Clone)]
 pub(super) struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     turns: Arc<Turns>,
     opening: u64,
 }
@@ -117,10 +117,10 @@ impl std::fmt::Debug for SimDisk {
 
 impl SimDisk {
     /// A disk with these files; one without any has no directory yet.
-    pub(super) fn new(image: Image, seed: u64) -> Self {
+    pub(super) fn new(image: DiskImage, seed: u64) -> Self {
         let named = !image.is_empty();
         let names = image.keys().cloned().enumerate().map(|(inode, name)| (name, inode)).collect();
-        let state = State {
+        let state = DiskState {
             rng: ChaCha8Rng::seed_from_u64(seed),
             inodes: image.into_values().map(Inode::durable).collect(),
             names: Names::durable(names),
@@ -150,7 +150,7 @@ impl SimDisk {
     }
 
     /// Lets `fault` happen `calls` calls from now.
-    pub(super) fn fault_after(&self, calls: u64, fault: Fault) {
+    pub(super) fn fault_after(&self, calls: u64, fault: DiskFault) {
         let mut state = self.state.lock();
         state.fault = Some((state.calls + calls, fault));
     }
@@ -161,7 +161,7 @@ impl SimDisk {
     }
 
     /// What has happened since the last look.
-    pub(super) fn happened(&self) -> Vec<(Fault, String)> {
+    pub(super) fn happened(&self) -> Vec<(DiskFault, String)> {
         std::mem::take(&mut self.state.lock().happened)
     }
 
@@ -178,23 +178,23 @@ impl SimDisk {
     }
 
     /// What the machine shows now.
-    pub(super) fn shown(&self) -> Image {
+    pub(super) fn shown(&self) -> DiskImage {
         let state = self.state.lock();
         let shown = state.names.shown.iter();
         shown.map(|(name, inode)| (name.clone(), state.inodes[*inode].shown.clone())).collect()
     }
 
     /// Cuts the power, if it is still on, and gives what is on the disk afterwards.
-    pub(super) fn power_cut(&self) -> Image {
+    pub(super) fn power_cut(&self) -> DiskImage {
         let mut state = self.state.lock();
         state.opening += 1;
         self.turns.free();
         let state = &mut *state;
         if !state.named && state.rng.random_bool(0.5) {
-            return Image::new();
+            return DiskImage::new();
         }
         let names = state.names.survive(Survival::draw(&mut state.rng), &mut state.rng);
-        let mut image = Image::new();
+        let mut image = DiskImage::new();
         for (name, inode) in names {
             let survival = Survival::draw(&mut state.rng);
             image.insert(name, state.inodes[inode].survive(survival, &mut state.rng));
@@ -203,7 +203,7 @@ impl SimDisk {
     }
 
     /// The state for a call that only reads.
-    fn look<T>(&self, look: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+    fn look<T>(&self, look: impl FnOnce(&mut DiskState) -> io::Result<T>) -> io::Result<T> {
         self.turns.take();
         let mut state = self.state.lock();
         if state.opening != self.opening { Err(gone()) } else { look(&mut state) }
@@ -215,12 +215,12 @@ impl SimDisk {
         &self,
         call: Call,
         what: &str,
-        change: impl FnOnce(&mut State, Option<Fault>) -> io::Result<T>,
+        change: impl FnOnce(&mut DiskState, Option<DiskFault>) -> io::Result<T>,
     ) -> io::Result<T> {
         self.look(|state| {
             let fault = state.call(call, what);
             let changed = change(state, fault);
-            if fault == Some(Fault::PowerCut) { Err(gone()) } else { changed }
+            if fault == Some(DiskFault::PowerCut) { Err(gone()) } else { changed }
         })
     }
 
@@ -247,7 +247,7 @@ impl Disk for SimDisk {
 
     fn parent_sync(&self) -> io::Result<()> {
         self.change(Call::ParentFlush, "parent", |state, fault| match fault {
-            Some(Fault::PowerCut) => Ok(()),
+            Some(DiskFault::PowerCut) => Ok(()),
             Some(_) => Err(failed()),
             None => {
                 state.named = true;
@@ -307,7 +307,7 @@ impl Disk for SimDisk {
     fn directory_sync(&self) -> io::Result<()> {
         self.change(Call::DirectoryFlush, "directory", |state, fault| {
             match fault {
-                Some(Fault::PowerCut) => {}
+                Some(DiskFault::PowerCut) => {}
                 Some(_) => {
                     state.names.flush_fail(&mut state.rng);
                     return Err(failed());
@@ -356,7 +356,7 @@ impl DiskFile for SimFile {
         self.disk.change(Call::Write, &self.name, |state, fault| {
             let begin = index(offset);
             let mut length = bytes.len();
-            if fault == Some(Fault::Write) {
+            if fault == Some(DiskFault::Write) {
                 length = state.rng.random_range(0..=length);
             }
             let fits = state.inodes[self.inode].room_needed(begin, length) <= state.room_free();
@@ -365,7 +365,7 @@ impl DiskFile for SimFile {
             }
             state.inodes[self.inode].write(begin, &bytes[..length]);
             match fault {
-                Some(Fault::Write) => Err(failed()),
+                Some(DiskFault::Write) => Err(failed()),
                 _ if !fits => Err(full()),
                 _ => Ok(()),
             }
@@ -393,9 +393,9 @@ impl DiskFile for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.disk.change(Call::FileFlush, &self.name, |state, fault| {
-            let State { inodes, rng, .. } = state;
+            let DiskState { inodes, rng, .. } = state;
             match fault {
-                Some(Fault::PowerCut) => {}
+                Some(DiskFault::PowerCut) => {}
                 Some(_) => {
                     inodes[self.inode].flush_fail(rng);
                     return Err(failed());

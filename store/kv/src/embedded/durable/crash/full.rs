@@ -4,19 +4,19 @@
 use rand::Rng as _;
 
 use super::client::{batch_run, row_put, rows_read};
-use super::model::Rows;
-use super::programme::{Life, World, each_seed};
+use super::model::ExpectedRows;
+use super::programme::{CrashWorld, StoreOpening, each_seed};
 use crate::contract::ErrorCode;
 
-fn rows(life: &Life) -> Rows {
-    rows_read(&life.engine).expect("an open store is read").1
+fn rows(attempt: &StoreOpening) -> ExpectedRows {
+    rows_read(&attempt.engine).expect("an open store is read").1
 }
 
 /// Batches until one is refused for want of room.
-fn fill(world: &mut World, life: &Life) {
+fn fill(world: &mut CrashWorld, attempt: &StoreOpening) {
     for _ in 0..10_000 {
         let mut told = Vec::new();
-        assert!(batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told));
+        assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told));
         if told.contains(&Some(ErrorCode::NoSpace)) {
             return;
         }
@@ -27,52 +27,52 @@ fn fill(world: &mut World, life: &Life) {
 #[test]
 fn a_store_opens_on_a_full_disk_and_is_read() {
     each_seed(40, |seed| {
-        let mut world = World::without_checkpoints(seed);
-        let mut life = world.try_open().expect("an empty disk");
+        let mut world = CrashWorld::without_checkpoints(seed);
+        let mut attempt = world.try_open().expect("an empty disk");
         let mut told = Vec::new();
         for _ in 0..world.rng.random_range(0..20) {
-            assert!(batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told));
+            assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told));
         }
         world.disk.room_set(0);
         for round in 0..6 {
             // Even the last segment is full but for what it keeps.
-            fill(&mut world, &life);
-            assert_eq!(rows(&life), world.model.rows());
-            world.model.version_told(rows_read(&life.engine).expect("a read").0);
+            fill(&mut world, &attempt);
+            assert_eq!(rows(&attempt), world.model.rows());
+            world.model.version_told(rows_read(&attempt.engine).expect("a read").0);
             match round % 3 {
                 0 => world.disk = world.disk.kill(),
                 1 => world.power_cut(),
                 _ => {
-                    drop(life);
+                    drop(attempt);
                     world.disk = world.disk.kill();
                 }
             }
             world.disk.room_set(0);
-            life = world.try_open().expect("a full disk is no reason not to open");
-            let (version, found) = rows_read(&life.engine).expect("an open store is read");
+            attempt = world.try_open().expect("a full disk is no reason not to open");
+            let (version, found) = rows_read(&attempt.engine).expect("an open store is read");
             world.model.version_reopened(version);
             world.model.recovered(&found);
         }
         world.disk.room_set(1 << 30);
-        assert!(batch_run(&life.engine, &mut world.rng, &mut world.model, &mut told));
+        assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told));
         assert!(told.contains(&None), "with room again commits go on: {told:?}");
-        assert_eq!(rows(&life), world.model.rows());
+        assert_eq!(rows(&attempt), world.model.rows());
     });
 }
 
 #[test]
 fn a_program_notes_its_start_on_a_full_disk() {
     each_seed(20, |seed| {
-        let mut world = World::with_sizes(seed, 1 << 16, 1 << 30);
-        let mut life = world.try_open().expect("an empty disk");
+        let mut world = CrashWorld::with_sizes(seed, 1 << 16, 1 << 30);
+        let mut attempt = world.try_open().expect("an empty disk");
         world.disk.room_set(0);
         for opening in 0..20_u8 {
-            fill(&mut world, &life);
+            fill(&mut world, &attempt);
             world.disk = world.disk.kill();
-            life = world.try_open().expect("a full disk is no reason not to open");
-            let noted = row_put(&life.engine, b"note", &[opening; 100]);
+            attempt = world.try_open().expect("a full disk is no reason not to open");
+            let noted = row_put(&attempt.engine, b"note", &[opening; 100]);
             assert!(noted.is_ok() || opening >= 15, "opening {opening}: {noted:?}");
-            assert_eq!(rows(&life), world.model.rows());
+            assert_eq!(rows(&attempt), world.model.rows());
         }
     });
 }
@@ -80,13 +80,13 @@ fn a_program_notes_its_start_on_a_full_disk() {
 #[test]
 fn a_full_disk_gets_room_from_a_checkpoint() {
     each_seed(10, |seed| {
-        let mut world = World::with_sizes(seed, 1 << 15, 1 << 17);
-        let life = world.try_open().expect("an empty disk");
+        let mut world = CrashWorld::with_sizes(seed, 1 << 15, 1 << 17);
+        let attempt = world.try_open().expect("an empty disk");
         let put = |round: u32| {
             // The same few rows again and again: a checkpoint of them is small, the log of them is not.
             let key = [b's', u8::try_from(round % 20).expect("small")];
-            life.clock.advance(std::time::Duration::from_secs(1));
-            match row_put(&life.engine, &key, &[7; 300]) {
+            attempt.clock.advance(std::time::Duration::from_secs(1));
+            match row_put(&attempt.engine, &key, &[7; 300]) {
                 Ok(()) => true,
                 Err(error) if error.code == ErrorCode::NoSpace => false,
                 Err(error) => panic!("{error}"),
@@ -108,6 +108,6 @@ fn a_full_disk_gets_room_from_a_checkpoint() {
             });
             assert!(again.is_some(), "the room does not come back");
         }
-        assert_eq!(rows(&life), world.model.rows());
+        assert_eq!(rows(&attempt), world.model.rows());
     });
 }

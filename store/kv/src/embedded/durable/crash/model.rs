@@ -12,7 +12,7 @@ use crate::embedded::memory::Memory;
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::{AppendError, Durable};
 
-pub(super) type Rows = BTreeMap<Bytes, Bytes>;
+pub(super) type ExpectedRows = BTreeMap<Bytes, Bytes>;
 
 /// What became of one transaction, told by a row that only it has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Fate {
 #[derive(Debug, Default)]
 struct Batches {
     /// The rows of all batches that are durable.
-    rows: Rows,
+    rows: ExpectedRows,
     /// The batch whose append failed: in full or not at all.
     open: Option<Vec<Mutation>>,
 }
@@ -49,7 +49,7 @@ impl Model {
     }
 
     /// The rows that every reader must see now.
-    pub(super) fn rows(&self) -> Rows {
+    pub(super) fn rows(&self) -> ExpectedRows {
         self.batches.lock().rows.clone()
     }
 
@@ -68,7 +68,7 @@ impl Model {
 
     /// Holds what was found after an opening against what may be there. Says whether the open batch was, where there
     /// was one.
-    pub(super) fn recovered(&mut self, found: &Rows) -> Option<bool> {
+    pub(super) fn recovered(&mut self, found: &ExpectedRows) -> Option<bool> {
         let mut batches = self.batches.lock();
         let with_open = batches.open.take().map(|mutations| {
             let mut rows = batches.rows.clone();
@@ -95,13 +95,13 @@ impl Model {
 }
 
 /// Says in what two states differ, where they do.
-pub(super) fn differ(expected: &Rows, found: &Rows) {
+pub(super) fn differ(expected: &ExpectedRows, found: &ExpectedRows) {
     let missing: Vec<_> = expected.iter().filter(|row| found.get(row.0) != Some(row.1)).take(5).collect();
     let added: Vec<_> = found.iter().filter(|row| expected.get(row.0) != Some(row.1)).take(5).collect();
     assert!(missing.is_empty() && added.is_empty(), "missing {missing:?}, not expected {added:?}");
 }
 
-fn apply(rows: &mut Rows, mutation: &Mutation) {
+fn apply(rows: &mut ExpectedRows, mutation: &Mutation) {
     match mutation {
         Mutation::ClearRange(begin, end) => rows.retain(|key, _| !(begin <= key && key < end)),
         Mutation::Clear(key) => drop(rows.remove(key)),

@@ -12,13 +12,13 @@ use super::inode::Survival;
 pub(super) type InodeId = usize;
 
 #[derive(Clone, Debug)]
-enum Change {
+enum NameChange {
     Link(String, InodeId),
     Unlink(String),
     Rename { from: String, to: String, inode: InodeId },
 }
 
-impl Change {
+impl NameChange {
     fn apply(&self, names: &mut BTreeMap<String, InodeId>) {
         match self {
             Self::Link(name, inode) => drop(names.insert(name.clone(), *inode)),
@@ -44,7 +44,7 @@ pub(super) struct Names {
     /// As the machine shows them.
     pub(super) shown: BTreeMap<String, InodeId>,
     durable: BTreeMap<String, InodeId>,
-    pending: Vec<Change>,
+    pending: Vec<NameChange>,
 }
 
 impl Names {
@@ -54,21 +54,21 @@ impl Names {
     }
 
     pub(super) fn link(&mut self, name: &str, inode: InodeId) {
-        self.change(Change::Link(name.to_owned(), inode));
+        self.change(NameChange::Link(name.to_owned(), inode));
     }
 
     pub(super) fn unlink(&mut self, name: &str) {
-        self.change(Change::Unlink(name.to_owned()));
+        self.change(NameChange::Unlink(name.to_owned()));
     }
 
     /// False where there is no such name.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> bool {
         let Some(inode) = self.shown.get(from).copied() else { return false };
-        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), inode });
+        self.change(NameChange::Rename { from: from.to_owned(), to: to.to_owned(), inode });
         true
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: NameChange) {
         change.apply(&mut self.shown);
         self.pending.push(change);
     }

@@ -1,4 +1,4 @@
-//! The programme itself: lives of a store on one disk, and how each ends.
+//! The programme itself: attempts of a store on one disk, and how each ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::super::open::store_open_with;
 use super::super::{OpenError, OpenOptions};
 use super::client::{batch_run, rows_read};
-use super::disk::{Fault, Image, SimDisk};
+use super::disk::{DiskFault, DiskImage, SimDisk};
 use super::model::{Model, differ};
 use super::turns::InTurns;
 use crate::contract::ErrorCode;
@@ -19,8 +19,8 @@ use crate::env::{ManualClock, SeededRng};
 
 /// What happened over all seeds, so that a programme that reaches nothing is noticed.
 #[derive(Debug, Default)]
-pub(super) struct Reached {
-    lives: u64,
+pub(super) struct CrashEvents {
+    attempts: u64,
     commits: u64,
     conflicts: u64,
     no_space: u64,
@@ -29,12 +29,12 @@ pub(super) struct Reached {
     /// Batches whose append failed that were there afterwards, and that were not.
     open_kept: u64,
     open_lost: u64,
-    /// Faults in the middle of a life and of an opening, by kind and call.
-    in_lives: BTreeMap<String, u64>,
+    /// Faults in the middle of an attempt and of an opening, by kind and call.
+    in_attempts: BTreeMap<String, u64>,
     in_openings: BTreeMap<String, u64>,
 }
 
-impl Reached {
+impl CrashEvents {
     /// What must have been reached by a few hundred seeds.
     fn check(&self) {
         let counts =
@@ -56,7 +56,7 @@ impl Reached {
             "FileFlush DURABLE FileFlush",
             "Write DURABLE Write",
         ] {
-            assert!(self.in_lives.contains_key(expected), "no {expected} in {self:?}");
+            assert!(self.in_attempts.contains_key(expected), "no {expected} in {self:?}");
         }
         for expected in [
             "PowerCut log Write",
@@ -74,14 +74,14 @@ impl Reached {
     }
 }
 
-fn note(counts: &mut BTreeMap<String, u64>, happened: Vec<(Fault, String)>) {
+fn note(counts: &mut BTreeMap<String, u64>, happened: Vec<(DiskFault, String)>) {
     for (fault, what) in happened {
         *counts.entry(format!("{fault:?} {what}")).or_default() += 1;
     }
 }
 
 /// One seed's world.
-pub(super) struct World {
+pub(super) struct CrashWorld {
     pub(super) rng: ChaCha8Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
@@ -90,15 +90,15 @@ pub(super) struct World {
 }
 
 /// One opening of the store.
-pub(super) struct Life {
+pub(super) struct StoreOpening {
     pub(super) engine: EmbeddedEngine,
     pub(super) clock: Arc<ManualClock>,
 }
 
-impl World {
+impl CrashWorld {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let disk = SimDisk::new(Image::new(), rng.random());
+        let disk = SimDisk::new(DiskImage::new(), rng.random());
         let segment_bytes = 1 << rng.random_range(11..14);
         // Half of the seeds have no checkpoints: those take most of the time.
         let checkpoint_bytes = if rng.random_bool(0.5) { 1 << rng.random_range(12..16) } else { 1 << 30 };
@@ -120,7 +120,7 @@ impl World {
     }
 
     /// One attempt at an opening, on the disk as it is.
-    pub(super) fn try_open(&mut self) -> Result<Life, OpenError> {
+    pub(super) fn try_open(&mut self) -> Result<StoreOpening, OpenError> {
         let clock = ManualClock::at(0);
         let rng = SeededRng::shared(self.rng.random());
         let options = OpenOptions::new("simulated", clock.clone(), Arc::clone(&rng));
@@ -132,18 +132,18 @@ impl World {
         };
         let mut opened = store_open_with(&options, Box::new(InTurns(Arc::clone(self.disk.turns()))))?;
         opened.durable = self.model.recorder(opened.durable);
-        Ok(Life { engine: EmbeddedEngine::stepped(opened, clock.clone(), rng), clock })
+        Ok(StoreOpening { engine: EmbeddedEngine::stepped(opened, clock.clone(), rng), clock })
     }
 
     /// Opens the store, however often that takes, and checks what it holds.
-    pub(super) fn open(&mut self, reached: &mut Reached) -> Life {
-        let life = loop {
+    pub(super) fn open(&mut self, reached: &mut CrashEvents) -> StoreOpening {
+        let attempt = loop {
             if self.rng.random_bool(0.4) {
                 let fault = self.fault_draw();
                 self.disk.fault_after(self.rng.random_range(1..32), fault);
             }
             match self.try_open() {
-                Ok(life) => break life,
+                Ok(attempt) => break attempt,
                 Err(OpenError::Io { .. }) => {}
                 Err(other) => panic!("after a crash: {other}"),
             }
@@ -154,12 +154,12 @@ impl World {
         };
         self.disk.fault_cancel();
         self.disk.happened();
-        self.recovered_check(&life, reached);
-        life
+        self.recovered_check(&attempt, reached);
+        attempt
     }
 
-    fn recovered_check(&mut self, life: &Life, reached: &mut Reached) {
-        let (version, rows) = rows_read(&life.engine).expect("an open store is read");
+    fn recovered_check(&mut self, attempt: &StoreOpening, reached: &mut CrashEvents) {
+        let (version, rows) = rows_read(&attempt.engine).expect("an open store is read");
         self.model.version_reopened(version);
         match self.model.recovered(&rows) {
             Some(true) => reached.open_kept += 1,
@@ -168,12 +168,12 @@ impl World {
         }
     }
 
-    fn fault_draw(&mut self) -> Fault {
+    fn fault_draw(&mut self) -> DiskFault {
         match self.rng.random_range(0..10) {
-            0..6 => Fault::PowerCut,
-            6..8 => Fault::FileFlush,
-            8 => Fault::DirectoryFlush,
-            _ => Fault::Write,
+            0..6 => DiskFault::PowerCut,
+            6..8 => DiskFault::FileFlush,
+            8 => DiskFault::DirectoryFlush,
+            _ => DiskFault::Write,
         }
     }
 
@@ -187,9 +187,9 @@ impl World {
         }
     }
 
-    /// Runs the workload until the life's end.
-    pub(super) fn life_run(&mut self, life: &Life, reached: &mut Reached) {
-        reached.lives += 1;
+    /// Runs the workload until the attempt's end.
+    pub(super) fn attempt_run(&mut self, attempt: &StoreOpening, reached: &mut CrashEvents) {
+        reached.attempts += 1;
         if self.rng.random_bool(0.85) {
             let fault = self.fault_draw();
             self.disk.fault_after(self.rng.random_range(1..250), fault);
@@ -197,17 +197,17 @@ impl World {
         let mut told = Vec::new();
         for _ in 0..self.rng.random_range(0..40) {
             let pause = if self.rng.random_range(0..8) == 0 { 6_000_000 } else { 20_000 };
-            life.clock.advance(Duration::from_micros(self.rng.random_range(0..pause)));
+            attempt.clock.advance(Duration::from_micros(self.rng.random_range(0..pause)));
             if self.rng.random_range(0..30) == 0 {
-                life.clock.advance(Duration::from_secs(3600));
-                life.engine.step();
+                attempt.clock.advance(Duration::from_secs(3600));
+                attempt.engine.step();
             }
             if self.rng.random_range(0..25) == 0 {
                 let room =
                     if self.rng.random_bool(0.5) { self.rng.random_range(0..1 << 14) } else { 1 << 30 };
                 self.disk.room_set(room);
             }
-            if !batch_run(&life.engine, &mut self.rng, &mut self.model, &mut told) {
+            if !batch_run(&attempt.engine, &mut self.rng, &mut self.model, &mut told) {
                 break;
             }
             let calls = self.rng.random_range(0..60);
@@ -221,45 +221,45 @@ impl World {
             reached.conflicts += u64::from(code == Some(ErrorCode::NotCommitted));
             reached.no_space += u64::from(code == Some(ErrorCode::NoSpace));
         }
-        if let Ok((version, rows)) = rows_read(&life.engine) {
+        if let Ok((version, rows)) = rows_read(&attempt.engine) {
             self.model.version_told(version);
             differ(&self.model.rows(), &rows);
         }
     }
 
-    /// Ends a life that may still be running, in one of the ways there are.
-    pub(super) fn life_end(&mut self, life: Life, reached: &mut Reached) {
+    /// Ends an attempt that may still be running, in one of the ways there are.
+    pub(super) fn attempt_end(&mut self, attempt: StoreOpening, reached: &mut CrashEvents) {
         let close = self.rng.random_bool(0.3);
-        let life = if close {
+        let attempt = if close {
             // Waits for the checkpoint's end.
             self.disk.turns().free();
-            drop(life);
+            drop(attempt);
             None
         } else {
-            Some(life)
+            Some(attempt)
         };
-        note(&mut reached.in_lives, self.disk.happened());
+        note(&mut reached.in_attempts, self.disk.happened());
         let alive = u64::from(!self.disk.is_dead());
         reached.closings += if close { alive } else { 0 };
         reached.kills += if close { 0 } else { alive };
         self.disk_after_crash();
         // Only now, so that whatever the engine still does is done by a process that is gone.
-        drop(life);
+        drop(attempt);
         self.disk.room_set(1 << 30);
     }
 }
 
-fn seed_run(seed: u64, reached: &mut Reached) {
-    let mut world = World::new(seed);
+fn seed_run(seed: u64, reached: &mut CrashEvents) {
+    let mut world = CrashWorld::new(seed);
     for _ in 0..world.rng.random_range(1..5) {
-        let life = world.open(reached);
-        world.life_run(&life, reached);
-        world.life_end(life, reached);
+        let attempt = world.open(reached);
+        world.attempt_run(&attempt, reached);
+        world.attempt_end(attempt, reached);
     }
     // Opening twice without a word between changes nothing.
     for _ in 0..2 {
-        let life = world.open(reached);
-        world.life_end(life, reached);
+        let attempt = world.open(reached);
+        world.attempt_end(attempt, reached);
     }
 }
 
@@ -299,7 +299,7 @@ const SEEDS: u64 = 500;
 
 /// Every other seed from `first` on: two halves run beside each other.
 fn half_run(first: u64) {
-    let mut reached = Reached::default();
+    let mut reached = CrashEvents::default();
     each_seed(2 * SEEDS, |seed| {
         if seed % 2 == first {
             seed_run(seed, &mut reached);
@@ -327,6 +327,6 @@ fn seeds_that_found_something_pass() {
     // Both: the mark of a first opening was lost by a failed flush of the directory, and the store called damaged.
     for seed in [6212, 19_371] {
         let _naming = Naming(seed);
-        seed_run(seed, &mut Reached::default());
+        seed_run(seed, &mut CrashEvents::default());
     }
 }

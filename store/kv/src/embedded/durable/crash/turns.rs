@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::super::worker::{Background, Done, Work};
+use super::super::worker::{Background, CheckpointDone, CheckpointWork};
 
 const THREAD: &str = "simulated-checkpoint";
 
 #[derive(Debug, Default)]
-struct State {
+struct TurnState {
     /// Calls granted and not used; `None` for as many as it likes.
     granted: Option<u64>,
     /// Whether the thread waits for a grant.
@@ -27,14 +27,14 @@ struct State {
 /// The turns of one opening.
 #[derive(Debug)]
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnState>,
     changed: Condvar,
 }
 
 impl Turns {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State { granted: Some(0), ..State::default() }),
+            state: Mutex::new(TurnState { granted: Some(0), ..TurnState::default() }),
             changed: Condvar::new(),
         })
     }
@@ -82,9 +82,9 @@ impl Turns {
 }
 
 /// Ends a turn however the work ends.
-struct Ending(Arc<Turns>);
+struct TurnGuard(Arc<Turns>);
 
-impl Drop for Ending {
+impl Drop for TurnGuard {
     fn drop(&mut self) {
         self.0.ended();
     }
@@ -94,17 +94,17 @@ impl Drop for Ending {
 pub(super) struct InTurns(pub(super) Arc<Turns>);
 
 impl Background for InTurns {
-    fn start(&self, work: Work) -> io::Result<JoinHandle<Done>> {
+    fn start(&self, work: CheckpointWork) -> io::Result<JoinHandle<CheckpointDone>> {
         self.0.state.lock().runs = true;
         let turns = Arc::clone(&self.0);
         std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            let _ending = Ending(Arc::clone(&turns));
+            let _ending = TurnGuard(Arc::clone(&turns));
             turns.take();
             work()
         })
     }
 
-    fn ended(&self, _work: &JoinHandle<Done>) -> bool {
+    fn ended(&self, _work: &JoinHandle<CheckpointDone>) -> bool {
         !self.0.state.lock().runs
     }
 

@@ -1,0 +1,246 @@
+//! One cell as this gateway serves it: its store, its mirror, its sessions, and a scheduler's view for questions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::Database;
+use borough_kv::env::{Clock, Rng};
+use borough_model::{Name, RequestId};
+use borough_proto::convert::{name_from_text, request_id_from_text};
+use borough_proto::v1;
+use borough_scheduler_core::CellSettings;
+use borough_store::journal::{Change, Cursor};
+use borough_store::mirror::{MirrorHandle, MirrorState};
+use borough_store::request::request_id_random;
+use borough_store::{CellSpace, StoreResult};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::journal::{JournalUse, journal_follow};
+use super::scheduler::SchedulerMirror;
+use super::settings::settings_read;
+use crate::session::metrics::DeliveryMetrics;
+use crate::session::notice::notices_follow;
+use crate::session::registration::{Registrations, WriterContext};
+use crate::session::registry::Sessions;
+use crate::session::report::ReportWriter;
+use crate::session::write::SessionMetrics;
+use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
+
+/// How long a mutation waits for the mirror to show it before it is answered anyway.
+const ECHO_WAIT: Duration = Duration::from_secs(2);
+
+/// A cell behind this gateway.
+pub struct CellContext {
+    /// Its name.
+    pub name: Name,
+    /// Its keys.
+    pub space: CellSpace,
+    /// Its store.
+    pub db: Database,
+    /// Its state, in memory.
+    pub mirror: MirrorHandle,
+    /// Its agents' sessions on this gateway.
+    pub sessions: Sessions,
+    /// What agents report, on its way into the store.
+    pub reports: ReportWriter,
+    /// Nodes that come, on their way into the store.
+    pub registrations: Registrations,
+    /// Counts what was not written for nodes.
+    pub session_metrics: SessionMetrics,
+    /// How large its journal is.
+    pub journal: JournalUse,
+    /// The cell's time, for what is stored and compared.
+    pub clock: Arc<dyn Clock>,
+    /// The clock of this process, for what it alone measures.
+    pub machine: Arc<dyn Clock>,
+    /// Ids.
+    pub rng: Arc<dyn Rng>,
+    /// The cell as its schedulers see it.
+    pub scheduler: SchedulerMirror,
+}
+
+/// What a gateway is made with, per cell.
+pub struct CellConnection {
+    /// The cell.
+    pub space: CellSpace,
+    /// Its name.
+    pub name: Name,
+    /// Its store.
+    pub db: Database,
+    /// Its mirror, shared with other roles of the process.
+    pub mirror: MirrorHandle,
+}
+
+/// Who asks, and under which id.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The user.
+    pub user: Name,
+    /// The caller's id of the request; a fresh one where a read has none.
+    pub request: RequestId,
+}
+
+impl CellContext {
+    /// A door to a cell, whose sessions are counted in `metrics`; what follows the mirror ends with `cancelled`.
+    /// `machine` is the clock of this process; whatever is stored is stamped by the mirror's clock, which shows the
+    /// cell's time.
+    pub fn open(
+        connection: CellConnection,
+        machine: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        metrics: DeliveryMetrics,
+        cancelled: &CancellationToken,
+    ) -> Arc<Self> {
+        let CellConnection { space, name, db, mirror } = connection;
+        let clock = mirror.clock();
+        let session_metrics = SessionMetrics::default();
+        let context = WriterContext {
+            db: db.clone(),
+            space: space.clone(),
+            clock: Arc::clone(&clock),
+            rng: Arc::clone(&rng),
+            metrics: session_metrics.clone(),
+        };
+        let reports = ReportWriter::spawn(context.clone());
+        let registrations = Registrations::spawn(context);
+        let (sessions, journal) = (Sessions::counted(metrics), JournalUse::default());
+        let cell = Arc::new(Self {
+            name,
+            space,
+            db,
+            mirror,
+            sessions,
+            reports,
+            registrations,
+            session_metrics,
+            journal,
+            clock,
+            machine,
+            rng,
+            scheduler: SchedulerMirror::default(),
+        });
+        let follower = Arc::clone(&cell);
+        let cancelled = cancelled.clone();
+        let (herald, measurer) = (Arc::clone(&cell), Arc::clone(&cell));
+        tokio::spawn(async move {
+            tokio::select! {
+                () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
+                () = notices_follow(herald) => {}
+                () = journal_follow(measurer) => {}
+                () = cancelled.cancelled() => {}
+            }
+        });
+        cell
+    }
+
+    /// The change a caller's mutation is made under.
+    pub fn change(&self, caller: &Caller, action: &'static str) -> Change {
+        let at_ms = self.clock.wall_ms();
+        Change { request: caller.request, actor: format!("user/{}", caller.user), action, at_ms }
+    }
+
+    /// A random id.
+    pub fn id(&self) -> u64 {
+        self.rng.next_u64().max(1)
+    }
+
+    /// A random request id, for the gateway's own transactions.
+    pub fn request_id(&self) -> RequestId {
+        request_id_random(&*self.rng)
+    }
+
+    /// Waits until the mirror shows `cursor`, so that whoever reads after a write sees it. Gives up after a while: the
+    /// write is durable all the same.
+    pub async fn echo(&self, cursor: Cursor) {
+        if tokio::time::timeout(ECHO_WAIT, self.mirror.wait_for(cursor)).await.is_err() {
+            tracing::warn!(cell = %self.name, %cursor, "the mirror is behind its own store");
+        }
+    }
+
+    /// Runs a mutation and waits for its echo.
+    pub async fn settled<T>(&self, result: StoreResult<(T, Option<Cursor>)>) -> Result<(T, Cursor), Status> {
+        let (value, cursor) = result.map_err(|error| status_from_store(&error))?;
+        let cursor = match cursor {
+            Some(cursor) => {
+                self.echo(cursor).await;
+                cursor
+            }
+            None => self.mirror.cursor(),
+        };
+        Ok((value, cursor))
+    }
+
+    /// The mirror, once it has listed the cell.
+    pub fn state<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> Result<T, Status> {
+        if !self.mirror.is_ready() {
+            return Err(status_unavailable("CELL_LOADING", format!("cell {} is being loaded", self.name)));
+        }
+        Ok(self.mirror.read(look))
+    }
+
+    async fn settings_await(&self) -> CellSettings {
+        loop {
+            match settings_read(self).await {
+                Ok(meta) => {
+                    return CellSettings::of_cell(
+                        meta.failure_domains,
+                        &meta.profile,
+                        (&meta.queueing, meta.queues),
+                        (meta.fresh_start_ms.unwrap_or_default(), meta.reclaim.unwrap_or_default()),
+                    );
+                }
+                Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+/// The cells of a gateway.
+#[derive(Default)]
+pub struct Cells(pub BTreeMap<Name, Arc<CellContext>>);
+
+impl Cells {
+    /// The cell of that name.
+    pub fn get(&self, name: &str) -> Result<&Arc<CellContext>, Status> {
+        let name = name_from_text("cell", name).map_err(|refused| status_from_field(&refused))?;
+        self.0.get(&name).ok_or_else(|| {
+            let known: Vec<&str> = self.0.keys().map(Name::as_str).collect();
+            status_not_found(&format!("cell {name} here; there are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// Who a mutation comes from. It needs a request id: with one, repeating it does no harm.
+pub fn caller_of_mutation(context: Option<&v1::RequestContext>) -> Result<Caller, Status> {
+    let missing = v1::RequestContext::default();
+    let context = context.unwrap_or(&missing);
+    let request = request_id_from_text("context.request_id", &context.request_id);
+    let user = name_from_text("context.user", &context.user);
+    match (user, request) {
+        (Ok(user), Ok(request)) => Ok(Caller { user, request }),
+        (Err(refused), _) | (_, Err(refused)) => Err(status_from_field(&refused)),
+    }
+}
+
+/// Who a read comes from: an identity, and no request id is needed.
+pub fn caller_of_read(context: Option<&v1::RequestContext>) -> Result<Name, Status> {
+    let user = context.map_or("", |context| context.user.as_str());
+    name_from_text("context.user", user).map_err(|refused| status_from_field(&refused))
+}
+
+/// A cursor as a message.
+pub fn cursor_to_message(cursor: Cursor) -> v1::Cursor {
+    v1::Cursor { store_epoch: cursor.store_epoch, stamp: cursor.stamp.0.to_vec().into() }
+}
+
+/// A cursor from a message.
+pub fn cursor_from_message(message: &v1::Cursor) -> Result<Cursor, Status> {
+    let stamp = borough_kv::Versionstamp::from_slice(&message.stamp).ok_or_else(|| {
+        let value: String = message.stamp.iter().map(|byte| format!("{byte:02x}")).collect();
+        status_from_field(&borough_proto::convert::FieldRefused::new("cursor.stamp", value, "ten bytes"))
+    })?;
+    Ok(Cursor { store_epoch: message.store_epoch, stamp })
+}

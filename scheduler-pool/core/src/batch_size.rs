@@ -1,0 +1,126 @@
+//! How much a worker decides at once, and among how many nodes: a pure controller fed with what became of each batch.
+//!
+//! Large batches cost least per task. But the longer a batch takes, and the more nodes it touches, the more often
+//! another worker's commit overtakes part of it. So a batch grows by an eighth while work waits and nothing is lost,
+//! and is halved when a fourth of it or more was lost (additive increase would find its way back too slowly, and an
+//! eighth is small enough). The more was lost lately, the more nodes are drawn as candidates, so that workers that
+//! collided differ.
+
+/// The smallest batch.
+const BATCH_MIN: usize = 32;
+/// The first batch.
+const BATCH_FIRST: usize = 256;
+/// Nodes drawn beyond the number of tasks: while nothing is lost, and when everything is.
+const BEYOND: (usize, usize) = (50, 400);
+const FULL: usize = 1000;
+/// How much of the heat a batch leaves as it was, in eighths.
+const HEAT_KEPT: usize = 7;
+
+/// The pace of one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSize {
+    batch: usize,
+    batch_max: usize,
+    /// Share of what was lost lately, in thousandths.
+    heat: usize,
+}
+
+impl BatchSize {
+    /// A pace that takes at most so many tasks at once.
+    pub fn new(batch_max: usize) -> Self {
+        let batch_max = batch_max.max(1);
+        Self { batch: BATCH_FIRST.min(batch_max), batch_max, heat: 0 }
+    }
+
+    /// Tasks to decide at once.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Nodes to draw as candidates beyond the number of tasks.
+    pub fn beyond(&self) -> usize {
+        BEYOND.0 + (BEYOND.1 - BEYOND.0) * self.heat / FULL
+    }
+
+    /// The share of what was lost to others lately, in thousandths.
+    pub fn heat(&self) -> usize {
+        self.heat
+    }
+
+    /// A batch of `planned` tasks was committed but for `lost` of them; `more`: others wait still.
+    pub fn committed(&mut self, planned: usize, lost: usize, more: bool) {
+        let share = (lost.min(planned) * FULL).checked_div(planned).unwrap_or(0);
+        self.heat = (self.heat * HEAT_KEPT + share) / (HEAT_KEPT + 1);
+        if share * 4 >= FULL {
+            self.batch = (self.batch / 2).max(BATCH_MIN).min(self.batch_max);
+        } else if lost == 0 && more {
+            self.batch = (self.batch + self.batch / 8 + 1).min(self.batch_max);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_stays_within_its_bounds(
+            max in 1..3000usize,
+            batches in prop::collection::vec((0..3000usize, 0..3000usize, any::<bool>()), 0..200),
+        ) {
+            let mut batch_size = BatchSize::new(max);
+            for (planned, lost, more) in batches {
+                batch_size.committed(planned, lost, more);
+                prop_assert!((1..=max).contains(&batch_size.batch()) && batch_size.batch() >= BATCH_MIN.min(max));
+                prop_assert!((BEYOND.0..=BEYOND.1).contains(&batch_size.beyond()));
+            }
+        }
+    }
+
+    /// Tasks per second of one worker among others in simulated time: a batch takes a millisecond and ten microseconds
+    /// per task, and each of its tasks is lost with a chance that grows with that time.
+    fn rate(lost_per_ms: f64, mut batch: impl FnMut(usize, usize) -> usize) -> f64 {
+        let (mut at_ms, mut placed, mut carry) = (0.0, 0.0, 0.0);
+        let mut size = batch(0, 0);
+        while at_ms < 60_000.0 {
+            let took_ms = 1.0 + size as f64 / 100.0;
+            let share = (lost_per_ms * took_ms).min(1.0);
+            carry += share * size as f64;
+            let lost = (carry as usize).min(size);
+            carry -= lost as f64;
+            // What is lost is committed anew without the losers: as long again.
+            at_ms += if lost > 0 { 2.0 * took_ms } else { took_ms };
+            placed += (size - lost) as f64;
+            size = batch(size, lost);
+        }
+        placed / 60.0
+    }
+
+    #[test]
+    fn it_comes_near_the_best_fixed_batch_whatever_the_conflicts() {
+        for lost_per_ms in [0.0, 0.001, 0.01, 0.03, 0.1] {
+            let fixed = [32, 64, 128, 256, 512, 1024];
+            let best = fixed.iter().map(|&size| rate(lost_per_ms, |_, _| size)).fold(0.0, f64::max);
+            let mut batch_size = BatchSize::new(1024);
+            let adapted = rate(lost_per_ms, |planned, lost| {
+                if planned > 0 {
+                    batch_size.committed(planned, lost, true);
+                }
+                batch_size.batch()
+            });
+            assert!(adapted > 0.7 * best, "{adapted} of {best} at {lost_per_ms}");
+        }
+    }
+
+    #[test]
+    fn candidates_grow_with_conflicts_and_fall_again() {
+        let mut batch_size = BatchSize::new(1024);
+        (0..30).for_each(|_| batch_size.committed(100, 60, true));
+        assert!(batch_size.beyond() > 200 && batch_size.batch() == BATCH_MIN, "{batch_size:?}");
+        (0..60).for_each(|_| batch_size.committed(100, 0, true));
+        assert!(batch_size.beyond() < 60 && batch_size.batch() == 1024, "{batch_size:?}");
+    }
+}

@@ -1,0 +1,383 @@
+//! What a search over the cell has found for one shape, for every class of that shape to draw on, in this plan and in
+//! later ones.
+//!
+//! A base is a function of the snapshot alone: the nodes that fit, in the order of its search, as far as it has been
+//! followed, with their scores. So a plan that draws on a base kept since an earlier plan is the plan that one made
+//! anew would be. What placements take of a node costs nothing here: an entry is looked at again when it is drawn and
+//! its node has moved since. Only what was given back is followed, since it may make a node fit that did not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::score::{Score, preference, score};
+use super::search::{Search, StartOffset};
+use super::{PlanCounters, PlanOverlay};
+use crate::filter::{Requirement, fits_in_time};
+use crate::scoring::{MixCache, Scorer, Start};
+use crate::seed::{job_seed, mixed};
+use crate::snapshot::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
+
+/// A list of nodes is searched instead of the cell where it holds at most this part of it.
+const LISTED_PART: usize = 8;
+
+/// Entries of a base that are kept for the next plan.
+const ENTRIES_KEPT: usize = 2_048;
+
+/// Bases that are kept for the next plan, and entries of all of them.
+const BASES_KEPT: usize = 512;
+const ENTRIES_ALL_KEPT: usize = 65_536;
+
+/// Changes that are followed however few entries there are; above as many as there are entries, and these, all is
+/// looked for anew.
+const CHANGES_FOLLOWED: usize = 64;
+
+/// A node that fitted when it was last looked at.
+#[derive(Clone, Debug)]
+pub(super) struct CandidateEntry {
+    pub node: u32,
+    pub rank: u32,
+    pub preference: i64,
+    pub score: Score,
+    /// The node's count of changes then.
+    moved: u32,
+    fits: bool,
+}
+
+/// What is looked at with a base: the snapshot without what the plan has taken.
+pub(super) struct SearchContext<'w, 'a> {
+    pub work: &'w PlanOverlay<'a>,
+    pub requirement: &'w Requirement,
+    pub now_ms: i64,
+    pub scorer: &'w Scorer,
+    pub counters: &'w mut PlanCounters,
+}
+
+/// The nodes that fit a shape, in the order of one search.
+#[derive(Clone, Debug)]
+pub(super) struct CandidateCache {
+    shape: Arc<Shape>,
+    /// What ties are broken by.
+    pub seed: u64,
+    pub search: Search,
+    /// What its entries are scored by.
+    pub scorer: Arc<Scorer>,
+    facts_version: u64,
+    freed_at: u64,
+    /// The only nodes that can fit, by rank, where a constraint lists few: the cell is not searched.
+    listed: Option<Vec<(u32, u32)>>,
+    scanned: usize,
+    entries: Vec<CandidateEntry>,
+    used_at: u64,
+}
+
+/// The nodes near what a rule wants to be near, one list per domain; `None` where any node will do.
+fn near_listed<'w>(work: &PlanOverlay<'w>, rule: HardRule) -> Option<SmallVec<[&'w [u32]; 4]>> {
+    let HardRule::Near { term: id, own, .. } = rule else { return None };
+    if own && work.term_total(id) == 0 {
+        return None;
+    }
+    let term = work.snapshot.terms.get(id)?;
+    let bearing = |value| work.snapshot.nodes.index.bearing(term.attribute, value);
+    Some(work.term_domains(id).into_iter().map(bearing).collect())
+}
+
+/// The nodes of the hard constraint or rule that lists fewest, if that is a small part of the cell.
+fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, search: Search) -> Option<Vec<(u32, u32)>> {
+    let nodes = work.nodes;
+    let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(work, rule));
+    let of_constraints = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
+    let lists = of_constraints.chain(of_rules);
+    let total = |lists: &SmallVec<[&[u32]; 4]>| lists.iter().map(|nodes| nodes.len()).sum::<usize>();
+    let fewest = lists.min_by_key(total)?;
+    if total(&fewest) * LISTED_PART > nodes.count() {
+        return None;
+    }
+    let bearing = fewest.into_iter().flatten();
+    let mut listed: Vec<(u32, u32)> =
+        bearing.filter_map(|&node| Some((search.rank_of(nodes, node)?, node))).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    Some(listed)
+}
+
+impl CandidateCache {
+    /// Nothing found yet. `work` is what the lists of rules are made from.
+    pub fn new(
+        shape: Arc<Shape>,
+        requirement: &Requirement,
+        work: &PlanOverlay<'_>,
+        (search, seed): (Search, u64),
+        scorer: Arc<Scorer>,
+    ) -> Self {
+        Self {
+            shape,
+            seed,
+            search,
+            scorer,
+            facts_version: work.nodes.facts_version(),
+            freed_at: work.nodes.freed_total(),
+            listed: listed(requirement, work, search),
+            scanned: 0,
+            entries: Vec::new(),
+            used_at: 0,
+        }
+    }
+
+    /// Whether it may be drawn on in a later plan: what it says depends on nothing but its nodes.
+    fn keeps(&self) -> bool {
+        self.shape.job.is_none() && !self.shape.ports_any()
+    }
+
+    /// Whether what fits is a matter of one job.
+    pub fn constrained(&self) -> bool {
+        self.shape.job.is_some()
+    }
+
+    /// Where the search ends.
+    pub fn end(&self, nodes: &NodeTable) -> usize {
+        self.listed.as_ref().map_or_else(|| nodes.count(), Vec::len)
+    }
+
+    /// Whether there may be more to draw after so many entries.
+    pub fn more(&self, drawn: usize, nodes: &NodeTable) -> bool {
+        drawn < self.entries.len() || self.scanned < self.end(nodes)
+    }
+
+    /// Draws the next node that fits the snapshot; `drawn` is where the drawer stands. A rank at or past `until` is
+    /// left for later.
+    pub fn draw(
+        &mut self,
+        clear: &mut SearchContext<'_, '_>,
+        drawn: &mut usize,
+        until: usize,
+    ) -> Option<CandidateEntry> {
+        loop {
+            if *drawn >= self.entries.len() && !self.extend(clear, until) {
+                return None;
+            }
+            let entry = self.entries.get_mut(*drawn)?;
+            if entry.rank as usize >= until {
+                return None;
+            }
+            *drawn += 1;
+            entry_renew(entry, clear, self.seed);
+            if entry.fits {
+                return Some(entry.clone());
+            }
+        }
+    }
+
+    /// Goes on searching until there is one entry more.
+    fn extend(&mut self, clear: &mut SearchContext<'_, '_>, until: usize) -> bool {
+        while let Some((rank, node)) = self.next(clear, until) {
+            if let Some(entry) = entry_made(clear, self.seed, rank, node) {
+                self.entries.push(entry);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The next node of the search, with its rank.
+    fn next(&mut self, clear: &SearchContext<'_, '_>, until: usize) -> Option<(u32, u32)> {
+        if let Some(listed) = &self.listed {
+            let next = listed.get(self.scanned).copied().filter(|&(rank, _)| (rank as usize) < until)?;
+            self.scanned += 1;
+            return Some(next);
+        }
+        let nodes = clear.work.nodes;
+        loop {
+            let rank = self.scanned;
+            if rank >= until {
+                return None;
+            }
+            let (position, end) = self.search.position(rank)?;
+            if position.is_multiple_of(STRETCH) && position + STRETCH <= end && rank + STRETCH <= until {
+                let most = nodes.rooms().get(position / STRETCH).copied().unwrap_or_default();
+                if !room_enough(clear.requirement, most) {
+                    self.scanned += STRETCH;
+                    continue;
+                }
+            }
+            self.scanned += 1;
+            return Some((u32::try_from(rank).ok()?, *nodes.order.get(position)?));
+        }
+    }
+
+    /// Brings a base of an earlier plan up to date. Answers false where it has to be made anew.
+    fn follow(&mut self, clear: &mut SearchContext<'_, '_>) -> bool {
+        let nodes = clear.work.nodes;
+        let missed = nodes.freed_since(self.freed_at);
+        let Some(missed) = missed.filter(|_| self.facts_version == nodes.facts_version()) else {
+            return false;
+        };
+        if missed.len() > self.entries.len() + CHANGES_FOLLOWED {
+            return false;
+        }
+        for node in missed {
+            self.freed(clear, node);
+        }
+        self.freed_at = nodes.freed_total();
+        self.entries.retain(|entry| entry.fits);
+        true
+    }
+
+    /// Something was given back on a node: if the search has passed it, it may fit now.
+    fn freed(&mut self, clear: &mut SearchContext<'_, '_>, node: u32) {
+        let Some(rank) = self.search.rank_of(clear.work.nodes, node) else { return };
+        let passed = match &self.listed {
+            None => (rank as usize) < self.scanned,
+            Some(listed) => {
+                let place = listed.binary_search_by_key(&rank, |&(rank, _)| rank);
+                place.is_ok_and(|place| place < self.scanned)
+            }
+        };
+        if !passed {
+            return;
+        }
+        match self.entries.binary_search_by_key(&rank, |entry| entry.rank) {
+            // Known: looked at again when it is drawn.
+            Ok(place) => {
+                if let Some(entry) = self.entries.get_mut(place) {
+                    entry.fits = true;
+                    entry.moved = clear.work.nodes.moved(node).wrapping_sub(1);
+                }
+            }
+            Err(place) => {
+                if let Some(entry) = entry_made(clear, self.seed, rank, node) {
+                    self.entries.insert(place, entry);
+                }
+            }
+        }
+    }
+
+    /// Forgets what was found beyond what is worth keeping.
+    fn shortened(&mut self) {
+        let Some(beyond) = self.entries.get(ENTRIES_KEPT) else { return };
+        self.scanned = match &self.listed {
+            None => beyond.rank as usize,
+            Some(listed) => listed.partition_point(|&(rank, _)| rank < beyond.rank),
+        };
+        self.entries.truncate(ENTRIES_KEPT);
+    }
+}
+
+fn room_enough(requirement: &Requirement, most: StretchCapacity) -> bool {
+    requirement.amount(0) <= most.cpu_millis && requirement.amount(1) <= most.memory_bytes
+}
+
+fn entry_made(clear: &mut SearchContext<'_, '_>, seed: u64, rank: u32, node: u32) -> Option<CandidateEntry> {
+    clear.counters.nodes_examined += 1;
+    if !fits_in_time(clear.work, clear.requirement, node, clear.now_ms) {
+        return None;
+    }
+    let preference = preference(clear.work, clear.requirement, node, clear.scorer);
+    let score = entry_scored(clear, node, (preference, seed));
+    Some(CandidateEntry { node, rank, preference, score, moved: clear.work.nodes.moved(node), fits: true })
+}
+
+fn entry_scored(clear: &mut SearchContext<'_, '_>, node: u32, chance: (i64, u64)) -> Score {
+    clear.counters.nodes_scored += 1;
+    score(clear.work, clear.requirement, node, clear.scorer, chance)
+}
+
+/// Looks at an entry again if its node has moved.
+fn entry_renew(entry: &mut CandidateEntry, clear: &mut SearchContext<'_, '_>, seed: u64) {
+    let moved = clear.work.nodes.moved(entry.node);
+    if entry.moved == moved {
+        return;
+    }
+    entry.moved = moved;
+    clear.counters.nodes_examined += 1;
+    entry.fits = fits_in_time(clear.work, clear.requirement, entry.node, clear.now_ms);
+    if entry.fits {
+        // Taints may be preferences too, and come without another attribute.
+        entry.preference = preference(clear.work, clear.requirement, entry.node, clear.scorer);
+        entry.score = entry_scored(clear, entry.node, (entry.preference, seed));
+    }
+}
+
+/// The base of a shape: of an earlier plan, or with nothing found yet.
+pub(super) fn candidates_begun(
+    clear: &mut SearchContext<'_, '_>,
+    work: &PlanOverlay<'_>,
+    id: ShapeId,
+    (start_offset, scorer): (StartOffset, &Arc<Scorer>),
+    cache: &mut PlanCache,
+) -> Option<CandidateCache> {
+    let snapshot = work.snapshot;
+    let shape: &Arc<Shape> = snapshot.shapes.get(id)?;
+    let (seed, turn) = match (scorer.policy().start(), shape.job) {
+        (Start::One, _) => (mixed(start_offset.seed), 0),
+        (Start::After(tasks), job) => {
+            let seed = match job {
+                None => mixed(start_offset.seed ^ snapshot.shapes.seed(id)?),
+                Some(job) => {
+                    let row = snapshot.jobs.get(&job)?.row.as_ref()?;
+                    job_seed(start_offset.seed, &row.user, &row.name)
+                }
+            };
+            (seed, snapshot.closed_total / tasks.max(1))
+        }
+    };
+    let search = Search::new(snapshot.nodes.count(), start_offset, mixed(seed ^ turn));
+    let known = cache.taken((id, shape), search, seed, clear);
+    clear.counters.bases_made += u64::from(known.is_none());
+    Some(known.unwrap_or_else(|| {
+        CandidateCache::new(Arc::clone(shape), clear.requirement, work, (search, seed), Arc::clone(scorer))
+    }))
+}
+
+/// What plans have found and later plans of the same snapshot may draw on. It changes what deciding costs and never
+/// what is decided. A snapshot that is built anew begins with a new one.
+#[derive(Debug, Default)]
+pub struct PlanCache {
+    bases: BTreeMap<ShapeId, CandidateCache>,
+    /// What the cell's tasks ask of cards.
+    pub(super) mix: MixCache,
+    plans: u64,
+}
+
+impl PlanCache {
+    /// The base of a shape, of an earlier plan where there is one that serves. It is given back with [`Self::kept`].
+    pub(super) fn taken(
+        &mut self,
+        (id, shape): (ShapeId, &Arc<Shape>),
+        search: Search,
+        seed: u64,
+        clear: &mut SearchContext<'_, '_>,
+    ) -> Option<CandidateCache> {
+        let mut candidates = self.bases.remove(&id)?;
+        let same = (Arc::ptr_eq(&candidates.shape, shape) || candidates.shape == *shape)
+            && candidates.search == search
+            && candidates.seed == seed
+            && *candidates.scorer == *clear.scorer;
+        let serves = same && candidates.follow(clear);
+        clear.counters.bases_kept += u64::from(serves);
+        serves.then_some(candidates)
+    }
+
+    /// Takes back what a plan has drawn on.
+    pub(super) fn kept(&mut self, bases: impl Iterator<Item = (ShapeId, CandidateCache)>) {
+        self.plans += 1;
+        for (id, mut candidates) in bases.filter(|(_, candidates)| candidates.keeps()) {
+            candidates.shortened();
+            candidates.used_at = self.plans;
+            self.bases.insert(id, candidates);
+        }
+        let entries = |bases: &BTreeMap<ShapeId, CandidateCache>| {
+            bases.values().map(|candidates| candidates.entries.len()).sum::<usize>()
+        };
+        let mut kept = BASES_KEPT;
+        while self.bases.len() > kept || entries(&self.bases) > ENTRIES_ALL_KEPT {
+            kept = kept.min(self.bases.len()) / 2;
+            let mut used: Vec<(u64, ShapeId)> =
+                self.bases.iter().map(|(&id, candidates)| (candidates.used_at, id)).collect();
+            used.sort_unstable_by(|left, right| right.cmp(left));
+            used.drain(..kept);
+            used.into_iter().for_each(|(_, id)| drop(self.bases.remove(&id)));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How many tasks of a shape there is room for, by node and by domain, kept up to date with what a plan takes. Rules
+//! between tasks are left out: it is a bound, never lower than what can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::PlanOverlay;
+use crate::filter::{Requirement, copies};
+
+/// The room for one shape in the domains of one attribute.
+pub(super) struct DomainCapacity {
+    requirement: Requirement,
+    of_node: BTreeMap<u32, u64>,
+    of_domain: BTreeMap<u32, u64>,
+    log_at: usize,
+}
+
+impl DomainCapacity {
+    /// The room that there is now.
+    pub fn made(work: &PlanOverlay<'_>, mut requirement: Requirement, key: u32, now_ms: i64) -> Self {
+        requirement.rules.rules.clear();
+        let (of_node, of_domain) = (BTreeMap::new(), BTreeMap::new());
+        let mut rooms = Self { requirement, of_node, of_domain, log_at: work.log.len() };
+        for (value, nodes) in work.nodes.index.values_of(key) {
+            let mut sum = 0u64;
+            for &node in nodes {
+                let room = copies(work, &rooms.requirement, node, now_ms);
+                if room > 0 {
+                    rooms.of_node.insert(node, room);
+                    sum = sum.saturating_add(room);
+                }
+            }
+            rooms.of_domain.insert(value, sum);
+        }
+        rooms
+    }
+
+    /// Counts the nodes anew that the plan has changed since.
+    pub fn follow(&mut self, work: &PlanOverlay<'_>, key: u32, now_ms: i64) {
+        let changed: BTreeSet<u32> = work.log.iter().skip(self.log_at).copied().collect();
+        self.log_at = work.log.len();
+        for node in changed {
+            let Some(value) = work.nodes.attribute(node, key) else { continue };
+            let after = copies(work, &self.requirement, node, now_ms);
+            let before = self.of_node.insert(node, after).unwrap_or(0);
+            let sum = self.of_domain.entry(value).or_default();
+            *sum = sum.saturating_sub(before).saturating_add(after);
+        }
+    }
+
+    /// The room in a domain.
+    pub fn of_domain(&self, value: u32) -> u64 {
+        self.of_domain.get(&value).copied().unwrap_or(0)
+    }
+}

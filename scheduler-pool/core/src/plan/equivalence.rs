@@ -1,0 +1,75 @@
+//! Which classes of a queue share one search: those that ask the same, whatever jobs they belong to, as long as nothing
+//! of what they ask depends on the job itself.
+
+use std::collections::BTreeMap;
+
+use borough_model::JobId;
+use smallvec::SmallVec;
+
+use crate::pending::PendingQueue;
+use crate::snapshot::{HardRule, ShapeId, Snapshot};
+
+/// The search that serves a class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlanOf {
+    pub number: usize,
+    /// Whether all domains are alike to its tasks.
+    pub plain: bool,
+    /// The job and the shape of the class that was met first: they stand for all that share the search.
+    pub job: JobId,
+    pub shape: ShapeId,
+}
+
+type Rules = SmallVec<[HardRule; 2]>;
+
+/// The search of each class of a queue, and how many tasks each search serves.
+///
+/// Classes of one shape share a search where their jobs spread over nothing (a job of one task has no siblings to keep
+/// away from) and wish nothing. Where they are held against other tasks their shapes are their own; they share one all
+/// the same where they ask the same of nodes, and the same rules in the same terms of other tasks.
+pub(super) fn plans_of(snapshot: &Snapshot, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
+    let mut by_shape: BTreeMap<ShapeId, PlanOf> = BTreeMap::new();
+    let mut by_rules: BTreeMap<(u64, Rules), Vec<PlanOf>> = BTreeMap::new();
+    let mut plans = 0;
+    let mut plan_of = Vec::with_capacity(queue.classes.len());
+    for class in &queue.classes {
+        let entry = snapshot.jobs.get(&class.job).filter(|entry| entry.alone());
+        let constrained = entry.is_some_and(|entry| entry.terms.constrained());
+        let new = PlanOf {
+            number: plans,
+            plain: entry.is_some() && !constrained,
+            job: class.job,
+            shape: class.shape,
+        };
+        let found = match entry {
+            None => new,
+            Some(_) if !constrained => *by_shape.entry(class.shape).or_insert(new),
+            Some(entry) => {
+                let seed = snapshot.shapes.seed(class.shape).unwrap_or_default();
+                let alike_plans = by_rules.entry((seed, entry.terms.rules().collect())).or_default();
+                let known =
+                    alike_plans.iter().copied().find(|known| alike(snapshot, known.shape, class.shape));
+                known.unwrap_or_else(|| {
+                    alike_plans.push(new);
+                    new
+                })
+            }
+        };
+        plans = plans.max(found.number + 1);
+        plan_of.push(found);
+    }
+    let mut members = vec![0; plans];
+    for pending in &queue.tasks {
+        let plan = plan_of.get(pending.class as usize);
+        if let Some(count) = plan.and_then(|plan: &PlanOf| members.get_mut(plan.number)) {
+            *count += 1;
+        }
+    }
+    (plan_of, members)
+}
+
+/// Whether two shapes ask the same of a node.
+fn alike(snapshot: &Snapshot, left: ShapeId, right: ShapeId) -> bool {
+    let (left, right) = (snapshot.shapes.get(left), snapshot.shapes.get(right));
+    left.zip(right).is_some_and(|(left, right)| left.asks_as(right))
+}

@@ -1,0 +1,280 @@
+//! What a plan has taken so far, over a snapshot that it leaves as it is: only nodes that were touched cost memory.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use borough_model::JobId;
+use smallvec::SmallVec;
+
+use super::places::{Places, TOUCHED_FIRST};
+use crate::filter::{Requirement, refusals_fixed};
+use crate::queueing::Shares;
+use crate::snapshot::{HardRule, NodeTable, Snapshot, TermId};
+
+/// A node as the plan has left it.
+#[derive(Clone, Debug)]
+struct Touched {
+    /// Counts changes, so that scores made before one are known to be old.
+    version: u32,
+    tasks: u32,
+    used: SmallVec<[u64; 6]>,
+    ports: SmallVec<[u16; 8]>,
+}
+
+/// How a job's tasks stand over the domains that could take one, for the limit of its skew.
+#[derive(Clone, Debug)]
+struct DomainCounts {
+    counts: BTreeMap<u32, u32>,
+    /// How many domains have so many tasks.
+    domains_of: BTreeMap<u32, u32>,
+}
+
+/// Counts what may let tasks in where they were kept out, or make a domain better than it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    /// First tasks of a term in a domain.
+    firsts: u64,
+    /// Emptiest domains that are so empty no more.
+    rises: u64,
+    /// Tasks that are counted no longer.
+    falls: u64,
+}
+
+/// The nodes under a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanOverlay<'a> {
+    pub snapshot: &'a Snapshot,
+    pub nodes: &'a NodeTable,
+    /// Tasks more than the snapshot has, per term and domain; fewer where some give way.
+    terms: BTreeMap<(TermId, u32), i32>,
+    totals: BTreeMap<TermId, i32>,
+    /// Made when a skew is first asked for.
+    resident: RefCell<BTreeMap<TermId, DomainCounts>>,
+    moments: Moments,
+    /// Where in `touched` a node is.
+    places: Places,
+    touched: Vec<Touched>,
+    /// Nodes in the order in which they changed.
+    pub log: Vec<u32>,
+    /// Counts moments at which something was given back, so that what was found out before is void.
+    pub generation: u32,
+    /// What everybody holds, where turns or claims go by it.
+    pub shares: Option<Shares>,
+}
+
+impl DomainCounts {
+    fn least(&self) -> u32 {
+        self.domains_of.first_key_value().map_or(0, |(&least, _)| least)
+    }
+
+    fn moved(&mut self, value: u32, more: bool) {
+        let Some(count) = self.counts.get_mut(&value) else { return };
+        if let Some(domains) = self.domains_of.get_mut(count) {
+            *domains -= 1;
+            if *domains == 0 {
+                self.domains_of.remove(count);
+            }
+        }
+        *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        *self.domains_of.entry(*count).or_default() += 1;
+    }
+}
+
+impl<'a> PlanOverlay<'a> {
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        Self {
+            snapshot,
+            nodes: &snapshot.nodes,
+            terms: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            resident: RefCell::default(),
+            moments: Moments::default(),
+            places: Places::new(TOUCHED_FIRST),
+            touched: Vec::new(),
+            log: Vec::new(),
+            generation: 0,
+            shares: None,
+        }
+    }
+
+    /// Tasks that a term counts in the domain of a value.
+    pub fn term_count(&self, term: TermId, value: u32) -> u32 {
+        let known = self.snapshot.terms.get(term).map_or(0, |term| term.count(value));
+        known.saturating_add_signed(self.terms.get(&(term, value)).copied().unwrap_or(0))
+    }
+
+    /// Tasks that a term counts in any domain.
+    pub fn term_total(&self, term: TermId) -> u32 {
+        let known = self.snapshot.terms.get(term).map_or(0, |term| term.total);
+        known.saturating_add_signed(self.totals.get(&term).copied().unwrap_or(0))
+    }
+
+    /// The domains in which a term counts any.
+    pub fn term_domains(&self, term: TermId) -> Vec<u32> {
+        let known = self.snapshot.terms.get(term).into_iter().flat_map(|term| term.domains());
+        let taken = self.terms.range((term, 0)..=(term, u32::MAX)).filter(|&(_, &count)| count > 0);
+        let mut values: Vec<u32> =
+            known.map(|(value, _)| value).chain(taken.map(|(&(_, value), _)| value)).collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    /// Tasks in the emptiest domain in which a node takes tasks and meets the constraints.
+    pub fn term_least(&self, term: TermId, requirement: &Requirement) -> u32 {
+        let mut resident = self.resident.borrow_mut();
+        let resident = resident.entry(term).or_insert_with(|| self.resident_made(term, requirement));
+        resident.least()
+    }
+
+    /// A number that changes whenever one of these rules may allow what it refused, or a domain may have become better
+    /// for a job that some tasks draw near them (`drawn_near`).
+    pub fn moment(&self, rules: &[HardRule], drawn_near: bool) -> u64 {
+        let Moments { firsts, rises, falls } = self.moments;
+        let near = drawn_near || rules.iter().any(|rule| matches!(rule, HardRule::Near { .. }));
+        let skewed = rules.iter().any(|rule| matches!(rule, HardRule::Skew { .. }));
+        falls + if near { firsts } else { 0 } + if skewed { rises } else { 0 }
+    }
+
+    fn resident_made(&self, id: TermId, requirement: &Requirement) -> DomainCounts {
+        let mut made = DomainCounts { counts: BTreeMap::new(), domains_of: BTreeMap::new() };
+        let Some(term) = self.snapshot.terms.get(id) else { return made };
+        let could =
+            |node: &u32| refusals_fixed(self.nodes, requirement, *node, ControlFlow::Break).is_continue();
+        for (value, nodes) in self.nodes.index.values_of(term.attribute) {
+            if nodes.iter().any(could) {
+                let count = self.term_count(id, value);
+                made.counts.insert(value, count);
+                *made.domains_of.entry(count).or_default() += 1;
+            }
+        }
+        made
+    }
+
+    /// Counts a task of a job on a node, or no longer.
+    pub fn counted(&mut self, job: JobId, node: u32, more: bool) {
+        self.counted_by(job, node, more, true);
+    }
+
+    /// Whether any rule of the cell speaks of a job's tasks.
+    pub fn counts(&self, job: JobId) -> bool {
+        self.snapshot.jobs.get(&job).is_some_and(|entry| !entry.terms.counted.is_empty())
+    }
+
+    /// The same for a moment: it is taken back before anybody else asks.
+    pub fn supposed_counted(&mut self, job: JobId, node: u32, more: bool) {
+        self.counted_by(job, node, more, false);
+    }
+
+    fn counted_by(&mut self, job: JobId, node: u32, more: bool, told: bool) {
+        let Some(entry) = self.snapshot.jobs.get(&job) else { return };
+        for &id in &entry.terms.counted {
+            let Some(term) = self.snapshot.terms.get(id) else { continue };
+            let Some(value) = self.nodes.attribute(node, term.attribute) else { continue };
+            let by = if more { 1 } else { -1 };
+            *self.totals.entry(id).or_default() += by;
+            *self.terms.entry((id, value)).or_default() += by;
+            if told {
+                self.moments.firsts += u64::from(more && self.term_count(id, value) == 1);
+                self.moments.falls += u64::from(!more);
+            }
+            if let Some(resident) = self.resident.get_mut().get_mut(&id) {
+                let least = resident.least();
+                resident.moved(value, more);
+                self.moments.rises += u64::from(resident.least() > least);
+            }
+        }
+    }
+
+    fn touched(&self, node: u32) -> Option<&Touched> {
+        self.touched.get(self.places.get(node)?)
+    }
+
+    fn touched_made(&mut self, node: u32) -> Option<&mut Touched> {
+        if let Some(place) = self.places.get(node) {
+            return self.touched.get_mut(place);
+        }
+        let used = (0..self.nodes.dimensions()).map(|dimension| self.nodes.used(dimension, node)).collect();
+        let tasks = self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
+        self.places.set(node, u32::try_from(self.touched.len()).unwrap_or(u32::MAX));
+        self.touched.push(Touched { version: 0, tasks, used, ports: SmallVec::new() });
+        self.touched.last_mut()
+    }
+
+    /// What is promised of a dimension of a node.
+    pub fn used(&self, dimension: usize, node: u32) -> u64 {
+        match self.touched(node) {
+            Some(touched) => touched.used.get(dimension).copied().unwrap_or(0),
+            None => self.nodes.used(dimension, node),
+        }
+    }
+
+    /// Tasks on a node.
+    pub fn tasks(&self, node: u32) -> u32 {
+        let known = || self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
+        self.touched(node).map_or_else(known, |touched| touched.tasks)
+    }
+
+    /// Ports of a node that this plan gave.
+    pub fn ports_taken(&self, node: u32) -> &[u16] {
+        self.touched(node).map_or(&[], |touched| &touched.ports)
+    }
+
+    /// How often a node has changed.
+    pub fn version(&self, node: u32) -> u32 {
+        self.touched(node).map_or(0, |touched| touched.version)
+    }
+
+    /// Takes what a task needs.
+    pub fn taken(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
+        let Some(touched) = self.touched_made(node) else { return };
+        touched.version += 1;
+        touched.tasks = touched.tasks.saturating_add(1);
+        for &(dimension, amount) in demand {
+            if let Some(used) = touched.used.get_mut(dimension) {
+                *used = used.saturating_add(amount);
+            }
+        }
+        touched.ports.extend_from_slice(ports);
+        self.log.push(node);
+        self.space_changed(node, ports);
+    }
+
+    /// Ports of a node were given or given back: those that share its address have changed as well.
+    fn space_changed(&mut self, node: u32, ports: &[u16]) {
+        if ports.is_empty() {
+            return;
+        }
+        let nodes = self.nodes;
+        for other in nodes.spaces.with(node).skip(1) {
+            let Some(touched) = self.touched_made(other) else { continue };
+            touched.version += 1;
+            self.log.push(other);
+        }
+    }
+
+    /// Supposes for a moment that an amount of a node were free, or no longer.
+    pub fn supposed_free(&mut self, node: u32, demand: &[(usize, u64)], free: bool) {
+        let Some(touched) = self.touched_made(node) else { return };
+        for &(dimension, amount) in demand {
+            let Some(used) = touched.used.get_mut(dimension) else { continue };
+            *used = if free { used.wrapping_sub(amount) } else { used.wrapping_add(amount) };
+        }
+    }
+
+    /// Gives back what a task was given: its gang did not fit.
+    pub fn returned(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
+        let Some(touched) = self.touched_made(node) else { return };
+        touched.version += 1;
+        touched.tasks = touched.tasks.saturating_sub(1);
+        for &(dimension, amount) in demand {
+            if let Some(used) = touched.used.get_mut(dimension) {
+                *used = used.saturating_sub(amount);
+            }
+        }
+        touched.ports.retain(|port| !ports.contains(port));
+        self.log.push(node);
+        self.space_changed(node, ports);
+    }
+}

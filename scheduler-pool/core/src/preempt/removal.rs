@@ -1,0 +1,99 @@
+//! Supposing that tasks had left a node, and taking it back.
+
+use borough_model::node::leave_due_ms;
+use borough_model::{JobId, TaskId};
+use smallvec::SmallVec;
+
+use super::Evictions;
+use crate::filter::Requirement;
+use crate::plan::PlanOverlay;
+use crate::snapshot::{ResidentTask, Stand};
+
+type Demand = SmallVec<[(usize, u64); 6]>;
+
+/// A task that may be supposed away from its node.
+#[derive(Clone, Debug)]
+pub(crate) struct HypotheticalRemoval {
+    pub task: TaskId,
+    pub resident: ResidentTask,
+    /// How far its queue is beyond its guarantee, where it is claimed from that; `None`: it gives way to a higher
+    /// priority, or leaves anyway.
+    pub claimed: Option<u64>,
+    demand: Demand,
+}
+
+impl HypotheticalRemoval {
+    pub fn of(
+        work: &PlanOverlay<'_>,
+        task: TaskId,
+        resident: ResidentTask,
+        claimed: Option<u64>,
+    ) -> Option<Self> {
+        let charge = work.nodes.resident.charge(resident)?;
+        let demand = Requirement::of_resources(charge, work.nodes).demand;
+        Some(Self { task, resident, claimed, demand })
+    }
+
+    /// What it takes of a dimension.
+    pub fn amount(&self, dimension: usize) -> u64 {
+        self.demand.iter().find(|&&(known, _)| known == dimension).map_or(0, |&(_, amount)| amount)
+    }
+
+    /// Supposes it away, or back.
+    pub fn suppose(&self, work: &mut PlanOverlay<'_>, node: u32, away: bool) {
+        work.supposed_free(node, &self.demand, away);
+    }
+
+    /// The same, and counts it among the tasks that rules speak of, or no longer.
+    pub fn suppose_counted(&self, work: &mut PlanOverlay<'_>, node: u32, away: bool) {
+        self.suppose(work, node, away);
+        work.supposed_counted(self.task.job, node, !away);
+    }
+}
+
+/// The tasks of a node that are on their way out, those that give way by this plan among them: without those that leave
+/// at once, and with them.
+///
+/// What should be gone by now and is not cannot be ended: it makes room for nobody.
+pub(crate) fn leaving(
+    work: &PlanOverlay<'_>,
+    evictions: &Evictions,
+    node: u32,
+    now_ms: i64,
+) -> (Vec<HypotheticalRemoval>, Vec<HypotheticalRemoval>) {
+    let there = work.nodes.resident.on(work.nodes.id(node));
+    let stand = |task: &TaskId, resident: &ResidentTask| match evictions.tasks.get(task) {
+        Some(stand) => Some(*stand),
+        None => {
+            let leaves = resident.stand == Stand::Leaves && !overdue(work, task.job, resident, now_ms);
+            leaves.then_some(Stand::Leaves)
+        }
+    };
+    let going = there.filter_map(|(task, resident)| {
+        Some((stand(&task, &resident)?, HypotheticalRemoval::of(work, task, resident, None)?))
+    });
+    let (at_once, later): (Vec<_>, Vec<_>) = going.partition(|(stand, _)| *stand == Stand::Holds);
+    let removals =
+        |going: Vec<(Stand, HypotheticalRemoval)>| going.into_iter().map(|(_, removal)| removal).collect();
+    (removals(later), removals(at_once))
+}
+
+fn overdue(work: &PlanOverlay<'_>, job: JobId, resident: &ResidentTask, now_ms: i64) -> bool {
+    let spec = work.snapshot.jobs.get(&job).and_then(|entry| entry.spec_current());
+    resident.leaves_since_ms > 0
+        && spec.is_some_and(|spec| now_ms >= leave_due_ms(resident.leaves_since_ms, spec))
+}
+
+/// Asks something of a node as if these tasks had left it, and supposes them back. The rules between tasks do not count
+/// them either way: whoever supposes victims away for good has said so.
+pub(crate) fn lifted<'a, T>(
+    work: &mut PlanOverlay<'a>,
+    node: u32,
+    removals: &[&HypotheticalRemoval],
+    ask: impl FnOnce(&PlanOverlay<'a>) -> T,
+) -> T {
+    removals.iter().for_each(|removal| removal.suppose(work, node, true));
+    let answer = ask(work);
+    removals.iter().for_each(|removal| removal.suppose(work, node, false));
+    answer
+}

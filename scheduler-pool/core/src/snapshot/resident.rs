@@ -1,0 +1,265 @@
+//! Who stands on each node, with what, since when and at which priority: what preemption asks. And per stretch of nodes
+//! the most that any of them could give if everything below a priority went, so that most of a full cell is passed over
+//! without a look at its tasks.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use borough_model::{NodeId, Resources, TaskId, TaskRow, TaskState};
+
+use super::index::{STRETCH, StretchCapacity};
+use super::node::NodeGate;
+use super::{NodeTable, Snapshot};
+
+/// Up to which priorities the most that could go is kept: for victims below 100, 200 and 300.
+const LEVELS: [u32; 3] = [100, 200, 300];
+
+/// The most that could go of a stretch, per level.
+type EvictableCapacity = [StretchCapacity; LEVELS.len()];
+
+/// How a charged task stands on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stand {
+    /// It only waits for its place: released at once where it gives way.
+    Holds,
+    /// It waits for the others of its gang: nobody takes one of them away while they gather.
+    Gathers,
+    /// It is about to run, or runs: what it gives back is free when it is gone.
+    Runs,
+    /// It is on its way out.
+    Leaves,
+}
+
+/// A task on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResidentTask {
+    pub stand: Stand,
+    pub priority: u16,
+    charge: u32,
+    /// Wall time of its start (or of its placement, before it has started), milliseconds since 1970.
+    pub since_ms: i64,
+    /// Since when it is on its way out, as its row says; 0: it is not, or only by a plan in flight.
+    pub leaves_since_ms: i64,
+}
+
+/// Charges in use, each kept once: tasks of one shape take the same.
+#[derive(Clone, Debug, Default)]
+struct Charges {
+    numbers: BTreeMap<Resources, u32>,
+    entries: Vec<(Resources, u32)>,
+    vacant: Vec<u32>,
+}
+
+impl Charges {
+    fn acquired(&mut self, resources: &Resources) -> u32 {
+        if let Some(&number) = self.numbers.get(resources) {
+            if let Some((_, users)) = self.entries.get_mut(number as usize) {
+                *users += 1;
+            }
+            return number;
+        }
+        let entry = (resources.clone(), 1);
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                if let Some(vacant) = self.entries.get_mut(number as usize) {
+                    *vacant = entry;
+                }
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        self.numbers.insert(resources.clone(), number);
+        number
+    }
+
+    fn released(&mut self, number: u32) {
+        let Some((resources, users)) = self.entries.get_mut(number as usize) else { return };
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            self.numbers.remove(resources);
+            self.vacant.push(number);
+        }
+    }
+}
+
+/// The tasks of every node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResidentTasks {
+    nodes: BTreeMap<NodeId, BTreeMap<TaskId, ResidentTask>>,
+    charges: Charges,
+    rooms: OnceLock<Vec<OnceLock<EvictableCapacity>>>,
+}
+
+impl ResidentTasks {
+    /// The tasks of a node, by id.
+    pub fn on(&self, node: NodeId) -> impl Iterator<Item = (TaskId, ResidentTask)> {
+        self.nodes.get(&node).into_iter().flatten().map(|(&task, &resident)| (task, resident))
+    }
+
+    /// Whether any task at all could give way to one whose victims are below a priority, or is on its way out.
+    pub fn any_below(&self, below: u32) -> bool {
+        let may =
+            |resident: &ResidentTask| resident.stand == Stand::Leaves || u32::from(resident.priority) < below;
+        below > 0 && self.nodes.values().flat_map(BTreeMap::values).any(may)
+    }
+
+    /// What a task takes of its node.
+    pub fn charge(&self, resident: ResidentTask) -> Option<&Resources> {
+        self.charges.entries.get(resident.charge as usize).map(|(resources, _)| resources)
+    }
+
+    /// Answers whether it is on its way out.
+    fn put(&mut self, node: NodeId, row: &TaskRow, priority: u32) -> bool {
+        let stand = match row.state {
+            TaskState::Held if row.gang.is_some() && !row.promised => Stand::Gathers,
+            TaskState::Held => Stand::Holds,
+            TaskState::Stopping | TaskState::Releasing => Stand::Leaves,
+            _ => Stand::Runs,
+        };
+        let charge = self.charges.acquired(&row.charge.resources);
+        let priority = u16::try_from(priority).unwrap_or(u16::MAX);
+        let since_ms = row.started_ms.unwrap_or(row.changed_ms);
+        let leaves_since_ms = if stand == Stand::Leaves { row.changed_ms } else { 0 };
+        let resident = ResidentTask { stand, priority, charge, since_ms, leaves_since_ms };
+        if let Some(before) = self.nodes.entry(node).or_default().insert(row.id, resident) {
+            self.charges.released(before.charge);
+        }
+        stand == Stand::Leaves
+    }
+
+    fn removed(&mut self, node: NodeId, task: TaskId) {
+        let Some(tasks) = self.nodes.get_mut(&node) else { return };
+        if let Some(before) = tasks.remove(&task) {
+            self.charges.released(before.charge);
+        }
+        if tasks.is_empty() {
+            self.nodes.remove(&node);
+        }
+    }
+
+    fn changed(&mut self, node: NodeId, task: TaskId, change: impl FnOnce(&mut ResidentTask)) {
+        if let Some(resident) = self.nodes.get_mut(&node).and_then(|tasks| tasks.get_mut(&task)) {
+            change(resident);
+        }
+    }
+
+    /// Nodes came or went.
+    pub fn order_changed(&mut self) {
+        self.rooms.take();
+    }
+}
+
+impl NodeTable {
+    /// What of a node could be had if everything below a level went. More than there is where not all tasks are known.
+    fn reclaimable(&self, node: u32, level: u32) -> StretchCapacity {
+        if self.gate(node) != NodeGate::Open {
+            return StretchCapacity::default();
+        }
+        let kept = |(_, resident): &(TaskId, ResidentTask)| {
+            resident.stand != Stand::Leaves && u32::from(resident.priority) >= level
+        };
+        let (mut cpu_millis, mut memory_bytes) = (0u64, 0u64);
+        for (_, resident) in self.resident.on(self.id(node)).filter(kept) {
+            let Some(charge) = self.resident.charge(resident) else { continue };
+            cpu_millis = cpu_millis.saturating_add(charge.cpu_millis);
+            memory_bytes = memory_bytes.saturating_add(charge.memory_bytes);
+        }
+        StretchCapacity {
+            cpu_millis: self.limit(0, node).saturating_sub(cpu_millis),
+            memory_bytes: self.limit(1, node).saturating_sub(memory_bytes),
+        }
+    }
+
+    /// Whether any node of a stretch could have room for so much if everything below a priority went.
+    pub fn stretch_reclaimable(&self, stretch: usize, below: u32, asked: StretchCapacity) -> bool {
+        let stretches = self.order.len().div_ceil(STRETCH);
+        let rooms = self.resident.rooms.get_or_init(|| vec![OnceLock::new(); stretches]);
+        let most = rooms.get(stretch).map(|rooms| rooms.get_or_init(|| self.stretch_rooms(stretch)));
+        let level = LEVELS.iter().position(|&level| below <= level).unwrap_or(LEVELS.len() - 1);
+        most.and_then(|most| most.get(level)).is_some_and(|most| most.holds(asked))
+    }
+
+    fn stretch_rooms(&self, stretch: usize) -> EvictableCapacity {
+        let first = stretch * STRETCH;
+        let nodes = self.order.get(first..(first + STRETCH).min(self.order.len())).unwrap_or_default();
+        LEVELS.map(|level| {
+            nodes
+                .iter()
+                .fold(StretchCapacity::default(), |most, &node| most.both_most(self.reclaimable(node, level)))
+        })
+    }
+
+    /// Whether a node could have room for so much if everything below a priority went.
+    pub fn node_reclaimable(&self, node: u32, below: u32, asked: StretchCapacity) -> bool {
+        self.reclaimable(node, below).holds(asked)
+    }
+
+    /// What a node has, or who stands there, is another by now.
+    pub fn reclaimable_moved(&mut self, node: u32) {
+        if self.resident.rooms.get().is_none() {
+            return;
+        }
+        let position = self.positions().get(node as usize).copied().unwrap_or(u32::MAX);
+        let rooms = self.resident.rooms.get_mut();
+        if let Some(room) = rooms.and_then(|rooms| rooms.get_mut(position as usize / STRETCH)) {
+            room.take();
+        }
+    }
+
+    fn resident_moved(&mut self, node: NodeId) {
+        if let Some(node) = self.ordinal(node) {
+            self.reclaimable_moved(node);
+        }
+    }
+}
+
+impl Snapshot {
+    /// A task has a newer row: it stands where that says.
+    pub(super) fn resident_put(&mut self, before: Option<NodeId>, row: &TaskRow) {
+        if let Some(node) = before.filter(|&node| row.charged_node() != Some(node)) {
+            self.resident_removed(node, row.id);
+        }
+        let Some(node) = row.charged_node() else { return };
+        let job = self.jobs.get(&row.id.job).and_then(|entry| entry.row.as_ref());
+        let priority = job.map_or(0, |job| job.priority);
+        let leaves = self.nodes.resident.put(node, row, priority);
+        self.nodes.resident_moved(node);
+        if let Some(node) = self.nodes.ordinal(node).filter(|_| leaves) {
+            self.unschedulable.leaves(node);
+        }
+    }
+
+    /// A task stands on a node no longer.
+    pub(super) fn resident_removed(&mut self, node: NodeId, task: TaskId) {
+        self.nodes.resident.removed(node, task);
+        self.nodes.resident_moved(node);
+    }
+
+    /// How a task stands is assumed to be otherwise.
+    pub(super) fn resident_assumed(&mut self, node: NodeId, task: TaskId, stand: Stand) {
+        self.nodes.resident.changed(node, task, |resident| resident.stand = stand);
+        self.nodes.resident_moved(node);
+        if let Some(node) = self.nodes.ordinal(node).filter(|_| stand == Stand::Leaves) {
+            self.unschedulable.leaves(node);
+        }
+    }
+
+    /// A job has another priority than its tasks were known by.
+    pub(super) fn resident_prioritized(&mut self, job: borough_model::JobId, priority: u32) {
+        let Some(entry) = self.jobs.get(&job) else { return };
+        let priority = u16::try_from(priority).unwrap_or(u16::MAX);
+        let charged = |(index, slot): (u32, &super::TaskSlot)| Some((TaskId { job, index }, slot.node?));
+        let placed: Vec<(TaskId, NodeId)> = (0..).zip(&entry.tasks).filter_map(charged).collect();
+        let any = !placed.is_empty();
+        for (task, node) in placed {
+            self.nodes.resident.changed(node, task, |resident| resident.priority = priority);
+            self.nodes.resident_moved(node);
+        }
+        if any {
+            self.unschedulable.no_victims_forgotten();
+        }
+    }
+}

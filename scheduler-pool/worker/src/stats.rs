@@ -1,0 +1,87 @@
+//! What a worker counts of its own work, and says of itself.
+
+use std::time::Duration;
+
+use borough_scheduler_core::Plan;
+use borough_store::lease::WorkerStatus;
+
+/// Counts of one worker since it began.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerStats {
+    placed: u64,
+    commits: u64,
+    conflicts: u64,
+    planned: u64,
+    scored: u64,
+    bases_kept: u64,
+    bases_made: u64,
+    /// When the rate was last taken, and what was placed then.
+    rate_from: Option<(Duration, u64)>,
+    rate_per_ks: u64,
+}
+
+/// Time over which a rate is taken at least.
+const RATE_SPAN: Duration = Duration::from_secs(1);
+
+impl WorkerStats {
+    /// A plan was made.
+    pub fn planned(&mut self, plan: &Plan) {
+        let counters = &plan.counters;
+        self.planned += plan.placements.len() as u64;
+        self.scored += counters.nodes_scored;
+        self.bases_kept += counters.bases_kept;
+        self.bases_made += counters.bases_made;
+    }
+
+    /// A batch of so many tasks was committed.
+    pub fn committed(&mut self, tasks: usize) {
+        self.commits += 1;
+        self.placed += tasks as u64;
+    }
+
+    /// A batch lost a guard.
+    pub fn conflicted(&mut self) {
+        self.conflicts += 1;
+    }
+
+    /// What is counted here, as the worker says it of itself at `now` (monotonic).
+    pub fn status(&mut self, now: Duration) -> WorkerStatus {
+        match self.rate_from {
+            Some((from, placed)) if now.saturating_sub(from) >= RATE_SPAN => {
+                let span_ms = u64::try_from(now.saturating_sub(from).as_millis()).unwrap_or(u64::MAX).max(1);
+                self.rate_per_ks = (self.placed - placed).saturating_mul(1_000_000) / span_ms;
+                self.rate_from = Some((now, self.placed));
+            }
+            Some(_) => {}
+            None => self.rate_from = Some((now, self.placed)),
+        }
+        let per_mille = |part: u64, whole: u64| part.saturating_mul(1000).checked_div(whole).unwrap_or(0);
+        let cached = per_mille(self.bases_kept, self.bases_kept + self.bases_made);
+        WorkerStatus {
+            rate_per_ks: self.rate_per_ks,
+            placed: self.placed,
+            commits: self.commits,
+            conflicts: self.conflicts,
+            scored_per_mille: per_mille(self.scored, self.planned),
+            cached_per_mille: u32::try_from(cached).unwrap_or(1000),
+            ..WorkerStatus::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_last_span() {
+        let mut stats = WorkerStats::default();
+        let at = Duration::from_millis;
+        assert_eq!(stats.status(at(0)).rate_per_ks, 0);
+        stats.committed(500);
+        assert_eq!(stats.status(at(500)).rate_per_ks, 0, "too soon to say");
+        assert_eq!(stats.status(at(2_000)).rate_per_ks, 250_000);
+        assert_eq!(stats.status(at(4_000)).rate_per_ks, 0);
+        assert_eq!(stats.status(at(4_000)).placed, 500);
+    }
+}

@@ -1,0 +1,118 @@
+//! The directory of one attempt.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use borough_proto::v1;
+use borough_shim::file::{Durability, json_read, json_write, own_read};
+use borough_shim::record::{AttemptRecord, ExitRecord, STATE_FILE};
+use borough_shim::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder, WORK_DIR};
+use borough_shim::tree::tree_remove;
+use borough_shim::user::TaskUser;
+use prost::Message as _;
+
+use super::StateDir;
+use crate::attempt::AttemptId;
+use crate::decide::{AttemptState, ShimState};
+
+/// The assignment, as it came over the wire.
+pub const ASSIGNMENT_FILE: &str = "assignment.pb";
+/// What probes last said, so that an agent's restart does not take an endpoint away.
+pub const HEALTH_FILE: &str = "health.json";
+/// Which requests have had their signals.
+pub const SIGNALS_FILE: &str = "signals.json";
+
+/// What an attempt's directory says.
+#[derive(Debug)]
+pub struct AttemptFiles {
+    /// What is known by it. Whether a shim is alive is known only by looking.
+    pub attempt: AttemptState,
+    /// The boot the attempt is of; absent where nothing says so.
+    pub boot_id: Option<String>,
+}
+
+/// Makes an attempt's directory, whole or not at all.
+///
+/// # Errors
+/// Those of the file system; nothing is then left but what [`StateDir::attempts`] removes.
+pub fn attempt_begin(
+    state: &StateDir,
+    id: &AttemptId,
+    assignment: &v1::Assignment,
+    spec: Option<&Spec>,
+) -> io::Result<()> {
+    let temporary = state.root.join("attempts").join(format!(".new.{id}"));
+    tree_remove(&temporary)?;
+    DirBuilder::new().mode(0o700).create(&temporary)?;
+    work_make(state, id, &temporary.join(WORK_DIR), spec.and_then(|spec| spec.user))?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary.join(ASSIGNMENT_FILE))?;
+    file.write_all(&assignment.encode_to_vec())?;
+    if let Some(spec) = spec {
+        json_write(&temporary, SPEC_FILE, spec, Durability::Process)?;
+    }
+    fs::rename(&temporary, state.attempt(id))
+}
+
+/// Makes the task's own directory: `own`, or where its user can reach it, with `own` leading there.
+fn work_make(state: &StateDir, id: &AttemptId, own: &Path, user: Option<TaskUser>) -> io::Result<()> {
+    let Some(user) = user else { return DirBuilder::new().mode(0o700).create(own) };
+    let work = state.work(id);
+    tree_remove(&work)?;
+    DirBuilder::new().mode(0o700).create(&work)?;
+    // What is above it belongs to root, so it is still the directory that was just made.
+    lchown(&work, Some(user.uid), Some(user.gid))?;
+    symlink(&work, own)
+}
+
+/// Reads an attempt's directory. What is damaged is as if it were not there, and said.
+pub fn attempt_load(directory: &Path) -> AttemptFiles {
+    let assignment = match own_read(&directory.join(ASSIGNMENT_FILE)) {
+        Ok(bytes) => v1::Assignment::decode(bytes.as_slice())
+            .inspect_err(|error| tracing::warn!(path = %directory.display(), %error, "unreadable assignment"))
+            .ok(),
+        Err(_) => None,
+    };
+    let record: AttemptRecord = read(directory, STATE_FILE).unwrap_or_default();
+    let spec: Option<Spec> = read(directory, SPEC_FILE);
+    let boot_id =
+        Some(record.boot_id.clone()).filter(|id| !id.is_empty()).or_else(|| spec.map(|spec| spec.boot_id));
+    let attempt = AttemptState {
+        assignment: assignment.map(Arc::new),
+        shim: if record.boot_id.is_empty() { ShimState::None } else { ShimState::Gone },
+        stop: read::<StopOrder>(directory, STOP_FILE),
+        health: v1::Health::try_from(read(directory, HEALTH_FILE).unwrap_or(0)).unwrap_or_default(),
+        record,
+        ..AttemptState::default()
+    };
+    AttemptFiles { attempt, boot_id }
+}
+
+/// An attempt's record; absent before its shim has written the first.
+pub fn record_read(directory: &Path) -> Option<AttemptRecord> {
+    read(directory, STATE_FILE)
+}
+
+fn read<T: serde::de::DeserializeOwned>(directory: &Path, name: &str) -> Option<T> {
+    match json_read(directory, name) {
+        Ok(value) => value,
+        Err(error) => {
+            tracing::warn!(path = %directory.join(name).display(), %error, "unreadable record");
+            None
+        }
+    }
+}
+
+/// Completes the record of an attempt that has no shim: it never had one, or the machine was rebooted under it.
+///
+/// # Errors
+/// Those of the file system.
+pub fn attempt_end_write(directory: &Path, record: &mut AttemptRecord, exit: ExitRecord) -> io::Result<()> {
+    let at_ms = exit.at_ms;
+    record.exit.get_or_insert(exit);
+    record.released_ms = Some(at_ms);
+    json_write(directory, STATE_FILE, record, Durability::Power)
+}

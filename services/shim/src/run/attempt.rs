@@ -1,0 +1,366 @@
+//! The shim's loop: one thread, one poll over the task's output, its start and our signals.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{Errno, ioctl_fionbio, read};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper, setsid};
+
+use super::leftover::{children_reap, leftover_kill};
+use super::output::Output;
+use super::termination::{Termination, TerminationStep};
+use crate::cgroup::Leaf;
+use crate::clock;
+use crate::file::{file_sync, json_begin, json_read, json_rewrite};
+use crate::log::OutputStream;
+use crate::process::{ProcessId, boot_id};
+use crate::record::{AttemptRecord, ExitRecord, ProcessKind, STATE_FILE, process_record};
+use crate::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder};
+
+/// Signals that only wake the loop. Those that would end a shim are among them: it ends with its task and not before.
+const WAKING: [Signal; 6] =
+    [Signal::CHILD, Signal::USR1, Signal::USR2, Signal::TERM, Signal::INT, Signal::HUP];
+/// At least so often is looked whether the attempt's directory is still there, or a stop was ordered without a signal.
+const LOOK: Duration = Duration::from_secs(5);
+/// Between looks while something is awaited that sends no signal; at first, and at most.
+const SOON: Duration = Duration::from_millis(5);
+const ENDING_MAX: Duration = Duration::from_millis(500);
+
+/// Runs the attempt whose directory this is, to its very end.
+///
+/// # Errors
+/// Where the attempt cannot even be begun: no spec, a spec that was run before, no pipes. A task that cannot be started
+/// is not an error but an exit, recorded.
+pub fn attempt_run(attempt: &Path) -> io::Result<()> {
+    // Fails only where we lead a session already.
+    let _ = setsid();
+    set_child_subreaper(Some(getpid()))?;
+    // The kernel's memory killer is for tasks; without privileges this is refused and does no harm.
+    let _ = fs::write("/proc/self/oom_score_adj", "-999");
+    std::env::set_current_dir(attempt)?;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no spec.json");
+    let spec: Spec = json_read(attempt, SPEC_FILE)?.ok_or_else(missing)?;
+    // Held until this process ends: an agent that is not sure whether it has started a shim starts another.
+    let lock = File::open(attempt)?;
+    let first = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if !first || attempt.join(STATE_FILE).exists() || spec.boot_id != boot_id()? {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this attempt was begun before"));
+    }
+    // Before anybody can learn from our record whom to signal; and the flag before the wake-up, which finds it set.
+    let stop_now = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(Signal::USR2.as_raw(), stop_now.clone())?;
+    let signals = signals_open()?;
+    let mut shim = Shim::begin(attempt, &spec, stop_now)?;
+    shim.task_start(&spec);
+    let mut moved = false;
+    while !shim.over {
+        shim.step(&signals)?;
+        if !moved && shim.start.is_none() {
+            // After the start, which is not to wait for it.
+            moved = true;
+            if let Err(error) = spec.shim_cgroup.join() {
+                note(&format!("stays in its agent's cgroup: {error}"));
+            }
+        }
+    }
+    for file in shim.recorded.iter().flatten() {
+        let _ = fs::remove_file(file);
+    }
+    Ok(())
+}
+
+fn signals_open() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in WAKING {
+        signal_hook::low_level::pipe::register(signal.as_raw(), theirs.try_clone()?)?;
+    }
+    Ok(ours)
+}
+
+/// One attempt while it lasts.
+struct Shim {
+    attempt: PathBuf,
+    cgroup: Leaf,
+    record_dir: Option<PathBuf>,
+    record: AttemptRecord,
+    /// The record has changed and is not written yet.
+    unwritten: bool,
+    task: Option<Pid>,
+    /// The same, so that it can be recorded even where it ends at once.
+    task_id: Option<ProcessId>,
+    /// Open while the program has not been executed.
+    start: Option<OwnedFd>,
+    start_error: Vec<u8>,
+    outputs: [Output; 2],
+    theirs: Option<(OwnedFd, OwnedFd)>,
+    termination: Termination,
+    /// SIGUSR2 has come.
+    stop_now: Arc<AtomicBool>,
+    stop_default: StopOrder,
+    recorded: [Option<PathBuf>; 2],
+    /// Looks at what is left since the task's own process has ended.
+    ending_steps: u32,
+    over: bool,
+}
+
+impl Shim {
+    fn begin(attempt: &Path, spec: &Spec, stop_now: Arc<AtomicBool>) -> io::Result<Self> {
+        let own = ProcessId::find(std::process::id());
+        let record = AttemptRecord { boot_id: boot_id()?, shim: own, ..AttemptRecord::default() };
+        json_begin(attempt, STATE_FILE, &record)?;
+        let (stdout, out) = Output::new(attempt, OutputStream::Stdout, spec.log)?;
+        let (stderr, err) = Output::new(attempt, OutputStream::Stderr, spec.log)?;
+        let mut shim = Self {
+            attempt: attempt.to_owned(),
+            cgroup: spec.cgroup.clone(),
+            record_dir: spec.record_dir.clone(),
+            record,
+            unwritten: false,
+            task: None,
+            task_id: None,
+            start: None,
+            start_error: Vec::new(),
+            outputs: [stdout, stderr],
+            theirs: Some((out, err)),
+            termination: Termination::default(),
+            stop_now,
+            stop_default: spec.stop,
+            recorded: [None, None],
+            ending_steps: 0,
+            over: false,
+        };
+        shim.recorded[0] = own.and_then(|own| shim.process_note(ProcessKind::Shim, own));
+        Ok(shim)
+    }
+
+    /// For a guard, where there is one. Failing to be found by a test's guard must not fail the task.
+    fn process_note(&self, kind: ProcessKind, process: ProcessId) -> Option<PathBuf> {
+        let cgroups = self.cgroup.directories().into_iter().map(Path::to_path_buf).collect();
+        process_record(self.record_dir.as_deref()?, kind, process, cgroups).ok()
+    }
+
+    fn task_start(&mut self, spec: &Spec) {
+        let started = spec.cgroup.create().and_then(|()| self.child_spawn());
+        if let Err(error) = started {
+            self.exit_note(ExitRecord {
+                start_error: Some(format!("cannot prepare the start: {error}")),
+                ..ExitRecord::default()
+            });
+        }
+    }
+
+    fn child_spawn(&mut self) -> io::Result<()> {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+        ioctl_fionbio(&ours, true)?;
+        let Some((out, err)) = self.theirs.take() else { return Ok(()) };
+        let child = Command::new("/proc/self/exe")
+            .arg("child")
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::from(out))
+            .stderr(Stdio::from(err))
+            .spawn()?;
+        self.task = Some(Pid::from_child(&child));
+        self.task_id = ProcessId::of_child(child.id());
+        self.start = Some(ours);
+        Ok(())
+    }
+
+    fn step(&mut self, signals: &UnixStream) -> io::Result<()> {
+        self.wait(signals)?;
+        let mut scratch = [0; 64];
+        while matches!(read(signals, &mut scratch), Ok(length) if length > 0) {}
+        self.start_look();
+        let more = self.outputs.iter_mut().map(Output::take).fold(false, |any, more| any | more);
+        self.children_look();
+        if self.record.exit.is_some() {
+            self.ending_step(more);
+        } else {
+            self.stop_look();
+            self.termination_step();
+        }
+        if self.unwritten && !self.over {
+            self.record_write();
+        }
+        // Only where it is known to be gone: a disk in trouble must not end a task.
+        if matches!(self.attempt.join(SPEC_FILE).try_exists(), Ok(false)) {
+            // Nobody will ever ask for this attempt again.
+            while leftover_kill(&self.cgroup) {
+                std::thread::sleep(SOON);
+                children_reap(|_, _| {});
+            }
+            let _ = self.cgroup.remove();
+            self.over = true;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something happens or is due.
+    fn wait(&self, signals: &UnixStream) -> io::Result<()> {
+        let until = match self.termination.due(clock::monotonic()) {
+            // What will not end (a process in an endless system call) is looked at less and less often.
+            _ if self.record.exit.is_some() => {
+                SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX)
+            }
+            TerminationStep::Wait(Some(at)) => at.saturating_sub(clock::monotonic()).min(LOOK),
+            TerminationStep::Wait(None) if self.unwritten => Duration::from_secs(1),
+            TerminationStep::Wait(None) => LOOK,
+            TerminationStep::Terminate | TerminationStep::Kill => Duration::ZERO,
+        };
+        let mut polled = vec![PollFd::new(signals, PollFlags::IN)];
+        let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref()).chain(&self.start);
+        polled.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        let timeout = Timespec {
+            tv_sec: i64::try_from(until.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(until.subsec_nanos()),
+        };
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the program runs by now: the pipe is closed by its execution, or holds the reason of the failure.
+    fn start_look(&mut self) {
+        let Some(pipe) = &self.start else { return };
+        let mut chunk = [0; 1024];
+        match read(pipe, &mut chunk) {
+            Ok(0) => {
+                self.start = None;
+                if self.start_error.is_empty() {
+                    self.started_note();
+                }
+            }
+            Ok(length) => self.start_error.extend(chunk.iter().take(length)),
+            Err(_) => {}
+        }
+    }
+
+    fn started_note(&mut self) {
+        self.record.task = self.task_id;
+        self.record.started_ms = Some(clock::wall_ms());
+        self.recorded[1] = self.record.task.and_then(|task| self.process_note(ProcessKind::Task, task));
+        self.unwritten = true;
+    }
+
+    fn children_look(&mut self) {
+        let task = self.task;
+        let mut ended = None;
+        children_reap(|pid, status| {
+            if Some(pid) == task {
+                ended = Some(status);
+            }
+        });
+        if let Some(status) = ended {
+            self.task = None;
+            // Its death has closed the pipe, so this is the last word on how the start went.
+            while self.start.is_some() {
+                self.start_look();
+            }
+            self.exit_note(self.exit_of(status));
+        }
+    }
+
+    fn exit_of(&self, status: WaitStatus) -> ExitRecord {
+        let oom_kills = self.cgroup.oom_kills();
+        let start_error =
+            (!self.start_error.is_empty()).then(|| String::from_utf8_lossy(&self.start_error).into_owned());
+        let message = match oom_kills {
+            0 => String::new(),
+            kills => format!("the kernel killed {kills} of its processes at its memory limit"),
+        };
+        ExitRecord {
+            code: status.exit_status(),
+            signal: status.terminating_signal(),
+            start_error,
+            oom_kills,
+            stopped: self.termination.terminated,
+            message,
+            at_ms: 0,
+        }
+    }
+
+    fn exit_note(&mut self, exit: ExitRecord) {
+        self.record.exit = Some(ExitRecord { at_ms: clock::wall_ms(), ..exit });
+        self.unwritten = true;
+    }
+
+    /// After the exit: until nothing is left but files.
+    fn ending_step(&mut self, more: bool) {
+        self.ending_steps = self.ending_steps.saturating_add(1);
+        if leftover_kill(&self.cgroup) || more || self.cgroup.remove().is_err() {
+            return;
+        }
+        while self.outputs.iter_mut().map(Output::take).fold(false, |any, more| any | more) {}
+        self.record.released_ms = Some(clock::wall_ms());
+        self.record_write();
+        // Where the record cannot be written yet (a full disk) the shim stays, so that the exit is not lost.
+        self.over = !self.unwritten;
+        if !self.over {
+            self.record.released_ms = None;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn stop_look(&mut self) {
+        match json_read::<StopOrder>(&self.attempt, STOP_FILE) {
+            Ok(Some(order)) => self.termination.ordered(order, clock::monotonic()),
+            Ok(None) if self.stop_now.load(Ordering::Relaxed) => {
+                self.termination.ordered(self.stop_default, clock::monotonic());
+            }
+            Ok(None) => {}
+            Err(error) => note(&format!("stop.json: {error}")),
+        }
+    }
+
+    fn termination_step(&mut self) {
+        let now = clock::monotonic();
+        match self.termination.due(now) {
+            TerminationStep::Wait(_) => {}
+            TerminationStep::Terminate => {
+                self.termination.terminated = true;
+                if let Some(task) = self.task {
+                    // The group is the task's own since it leads a session; until then it is alone.
+                    if kill_process_group(task, Signal::TERM).is_err() {
+                        let _ = rustix::process::kill_process(task, Signal::TERM);
+                    }
+                }
+            }
+            TerminationStep::Kill => {
+                self.termination.killed = Some(now);
+                leftover_kill(&self.cgroup);
+            }
+        }
+    }
+
+    fn record_write(&mut self) {
+        // A start is seen by the agent before it is safe from a loss of power, which would end it anyway.
+        if self.record.exit.is_none() && json_begin(&self.attempt, STATE_FILE, &self.record).is_ok() {
+            self.unwritten = false;
+            if let Err(error) = file_sync(&self.attempt, STATE_FILE) {
+                note(&format!("state.json: {error}"));
+            }
+            return;
+        }
+        match json_rewrite(&self.attempt, STATE_FILE, &self.record) {
+            Ok(()) => self.unwritten = false,
+            Err(error) => note(&format!("state.json: {error}")),
+        }
+    }
+}
+
+/// To standard error, which is a file beside the attempt's others.
+fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,119 @@
+//! What the journal says of each row: its last word, as a digest, so that the rows are not held twice.
+
+use std::collections::BTreeMap;
+
+use borough_kv::Versionstamp;
+use borough_model::journal::DeltaKey;
+use borough_model::{Delta, GangId, JobId, JournalEntry, Name, TaskId};
+use minicbor::Encode;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::journal::Cursor;
+
+/// The last word on a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LastDelta {
+    pub(super) revision: u64,
+    /// Of the row; `None` where it was removed.
+    pub(super) digest: Option<u64>,
+}
+
+/// What the journal says of a cell's rows, from its oldest kept entry on.
+#[derive(Clone, Debug, Default)]
+pub struct JournalRecord {
+    /// Whether entries were never trimmed since the cell was made: then it has told of every row.
+    pub(super) complete: bool,
+    pub(super) last: BTreeMap<DeltaKey, LastDelta>,
+    /// Rows whose revision went back, with both revisions.
+    pub(super) back: Vec<(DeltaKey, u64, u64)>,
+    /// The stamp of the last change of any endpoint, by user and job.
+    pub(super) names: BTreeMap<(Name, Name), Versionstamp>,
+    /// The position of the last entry.
+    pub(super) end: Option<Cursor>,
+    /// What the journal says of rows that are not so; filled in by [`JournalRecord::words_keep`].
+    pub(super) words: BTreeMap<DeltaKey, Delta>,
+    gang_jobs: BTreeMap<GangId, JobId>,
+}
+
+/// A digest of a row by its stored encoding.
+pub(super) fn row_digest<T: Encode<()>>(row: &T) -> u64 {
+    // Rows have come through this encoding; one that has none equals no other.
+    minicbor::to_vec(row).map_or(0, |bytes| xxh3_64(&bytes))
+}
+
+fn delta_digest(delta: &Delta) -> Option<u64> {
+    match delta {
+        Delta::Node { row } => Some(row_digest(row)),
+        Delta::NodeAlloc { alloc, .. } => Some(row_digest(alloc)),
+        Delta::NodeLoad { load, .. } => Some(row_digest(load)),
+        // Jobs carry their spec only where it is new.
+        Delta::Job { row, .. } => Some(row_digest(row)),
+        Delta::Task { row } => Some(row_digest(row)),
+        Delta::Gang { row } => Some(row_digest(row)),
+        Delta::Endpoint { endpoint, revision } => Some(endpoint_digest(endpoint, *revision)),
+        Delta::NodeRemoved { .. }
+        | Delta::JobRemoved { .. }
+        | Delta::TaskRemoved { .. }
+        | Delta::EndpointWithdrawn { .. } => None,
+        Delta::CellSettings { revision } => Some(*revision),
+    }
+}
+
+pub(super) fn endpoint_digest(endpoint: &borough_model::task::Endpoint, revision: u64) -> u64 {
+    row_digest(endpoint) ^ revision
+}
+
+impl JournalRecord {
+    pub(super) fn entry(&mut self, at: Cursor, entry: &JournalEntry) {
+        for delta in &entry.deltas {
+            self.delta(delta);
+            if let Delta::Endpoint { endpoint, .. } = delta {
+                self.names.insert((endpoint.user.clone(), endpoint.job.clone()), at.stamp);
+            }
+        }
+        self.end = Some(at);
+    }
+
+    fn delta(&mut self, delta: &Delta) {
+        let key = delta.key();
+        let told = LastDelta { revision: delta.revision(), digest: delta_digest(delta) };
+        let before = self.last.insert(key, told);
+        if let Some(before) = before.filter(|before| before.revision > told.revision) {
+            self.back.push((key, before.revision, told.revision));
+        }
+        match delta {
+            Delta::Gang { row } => {
+                self.gang_jobs.insert(row.id, row.job);
+            }
+            Delta::JobRemoved { job, .. } => self.job_forget(*job),
+            Delta::NodeRemoved { node } => {
+                self.last.remove(&DeltaKey::NodeAlloc(*node));
+                self.last.remove(&DeltaKey::NodeLoad(*node));
+            }
+            _ => {}
+        }
+    }
+
+    /// A job takes its tasks and gangs with it.
+    fn job_forget(&mut self, job: JobId) {
+        let range =
+            DeltaKey::Task(TaskId { job, index: 0 })..=DeltaKey::Task(TaskId { job, index: u32::MAX });
+        let tasks: Vec<DeltaKey> = self.last.range(range).map(|(key, _)| *key).collect();
+        let gangs =
+            self.gang_jobs.iter().filter(|(_, of)| **of == job).map(|(gang, _)| DeltaKey::Gang(*gang));
+        let gone: Vec<DeltaKey> = tasks.into_iter().chain(gangs).collect();
+        for key in gone {
+            self.last.remove(&key);
+        }
+        self.gang_jobs.retain(|_, of| *of != job);
+    }
+
+    /// Keeps the whole of what an entry says of `suspects`: for the report, read in another pass.
+    pub(super) fn words_keep(&mut self, suspects: &[DeltaKey], entry: &JournalEntry) {
+        for delta in &entry.deltas {
+            if suspects.contains(&delta.key()) {
+                self.words.insert(delta.key(), delta.clone());
+            }
+        }
+    }
+}

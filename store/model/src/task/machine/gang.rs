@@ -1,0 +1,188 @@
+//! Gangs: members of a gang hold until enough do, then one key flips and their holds are placements.
+//!
+//! Where members wait for victims, all of them hold at once and the gang waits until each has its share.
+//!
+//! Holds are fenced by the gang's epoch: whoever takes one reads the gang in the same transaction and records its
+//! epoch in the task's row; giving the holds up raises the epoch, which voids all of them at once.
+
+use crate::id::{GangId, JobId};
+use crate::task::{GangRow, GangState, TaskRow, TaskState};
+
+/// What happens to a gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GangEvent {
+    /// Gather (again), or have more time for it.
+    Gather {
+        /// Wall time at which its holds expire, milliseconds since 1970.
+        expires_ms: i64,
+    },
+    /// All its members hold, and some of them wait for victims: nobody joins any more, and it has no time of its own.
+    Wait {
+        /// The epoch the holds were taken at.
+        epoch: u64,
+        /// Members whose hold stands at this epoch.
+        holding: u32,
+    },
+    /// Enough members hold: their holds become placements.
+    Commit {
+        /// The epoch the holds were taken at.
+        epoch: u64,
+        /// Members whose hold stands at this epoch, and waits for nobody.
+        holding: u32,
+    },
+    /// Its holds are past their time.
+    Expire,
+    /// Its holds, or its members' attempts, are given up.
+    GiveUp {
+        /// The epoch that is given up.
+        epoch: u64,
+    },
+}
+
+/// Why an event does not apply to a gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GangRefused {
+    /// The holds were given up in between: plan again.
+    #[error("epoch {epoch} of the gang is over; it is in epoch {current}")]
+    StaleEpoch {
+        /// The epoch the caller knows.
+        epoch: u64,
+        /// The gang's.
+        current: u64,
+    },
+    /// Hold more members first.
+    #[error("{holding} members hold, {min_member} must")]
+    TooFew {
+        /// Members that hold.
+        holding: u32,
+        /// Members that must.
+        min_member: u32,
+    },
+    /// The holds are past their time: expire them, then gather again.
+    #[error("the holds have expired")]
+    Expired,
+    /// There is time left: leave it alone.
+    #[error("the holds have not expired yet")]
+    NotExpired,
+    /// Its members are placed already; it cannot gather again before it is given up.
+    #[error("the gang is committed")]
+    Committed,
+    /// It does not gather.
+    #[error("the gang was released")]
+    Released,
+    /// It has all its members, and waits for their victims.
+    #[error("the gang waits for its victims")]
+    Waiting,
+}
+
+/// What an event does to a gang.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GangTransition {
+    /// The new row; the old one where nothing has changed.
+    pub row: GangRow,
+    /// Whether anything has changed.
+    pub changed: bool,
+}
+
+/// A new gang that gathers.
+pub fn gang_gathering(id: GangId, job: JobId, min_member: u32, expires_ms: i64) -> GangRow {
+    GangRow { id, job, min_member, state: GangState::Gathering, epoch: 1, expires_ms, revision: 1 }
+}
+
+/// What `event` does to `row` at wall time `now_ms` (milliseconds since 1970).
+pub fn gang_transition(row: &GangRow, event: &GangEvent, now_ms: i64) -> Result<GangTransition, GangRefused> {
+    match (*event, row.state) {
+        (GangEvent::Gather { .. }, GangState::Gathering) if now_ms >= row.expires_ms => {
+            Err(GangRefused::Expired)
+        }
+        (GangEvent::Gather { expires_ms }, GangState::Gathering) if expires_ms <= row.expires_ms => {
+            Ok(gang_unchanged(row))
+        }
+        (GangEvent::Gather { expires_ms }, GangState::Gathering) => {
+            Ok(gang_changed(row, GangState::Gathering, row.epoch, expires_ms))
+        }
+        (GangEvent::Gather { expires_ms }, GangState::Released) => {
+            Ok(gang_changed(row, GangState::Gathering, row.epoch.saturating_add(1), expires_ms))
+        }
+        (GangEvent::Gather { .. }, GangState::Committed) => Err(GangRefused::Committed),
+        (GangEvent::Gather { .. }, GangState::Waiting) => Err(GangRefused::Waiting),
+        (GangEvent::Wait { epoch, .. } | GangEvent::Commit { epoch, .. }, _) if epoch != row.epoch => {
+            Err(GangRefused::StaleEpoch { epoch, current: row.epoch })
+        }
+        (GangEvent::Wait { .. }, GangState::Waiting | GangState::Committed)
+        | (GangEvent::Commit { .. }, GangState::Committed) => Ok(gang_unchanged(row)),
+        (GangEvent::Wait { .. } | GangEvent::Commit { .. }, GangState::Released) => {
+            Err(GangRefused::Released)
+        }
+        (GangEvent::Wait { .. } | GangEvent::Commit { .. }, GangState::Gathering)
+            if now_ms >= row.expires_ms =>
+        {
+            Err(GangRefused::Expired)
+        }
+        (GangEvent::Wait { holding, .. }, GangState::Gathering) => {
+            gang_complete(row, holding, GangState::Waiting)
+        }
+        (GangEvent::Commit { holding, .. }, GangState::Gathering | GangState::Waiting) => {
+            gang_complete(row, holding, GangState::Committed)
+        }
+        (GangEvent::Expire, GangState::Gathering) if now_ms < row.expires_ms => Err(GangRefused::NotExpired),
+        (GangEvent::Expire, GangState::Gathering) => Ok(gang_release(row)),
+        // A committed gang has no holds that could expire, and what waits does so for as long as its victims take.
+        (GangEvent::Expire, GangState::Committed | GangState::Released | GangState::Waiting) => {
+            Ok(gang_unchanged(row))
+        }
+        (GangEvent::GiveUp { .. }, GangState::Released) => Ok(gang_unchanged(row)),
+        (GangEvent::GiveUp { epoch }, _) if epoch != row.epoch => {
+            Err(GangRefused::StaleEpoch { epoch, current: row.epoch })
+        }
+        (GangEvent::GiveUp { .. }, GangState::Gathering | GangState::Committed | GangState::Waiting) => {
+            Ok(gang_release(row))
+        }
+    }
+}
+
+fn gang_complete(row: &GangRow, holding: u32, state: GangState) -> Result<GangTransition, GangRefused> {
+    if holding < row.min_member {
+        return Err(GangRefused::TooFew { holding, min_member: row.min_member });
+    }
+    Ok(gang_changed(row, state, row.epoch, row.expires_ms))
+}
+
+fn gang_release(row: &GangRow) -> GangTransition {
+    gang_changed(row, GangState::Released, row.epoch.saturating_add(1), row.expires_ms)
+}
+
+fn gang_changed(row: &GangRow, state: GangState, epoch: u64, expires_ms: i64) -> GangTransition {
+    let revision = row.revision.saturating_add(1);
+    GangTransition { row: GangRow { state, epoch, expires_ms, revision, ..row.clone() }, changed: true }
+}
+
+fn gang_unchanged(row: &GangRow) -> GangTransition {
+    GangTransition { row: row.clone(), changed: false }
+}
+
+/// What a held member's hold is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldStatus {
+    /// The gang still gathers, or waits for victims: wait.
+    Waits,
+    /// The gang was committed: apply [`super::TaskEvent::HoldConfirmed`].
+    Placed,
+    /// The gang was released, or has expired: apply [`super::TaskEvent::HoldExpired`].
+    Void,
+}
+
+/// What the hold of `row` is worth, `gang` being the gang it names. `None` where the row holds nothing for that gang.
+pub fn hold_standing(row: &TaskRow, gang: &GangRow, now_ms: i64) -> Option<HoldStatus> {
+    if row.state != TaskState::Held || row.gang != Some(gang.id) {
+        return None;
+    }
+    let standing = match gang.state {
+        _ if row.gang_epoch != gang.epoch => HoldStatus::Void,
+        GangState::Gathering if now_ms >= gang.expires_ms => HoldStatus::Void,
+        GangState::Gathering | GangState::Waiting => HoldStatus::Waits,
+        GangState::Committed => HoldStatus::Placed,
+        GangState::Released => HoldStatus::Void,
+    };
+    Some(standing)
+}
