@@ -25,6 +25,9 @@ pub const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE
 pub(crate) const NODE_TOKEN_ONLY: &str = "a node's token opens sessions of agents (borough.v1.AgentService/Session) and \
      nothing else; use an operator's token";
 
+/// The scheme of a token in the header, with the space behind it.
+const SCHEME: &[u8] = b"Bearer ";
+
 /// The secret that a caller must send as `authorization: Bearer <token>`.
 #[derive(Clone, Debug)]
 pub struct Token(Secret);
@@ -35,14 +38,17 @@ impl Token {
         Self(secret)
     }
 
-    /// What stands in the header of whoever has it.
+    /// What stands in the header of a gateway that has it.
     pub(crate) fn bearer(&self) -> String {
         format!("Bearer {}", self.0.expose())
     }
 
     /// Compares in a time that does not depend on where the two differ.
     fn is(&self, given: &[u8]) -> Choice {
-        given.ct_eq(self.bearer().as_bytes())
+        // The name of the scheme has no case (RFC 9110), the secret has.
+        let Some((scheme, secret)) = given.split_at_checked(SCHEME.len()) else { return Choice::from(0) };
+        let is_scheme = Choice::from(u8::from(scheme.eq_ignore_ascii_case(SCHEME)));
+        is_scheme & secret.ct_eq(self.0.expose().as_bytes())
     }
 }
 
@@ -238,12 +244,15 @@ mod tests {
         let given = |value: &str| credentials.principal(&headers(value));
         assert_eq!(given(&format!("Bearer {text}")), Some(Principal::Operator));
         assert!(matches!(given(&format!("Bearer {node}")), Some(Principal::Node(_))));
+        assert_eq!(given(&format!("bearer {text}")), Some(Principal::Operator), "the scheme has no case");
         for wrong in [
             "",
             "Bearer",
             "Bearer ",
             &format!("Bearer {}", &text[..40]),
             &format!("Basic {text}"),
+            &format!("Bearer {}", text.to_uppercase()),
+            &format!("Bearer  {text}"),
             text.as_str(),
         ] {
             assert_eq!(given(wrong), None, "{wrong}");

@@ -22,6 +22,18 @@ pub enum AgentError {
         /// The file that was copied.
         path: PathBuf,
     },
+    /// The state directory is a copy of one whose tasks still run on this host. Use the directory that was copied, or
+    /// remove the copied attempts and identity to make this agent another one.
+    #[error("{} is a copy: attempt {attempt} runs from {}. Start the agent on that directory; or remove `attempts` and \
+             `identity` from the copy to make this agent another one, under another node name", path.display(), of.display())]
+    Copied {
+        /// The state directory.
+        path: PathBuf,
+        /// An attempt that runs elsewhere.
+        attempt: String,
+        /// The directory that its shim works in.
+        of: PathBuf,
+    },
     /// The state directory was written by a newer version, or is not one. Use the version that wrote it.
     #[error("{} holds format {found:?}; this version knows {known:?} and leaves it alone", path.display())]
     Format {

@@ -37,7 +37,7 @@ pub struct AttemptFiles {
 /// Makes an attempt's directory, whole or not at all.
 ///
 /// # Errors
-/// Those of the file system; nothing is then left but what [`StateDir::attempts`] removes.
+/// Those of the file system. Nothing is then left, as far as the disk lets anything be removed.
 pub fn attempt_begin(
     state: &StateDir,
     id: &AttemptId,
@@ -45,16 +45,33 @@ pub fn attempt_begin(
     spec: Option<&Spec>,
 ) -> io::Result<()> {
     let temporary = state.root.join("attempts").join(format!(".new.{id}"));
-    tree_remove(&temporary)?;
-    DirBuilder::new().mode(0o700).create(&temporary)?;
+    let made = attempt_make(state, id, &temporary, assignment, spec);
+    if made.is_err() {
+        // The task's own directory may be on another disk, where nobody would look for it before the next start.
+        for left in [&temporary, &state.work(id)] {
+            let _ = tree_remove(left);
+        }
+    }
+    made
+}
+
+fn attempt_make(
+    state: &StateDir,
+    id: &AttemptId,
+    temporary: &Path,
+    assignment: &v1::Assignment,
+    spec: Option<&Spec>,
+) -> io::Result<()> {
+    tree_remove(temporary)?;
+    DirBuilder::new().mode(0o700).create(temporary)?;
     work_make(state, id, &temporary.join(WORK_DIR), spec.and_then(|spec| spec.user))?;
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary.join(ASSIGNMENT_FILE))?;
     file.write_all(&assignment.encode_to_vec())?;
     if let Some(spec) = spec {
-        json_write(&temporary, SPEC_FILE, spec, Durability::Process)?;
+        json_write(temporary, SPEC_FILE, spec, Durability::Process)?;
     }
-    fs::rename(&temporary, state.attempt(id))
+    fs::rename(temporary, state.attempt(id))
 }
 
 /// Makes the task's own directory: `own`, or where its user can reach it, with `own` leading there.

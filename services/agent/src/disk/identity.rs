@@ -1,17 +1,21 @@
 //! Who the agent is: a key in its state directory, the machine's id, and a guard by which one host has one agent
 //! of an identity.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::time::Duration;
 
 use borough_model::node::{AgentIdentity, AgentKey, DurableId};
+use procfs::process::FDTarget;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 
+use super::StateDir;
+use super::attempt_dir::record_read;
 use crate::error::AgentError;
 
 /// The file of the key, in the state directory.
@@ -114,7 +118,7 @@ impl HostGuard {
     }
 }
 
-/// The user of the process that listens at a name; `None` where none listens, or it takes no more connections.
+/// The user of the process that has a name; `None` where the kernel does not say.
 fn holder_user(name: &str) -> io::Result<Option<u32>> {
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
     // Whoever holds the name must not be able to keep this waiting.
@@ -122,8 +126,54 @@ fn holder_user(name: &str) -> io::Result<Option<u32>> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match connect(&socket, &address) {
         Ok(()) => Ok(Some(sockopt::socket_peercred(&socket)?.uid.as_raw())),
-        Err(_) => Ok(None),
+        // It listens to nobody, or strangers have taken all places in its queue: then `/proc` says whose it is.
+        Err(_) => Ok(holder_shown(name)),
     }
+}
+
+/// The user of a process that has a socket of this name open, as `/proc` shows it. Root sees every process, others
+/// their own: an agent that is not root still finds another one of its user.
+fn holder_shown(name: &str) -> Option<u32> {
+    // An abstract name is shown with an @ before it.
+    let shown = format!("@{name}");
+    let sockets = procfs::net::unix().ok()?;
+    let is_named = |path: &Path| path == Path::new(&shown);
+    let inodes: BTreeSet<u64> = sockets
+        .into_iter()
+        .filter(|socket| socket.path.as_deref().is_some_and(is_named))
+        .map(|socket| socket.inode)
+        .collect();
+    let holds = |process: &procfs::process::Process| {
+        let mut open = process.fd().into_iter().flatten().flatten();
+        open.any(|fd| matches!(fd.target, FDTarget::Socket(inode) if inodes.contains(&inode)))
+    };
+    let processes = procfs::process::all_processes().ok()?.flatten();
+    let users = processes.filter(holds).filter_map(|process| process.uid().ok());
+    // Root first: whoever else holds it as well has it from there.
+    users.min()
+}
+
+/// Refuses a state directory whose attempts are run by shims of another one: it is a copy. Their orders would be
+/// written where nobody reads them, and their tasks would be reported by two agents.
+///
+/// # Errors
+/// The first attempt of that kind.
+pub fn copy_refuse(state: &StateDir, boot_id: &str) -> Result<(), AgentError> {
+    let failed = |source| AgentError::State { path: state.root.clone(), source };
+    for id in state.attempts().map_err(failed)? {
+        let directory = state.attempt(&id);
+        let shim =
+            record_read(&directory).filter(|record| record.boot_id == boot_id).and_then(|record| record.shim);
+        let Some(shim) = shim.filter(|shim| shim.alive()) else { continue };
+        // A shim works in the directory of its attempt, and follows it where it is moved.
+        let works_in = Path::new("/proc").join(shim.pid.to_string()).join("cwd");
+        let (Ok(theirs), Ok(ours)) = (fs::metadata(&works_in), fs::metadata(&directory)) else { continue };
+        if (theirs.dev(), theirs.ino()) != (ours.dev(), ours.ino()) {
+            let of = fs::read_link(&works_in).unwrap_or_default();
+            return Err(AgentError::Copied { path: state.root.clone(), attempt: id.to_string(), of });
+        }
+    }
+    Ok(())
 }
 
 /// Whether a holder with this user can be an agent like one that runs as `own`.
@@ -181,6 +231,25 @@ mod tests {
         HostGuard::take(id, dir.path()).unwrap();
     }
 
+    /// Whoever fills the queue of the guard's socket must not make a copy pass for the first agent of its identity.
+    #[test]
+    fn an_agent_is_found_though_strangers_fill_the_queue_of_its_guard() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = DurableId(u128::from(std::process::id()) << 64 | 0x0bad_f00d);
+        let _guard = HostGuard::take(id, dir.path()).unwrap();
+        let name = format!("borough-agent-{id}");
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let connected = || {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            connect(&socket, &address).is_ok().then_some(socket)
+        };
+        let _queue: Vec<_> = std::iter::from_fn(connected).take(100_000).collect();
+        assert!(connected().is_none(), "the queue is full");
+        assert_eq!(holder_user(&name).unwrap(), Some(rustix::process::geteuid().as_raw()));
+        assert!(matches!(HostGuard::take(id, dir.path()), Err(AgentError::IdentityTaken { .. })));
+    }
+
     /// Tasks can take the name: it is no reason for an agent not to start.
     #[test]
     fn a_name_that_no_agent_holds_keeps_no_agent_out() {
@@ -190,7 +259,7 @@ mod tests {
         assert_eq!(holder_of(Some(1_000), 1_000), Holder::Agent);
         let dir = tempfile::tempdir().unwrap();
         let id = DurableId(u128::from(std::process::id()) << 64 | 0x0bad_beef);
-        // It holds the name and listens to nobody.
+        // It holds the name and listens to nobody; its user is the agent's only where the kernel says so.
         let address = SocketAddr::from_abstract_name(format!("borough-agent-{id}")).unwrap();
         let _held = std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap();
         HostGuard::take(id, dir.path()).unwrap();

@@ -27,7 +27,7 @@ pub use attempt_dir::{
     AttemptFiles, HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
 };
 pub use guard::ProcessGuard;
-pub use identity::{HostGuard, agent_key, machine_id};
+pub use identity::{HostGuard, agent_key, copy_refuse, machine_id};
 pub use owners::{TaskUsers, tasks_directory};
 pub use shim::{shim_install, shim_path};
 pub use state_dir::{StateDir, StateLock};

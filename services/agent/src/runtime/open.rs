@@ -28,8 +28,8 @@ use crate::decide::pressure::PressureState;
 use crate::decide::spec::{NodeContext, SHIMS_LEAF};
 use crate::decide::{AgentState, REBOOTED, ShimState};
 use crate::disk::{
-    AttemptFiles, HostGuard, StateDir, TaskUsers, agent_key, machine_id, shim_install, shim_path,
-    tasks_directory,
+    AttemptFiles, HostGuard, StateDir, TaskUsers, agent_key, copy_refuse, machine_id, shim_install,
+    shim_path, tasks_directory,
 };
 use crate::error::AgentError;
 use crate::{facts, topology};
@@ -50,6 +50,8 @@ pub(super) fn agent_open(
     };
     let credential = credential_read(&config, &state_dir)?;
     let lock = lock.with(HostGuard::take(credential.key.durable_id(), &state_dir.root)?);
+    let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
+    copy_refuse(&state_dir, &boot_id)?;
     let bin = state_dir.root.join("bin");
     let program = match shim_install(&bin) {
         // What runs is taken up all the same; every start tries to write the program again.
@@ -59,7 +61,6 @@ pub(super) fn agent_open(
         }
         installed => installed.map_err(failed(&bin))?,
     };
-    let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
     let domains = topology::domains(&config.sysfs);
     let cores = Cores {
         all: domains.iter().flat_map(|domain| domain.cpus.iter().copied()).collect(),

@@ -191,3 +191,55 @@ async fn a_stop_goes_on_over_a_restart_and_may_be_made_shorter() {
     let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.signal), (EndReason::Stopped, Some(9)));
 }
+
+/// An administrator may move what an agent has: its tasks are still stopped as their specs say.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_a_state_directory_that_was_moved_are_stopped_in_order() {
+    let mut cell = Cell::with_agent().await;
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "trap 'exit 7' TERM; touch ready; while :; do sleep 0.05; done"));
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    let ready = cell.attempt_dir(&attempt).join("work/ready");
+    until("its trap", || ready.exists().then_some(())).await;
+    cell.agent_stop().await;
+    let moved = cell.state_dir().with_file_name("moved");
+    std::fs::rename(cell.state_dir(), &moved).unwrap();
+    let config = borough_agent::AgentConfig { state_dir: moved, ..cell.config() };
+    cell.agent_start(config);
+    cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
+    cell.gateway.stop(stop(&attempt, 30_000));
+    let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
+    assert_eq!((exit.reason(), exit.code), (EndReason::Stopped, Some(7)), "{exit:?}");
+    cell.agent_stop().await;
+}
+
+/// Its tasks are run by the shims of the original, which hear nothing of what is written into the copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_state_directory_is_refused_while_its_tasks_run() {
+    let mut cell = Cell::with_agent().await;
+    let attempt = attempt(0, 1);
+    cell.gateway.run(script(&attempt, "exec sleep 600"));
+    cell.gateway.phase(&attempt, Phase::Running).await;
+    cell.agent_stop().await;
+    let copy = cell.state_dir().with_file_name("copy");
+    let copied =
+        std::process::Command::new("cp").arg("-a").args([&cell.state_dir(), &copy]).status().unwrap();
+    assert!(copied.success());
+    // Another node with an identity of its own, as the refusal of an identity asks for.
+    std::fs::remove_file(copy.join("identity")).unwrap();
+    let config =
+        borough_agent::AgentConfig { state_dir: copy.clone(), node: "n2".to_owned(), ..cell.config() };
+    let refused = borough_agent::run(config.clone(), Default::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("is a copy") && refused.contains("attempts"), "{refused}");
+    std::fs::remove_dir_all(copy.join("attempts")).unwrap();
+    let shutdown = tokio_util::sync::CancellationToken::new();
+    let second = tokio::spawn(borough_agent::run(config, shutdown.clone()));
+    cell.gateway.wait("its session", |seen| (seen.sessions >= 2).then_some(())).await;
+    shutdown.cancel();
+    second.await.unwrap().unwrap();
+    cell.agent_start(cell.config());
+    cell.gateway.wait("the first agent's", |seen| (seen.sessions >= 3).then_some(())).await;
+    cell.gateway.stop(stop(&attempt, 1_000));
+    cell.gateway.phase(&attempt, Phase::Released).await;
+    cell.agent_stop().await;
+}

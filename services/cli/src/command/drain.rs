@@ -223,7 +223,9 @@ fn stand_text(node: &str, left: &Left) -> String {
 
 fn explanation_text(task: &TaskRef, answer: ExplainTaskResponse, left: &Left) -> String {
     let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
-    let fits = views.iter().all(|view| view.losses.is_empty() && view.nearest.is_empty());
+    // A node that no filter refuses has room, whatever the others lack.
+    let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
+    let fits = views.iter().all(|view| view.nodes > refused(view));
     match left {
         Left::There(_) if fits => format!("{task} has room elsewhere, and leaves when its job can spare it"),
         Left::There(_) => {

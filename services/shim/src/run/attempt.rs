@@ -48,6 +48,8 @@ pub fn attempt_run(attempt: &Path) -> io::Result<()> {
     // The kernel's memory killer is for tasks; without privileges this is refused and does no harm.
     let _ = fs::write("/proc/self/oom_score_adj", "-999");
     std::env::set_current_dir(attempt)?;
+    // From here on by no name: the agent's state directory may be moved, and its orders must still be found.
+    let attempt = Path::new(".");
     let missing = || io::Error::new(io::ErrorKind::NotFound, "no spec.json");
     let spec: Spec = json_read(attempt, SPEC_FILE)?.ok_or_else(missing)?;
     // Held until this process ends: an agent that is not sure whether it has started a shim starts another.
