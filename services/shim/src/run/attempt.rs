@@ -342,6 +342,11 @@ impl Shim {
             TerminationStep::Kill => {
                 self.termination.killed = Some(now);
                 leftover_kill(&self.cgroup);
+                // Also where it has left its cgroup; what else has is ended once the task is gone.
+                if let Some(task) = self.task {
+                    let _ = kill_process_group(task, Signal::KILL);
+                    let _ = rustix::process::kill_process(task, Signal::KILL);
+                }
             }
         }
     }

@@ -1,7 +1,6 @@
 //! What is left of an attempt once its own process has ended: in its cgroup, and below the shim where processes have
 //! left the cgroup or there is none.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -9,7 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, setsid, wait};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, setsid, wait, waitid};
 
 use crate::cgroup::Leaf;
 use crate::clock;
@@ -18,20 +18,18 @@ use crate::process::{self, descendants};
 use crate::record::{AttemptRecord, ExitRecord, STATE_FILE};
 use crate::spec::{SPEC_FILE, Spec};
 
-/// Everything that is left.
-pub(crate) fn leftover_processes(leaf: &Leaf) -> BTreeSet<u32> {
-    let mut found = leaf.processes();
-    found.extend(descendants(std::process::id()));
-    found
-}
-
-/// Sends SIGKILL to everything that is left; whether there was anything.
+/// Sends SIGKILL to what is left; whether there is anything. Processes outside the cgroup have their turn when it is
+/// empty. Exit statuses count until they are collected.
+///
+/// A look at every process of the machine comes last. A thousand attempts that end at once would each take it.
 pub(crate) fn leftover_kill(leaf: &Leaf) -> bool {
-    let found = leftover_processes(leaf);
-    if found.is_empty() {
+    if !leaf.processes().is_empty() {
+        leaf.kill();
+        return true;
+    }
+    if !child_left() {
         return false;
     }
-    leaf.kill();
     for pid in descendants(std::process::id()) {
         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
             // It may have ended by itself; as its reaper we know that its number is not reused before we look.
@@ -39,6 +37,13 @@ pub(crate) fn leftover_kill(leaf: &Leaf) -> bool {
         }
     }
     true
+}
+
+/// Whether this process has a child, be it only its exit status. Whatever is left is below one: a process that loses
+/// its parent becomes the child of its shim.
+fn child_left() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
 /// Collects the exit status of every child that has ended.
