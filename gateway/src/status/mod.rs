@@ -12,6 +12,7 @@ use std::time::Duration;
 use borough_kv::ErrorCode;
 use borough_model::job::{FieldChange, FieldError};
 use borough_model::node::{NodeRefusal, RefusalCause};
+use borough_proto::bounds::text_cut;
 use borough_proto::convert::FieldRefused;
 use borough_scheduler_core::ProfileError;
 use borough_store::{StoreError, error_chain};
@@ -26,6 +27,16 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// The same for a caller who is one too many, or asks for more than there is room for.
 const EXHAUSTED_RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Characters of a refused value that are shown.
+const VALUE_CHARACTERS_MAX: usize = 100;
+
+/// Bytes of the path of a refused field that are shown: parts of it may be the caller's.
+const PATH_BYTES_MAX: usize = 200;
+
+/// Bytes of all refused fields that are shown. They stand in the trailers twice, and gRPC clients take 8 KiB of those
+/// unless they are set otherwise.
+const FIELDS_BYTES_MAX: usize = 1_200;
 
 /// A status with its reason.
 pub fn status_with(
@@ -64,15 +75,32 @@ fn status_from_fields(fields: &[(String, String, String)]) -> Status {
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
     let text = |(field, value, accepted): &(String, String, String)| match value.is_empty() {
         true => format!("{field} is missing or empty; accepted: {accepted}"),
-        false => format!("{field} is {value:?}; accepted: {accepted}"),
+        false => format!("{field} is {}; accepted: {accepted}", value_shown(value)),
     };
     let mut lines = Vec::with_capacity(fields.len());
-    for field in fields {
-        let line = text(field);
-        details.add_bad_request_violation(field.0.clone(), line.clone());
+    let mut bytes = 0_usize;
+    for (place, field) in fields.iter().enumerate() {
+        let mut line = text(field);
+        text_cut(&mut line, FIELDS_BYTES_MAX);
+        bytes = bytes.saturating_add(line.len());
+        if bytes > FIELDS_BYTES_MAX && place > 0 {
+            lines.push(format!("and {} more fields", fields.len() - place));
+            break;
+        }
+        let mut path = field.0.clone();
+        text_cut(&mut path, PATH_BYTES_MAX);
+        details.add_bad_request_violation(path, line.clone());
         lines.push(line);
     }
     Status::with_error_details(Code::InvalidArgument, lines.join("\n"), details)
+}
+
+/// A value in quotation marks, cut where it is long.
+fn value_shown(value: &str) -> String {
+    match value.char_indices().nth(VALUE_CHARACTERS_MAX) {
+        None => format!("{value:?}"),
+        Some((at, _)) => format!("{:?}... ({} bytes)", value.get(..at).unwrap_or_default(), value.len()),
+    }
 }
 
 /// There is no such thing.
@@ -190,5 +218,30 @@ fn status_from_kv(code: ErrorCode, message: String) -> Status {
             tracing::error!(error = %message, "store error");
             status_with(Code::Internal, "STORE_ERROR", message, HashMap::new())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a stock gRPC client takes of trailers, by default.
+    const TRAILERS_BYTES_MAX: usize = 8 << 10;
+
+    #[test]
+    fn a_refusal_fits_into_the_trailers_of_any_client() {
+        let long = "\u{1b}é".repeat(50_000);
+        let many: Vec<_> =
+            (0..500).map(|at| (format!("task.{at}.{long}"), long.clone(), "a word".to_owned())).collect();
+        let one = (String::from("node"), long, "a name".to_owned());
+        for fields in [&many[..], &[one]] {
+            let status = status_from_fields(fields);
+            // Details travel as base64, and each byte of the message as up to three.
+            let bytes = status.message().len() * 3 + status.details().len() * 4 / 3;
+            assert!(bytes < TRAILERS_BYTES_MAX, "{bytes} bytes");
+            assert!(!status.get_error_details().bad_request().unwrap().field_violations.is_empty());
+        }
+        let short = status_from_fields(&[("node".to_owned(), "A".to_owned(), "a name".to_owned())]);
+        assert_eq!(short.message(), "node is \"A\"; accepted: a name");
     }
 }

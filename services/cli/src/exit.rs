@@ -134,6 +134,13 @@ impl From<ClientError> for Failure {
 }
 
 fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
+    // A status without a cause in this process is a gateway's own: it answers, and says what is away.
+    let own = |status: &&tonic::Status| {
+        std::error::Error::source(*status).is_none() && !status.message().is_empty()
+    };
+    if let Some(status) = source.filter(own) {
+        return Failure::new(Code::Unreachable, status.message());
+    }
     let mut message = format!("no gateway answers at {}", gateways.join(", "));
     if let Some(reason) = source.and_then(innermost) {
         message = format!("{message} ({reason})");

@@ -32,7 +32,8 @@ use crate::role::dev::DevArguments;
 use crate::role::serve::{ControllerArguments, GatewayArguments, SchedulerArguments};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 what was asked for did not come about, 2 wrong usage or job file, \
-    3 no such thing, 4 refused, 5 no gateway answers, 6 not allowed, 130 interrupted. \
+    3 no such thing, 4 refused, 5 no gateway answers or none in time, 6 not allowed, 7 not done yet (`node drain`), \
+    74 a role without its store, 130 interrupted. \
     `job plan`: 0 no change, 1 change, 255 error. `store check`: 0 all is well, 1 not, 255 error. `task exec`: the command's own, 255 where it could not be run.";
 
 /// A cluster manager: a cell of nodes runs the jobs you describe.

@@ -43,7 +43,10 @@ pub(super) async fn wait(
     let Some(timeout) = timeout else { return waited.await };
     let outcome = tokio::time::timeout(timeout, waited).await;
     outcome.unwrap_or_else(|_| {
-        let stands = progress.last().to_owned();
+        let stands = match progress.last() {
+            "" => job.to_string(),
+            last => last.to_owned(),
+        };
         let message = format!("{stands} after {}; the job goes on", humantime::format_duration(timeout));
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })
