@@ -72,7 +72,7 @@ async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
         Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
         Resume::TooOld => Ok((entries_stored(cell, after).await?, None)),
         Resume::Ahead => {
-            // A later attempt of the store: one this gateway has yet to see, or a position of somewhere else. The store
+            // A later epoch of the store: one this gateway has yet to see, or a position of somewhere else. The store
             // knows, and refuses the latter.
             if after.store_epoch != cell.mirror.cursor().store_epoch {
                 entries_stored(cell, after).await?;
@@ -88,8 +88,7 @@ async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
             }
         }
         Resume::ForeignEpoch { current } => {
-            let message =
-                format!("{after} belongs to another attempt of the store than {current}; list again");
+            let message = format!("{after} belongs to another epoch of the store than {current}; list again");
             Err(status_with(tonic::Code::OutOfRange, "CURSOR_FOREIGN", message, Default::default()))
         }
     }

@@ -52,7 +52,7 @@ pub struct WorkerConfig {
     pub holder: String,
     /// Milliseconds without a heartbeat after which another may take a shard.
     pub lease_ms: u64,
-    /// The attempt of the store's opening: leases of an older one are void.
+    /// The number of the store's opening: leases of an older one are void.
     pub generation: u64,
     /// Tasks in a batch at most.
     pub batch_tasks_max: usize,

@@ -13,7 +13,7 @@ pub struct ControllerConfig {
     pub holder: String,
     /// Milliseconds without a heartbeat after which another may lead.
     pub lease_ms: u64,
-    /// The attempt of the store's opening: leases of an older one are void.
+    /// The number of the store's opening: leases of an older one are void.
     pub generation: u64,
     /// How often it looks without being woken: at leases, silent nodes, back-offs.
     pub tick: Duration,

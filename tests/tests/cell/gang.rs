@@ -56,7 +56,7 @@ async fn a_gang_stands_together_or_says_why_it_cannot() {
     let millis = more_than_half(&cell).await;
     let gang = |name: &str, millis: u64| {
         format!(
-            "name: {name}\ncount: 2\ntogether: node.name\ntask: {{command: [sleep, 600], resources: {{cpu: {millis}m, \
+            "name: {name}\ncount: 2\ngang_topology: node.name\ntask: {{command: [sleep, 600], resources: {{cpu: {millis}m, \
              memory: 4MiB}}, grace: 200ms}}\n"
         )
     };

@@ -44,23 +44,11 @@ pub(super) fn agent_open(
 ) -> Result<Agent, AgentError> {
     settings_check(&config)?;
     let (mut state_dir, lock) = StateDir::open(&config.state_dir)?;
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| AgentError::State { path, source }
-    };
     let credential = credential_read(&config, &state_dir)?;
     let lock = lock.with(HostGuard::take(credential.key.durable_id(), &state_dir.root)?);
     let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
     copy_refuse(&state_dir, &boot_id)?;
-    let bin = state_dir.root.join("bin");
-    let program = match shim_install(&bin) {
-        // What runs is taken up all the same; every start tries to write the program again.
-        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            tracing::error!(path = %bin.display(), %error, "no room for the shim's program: no task starts");
-            shim_path(&bin)
-        }
-        installed => installed.map_err(failed(&bin))?,
-    };
+    let program = program_install(&state_dir.root.join("bin"))?;
     let domains = topology::domains(&config.sysfs);
     let cores = Cores {
         all: domains.iter().flat_map(|domain| domain.cpus.iter().copied()).collect(),
@@ -108,6 +96,18 @@ pub(super) fn agent_open(
     let mut agent = Agent::new(config, (starter, Arc::new(real)), hello, state, Some(lock));
     agent.own_record = recorded;
     attempts_adopt(&mut agent).map(|()| agent)
+}
+
+/// Writes the shim's program, and answers where it is.
+fn program_install(bin: &Path) -> Result<PathBuf, AgentError> {
+    match shim_install(bin) {
+        // What runs is taken up all the same; every start tries to write the program again.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            tracing::error!(path = %bin.display(), %error, "no room for the shim's program: no task starts");
+            Ok(shim_path(bin))
+        }
+        installed => installed.map_err(|source| AgentError::State { path: bin.to_owned(), source }),
+    }
 }
 
 /// Makes an agent whose machine is simulated.

@@ -357,14 +357,14 @@ proptest! {
 }
 
 #[test]
-fn how_tasks_belong_together_is_read() {
+fn the_topology_of_a_gang_is_read() {
     let spec = |text: &str| yaml_spec(&with_task(text));
-    let gang = spec("count: 6\ntogether: rack\n");
+    let gang = spec("count: 6\ngang_topology: rack\n");
     assert_eq!((gang.count, gang.min_member), (6, 6));
-    let gang = spec("count: 6\nmin_member: 4\ntogether: {attribute: rack, exactly: 2, prefer: true}\n");
-    let together = gang.gang_topology().unwrap();
-    assert_eq!((gang.min_member, together.domains_min, together.domains_max), (4, 2, 2));
-    assert!(together.preferred);
+    let gang = spec("count: 6\nmin_member: 4\ngang_topology: {attribute: rack, exactly: 2, prefer: true}\n");
+    let topology = gang.gang_topology().unwrap();
+    assert_eq!((gang.min_member, topology.domains_min, topology.domains_max), (4, 2, 2));
+    assert!(topology.preferred);
     assert_eq!(spec("count: 6\nmin_member: all\n").min_member, 6);
     assert_eq!(spec("count: 6\n").min_member, 1);
     let roles = "roles: [{name: server}, {name: worker, count: 4, min_member: 3, resources: {cpu: 2}}]\n";
@@ -376,8 +376,8 @@ fn how_tasks_belong_together_is_read() {
         &expect!["job.yaml:5:13: min_member: 4; accepted: at most the count, 3; 0 or 1 is no gang"],
     );
     check(
-        &yaml_problems(&with_task("count: 3\ntogether: {attribute: rack, at_most: 1, exactly: 2}\n")),
-        &expect!["job.yaml:5:11: gang_topology: a map; accepted: at_most or exactly, not both"],
+        &yaml_problems(&with_task("count: 3\ngang_topology: {attribute: rack, at_most: 1, exactly: 2}\n")),
+        &expect!["job.yaml:5:16: gang_topology: a map; accepted: at_most or exactly, not both"],
     );
     check(
         &yaml_problems(&with_task("count: 4\nroles: [{name: a}, {name: a, count: 2, min_member: 3}]\n")),

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines lost over the attempt of this process, which has one log.
+/// Lines lost over the run of this process, which has one log.
 static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// Registers the count of lost lines for `GET /metrics`.

@@ -88,7 +88,7 @@ fn a_measurement_leaves_nothing() {
     let before = keys_of(&place);
     let store = place.store("store");
     let view = json(0, &["store", "bench", "--store", &store, "--time", "30ms", "--clients", "4"]);
-    let stats = view["figures"].as_array().unwrap();
+    let stats = view["stats"].as_array().unwrap();
     assert_eq!(stats.len(), 6, "{stats:?}");
     for stat in stats {
         assert!(stat["operations"].as_u64() > Some(0) && stat["failed"] == 0, "{stat}");

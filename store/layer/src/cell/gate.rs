@@ -55,7 +55,7 @@ impl GateOpen {
         self.version
     }
 
-    /// The attempt of the store at that version.
+    /// The epoch of the store at that version.
     pub fn store_epoch(&self) -> u64 {
         self.store_epoch
     }

@@ -114,7 +114,7 @@ impl Default for CellMeta {
 /// The gate of a cell. Its change voids every mutating transaction in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellGate {
-    /// Which attempt of the store this is: bumped by restore, import and move. Part of every stamp seen outside.
+    /// Which epoch of the store this is: bumped by restore, import and move. Part of every stamp seen outside.
     #[n(0)]
     pub store_epoch: u64,
     /// What the cell takes.

@@ -119,7 +119,7 @@ pub async fn cell_gate_set(
     Ok(gate)
 }
 
-/// Begins a new attempt of the store, after a restore, an import or a move: the journal of the old one is removed
+/// Begins a new epoch of the store, after a restore, an import or a move: the journal of the old one is removed
 /// (its stamps may be higher than any the store gives now), and cursors of it are refused.
 ///
 /// `expected` is the epoch that ends: repeating the step after an unknown result changes nothing.

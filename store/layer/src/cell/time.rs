@@ -37,7 +37,7 @@ const SLEW_PART: i64 = 10;
 /// The anchor of a cell's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellTime {
-    /// The attempt of the store whose versions it counts.
+    /// The epoch of the store whose versions it counts.
     #[n(0)]
     pub store_epoch: u64,
     /// A version of that attempt.

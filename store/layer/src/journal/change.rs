@@ -78,7 +78,7 @@ impl ChangeSet {
         &self.space
     }
 
-    /// The attempt of the store.
+    /// The epoch of the store.
     pub fn store_epoch(&self) -> u64 {
         self.gate.store_epoch
     }

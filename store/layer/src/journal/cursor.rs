@@ -1,4 +1,4 @@
-//! A position in the journal as the outside sees it: the attempt of the store, and the stamp within it.
+//! A position in the journal as the outside sees it: the epoch of the store, and the stamp within it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use minicbor::{Decode, Encode};
 /// Its text is `<store epoch>-<20 hexadecimal digits>`. Stamps of different epochs have no order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cursor {
-    /// Which attempt of the store.
+    /// Which epoch of the store.
     pub store_epoch: u64,
     /// The stamp within it.
     pub stamp: Versionstamp,

@@ -65,7 +65,7 @@ pub async fn journal_cutoff(
     Ok(first_kept.filter(|_| old > 0).map(|(cursor, _)| cursor.stamp))
 }
 
-/// Bytes of the entries that are kept, of this attempt of the store. Exact on the embedded engine, which looks at all
+/// Bytes of the entries that are kept, of this epoch of the store. Exact on the embedded engine, which looks at all
 /// of them, and a sample on FoundationDB.
 pub async fn journal_bytes(tx: &Transaction, space: &CellSpace) -> StoreResult<u64> {
     let store_epoch = super::gate_read(tx, space).await?.store_epoch;

@@ -70,7 +70,7 @@ pub enum Resume {
     TooOld,
     /// The position is ahead of the mirror: wait for it, and try again.
     Ahead,
-    /// The position belongs to another attempt of the store: list again.
+    /// The position belongs to another epoch of the store: list again.
     ForeignEpoch {
         /// The attempt the mirror shows.
         current: u64,
@@ -216,7 +216,7 @@ impl MirrorHandle {
         self.shared.clock.monotonic().saturating_sub(read_at)
     }
 
-    /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older attempt of the store. Does not end
+    /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older epoch of the store. Does not end
     /// while the store is away: bound it with a time-out.
     pub async fn wait_for(&self, cursor: Cursor) -> StoreResult<()> {
         match self.shared.waiters.wait(cursor).await {

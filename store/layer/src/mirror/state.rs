@@ -371,7 +371,7 @@ mod tests {
         assert!(!state.apply(at(5), &entry(vec![gang(2)])), "seen");
         assert!(!state.apply(at(4), &entry(vec![gang(2)])), "older");
         let foreign = Cursor { store_epoch: 1, ..at(9) };
-        assert!(!state.apply(foreign, &entry(vec![gang(2)])), "of another attempt of the store");
+        assert!(!state.apply(foreign, &entry(vec![gang(2)])), "of another epoch of the store");
         assert_eq!(state.gangs()[&GangId(1)].revision, 1);
     }
 

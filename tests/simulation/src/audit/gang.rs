@@ -59,7 +59,7 @@ impl Auditor {
             held && row.gang == Some(gang.id) && row.gang_epoch == gang.epoch
         };
         let held = u32::try_from(self.tasks_of(gang.job).filter(holds).count()).unwrap_or(u32::MAX);
-        self.require(held >= gang.min_member, "gang_short", || {
+        self.require(held >= gang.min_member, "gang_commit_short", || {
             format!("{} comes together with {held} of {} holds", gang.id, gang.min_member)
         });
         self.gang_check(gang.job, entry);

@@ -184,7 +184,7 @@ impl Last {
     }
 }
 
-/// Keys between those of known kinds, and journal entries of another attempt of the store.
+/// Keys between those of known kinds, and journal entries of another epoch of the store.
 async fn unknown_read(
     tx: &Transaction,
     space: &CellSpace,

@@ -59,7 +59,7 @@ fn a_gang_that_comes_together_with_too_few_or_begins_before_that_is_caught() {
     let held = hold(&mut hand, 0);
     let before = hand.entries.len();
     gang_is(&mut hand, GangState::Committed, 2);
-    assert_eq!(hand.rules(), ["gang_short", "gang_short"]);
+    assert_eq!(hand.rules(), ["gang_commit_short", "gang_short"]);
     hand.entries.truncate(before);
     hold(&mut hand, 1);
     begin(&mut hand, &held);

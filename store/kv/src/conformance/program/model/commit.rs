@@ -96,8 +96,15 @@ impl Model {
         };
         let with_watches = [transaction.reads.as_slice(), &transaction.may_read].concat();
         let bounds = if transaction.own_writes { self.frame.named() } else { self.frame.bounds() };
-        let least = union(overwritten(&transaction.reads).into_iter(), &bounds);
-        let most = union(overwritten(&with_watches).into_iter(), &bounds);
+        // Reads that go on into the system's keys are cut, but the metadata version is read by its name.
+        let metadata = (METADATA_VERSION_KEY.to_vec(), key_after(METADATA_VERSION_KEY));
+        let named = |reads: &[Span]| {
+            let hits = overwritten(reads);
+            let by_name = bounds.1 <= metadata.0 && hits.contains(&metadata);
+            let last = by_name.then(|| (SlotName(metadata.0.clone()), SlotName(metadata.1.clone())));
+            union(hits.into_iter(), &bounds).into_iter().chain(last).collect::<Vec<_>>()
+        };
+        let (least, most) = (named(&transaction.reads), named(&with_watches));
         let long = most.iter().any(|(begin, end)| begin.0.len().max(end.0.len()) > NAMED_BYTES);
         Overwritten { least, most, may_miss: long || !transaction.own_writes, end: SlotName(bounds.1) }
     }

@@ -1,4 +1,4 @@
-//! The programme itself: attempts of a store on one disk, and how each ends.
+//! The programme itself: openings of a store on one disk, and how each ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
