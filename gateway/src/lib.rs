@@ -1,4 +1,4 @@
-//! The front doors of a cell: gRPC for operators, programs and node agents, server-sent events over HTTP for load
+//! The services of a cell: gRPC for operators, programs and node agents, server-sent events over HTTP for load
 //! balancers. Stateless: whatever it knows it read from the store and can read again.
 
 pub mod auth;

@@ -65,7 +65,7 @@ async fn placed(system: &System, spec: v1::JobSpec, begin: Instant) -> anyhow::R
             bail!("nothing was placed within {RECOVERY_WAIT:?}");
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
-        // The port may be another one, so the client is made anew until it answers.
+        // The port may be another one, so the client is made again until it answers.
         let Ok(client) = system.client_once() else { continue };
         submitted = submitted || client.job_submit(spec.clone(), 0).await.is_ok();
         if !submitted {

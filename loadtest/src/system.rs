@@ -118,7 +118,7 @@ impl System {
     }
 
     /// Addresses of its gateways, and the token they ask for.
-    pub fn door(&self) -> anyhow::Result<(Vec<String>, String)> {
+    pub fn access(&self) -> anyhow::Result<(Vec<String>, String)> {
         let (gateways, _) = self.client_file()?;
         let token = fs::read_to_string(self.directory.join("token"))?.trim().to_owned();
         Ok((gateways.into_iter().map(|gateway| format!("http://{gateway}")).collect(), token))

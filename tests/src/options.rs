@@ -97,7 +97,7 @@ impl Options {
         Self { cards: cards.iter().map(|card| (*card).to_owned()).collect(), ..self }
     }
 
-    /// The same with these arguments of the agents besides. One that is given already is given anew.
+    /// The same with these arguments of the agents besides. One that is given already is given again.
     #[must_use]
     pub fn agent_arguments(mut self, arguments: &[&str]) -> Self {
         let name = |argument: &str| argument.split('=').next().map(str::to_owned);

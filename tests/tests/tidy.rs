@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -273,6 +274,105 @@ impl<'ast> Visit<'ast> for ComputedSecrets {
 }
 
 /// The type `Secret` has no constructor that takes a generator; this finds texts that go around it.
+/// Words that a reader from another system would not search for, with what the docs' glossary has instead.
+const RETIRED_WORDS: &[(&str, &str)] = &[
+    ("life", "attempt"),
+    ("lives", "attempts"),
+    ("unit", "gang"),
+    ("door", "cell context"),
+    ("hunt", "victim search"),
+    ("vantage", "start offset"),
+    ("helpless", "unschedulable"),
+    ("kin", "equivalence class"),
+    ("witness", "read dependency"),
+    ("judge", "scorer"),
+    ("chore", "sweep"),
+    ("housekeeping", "garbage collection"),
+    ("told", "record, notify or report"),
+    ("standing", "resident task or status"),
+    ("figures", "stats or metrics"),
+    ("pace", "batch size, backoff or intervals"),
+];
+
+/// The words of a type's name: `JobRow` is `job` and `row`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for character in name.chars() {
+        match words.last_mut().filter(|_| !character.is_uppercase()) {
+            Some(word) => word.push(character),
+            None => words.push(character.to_lowercase().collect()),
+        }
+    }
+    words
+}
+
+/// Collects the names of types that a file defines.
+#[derive(Default)]
+struct TypeNames(Vec<String>);
+
+impl<'ast> Visit<'ast> for TypeNames {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let name = match item {
+            syn::Item::Struct(item) => Some(&item.ident),
+            syn::Item::Enum(item) => Some(&item.ident),
+            syn::Item::Union(item) => Some(&item.ident),
+            syn::Item::Trait(item) => Some(&item.ident),
+            syn::Item::Type(item) => Some(&item.ident),
+            // Unit tests have small helpers of their own.
+            syn::Item::Mod(item) if item.ident == "tests" => return,
+            _ => None,
+        };
+        self.0.extend(name.map(ToString::to_string));
+        visit::visit_item(self, item);
+    }
+}
+
+/// The folder of the crate that a file belongs to.
+fn crate_of(path: &str, crates: &[String]) -> String {
+    let mine = crates.iter().filter(|folder| path.starts_with(folder.as_str()));
+    mine.max_by_key(|folder| folder.len()).cloned().unwrap_or_default()
+}
+
+/// Each type of production code, with the crates that define it.
+fn types_defined() -> BTreeMap<String, BTreeSet<String>> {
+    let manifests = tracked("*Cargo.toml");
+    let crates: Vec<String> =
+        manifests.iter().filter_map(|path| path.strip_suffix("Cargo.toml")).map(str::to_owned).collect();
+    let mut defined: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let tests = |path: &String| is_test_file(path) || path.starts_with("tests/");
+    for path in tracked("*.rs").iter().filter(|path| !tests(path)) {
+        let text = fs::read_to_string(root().join(path)).expect("tracked files are readable");
+        let mut names = TypeNames::default();
+        names.visit_file(&syn::parse_file(&text).expect("it compiles"));
+        for name in names.0 {
+            defined.entry(name).or_default().insert(crate_of(path, &crates));
+        }
+    }
+    defined
+}
+
+#[test]
+fn a_type_name_belongs_to_one_crate() {
+    let defined = types_defined();
+    assert!(defined.len() > 500, "it found {} types only", defined.len());
+    let twice = defined.iter().filter(|(_, crates)| crates.len() > 1);
+    let lines: Vec<String> = twice.map(|(name, crates)| format!("{name}: {crates:?}")).collect();
+    assert_none("two crates define a type of one name", &lines);
+}
+
+#[test]
+fn no_type_has_a_retired_word() {
+    let instead = |word: &String| RETIRED_WORDS.iter().find(|(retired, _)| retired == word);
+    let line = |name: &String| {
+        let (retired, word) = words_of(name).iter().find_map(instead)?;
+        Some(format!("{name}: not {retired}, but {word}"))
+    };
+    assert_none(
+        "retired words in names of types",
+        &types_defined().keys().filter_map(line).collect::<Vec<_>>(),
+    );
+}
+
 #[test]
 fn no_secret_is_computed() {
     let mut found = ComputedSecrets::default();

@@ -83,7 +83,7 @@ pub struct Caller {
 }
 
 impl CellContext {
-    /// A door to a cell, whose sessions are counted in `metrics`; what follows the mirror ends with `cancelled`.
+    /// The context of a cell, whose sessions are counted in `metrics`; what follows the mirror ends with `cancelled`.
     /// `machine` is the clock of this process; whatever is stored is stamped by the mirror's clock, which shows the
     /// cell's time.
     pub fn open(

@@ -31,7 +31,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The HTTP front door.
+/// The HTTP service.
 pub struct HttpServer {
     /// The cells.
     pub cells: Arc<Cells>,

@@ -1,4 +1,4 @@
-//! The course of one session: reports into the store, changed rows to the agent.
+//! One session of an agent: reports into the store, changed rows to the agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -78,7 +78,7 @@ impl Drop for AgentSession {
 }
 
 impl AgentSession {
-    /// The course of a session that began at `begin`.
+    /// A session that began at `begin`.
     pub fn new(cell: Arc<CellContext>, session: Arc<RegisteredSession>, name: Name, begin: Cursor) -> Self {
         Self {
             cell,
@@ -418,7 +418,7 @@ impl AgentSession {
     }
 
     /// Lets a node that came back take tasks again once nothing old is left on it. `None` where the node was declared
-    /// lost under this session: its agent is to begin anew, since only a registration brings a lost node back.
+    /// lost under this session: its agent is to begin again, since only a registration brings a lost node back.
     async fn recovered(&self) -> Option<()> {
         let node = self.session.node;
         let returning = self.cell.mirror.read(|state| match state.nodes().get(&node)?.state {

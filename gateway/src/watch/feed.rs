@@ -56,7 +56,7 @@ pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<
                         yield Ok(FeedItem::Entry(cursor, entry));
                     }
                     Ok(Some(MirrorEvent::Entry { .. })) => {}
-                    // The reader was slow, or the mirror began anew: go on from where the reader is.
+                    // The reader was slow, or the mirror began again: go on from where the reader is.
                     Ok(Some(MirrorEvent::Resync) | None) => break,
                 }
             }

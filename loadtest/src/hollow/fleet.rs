@@ -103,7 +103,7 @@ pub struct FleetShared {
     pub applied_us: Mutex<Histogram<u64>>,
     /// What they hold the control plane to.
     pub checker: Arc<Checker>,
-    /// Raised to have every node connect anew.
+    /// Raised to have every node connect again.
     pub generation: watch::Sender<u64>,
     /// The end.
     pub cancelled: CancellationToken,

@@ -1,5 +1,5 @@
 //! `hollow`: simulated agents in one process that speak the real protocol through a real gateway. They hold sessions,
-//! run tasks that only seem to run, connect anew in storms, and hold the control plane to its promises.
+//! run tasks that only seem to run, connect again in storms, and hold the control plane to its promises.
 //!
 //! Against a cell of its own, or with `--gateway` against any cell.
 
@@ -192,7 +192,7 @@ pub async fn run(
         return measured(options, client, arguments.gateway_pid, arguments, results).await;
     };
     let system = System::start(options).await?;
-    let (gateways, token) = system.door()?;
+    let (gateways, token) = system.access()?;
     let options = fleet_options(gateways, Some(token), hellos("bench"), &arguments.simulated)?;
     let pid = i32::try_from(system.control_pid())?;
     let client = system.client_with(|config| config.deadline = arguments.storms.wait())?;

@@ -125,7 +125,7 @@ async fn fleet_start(
     let usual = (0..workload.nodes).map(|number| (format!("node-{number}"), node_of(workload, number)));
     let vast = workload.vast_node.then(|| ("vast".to_owned(), vast_facts()));
     let hellos = usual.chain(vast).map(|(name, facts)| hello(name, facts)).collect();
-    let (gateways, token) = system.door()?;
+    let (gateways, token) = system.access()?;
     Fleet::start(fleet_options(gateways, Some(token), hellos, &arguments.simulated)?)
 }
 

@@ -46,7 +46,7 @@ impl BackgroundCell {
         arguments: &SchedulerBenchArguments,
         workload: &Workload,
     ) -> anyhow::Result<Self> {
-        let (gateways, token) = system.door()?;
+        let (gateways, token) = system.access()?;
         Ok(Self {
             client: client.clone(),
             workload: workload.clone(),

@@ -56,7 +56,7 @@ impl RecurringTask {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // An error says that whoever stops chores is gone.
+                // An error says that whoever stops recurring tasks is gone.
                 _ = stop.wait_for(|stop| *stop) => return Ok(self),
                 _ = ticks.tick() => {}
             }

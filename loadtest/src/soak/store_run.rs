@@ -1,4 +1,4 @@
-//! One opening of the store in a soak, and the chores that run on it.
+//! One opening of the store in a soak, and the recurring tasks that run on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,12 +52,14 @@ impl StoreRun {
         !self.recurring_tasks.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops the chores, reads the last image, and closes the store.
+    /// Stops the recurring tasks, reads the last image, and closes the store.
     pub async fn end(self, seen: &mut SoakTotals) -> anyhow::Result<(check::StoreImage, Vec<RecurringTask>)> {
         self.stop.send_replace(true);
         let mut back = Vec::new();
         for recurring in self.recurring_tasks {
-            back.push(recurring.await.context("a chore panicked")?.context("a chore failed")?);
+            back.push(
+                recurring.await.context("a recurring task panicked")?.context("a recurring task failed")?,
+            );
         }
         let image = check::image(&self.database).await?;
         check::image_check(&image)?;

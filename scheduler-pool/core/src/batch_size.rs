@@ -91,7 +91,7 @@ mod tests {
             carry += share * size as f64;
             let lost = (carry as usize).min(size);
             carry -= lost as f64;
-            // What is lost is committed anew without the losers: as long again.
+            // What is lost is committed again without the losers: as long again.
             at_ms += if lost > 0 { 2.0 * took_ms } else { took_ms };
             placed += (size - lost) as f64;
             size = batch(size, lost);

@@ -16,7 +16,7 @@ pub enum CommitOutcome {
     Yes,
     /// Guards were overtaken; those that are known.
     Conflict(Vec<Range<Bytes>>),
-    /// It did not happen and may be decided anew.
+    /// It did not happen and may be decided again.
     No,
 }
 

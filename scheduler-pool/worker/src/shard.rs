@@ -68,7 +68,7 @@ fn shard_move(
 }
 
 /// Which part of the nodes a worker prefers, and into how many they are cut: a part for each worker that has a shard,
-/// in the order of their first shards. It is cut anew when a worker comes or goes. A worker that holds none prefers
+/// in the order of their first shards. It is cut again when a worker comes or goes. A worker that holds none prefers
 /// none.
 fn part_of<'a>(held: impl Iterator<Item = (&'a LeaseKey, &'a str)>, holder: &str) -> (u32, u32) {
     let mut shards: Vec<((u32, &str), &str)> =

@@ -26,8 +26,8 @@ use crate::shard::{SchedulerShards, ShardHeld};
 use crate::stats::WorkerStats;
 use crate::view::CellView;
 
-/// How often what is left of a conflicting batch is tried again before everything is planned anew. Where several
-/// workers fill one node, one of them commits at a time, and to wait for one's turn costs less than to decide anew.
+/// How often what is left of a conflicting batch is tried again before everything is planned again. Where several
+/// workers fill one node, one of them commits at a time, and to wait for one's turn costs less than to decide again.
 const SURVIVOR_ATTEMPTS: u32 = 12;
 /// Longest sleep without a look: a watch may be late, or lost.
 const SLEEP_MAX: Duration = Duration::from_millis(1_500);

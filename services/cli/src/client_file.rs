@@ -16,7 +16,7 @@ pub const FILE_NAME: &str = "client.json";
 pub struct ClientFile {
     /// gRPC addresses of the gateways, `host:port`.
     pub gateways: Vec<String>,
-    /// Base address of the HTTP door, `http://host:port`; empty where there is none.
+    /// Base address of the HTTP service, `http://host:port`; empty where there is none.
     pub http: String,
     /// The file with the token.
     pub token_file: Option<PathBuf>,

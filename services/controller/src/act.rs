@@ -24,7 +24,7 @@ use crate::liveness::Silent;
 /// Tasks in one transaction.
 const TASKS_MAX: usize = 256;
 
-/// The hands of a controller that leads.
+/// Carries out the actions of a controller that leads.
 #[derive(Clone)]
 pub struct ActionExecutor {
     /// The store.

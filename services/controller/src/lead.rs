@@ -22,7 +22,7 @@ use crate::capacity::relocation_of;
 use crate::config::ControllerConfig;
 use crate::decide::{ControllerAction, Dirty, departures_now, drives_away, job_actions, node_actions};
 use crate::gang::gangs_overdue;
-use crate::housekeeping::{jobs_old, journal_keep, tidy};
+use crate::garbage::{jobs_old, journal_keep, tidy};
 use crate::liveness::Liveness;
 
 /// The role of the lease.
@@ -184,7 +184,7 @@ impl Controller {
         meta.await
     }
 
-    /// Does what is to be done, then waits for what comes. `false` where the mirror began anew.
+    /// Does what is to be done, then waits for what comes. `false` where the mirror began again.
     async fn step(&self, term: &mut LeaderTerm, subscription: &mut MirrorSubscription) -> StoreResult<bool> {
         self.dirty_work(term).await?;
         // Counted from the last look, so that a busy journal does not put it off.

@@ -10,7 +10,7 @@ mod capacity;
 mod config;
 pub mod decide;
 mod gang;
-mod housekeeping;
+mod garbage;
 mod lead;
 mod liveness;
 

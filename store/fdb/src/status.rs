@@ -62,7 +62,7 @@ impl ClientStatus {
 }
 
 /// Which server of the cluster is of another version, for people; `None` where the client knows of none. Asks nobody
-/// but the client, a few times: it forgets the server for a second of every four, in which it connects to it anew.
+/// but the client, a few times: it forgets the server for a second of every four, in which it connects to it again.
 pub(crate) async fn incompatible_server(database: &Database) -> Option<String> {
     for _ in 0..LOOKS {
         let status = ClientStatus::read(&database.get_client_status().await.ok()?);

@@ -189,7 +189,7 @@ impl FdbTransaction {
         let result = match slot {
             Slot::Open(transaction) => transaction.on_error(FdbError::from_code(asked)).await,
             Slot::Failed(failed) if failed.code() == asked => failed.on_error().await,
-            // Not the commit's own error: the caller's, about a transaction that starts anew.
+            // Not the commit's own error: the caller's, about a transaction that starts again.
             Slot::Failed(failed) => failed.reset().on_error(FdbError::from_code(asked)).await,
             Slot::Committed(done) => done.reset().on_error(FdbError::from_code(asked)).await,
             other => {

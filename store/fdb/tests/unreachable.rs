@@ -96,7 +96,7 @@ mod cases {
 
     fn a_missing_cluster_file_is_an_error() {
         let missing = borough_fdb::open("/nowhere/fdb.cluster").err().expect("no such file");
-        assert!(matches!(missing, borough_fdb::OpenError::Cluster { .. }), "{missing}");
+        assert!(matches!(missing, borough_fdb::FdbOpenError::Cluster { .. }), "{missing}");
     }
 
     fn a_malformed_cluster_file_is_an_error_of_its_own() {
@@ -104,7 +104,7 @@ mod cases {
         for text in ["", "no cluster at all\n", "a:b@nowhere\n"] {
             std::fs::write(&file, text).expect("a file");
             let refused = borough_fdb::open(&file.to_string_lossy()).err().expect("not a cluster file");
-            assert!(matches!(refused, borough_fdb::OpenError::Malformed { .. }), "{text:?}: {refused}");
+            assert!(matches!(refused, borough_fdb::FdbOpenError::Malformed { .. }), "{text:?}: {refused}");
         }
         std::fs::remove_file(&file).expect("it was there");
     }

@@ -147,7 +147,7 @@ pub enum StoreError {
         /// What differs.
         changes: Vec<borough_model::job::FieldChange>,
     },
-    /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan anew.
+    /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan again.
     #[error("the placement batch contradicts itself")]
     Placement(#[from] crate::placement::PlacementError),
     /// The gang does not allow it: each cause says what to do.

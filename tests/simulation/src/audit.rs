@@ -2,7 +2,7 @@
 //! notes whatever must never be, after whichever entry it first is.
 //!
 //! It shares the rows' types with the store and none of its decisions: sums, cool-downs, attempts and who may be placed
-//! are computed here anew.
+//! are computed here again.
 
 mod evicted;
 mod gang;

@@ -23,7 +23,7 @@ async fn trimmed_and_foreign_cursors_are_told_to_list_again() {
     let foreign = Cursor { store_epoch: begin.store_epoch + 1, ..begin.clone() };
     assert!(is_told(&cell, foreign.clone()).await.is_some());
 
-    // A watch of endpoints is told, and then gets everything anew.
+    // A watch of endpoints is told, and then gets everything again.
     let mut endpoints = cell.client().watch_endpoints("tester", "one", Some(foreign));
     let first = endpoints.next().await.unwrap().unwrap();
     assert!(matches!(first, EndpointItem::Resync(_)), "{first:?}");

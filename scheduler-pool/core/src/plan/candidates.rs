@@ -3,7 +3,7 @@
 //!
 //! A base is a function of the snapshot alone: the nodes that fit, in the order of its search, as far as it has been
 //! followed, with their scores. So a plan that draws on a base kept since an earlier plan is the plan that one made
-//! anew would be. What placements take of a node costs nothing here: an entry is looked at again when it is drawn and
+//! again would be. What placements take of a node costs nothing here: an entry is looked at again when it is drawn and
 //! its node has moved since. Only what was given back is followed, since it may make a node fit that did not.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const BASES_KEPT: usize = 512;
 const ENTRIES_ALL_KEPT: usize = 65_536;
 
 /// Changes that are followed however few entries there are; above as many as there are entries, and these, all is
-/// looked for anew.
+/// looked for again.
 const CHANGES_FOLLOWED: usize = 64;
 
 /// A node that fitted when it was last looked at.
@@ -206,7 +206,7 @@ impl CandidateCache {
         }
     }
 
-    /// Brings a base of an earlier plan up to date. Answers false where it has to be made anew.
+    /// Brings a base of an earlier plan up to date. Answers false where it has to be made again.
     fn follow(&mut self, clear: &mut SearchContext<'_, '_>) -> bool {
         let nodes = clear.work.nodes;
         let missed = nodes.freed_since(self.freed_at);
@@ -331,7 +331,7 @@ pub(super) fn candidates_begun(
 }
 
 /// What plans have found and later plans of the same snapshot may draw on. It changes what deciding costs and never
-/// what is decided. A snapshot that is built anew begins with a new one.
+/// what is decided. A snapshot that is built again begins with a new one.
 #[derive(Debug, Default)]
 pub struct PlanCache {
     bases: BTreeMap<ShapeId, CandidateCache>,

@@ -168,7 +168,7 @@ impl ClassPlan {
         }
     }
 
-    /// Scores anew the candidates that have changed since the last choice.
+    /// Scores again the candidates that have changed since the last choice.
     fn changes_follow(&mut self, context: &mut ClassContext<'_, '_>) {
         if self.generation != context.work.generation {
             *self = Self::new(self.requirement.clone(), self.members, context.work);

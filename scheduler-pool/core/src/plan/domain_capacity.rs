@@ -34,7 +34,7 @@ impl DomainCapacity {
         rooms
     }
 
-    /// Counts the nodes anew that the plan has changed since.
+    /// Counts the nodes again that the plan has changed since.
     pub fn follow(&mut self, work: &PlanOverlay<'_>, key: u32, now_ms: i64) {
         let changed: BTreeSet<u32> = work.log.iter().skip(self.log_at).copied().collect();
         self.log_at = work.log.len();

@@ -16,7 +16,7 @@ use crate::preempt::{
 use crate::queueing::Claim;
 use crate::snapshot::{ShapeId, Stand};
 
-/// What is known of making room for one shape at the cost of some.
+/// What is known of a preemption for one shape and scope.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedPreemption {
     requirement: Requirement,
@@ -59,7 +59,7 @@ impl Planner<'_, '_> {
         self.preempted(pending, context)
     }
 
-    /// Gives a task that fits nowhere on a ground its node there by evictions, or nothing. Taken back by
+    /// Gives a task that fits nowhere in a domain set its node there by evictions, or nothing. Taken back by
     /// [`Planner::returned`] like any other placement.
     pub(super) fn preempted(
         &mut self,
@@ -191,7 +191,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Lets every search begin anew that may have seen what is no longer so.
+    /// Lets every search begin again that may have seen what is no longer so.
     pub(super) fn searches_void(&mut self) {
         self.work.generation += 1;
         self.exhausted.clear();

@@ -15,7 +15,7 @@ use crate::preempt::{PreemptionScope, VICTIMS_MAX};
 /// Gangs of more members wait for room: they and their victims ([`VICTIMS_MAX`]) are one commit.
 const GANG_PREEMPTS_MAX: u32 = 2_000;
 
-/// A member that was given a node, and the ground that it was kept to.
+/// A member that was given a node, and the domain set that it was kept to.
 type PlacedMember = (PendingTask, PlannedPlacement, Option<DomainSetId>);
 
 /// How a gang is tried.
@@ -47,7 +47,7 @@ impl Planner<'_, '_> {
             return false;
         }
         let topology = self.snapshot.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
-        // All of its searches or none: one that is begun anew by each plan and never ended would come to nothing.
+        // All of its searches or none: one that is begun again by each plan and never ended would come to nothing.
         let may_evict = self.gang_scope(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
         let evicts = may_evict && !self.evictions.spent();
         let (tried, told) = match topology {

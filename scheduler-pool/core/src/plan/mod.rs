@@ -136,7 +136,7 @@ pub struct PlanCounters {
     pub classes: u64,
     /// Searches that went on where an earlier plan's had ended.
     pub bases_kept: u64,
-    /// Searches that were begun anew.
+    /// Searches that were begun again.
     pub bases_made: u64,
     /// Tasks that were looked at for victims.
     pub victims_examined: u64,

@@ -47,7 +47,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Round the part of a vantage, from a place chosen by `seed`.
+    /// Round the part of a worker, from a place chosen by `seed`.
     pub fn new(count: usize, start_offset: StartOffset, seed: u64) -> Self {
         let (mut first, mut last) = start_offset.cut(count);
         if first == last {

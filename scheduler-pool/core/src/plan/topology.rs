@@ -25,7 +25,7 @@ use crate::scoring::Scorer;
 use crate::seed::{bytes_mixed, mixed};
 use crate::snapshot::{GangPart, Shape, ShapeId};
 
-/// Shapes of a ground are numbered from here: no snapshot has as many.
+/// Shapes of a domain set are numbered from here: no snapshot has as many.
 const SHAPES_FIRST: ShapeId = 1 << 31;
 
 /// So many choices of domains that suffice by the bound are tried; where rules between tasks refuse them all, the gang
@@ -40,7 +40,7 @@ pub(super) type DomainSetId = u32;
 pub(super) struct DomainSets {
     /// The attribute and its values; none: any value.
     known: Vec<(u32, Vec<u32>)>,
-    /// The search of a class on a ground, by the search of the class anywhere.
+    /// The search of a class in a domain set, by the search of the class anywhere.
     plans: BTreeMap<(usize, DomainSetId), PlanOf>,
     shapes: Vec<Arc<Shape>>,
     rooms: BTreeMap<(ShapeId, u32), DomainCapacity>,
@@ -386,7 +386,7 @@ impl Planner<'_, '_> {
         (most < u64::from(gang.need())).then_some(most)
     }
 
-    /// The search of a class on a ground.
+    /// The search of a class in a domain set.
     pub(super) fn plan_on(&mut self, class: u32, domain_set: Option<DomainSetId>) -> Option<PlanOf> {
         let anywhere = *self.plan_of.get(class as usize)?;
         let Some(domain_set) = domain_set else { return Some(anywhere) };
@@ -426,18 +426,18 @@ impl DomainSets {
         DomainSetId::try_from(at).unwrap_or(DomainSetId::MAX)
     }
 
-    /// The shape of a class on a ground; `None` for the number of any other shape.
+    /// The shape of a class in a domain set; `None` for the number of any other shape.
     pub fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
         self.shapes.get(id.checked_sub(SHAPES_FIRST)? as usize)
     }
 }
 
-/// Whether a shape is that of a class on a ground: what is found out about it is of no use to later plans.
+/// Whether a shape is that of a class in a domain set: what is found out about it is of no use to later plans.
 pub(super) fn on_domain_set(id: ShapeId) -> bool {
     id >= SHAPES_FIRST
 }
 
-/// The base of a class on a ground.
+/// The candidates of a class in a domain set.
 pub(super) fn candidates_on_domain_set(
     shape: &Arc<Shape>,
     requirement: &Requirement,

@@ -9,7 +9,7 @@ use crate::plan::PlanOverlay;
 /// All of a dimension, in thousandths.
 pub(crate) const FULL: u32 = 1000;
 
-/// Processor and memory, which every node is judged by.
+/// Processor and memory, which every node is scored by.
 const DIMENSIONS_ALWAYS: [usize; 2] = [0, 1];
 
 /// One node in the eyes of a policy.
@@ -22,7 +22,7 @@ pub(crate) struct ScoringContext<'w, 'a> {
 }
 
 impl ScoringContext<'_, '_> {
-    /// The dimensions that a node is judged by: processor, memory, and what else is asked for.
+    /// The dimensions that a node is scored by: processor, memory, and what else is asked for.
     pub fn dimensions(&self) -> SmallVec<[usize; 6]> {
         let asked = self.requirement.demand.iter().map(|&(dimension, _)| dimension);
         let asked = asked.filter(|dimension| !DIMENSIONS_ALWAYS.contains(dimension));

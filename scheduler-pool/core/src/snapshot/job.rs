@@ -225,7 +225,7 @@ impl SnapshotJob {
         }
     }
 
-    /// Counts anew after the desired count has changed.
+    /// Counts again after the desired count has changed.
     pub fn closed_recount(&mut self) {
         let count = self.count();
         let words = self.closed.iter().zip((0u32..).step_by(64));
@@ -270,7 +270,7 @@ impl SnapshotJob {
         }
     }
 
-    /// Counts placed tasks anew after the job began or ceased to spread.
+    /// Counts placed tasks again after the job began or ceased to spread.
     pub fn placed_recount(&mut self) {
         self.placed.clear();
         if !self.spreads {

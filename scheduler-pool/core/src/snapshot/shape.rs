@@ -38,7 +38,7 @@ pub(crate) struct Shape {
     pub constraints: Vec<Constraint>,
     /// Taints that do not keep it away, by its owner's word and by its band.
     pub tolerations: Vec<Toleration>,
-    /// The profile by which nodes are judged; `None`: the cell's.
+    /// The profile by which nodes are scored; `None`: the cell's.
     pub profile: Option<ScoringProfile>,
     /// The job whose own the shape is, since its tasks are held against other tasks too.
     pub job: Option<JobId>,

@@ -140,11 +140,11 @@ impl Cell {
         let now_ms = self.world.now_ms;
         let queue = pending(&mut self.snapshot, &|_| true, now_ms, 64);
         let kept = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut self.cache);
-        let anew = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut PlanCache::default());
+        let again = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut PlanCache::default());
         let counters = kept.counters;
         let told = |plan: Plan| Plan { counters: PlanCounters::default(), ..plan };
-        let (kept, anew) = (told(kept), told(anew));
-        assert_eq!(kept, anew);
+        let (kept, again) = (told(kept), told(again));
+        assert_eq!(kept, again);
         naive::plan_checked(&self.world, &queue, &kept);
         if !std::mem::take(&mut self.lost) {
             self.world.commit(&kept);
@@ -191,7 +191,7 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
     assert!(scored <= 3 * placed, "{scored} scored for {placed}");
 }
 
-/// What agents measure is followed node by node: no search begins anew for it, and none goes by what was measured
+/// What agents measure is followed node by node: no search begins again for it, and none goes by what was measured
 /// before.
 #[test]
 fn a_measurement_is_followed_and_voids_no_search() {

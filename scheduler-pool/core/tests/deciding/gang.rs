@@ -352,7 +352,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
     /// After every event: what is placed is whole and together, what is not could not be (one gang alone is held
-    /// against every choice of racks), and a snapshot that slept through it all finds what one made anew finds.
+    /// against every choice of racks), and a snapshot that slept through it all finds what one made again finds.
     #[test]
     fn gangs_are_whole_and_together_whatever_happens(
         nodes in proptest::collection::vec((1..7u64, proptest::option::of(0..4u64)), 1..6),

@@ -1,5 +1,5 @@
 //! Random histories of a cell: after each event everything that wants a node is planned, and each plan is held against
-//! the slow and obvious scheduler, against a snapshot built anew, and against what a dry run had promised.
+//! the slow and obvious scheduler, against a snapshot built again, and against what a dry run had promised.
 
 use std::collections::BTreeMap;
 
@@ -229,16 +229,16 @@ impl History {
 
     /// The snapshot kept from the journal knows what one built from the rows knows.
     fn same_rows(&self) {
-        let anew = self.world.snapshot(7);
-        assert!(self.kept.nodes().eq(anew.nodes()));
-        assert!(self.kept.jobs().eq(anew.jobs()));
+        let again = self.world.snapshot(7);
+        assert!(self.kept.nodes().eq(again.nodes()));
+        assert!(self.kept.jobs().eq(again.jobs()));
         for &job in self.world.jobs.keys() {
-            assert!(self.kept.tasks(job).eq(anew.tasks(job)));
-            assert_eq!(self.kept.job_spec(job), anew.job_spec(job));
+            assert!(self.kept.tasks(job).eq(again.tasks(job)));
+            assert_eq!(self.kept.job_spec(job), again.job_spec(job));
         }
         for (id, (_, alloc)) in &self.world.nodes {
             assert_eq!(self.kept.node_alloc(*id).as_ref(), Some(alloc));
-            assert_eq!(self.kept.node_load(*id), anew.node_load(*id));
+            assert_eq!(self.kept.node_load(*id), again.node_load(*id));
         }
     }
 
@@ -366,7 +366,7 @@ impl History {
         }
     }
 
-    /// Snapshots built anew, in whatever order and without memory of what was blocked, give the same plan.
+    /// Snapshots built again, in whatever order and without memory of what was blocked, give the same plan.
     fn same_anew(&self, outcome: &Plan) {
         let told = |placement: &PlannedPlacement| PlannedPlacement { gang: None, ..placement.clone() };
         let mut kept: Vec<PlannedPlacement> = outcome.placements.iter().map(told).collect();
@@ -385,11 +385,11 @@ impl History {
             kept = plan.placements.iter().map(told).collect();
         }
         for seed in [1, 99] {
-            let mut anew = self.world.snapshot(seed);
-            let queue = pending(&mut anew, &everything, now_ms, usize::MAX);
-            let plan = plan(&anew, &queue, now_ms, PLAN_SEED);
-            let anew: Vec<PlannedPlacement> = plan.placements.iter().map(told).collect();
-            assert_eq!(anew, kept);
+            let mut again = self.world.snapshot(seed);
+            let queue = pending(&mut again, &everything, now_ms, usize::MAX);
+            let plan = plan(&again, &queue, now_ms, PLAN_SEED);
+            let again: Vec<PlannedPlacement> = plan.placements.iter().map(told).collect();
+            assert_eq!(again, kept);
         }
     }
 }
@@ -409,7 +409,7 @@ proptest! {
             history.happens(event);
             history.planned();
         }
-        // Until nothing more can be placed: then nothing can by a snapshot built anew either.
+        // Until nothing more can be placed: then nothing can by a snapshot built again either.
         history.happens(&Event::TimePassed(0));
         while history.planned() > 0 {}
         history.planned();

@@ -203,7 +203,7 @@ fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
     let mut second = world.snapshot(3);
     let queue = pending(&mut second, &|job| job == JobId(3), world.now_ms, usize::MAX);
     let begins = plan(&second, &queue, world.now_ms, PLAN_SEED);
-    let begins = begins.placements.first().expect("it begins the group anew");
+    let begins = begins.placements.first().expect("it begins the group again");
     let nodes_met = near.placements.iter().any(|placement| placement.node == begins.node);
     let terms_met = near
         .placements

@@ -153,7 +153,7 @@ impl SentLoad {
 }
 
 /// Thousandths of processors that were idle between two readings; `None` where no time has passed, or the counters have
-/// begun anew.
+/// begun again.
 fn idle_millis(before: ProcessorTime, after: ProcessorTime) -> Option<u64> {
     let busy = after.busy.checked_sub(before.busy)?;
     let idle = after.idle.checked_sub(before.idle)?;
@@ -231,7 +231,7 @@ mod tests {
         let later = next(twice, reading(400, 800, 6 * GIB), none, 16);
         assert_eq!(later.known(at(16)).unwrap().cpu_millis, 2_500);
         assert_eq!(later.known(at(77)), None, "not read for too long");
-        // Read again after that, it begins anew.
+        // Read again after that, it begins again.
         let again = next(later, reading(400, 900, 8 * GIB), none, 90);
         assert_eq!(again.known(at(90)), Some(LoadMeasured::default()));
     }
@@ -242,9 +242,9 @@ mod tests {
         let begun = next(machine(), reading(500, 500, GIB), none, 5);
         let still = next(begun, reading(500, 500, GIB), none, 6);
         assert_eq!(still.known(at(6)), None);
-        let anew = next(still, reading(10, 10, GIB), none, 11);
-        assert_eq!(anew.known(at(11)), None);
-        let after = next(anew, reading(10, 20, GIB), none, 16);
+        let again = next(still, reading(10, 10, GIB), none, 11);
+        assert_eq!(again.known(at(11)), None);
+        let after = next(again, reading(10, 20, GIB), none, 16);
         assert_eq!(after.known(at(16)).unwrap().cpu_millis, 0);
         let silent = next(after.clone(), LoadReading::default(), none, 21);
         assert_eq!(silent.known(at(21)), after.known(at(16)), "a look that shows nothing changes nothing");

@@ -168,7 +168,7 @@ mod tests {
         let short = after(begun, &[bad]);
         assert_eq!(short_of(short), [v1::NodePressure::Disk]);
         let almost = after(short, &[good, good, good, good, good, between, good, good, good, good, good]);
-        assert_eq!(short_of(almost), [v1::NodePressure::Disk], "a reading between begins the count anew");
+        assert_eq!(short_of(almost), [v1::NodePressure::Disk], "a reading between begins the count again");
         assert_eq!(short_of(after(almost, &[good])), []);
     }
 

@@ -100,7 +100,7 @@ pub(crate) async fn run(
     let mut failures = SessionFailures::default();
     let mut last_error = String::new();
     // Gateways in a row that only somebody's act helps with: one of them may be set up wrong, all of them hardly.
-    let mut helpless = 0_usize;
+    let mut needing_help = 0_usize;
     // Agents that start together do not all begin with the same gateway.
     let count = u64::try_from(settings.gateways.len()).unwrap_or(1).max(1);
     let mut next = usize::try_from(settings.rng.next_u64() % count).unwrap_or(0);
@@ -120,11 +120,11 @@ pub(crate) async fn run(
         let outcome = progress.ended(settings.clock.monotonic());
         failures = failures.next(outcome);
         let refused = ended.as_ref().is_err_and(SessionError::is_refusal);
-        helpless = match ended.as_ref().is_err_and(SessionError::needs_somebody) {
-            true => helpless.saturating_add(1),
+        needing_help = match ended.as_ref().is_err_and(SessionError::needs_somebody) {
+            true => needing_help.saturating_add(1),
             false => 0,
         };
-        let wait = match refused || helpless >= settings.gateways.len() {
+        let wait = match refused || needing_help >= settings.gateways.len() {
             true => settings.intervals.refused,
             false => failures.pause(settings.intervals, settings.rng.next_u64()),
         };

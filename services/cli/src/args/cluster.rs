@@ -116,7 +116,7 @@ pub enum CellVerb {
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct CellSet {
-    /// By which scoring profile nodes are judged where a job names none, such as best-fit or kubernetes:spread=0.5
+    /// By which scoring profile nodes are scored where a job names none, such as best-fit or kubernetes:spread=0.5
     #[arg(long)]
     pub profile: Option<String>,
     /// Node attributes and labels that name failure domains, from the widest to the narrowest, with commas between; "" for

@@ -46,7 +46,7 @@ pub struct LoadOptions {
 
 /// A job as its file describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded {
+pub struct LoadedFile {
     /// The rendered spec: what is sent and stored.
     pub spec: JobSpec,
     /// What is accepted but may surprise.
@@ -57,7 +57,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// See [`JobFileError`]; everything that is wrong with the file, at once where that can be told.
-pub async fn load(path: &Path, options: &LoadOptions) -> Result<Loaded, JobFileError> {
+pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobFileError> {
     let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let tree = match extension.to_ascii_lowercase().as_str() {
@@ -68,7 +68,7 @@ pub async fn load(path: &Path, options: &LoadOptions) -> Result<Loaded, JobFileE
         _ => return Err(JobFileError::Extension { path: path.to_owned() }),
     };
     let (spec, notes) = decode::spec_decode(&tree, &options.caller).map_err(problems)?;
-    Ok(Loaded { spec, notes })
+    Ok(LoadedFile { spec, notes })
 }
 
 fn text_read(path: &Path) -> Result<String, JobFileError> {

@@ -60,7 +60,7 @@ impl Write for SharedWriter {
 /// Appends whole lines to `out` and drops those that it does not take.
 struct LossyWriter<W> {
     out: W,
-    /// Lines lost over the life of the process.
+    /// Lines lost since the process began.
     lost: Counter,
     /// Lines lost since the last note.
     unreported: u64,

@@ -62,7 +62,7 @@ pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
     let _ = setsid();
     let lock = File::open(attempt)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        // It works on, and its agent cannot read who it is: the end of its task makes it write that anew.
+        // It works on, and its agent cannot read who it is: the end of its task makes it write that again.
         if json_read::<AttemptRecord>(attempt, STATE_FILE).is_err()
             && let Ok(Some(spec)) = json_read::<Spec>(attempt, SPEC_FILE)
         {

@@ -1,4 +1,4 @@
-//! The cycle: keys that form one ring, and concurrent transactions that each cut three links and join them anew. Any
+//! The cycle: keys that form one ring, and concurrent transactions that each cut three links and join them again. Any
 //! lost update or torn read breaks the ring into several.
 
 use std::future::Future;

@@ -228,7 +228,7 @@ async fn attempt(context: &Context) -> Check {
     expect("a write after the commit", transaction.set(&key, b"2"), Some(ErrorCode::UsedDuringCommit))?;
     expect("a read after the commit", transaction.get(&key, true).await, Some(ErrorCode::UsedDuringCommit))?;
     transaction.reset();
-    ensure!(transaction.get(&key, true).await?.as_deref() == Some(b"1"), "a reset transaction starts anew");
+    ensure!(transaction.get(&key, true).await?.as_deref() == Some(b"1"), "a reset transaction starts again");
     let committed = transaction.commit().await?;
     ensure!(committed.version.is_none() && committed.stamp.is_none(), "nothing was written: {committed:?}");
     transaction.reset();

@@ -202,7 +202,7 @@ async fn watched(context: &Context) -> Check {
 }
 
 /// The metadata version came with the read version, so it is read however old that is; a read version that was set
-/// brought nothing. `older` lets more than the life of a transaction pass.
+/// brought nothing. `older` lets more time pass than a transaction has.
 pub async fn run_old(
     begin: impl Fn() -> std::sync::Arc<dyn EngineTransaction>,
     older: impl AsyncFnOnce(),

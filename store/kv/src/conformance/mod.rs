@@ -141,7 +141,7 @@ impl Context {
 /// A check that failed, with what is needed to see it fail again.
 #[derive(Debug, thiserror::Error)]
 #[error("{check} fails with seed {seed}: {detail}")]
-pub struct Failure {
+pub struct CheckFailure {
     /// Which check.
     pub check: &'static str,
     /// The seed of the run.
@@ -180,7 +180,7 @@ async fn run(
     make_engine: &impl Fn() -> Arc<dyn Engine>,
     seed: u64,
     faulty: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CheckFailure> {
     for (name, check) in checks {
         let engine = make_engine();
         let context = Context {
@@ -203,19 +203,19 @@ async fn run(
         // Keys without the prefix they all have.
         let detail =
             |wrong: Wrong| wrong.to_string().replace(&format!("conformance/{seed:016x}/{name}/"), "");
-        result.map_err(|wrong| Failure { check: name, seed, detail: detail(wrong) })?;
+        result.map_err(|wrong| CheckFailure { check: name, seed, detail: detail(wrong) })?;
     }
     Ok(())
 }
 
 /// Runs every check against engines of `make_engine`, which injects no faults. A shared cluster may be given again
 /// and again. Needs a Tokio runtime with time.
-pub async fn run_all(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), Failure> {
+pub async fn run_all(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), CheckFailure> {
     run(EXACT, &make_engine, seed, false).await?;
     run(TOLERANT, &make_engine, seed, false).await
 }
 
 /// Runs the checks that hold under faults against engines of `make_engine`, which may inject any.
-pub async fn run_tolerant(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), Failure> {
+pub async fn run_tolerant(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), CheckFailure> {
     run(TOLERANT, &make_engine, seed, true).await
 }

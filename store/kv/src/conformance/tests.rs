@@ -18,7 +18,7 @@ fn ephemeral(seed: u64) -> Arc<dyn Engine> {
     Arc::new(EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(seed)))
 }
 
-fn say<T>(result: Result<T, super::Failure>) {
+fn say<T>(result: Result<T, super::CheckFailure>) {
     if let Err(failure) = result {
         panic!("{failure}\nagain with: BOROUGH_SEED={} cargo test -p borough-kv conformance", failure.seed);
     }
@@ -72,7 +72,7 @@ async fn programs_in_stores_of_their_own() {
     let first = seed() >> 16;
     let ran = super::programs_whole(|| Ok(ephemeral(first)), first..first + programs()).await;
     // The number of a program is what is left of a seed.
-    say(ran.map_err(|failure| super::Failure { seed: failure.seed << 16, ..failure }));
+    say(ran.map_err(|failure| super::CheckFailure { seed: failure.seed << 16, ..failure }));
 }
 
 /// Programs that once failed: 6570249556006 reads the metadata version without its own writes.

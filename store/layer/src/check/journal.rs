@@ -79,7 +79,7 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
     }
 }
 
-fn disagreement(rows: &CellRows, key: DeltaKey) -> super::Wrong {
+fn disagreement(rows: &CellRows, key: DeltaKey) -> super::BrokenRow {
     let stored = stored_text(rows, key).unwrap_or_else(|| "nothing".to_owned());
     let told = match (rows.told.words.get(&key), rows.told.last.get(&key)) {
         (Some(Delta::Task { row }), _) => format!("{row:?}"),

@@ -88,20 +88,20 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
 struct Violations(Vec<Violation>);
 
 /// A key with what is stored and what should be.
-struct Wrong {
+struct BrokenRow {
     key: String,
     stored: String,
     expected: String,
 }
 
-fn wrong(key: impl Into<String>, stored: impl Into<String>, expected: impl Into<String>) -> Wrong {
-    Wrong { key: key.into(), stored: stored.into(), expected: expected.into() }
+fn wrong(key: impl Into<String>, stored: impl Into<String>, expected: impl Into<String>) -> BrokenRow {
+    BrokenRow { key: key.into(), stored: stored.into(), expected: expected.into() }
 }
 
 impl Violations {
-    fn require(&mut self, holds: bool, rule: &'static str, what: impl FnOnce() -> Wrong) {
+    fn require(&mut self, holds: bool, rule: &'static str, what: impl FnOnce() -> BrokenRow) {
         if !holds {
-            let Wrong { key, stored, expected } = what();
+            let BrokenRow { key, stored, expected } = what();
             self.0.push(Violation { rule, key, stored, expected });
         }
     }

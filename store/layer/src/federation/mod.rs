@@ -66,7 +66,7 @@ pub fn federation_cell_remove(tx: &Transaction, cell: &Name) -> StoreResult<()> 
     keys::clear(tx, &CellSpace::federation(), &FederationCellKey { cell: cell.clone() })
 }
 
-/// Notes that the store was opened anew by its one process, and so voids every lease given before: claims carry the
+/// Notes that the store was opened again by its one process, and so voids every lease given before: claims carry the
 /// generation. Never on a store that outlives its clients (FoundationDB), where this stays 0. Repeating it after an
 /// unknown result counts once more, which does no harm.
 pub async fn store_generation_begin(tx: &Transaction, at_ms: i64) -> StoreResult<StoreGeneration> {

@@ -29,7 +29,7 @@ pub struct LeaseClaim {
     pub holder: String,
     /// Milliseconds without a heartbeat after which others may take it.
     pub duration_ms: u64,
-    /// The store's generation: an embedded directory opened anew has the next one, and voids what was held before.
+    /// The store's generation: an embedded directory opened again has the next one, and voids what was held before.
     /// 0 on a store that outlives its clients.
     pub generation: u64,
     /// The state that the claimant saw unchanged for the whole of the holder's duration; `None` while it has not.

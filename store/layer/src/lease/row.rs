@@ -12,7 +12,7 @@ pub struct LeaseRow {
     /// Who; empty where nobody does.
     #[n(1)]
     pub holder: String,
-    /// The generation of the store it was given in: an embedded directory opened anew voids what was held before.
+    /// The generation of the store it was given in: an embedded directory opened again voids what was held before.
     #[n(2)]
     pub generation: u64,
     /// Milliseconds without a heartbeat after which an observer may take it. A length of time, never a moment.

@@ -48,7 +48,7 @@ async fn a_lease_changes_hands_only_by_release_expiry_or_generation() {
         "a's release is nothing"
     );
     let c = held(&cell, claim("c", 2, None)).await;
-    assert!(c.epoch > b.epoch, "a store opened anew voids what was held");
+    assert!(c.epoch > b.epoch, "a store opened again voids what was held");
     cell.run(async |tx| lease_release(&tx, &cell.space, &c).await).await.unwrap();
     assert!(held(&cell, claim("d", 2, None)).await.epoch > c.epoch);
     let all = cell.run(async |tx| lease_list(&tx, &cell.space, "scheduler").await).await.unwrap();

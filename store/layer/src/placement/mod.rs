@@ -15,7 +15,7 @@
 //! | `node_alloc` of every node touched | every change of commitment, and every cordon, drain, taint or change of the node's row |
 //! | `task` of every task placed or evicted, and of one standing task for each rule that wants a placement near others | every transition of it |
 //! | `constraint` of every term over several nodes that applies | every placement that matches the term; what ends only makes room, or would have ended after the placement too |
-//! | `constraint` of all terms | the admission of a job that keeps others away: whoever does not know of it yet plans anew |
+//! | `constraint` of all terms | the admission of a job that keeps others away: whoever does not know of it yet plans again |
 //!
 //! Whatever can make a placement wrong writes one of these. Whoever adds a rule that placements keep adds a guard, or
 //! makes its changes write one of these keys.

@@ -25,7 +25,7 @@ pub trait SurvivorView {
 ///
 /// A placement that was held against other tasks is never one, since those may have moved. A survivor keeps its node
 /// only where the node's row is the one it was planned on and what is committed there by now leaves room for it;
-/// everything else is planned anew.
+/// everything else is planned again.
 pub fn placement_survivors(
     batch: &PlacementBatch,
     losers: &BTreeSet<TaskId>,

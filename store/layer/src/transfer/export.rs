@@ -67,7 +67,7 @@ pub(super) fn rows_write<W: Write>(
     file.writer.end()
 }
 
-/// Whether rows of a kind are part of an export. What is not is made anew where the cell goes, or belongs to the
+/// Whether rows of a kind are part of an export. What is not is made again where the cell goes, or belongs to the
 /// store's attempt: see the description of [`crate::transfer`].
 pub(super) fn is_carried(kind: KeyKind) -> bool {
     match kind {

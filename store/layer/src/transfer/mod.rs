@@ -4,7 +4,7 @@
 //! What is carried is what the cell is: settings, nodes, jobs, tasks, gangs, endpoints, quotas, results of keyed
 //! requests, and the indexes of all these. What belongs to a store's attempt is not: leases and heartbeats, the
 //! journal, tokens of constraints. The import begins a new store epoch, so every position of before is refused, and the
-//! stamps of names are given anew.
+//! stamps of names are given again.
 //!
 //! An import takes many transactions, one per block of the file; the gate says `importing` until the last of them,
 //! which comes only after the whole file was verified. How far it is stands in the cell itself, so that it goes on

@@ -40,7 +40,7 @@ impl Default for LogSpec {
 
 impl RestartSpec {
     /// A service starts again after every exit, without end; a batch task after failures, three times. Both pause
-    /// half a second first, then twice as long each time up to a minute, and begin anew after two minutes of attempt.
+    /// half a second first, then twice as long each time up to a minute, and begin again after two minutes of attempt.
     pub fn for_kind(kind: JobKind) -> Self {
         let (mode, attempts_max) = match kind {
             JobKind::Service => (RestartMode::Always, None),

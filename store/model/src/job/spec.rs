@@ -73,7 +73,7 @@ pub struct JobSpec {
     #[n(20)]
     #[serde(default)]
     pub scheduler: Option<Name>,
-    /// By which scoring profile nodes are judged for its tasks; none: the cell's. What is no profile is refused at
+    /// By which scoring profile nodes are scored for its tasks; none: the cell's. What is no profile is refused at
     /// admission.
     #[n(21)]
     #[cbor(default)]

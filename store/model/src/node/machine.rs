@@ -85,7 +85,7 @@ pub struct NodeTransition {
     pub row: NodeRow,
     /// Whether anything has changed. The same transaction then writes [`super::node_alloc_touch`] of its commitment.
     pub changed: bool,
-    /// The node was booted anew: whatever ran there has ended.
+    /// The node was booted again: whatever ran there has ended.
     pub rebooted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Quotas in the eyes of the auditor: what jobs and tasks hold of them, counted anew.
+//! Quotas in the eyes of the auditor: what jobs and tasks hold of them, counted again.
 
 use borough_model::job::{Band, JobState, band};
 use borough_model::task::ChargeOwner;

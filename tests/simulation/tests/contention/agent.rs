@@ -154,7 +154,7 @@ impl Agent {
             }
             if self.is_lost() {
                 // Declared under this session, between its registration and its first beat for one: only another
-                // registration brings the node back, as a gateway has its agent begin anew.
+                // registration brings the node back, as a gateway has its agent begin again.
                 return Ok(());
             }
             self.processes_step();

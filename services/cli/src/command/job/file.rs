@@ -10,7 +10,7 @@ use borough_proto::v1;
 use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::jobfile::{JobFileError, LoadOptions, Loaded, STARTER, load};
+use crate::jobfile::{JobFileError, LoadOptions, LoadedFile, STARTER, load};
 use crate::output::{Printer, SpecView, tally};
 
 pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
@@ -46,7 +46,11 @@ pub(super) async fn validate(
 }
 
 /// Reads a job file and remarks on what may surprise.
-async fn file_load(global: &Global, arguments: &FileArguments, printer: &Printer) -> Result<Loaded, Failure> {
+async fn file_load(
+    global: &Global,
+    arguments: &FileArguments,
+    printer: &Printer,
+) -> Result<LoadedFile, Failure> {
     let caller = Name::new(connect::caller(global)?)
         .map_err(|error| Failure::new(Code::Usage, format!("the user's name {error}")))?;
     let evaluator = std::env::current_exe()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::super::{Check, Failure, Wrong};
+use super::super::{Check, CheckFailure, Wrong};
 use super::machine::{ProgramMachine, ProgramOutcome};
 use super::model::Model;
 use super::step::{Frame, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
@@ -314,7 +314,7 @@ async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result
     Ok(tried)
 }
 
-/// Runs a case, anew where a transaction of it was too old after a time in which it may have been: nothing keeps a busy
+/// Runs a case, again where a transaction of it was too old after a time in which it may have been: nothing keeps a busy
 /// machine from standing still for as long as a store remembers. One that is too old at once is wrong.
 async fn case_run_in_time(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<EdgeCases, Wrong> {
     let clock = SystemClock::shared();
@@ -352,7 +352,7 @@ async fn cases_run(
 }
 
 /// Runs every case on `engine`. With `whole` also those at the ends of the keyspace, which **clear the store**.
-pub async fn run_edges(engine: &Arc<dyn Engine>, whole: bool) -> Result<(), Failure> {
+pub async fn run_edges(engine: &Arc<dyn Engine>, whole: bool) -> Result<(), CheckFailure> {
     let run = async {
         let count = cases().len();
         let tried = cases_run(engine, cases(), Some("conformance/edges")).await?;
@@ -363,5 +363,5 @@ pub async fn run_edges(engine: &Arc<dyn Engine>, whole: bool) -> Result<(), Fail
         }
         Ok::<_, Wrong>(())
     };
-    run.await.map_err(|wrong| Failure { check: "edges", seed: 0, detail: wrong.to_string() })
+    run.await.map_err(|wrong| CheckFailure { check: "edges", seed: 0, detail: wrong.to_string() })
 }

@@ -15,7 +15,7 @@ mod view;
 
 use std::sync::Arc;
 
-use super::{Check, Context, Failure, Wrong};
+use super::{Check, CheckFailure, Context, Wrong};
 use crate::contract::{Engine, KvResult, StreamingMode};
 pub use edges::run_edges;
 use machine::{Late, PATIENCE, ProgramMachine, ProgramOutcome};
@@ -137,7 +137,7 @@ pub(super) async fn check(context: Context) -> Check {
 pub async fn run_whole(
     make: impl Fn() -> KvResult<Arc<dyn Engine>>,
     seeds: std::ops::Range<u64>,
-) -> Result<(), Failure> {
+) -> Result<(), CheckFailure> {
     for seed in seeds {
         let attempt = |steps: Vec<ProgramStep>| {
             let engine = make();
@@ -154,7 +154,7 @@ pub async fn run_compared(
     one: impl Fn() -> KvResult<Arc<dyn Engine>>,
     other: impl Fn() -> KvResult<Arc<dyn Engine>>,
     seeds: std::ops::Range<u64>,
-) -> Result<(), Failure> {
+) -> Result<(), CheckFailure> {
     for seed in seeds {
         let attempt = |steps: Vec<ProgramStep>| {
             let engines = one().and_then(|one| Ok((one, other()?)));
@@ -180,6 +180,6 @@ pub async fn run_compared(
     Ok(())
 }
 
-fn failure(seed: u64, wrong: &Wrong) -> Failure {
-    Failure { check: "programs", seed, detail: wrong.to_string() }
+fn failure(seed: u64, wrong: &Wrong) -> CheckFailure {
+    CheckFailure { check: "programs", seed, detail: wrong.to_string() }
 }

@@ -1,4 +1,4 @@
-//! When the checkpoint's file is worth writing anew.
+//! When the checkpoint's file is worth writing again.
 //!
 //! redb reuses the pages that a change frees, and cuts the file only where its end is free. A store that was large
 //! once, or whose rows come and go in all sizes, would keep a file of mostly free space for ever. So the file is
@@ -8,7 +8,7 @@
 pub(super) type SpaceRow = (i64, i64, u64, u64);
 
 /// What is known of a checkpoint's size. All zero for a file that does not say: it is then measured against nothing
-/// and written anew once it is larger than the slack.
+/// and written again once it is larger than the slack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     /// Bytes of keys and values when the file was last written as a whole.

@@ -1,4 +1,4 @@
-//! The engine through its public door, at the size of single transactions; the conformance suite does the rest.
+//! The engine through its public interface, at the size of single transactions; the conformance suite does the rest.
 
 use std::sync::Arc;
 use std::time::Duration;

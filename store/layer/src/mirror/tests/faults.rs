@@ -13,7 +13,7 @@ use crate::journal::{cell_list_chunked, journal_head, journal_trim};
 use crate::mirror::{MirrorEvent, MirrorFollower, MirrorOptions, MirrorState};
 use crate::testing::{LATE, TestCell, seeds};
 
-/// With `trims`, everything is trimmed again and again, so that tails and listings begin anew. Answers
+/// With `trims`, everything is trimmed again and again, so that tails and listings begin again. Answers
 /// how often a subscriber was told to resync.
 async fn converge(seed: u64, trims: bool) -> u32 {
     let mut resyncs = 0;

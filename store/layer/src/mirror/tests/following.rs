@@ -130,7 +130,7 @@ async fn a_trimmed_mirror_lists_again() {
     caught_up(&cell, &mirror).await;
 }
 
-/// A new epoch of the store: the mirror begins anew, and positions of the old epoch are refused.
+/// A new epoch of the store: the mirror begins again, and positions of the old epoch are refused.
 #[tokio::test(start_paused = true)]
 async fn a_new_epoch_begins_anew() {
     let cell = TestCell::new().await;

@@ -25,7 +25,7 @@ async fn world(seed: u64, steps: u32) -> (World, Steps) {
     (world, going)
 }
 
-/// What is carried is the same; what is made anew is of a new epoch.
+/// What is carried is the same; what is made again is of a new epoch.
 fn assert_copy(copy: &CellRows, exported: &CellRows, seed: u64) {
     let mut model = exported.clone();
     let names = |rows: &CellRows| rows.name_revisions.keys().cloned().collect::<BTreeSet<_>>();
