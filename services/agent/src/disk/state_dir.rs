@@ -20,7 +20,7 @@ use crate::decide::retention::Ended;
 use crate::error::AgentError;
 
 /// What this version writes; a directory that says otherwise is left alone.
-const FORMAT: &str = "borough agent state 1\n";
+const FORMAT: &str = "borough agent state 2\n";
 
 /// Held by the one agent that has the state directory, as long as it runs.
 #[derive(Debug)]
