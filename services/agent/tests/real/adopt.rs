@@ -8,7 +8,7 @@ use borough_shim::process::ProcessId;
 use borough_shim::record::{AttemptRecord, STATE_FILE};
 use rustix::process::{Pid, Signal, getsid};
 
-use crate::gateway::key;
+use crate::gateway::{DEADLINE, key};
 use crate::harness::{Cell, attempt, runs, script, stop, until};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,7 +229,9 @@ async fn a_copy_of_a_state_directory_is_refused_while_its_tasks_run() {
     std::fs::remove_file(copy.join("identity")).unwrap();
     let config =
         borough_agent::AgentConfig { state_dir: copy.clone(), node: "n2".to_owned(), ..cell.config() };
-    let refused = borough_agent::run(config.clone(), Default::default()).await.unwrap_err().to_string();
+    let started =
+        tokio::time::timeout(DEADLINE, borough_agent::run(config.clone(), Default::default())).await;
+    let refused = started.expect("it ends").unwrap_err().to_string();
     assert!(refused.contains("is a copy") && refused.contains("attempts"), "{refused}");
     std::fs::remove_dir_all(copy.join("attempts")).unwrap();
     let shutdown = tokio_util::sync::CancellationToken::new();
