@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
@@ -334,6 +335,8 @@ fn crate_of(path: &str, crates: &[String]) -> String {
 }
 
 /// Each type of production code, with the crates that define it.
+static TYPES_DEFINED: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(types_defined);
+
 fn types_defined() -> BTreeMap<String, BTreeSet<String>> {
     let manifests = tracked("*Cargo.toml");
     let crates: Vec<String> =
@@ -353,7 +356,7 @@ fn types_defined() -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn a_type_name_belongs_to_one_crate() {
-    let defined = types_defined();
+    let defined = &*TYPES_DEFINED;
     assert!(defined.len() > 500, "it found {} types only", defined.len());
     let twice = defined.iter().filter(|(_, crates)| crates.len() > 1);
     let lines: Vec<String> = twice.map(|(name, crates)| format!("{name}: {crates:?}")).collect();
@@ -369,7 +372,7 @@ fn no_type_has_a_retired_word() {
     };
     assert_none(
         "retired words in names of types",
-        &types_defined().keys().filter_map(line).collect::<Vec<_>>(),
+        &TYPES_DEFINED.keys().filter_map(line).collect::<Vec<_>>(),
     );
 }
 

@@ -28,8 +28,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The same for a caller who is one too many, or asks for more than there is room for.
 const EXHAUSTED_RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// Characters of a refused value that are shown.
-const VALUE_CHARACTERS_MAX: usize = 100;
+/// Bytes of a refused value that are shown.
+const VALUE_BYTES_MAX: usize = 100;
 
 /// Bytes of the path of a refused field that are shown: parts of it may be the caller's.
 const PATH_BYTES_MAX: usize = 200;
@@ -97,9 +97,12 @@ fn status_from_fields(fields: &[(String, String, String)]) -> Status {
 
 /// A value in quotation marks, cut where it is long.
 fn value_shown(value: &str) -> String {
-    match value.char_indices().nth(VALUE_CHARACTERS_MAX) {
-        None => format!("{value:?}"),
-        Some((at, _)) => format!("{:?}... ({} bytes)", value.get(..at).unwrap_or_default(), value.len()),
+    let mut shown = value.to_owned();
+    text_cut(&mut shown, VALUE_BYTES_MAX);
+    if shown.len() == value.len() {
+        format!("{value:?}")
+    } else {
+        format!("{shown:?}... ({} bytes)", value.len())
     }
 }
 

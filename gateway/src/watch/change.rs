@@ -50,6 +50,15 @@ impl WatchScope {
 #[derive(Debug, Default)]
 pub struct JobNames(BTreeMap<JobId, JobName>);
 
+/// A job's name, as it stands in a row or an entry.
+#[derive(Clone, Copy, Debug)]
+pub struct NameOfJob<'a> {
+    /// Whose job it is.
+    pub user: &'a Name,
+    /// Its own name.
+    pub job: &'a Name,
+}
+
 impl JobNames {
     /// Remembers the name in `delta` where the mirror has it no more.
     pub fn learn(&mut self, state: &MirrorState, delta: &Delta) {
@@ -64,10 +73,9 @@ impl JobNames {
     }
 
     /// The name of a job; `None` where neither the mirror nor an entry has it.
-    pub fn of(&self, state: &MirrorState, job: JobId) -> Option<JobName> {
-        let living = state.jobs().get(&job);
-        let living = living.map(|row| JobName { user: row.user.clone(), job: row.name.clone() });
-        living.or_else(|| self.0.get(&job).cloned())
+    pub fn of<'a>(&'a self, state: &'a MirrorState, job: JobId) -> Option<NameOfJob<'a>> {
+        let living = state.jobs().get(&job).map(|row| NameOfJob { user: &row.user, job: &row.name });
+        living.or_else(|| self.0.get(&job).map(|name| NameOfJob { user: &name.user, job: &name.job }))
     }
 }
 
@@ -82,14 +90,14 @@ impl WatchScope {
                 let named = name.as_ref().is_none_or(|name| self.job_wanted(&name.user, &name.job));
                 jobs && self.node.is_empty() && named
             }
+            Delta::Task { .. } if !tasks => false,
             Delta::Task { row } => {
                 let node = row.node.and_then(|node| state.nodes().get(&node)).map(|node| &node.name);
-                let job = names.of(state, row.id.job);
-                let job = match job {
-                    Some(name) => self.job_wanted(&name.user, &name.job),
+                let job = match names.of(state, row.id.job) {
+                    Some(name) => self.job_wanted(name.user, name.job),
                     None => !self.names_job(),
                 };
-                tasks && job && self.node_wanted(node)
+                job && self.node_wanted(node)
             }
             Delta::Node { row } => nodes && !self.names_job() && self.node_wanted(Some(&row.name)),
             Delta::NodeRemoved { .. } => nodes && !self.names_job(),
@@ -125,10 +133,11 @@ pub fn change_of(
             Some(Change::Job(job_to_message(&cell.name, row, kind, job_counts(state, row))))
         }
         Delta::JobRemoved { job, name } => {
-            let text =
-                |of: fn(&JobName) -> &Name| name.as_ref().map(of).map(Name::to_string).unwrap_or_default();
-            let (user, name) = (text(|name| &name.user), text(|name| &name.job));
-            Some(Change::JobRemoved(v1::JobRemoved { id: job.to_string(), user, job: name }))
+            let mut gone = v1::JobRemoved { id: job.to_string(), ..v1::JobRemoved::default() };
+            if let Some(name) = name {
+                (gone.user, gone.job) = (name.user.to_string(), name.job.to_string());
+            }
+            Some(Change::JobRemoved(gone))
         }
         Delta::Task { row } => {
             let job = state.jobs().get(&row.id.job)?;

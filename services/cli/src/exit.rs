@@ -208,4 +208,20 @@ mod tests {
             assert_eq!(code.number(), number, "{code:?}");
         }
     }
+
+    #[test]
+    fn what_a_gateway_says_is_away_is_not_the_gateway() {
+        let of = |status: tonic::Status| {
+            let source = Some(Box::new(status));
+            let gateways = vec!["127.0.0.1:7400".to_owned()];
+            Failure::from(ClientError::Unreachable { gateways, attempts: 3, source })
+        };
+        let answered = of(tonic::Status::unavailable("the agent of node n1 has no session"));
+        assert_eq!(answered.message, "the agent of node n1 has no session");
+        assert!(answered.hint.is_none());
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let broken = of(tonic::Status::from_error(Box::new(refused)));
+        assert!(broken.message.starts_with("no gateway answers at 127.0.0.1:7400"), "{}", broken.message);
+        assert!(broken.hint.is_some());
+    }
 }

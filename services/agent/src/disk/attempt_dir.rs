@@ -47,9 +47,11 @@ pub fn attempt_begin(
     let temporary = state.root.join("attempts").join(format!(".new.{id}"));
     let made = attempt_make(state, id, &temporary, assignment, spec);
     if made.is_err() {
-        // The task's own directory may be on another disk, where nobody would look for it before the next start.
-        for left in [&temporary, &state.work(id)] {
-            let _ = tree_remove(left);
+        let _ = tree_remove(&temporary);
+        // Of a task with a user of its own it was made beside, perhaps on another disk, where nobody would look for it
+        // before the next start. Any other is within the attempt's directory, which may be an earlier attempt's.
+        if spec.is_some_and(|spec| spec.user.is_some()) {
+            let _ = tree_remove(&state.work(id));
         }
     }
     made

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(holder_of(Some(1_000), 1_000), Holder::Agent);
         let dir = tempfile::tempdir().unwrap();
         let id = DurableId(u128::from(std::process::id()) << 64 | 0x0bad_beef);
-        // It holds the name and listens to nobody; its user is the agent's only where the kernel says so.
+        // Another type of socket has names of its own.
         let address = SocketAddr::from_abstract_name(format!("borough-agent-{id}")).unwrap();
         let _held = std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap();
         HostGuard::take(id, dir.path()).unwrap();
