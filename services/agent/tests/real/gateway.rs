@@ -35,6 +35,23 @@ pub struct Seen {
     silent: bool,
 }
 
+/// Messages are sent under the lock of what they say: sent after it, an older full list would undo a newer stop.
+impl Seen {
+    fn tell(&self, message: ToAgent) {
+        if let Some(to_agent) = &self.to_agent {
+            let _ = to_agent.send(Ok(v1::GatewayMessage { message: Some(message) }));
+        }
+    }
+
+    fn desire(&self, desired: v1::Desired) {
+        self.tell(ToAgent::Desired(desired));
+    }
+
+    fn desire_all(&self) {
+        self.desire(v1::Desired { full_begin: true, full_end: true, ..self.desired.clone() });
+    }
+}
+
 #[derive(Clone, Default)]
 pub struct Gateway {
     seen: Arc<Mutex<Seen>>,
@@ -85,33 +102,30 @@ impl Gateway {
 
     /// Says to the agent that is connected, and again to each that connects.
     pub fn run(&self, assignment: v1::Assignment) {
-        self.seen.lock().desired.assignments.push(assignment.clone());
-        self.tell(ToAgent::Desired(v1::Desired { assignments: vec![assignment], ..v1::Desired::default() }));
+        let mut seen = self.seen.lock();
+        seen.desired.assignments.push(assignment.clone());
+        seen.desire(v1::Desired { assignments: vec![assignment], ..v1::Desired::default() });
     }
 
     pub fn stop(&self, stop: v1::StopCommand) {
-        self.seen.lock().desired.stops.push(stop.clone());
-        self.tell(ToAgent::Desired(v1::Desired { stops: vec![stop], ..v1::Desired::default() }));
+        let mut seen = self.seen.lock();
+        seen.desired.stops.push(stop.clone());
+        seen.desire(v1::Desired { stops: vec![stop], ..v1::Desired::default() });
     }
 
     pub fn forget(&self, attempt: v1::TaskAttempt) {
-        {
-            let mut seen = self.seen.lock();
-            seen.desired.assignments.retain(|assignment| assignment.attempt.as_ref() != Some(&attempt));
-            seen.desired.stops.retain(|stop| stop.attempt.as_ref() != Some(&attempt));
-            seen.tasks.remove(&key(&attempt));
-        }
-        self.tell(ToAgent::Desired(v1::Desired { forget: vec![attempt], ..v1::Desired::default() }));
+        let mut seen = self.seen.lock();
+        seen.desired.assignments.retain(|assignment| assignment.attempt.as_ref() != Some(&attempt));
+        seen.desired.stops.retain(|stop| stop.attempt.as_ref() != Some(&attempt));
+        seen.tasks.remove(&key(&attempt));
+        seen.desire(v1::Desired { forget: vec![attempt], ..v1::Desired::default() });
     }
 
     /// Knows nothing any more, as one restored from long ago.
     pub fn amnesia(&self) {
-        self.seen.lock().desired = v1::Desired::default();
-        self.tell(ToAgent::Desired(v1::Desired {
-            full_begin: true,
-            full_end: true,
-            ..v1::Desired::default()
-        }));
+        let mut seen = self.seen.lock();
+        seen.desired = v1::Desired::default();
+        seen.desire_all();
     }
 
     /// Neither applies reports nor says what it wants, from the next session on.
@@ -120,9 +134,7 @@ impl Gateway {
     }
 
     pub fn tell(&self, message: ToAgent) {
-        if let Some(to_agent) = &self.seen.lock().to_agent {
-            let _ = to_agent.send(Ok(v1::GatewayMessage { message: Some(message) }));
-        }
+        self.seen.lock().tell(message);
     }
 
     /// Ends the session that is open.
@@ -148,18 +160,16 @@ impl Gateway {
                 let applied = v1::ReportApplied { revision: report.revision };
                 let first = report.full_end;
                 seen.reports.push(report);
-                let silent = seen.silent;
-                let desired = v1::Desired { full_begin: true, full_end: true, ..seen.desired.clone() };
-                drop(seen);
-                if !silent {
-                    self.tell(ToAgent::ReportApplied(applied));
+                if !seen.silent {
+                    seen.tell(ToAgent::ReportApplied(applied));
                     if first {
-                        self.tell(ToAgent::Desired(desired));
+                        seen.desire_all();
                     }
                 }
             }
             other => seen.answers.push(other),
         }
+        drop(seen);
         self.changed.notify_waiters();
     }
 }
