@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{RequestId, TaskId};
 use borough_scheduler::{BatchStamp, CellView, batch_of_plan};
-use borough_scheduler_core::{BatchSize, OpenQueue, PLAN_SEED, StartOffset, pending_in, plan_from};
+use borough_scheduler_core::{BatchSize, OpenQueue, PLAN_SEED, StartOffset, plan_from};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_losers, placement_survivors};
 
@@ -134,10 +134,16 @@ impl ModelPool {
         let Some(worker) = self.workers.get_mut(number) else { return };
         let mut decide_s = 0.0;
         let flight = timed(&mut decide_s, || {
-            let queue = pending_in(&mut worker.view.snapshot, &worker.queue, NOW_MS, worker.pace.batch());
+            let queue = worker.view.snapshot.pending_in(&worker.queue, NOW_MS, worker.pace.batch());
             let seed = PLAN_SEED.wrapping_add(worker.collisions);
             let start_offset = StartOffset { seed, beyond: worker.pace.beyond(), ..worker.start_offset };
-            let plan = plan_from(&worker.view.snapshot, &queue, NOW_MS, start_offset, &mut worker.view.cache);
+            let plan = plan_from(
+                worker.view.snapshot.tables(),
+                &queue,
+                NOW_MS,
+                start_offset,
+                &mut worker.view.cache,
+            );
             worker.view.snapshot.remember(&plan, NOW_MS);
             let lease = LeaseKey { role: "scheduler".to_owned(), shard: worker.queue.shard };
             let (batch, _) =

@@ -2,9 +2,7 @@
 
 use borough_model::task::task_transition;
 use borough_model::{Delta, TaskRow};
-use borough_scheduler_core::{
-    PLAN_SEED, Plan, PlanCache, PlanCounters, Snapshot, StartOffset, pending, plan_from,
-};
+use borough_scheduler_core::{PLAN_SEED, Plan, PlanCache, PlanCounters, Snapshot, StartOffset, plan_from};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::workload::DecideCell;
@@ -66,15 +64,16 @@ pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
     });
     let (mut cache, start_offset) = (PlanCache::default(), StartOffset::whole(PLAN_SEED));
     loop {
-        let queue = timed(&mut driven.queue_s, || pending(&mut snapshot, &|_| true, NOW_MS, batch));
+        let queue = timed(&mut driven.queue_s, || snapshot.pending(&|_| true, NOW_MS, batch));
         if queue.tasks.is_empty() {
             if queue.more {
                 continue;
             }
             break;
         }
-        let planned =
-            timed(&mut driven.plan_s, || plan_from(&snapshot, &queue, NOW_MS, start_offset, &mut cache));
+        let planned = timed(&mut driven.plan_s, || {
+            plan_from(snapshot.tables(), &queue, NOW_MS, start_offset, &mut cache)
+        });
         timed(&mut driven.remember_s, || snapshot.remember(&planned, NOW_MS));
         let deltas = committed(&snapshot, &planned)?;
         timed(&mut driven.follow_s, || {
@@ -89,7 +88,7 @@ pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
         driven.counters.classes += planned.counters.classes;
     }
     driven.decide_s = driven.queue_s + driven.plan_s + driven.remember_s;
-    let (used, limit) = snapshot.nodes().fold((0_u64, 0_u64), |(used, limit), node| {
+    let (used, limit) = snapshot.tables().nodes().fold((0_u64, 0_u64), |(used, limit), node| {
         (used + node.alloc.used.cpu_millis, limit + node.limits.cpu_millis)
     });
     driven.cpu_allocated = used as f64 / limit.max(1) as f64;
@@ -101,6 +100,7 @@ pub fn committed(snapshot: &Snapshot, planned: &Plan) -> anyhow::Result<Vec<Delt
     let mut deltas = Vec::with_capacity(planned.placements.len() + planned.changes.len());
     for placement in &planned.placements {
         let before = snapshot
+            .tables()
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));

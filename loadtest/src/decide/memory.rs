@@ -31,6 +31,6 @@ pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
     stats.insert("tasks".to_owned(), json!(tasks));
     stats.insert("bytes_per_node".to_owned(), per(with_nodes, begin, nodes));
     stats.insert("bytes_per_task".to_owned(), per(with_tasks, with_nodes, tasks));
-    stats.insert("nodes_known".to_owned(), json!(view.snapshot.node_count()));
+    stats.insert("nodes_known".to_owned(), json!(view.snapshot.tables().node_count()));
     Ok(stats)
 }

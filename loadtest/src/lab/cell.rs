@@ -6,7 +6,7 @@ use borough_model::job::{JobKind, JobState, job_new};
 use borough_model::node::{Card, CardSelector, NodeState, cards_counted};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId};
 use borough_scheduler_core::{
-    CellSettings, OpenQueue, PlanCache, PlanCounters, Snapshot, StartOffset, pending_in, plan_from,
+    CellSettings, OpenQueue, PlanCache, PlanCounters, Snapshot, StartOffset, plan_from,
 };
 
 use super::openb::{OpenbNode, OpenbTask};
@@ -135,7 +135,7 @@ impl ExperimentCell {
         let mut placed = Vec::with_capacity(tasks.len());
         for number in first..self.jobs {
             let job = JobId(id_of(number));
-            let node = self.snapshot.task(TaskId { job, index: 0 }).and_then(|task| task.node);
+            let node = self.snapshot.tables().task(TaskId { job, index: 0 }).and_then(|task| task.node);
             if node.is_none() {
                 self.snapshot.apply(&Delta::JobRemoved { job, name: None });
             }
@@ -146,8 +146,8 @@ impl ExperimentCell {
     }
 
     fn decide(&mut self) -> anyhow::Result<()> {
-        let queue = pending_in(&mut self.snapshot, &OpenQueue::default(), NOW_MS, usize::MAX);
-        let planned = plan_from(&self.snapshot, &queue, NOW_MS, self.start_offset, &mut self.cache);
+        let queue = self.snapshot.pending_in(&OpenQueue::default(), NOW_MS, usize::MAX);
+        let planned = plan_from(self.snapshot.tables(), &queue, NOW_MS, self.start_offset, &mut self.cache);
         self.snapshot.remember(&planned, NOW_MS);
         for delta in committed(&self.snapshot, &planned)? {
             self.snapshot.apply(&delta);
@@ -159,18 +159,26 @@ impl ExperimentCell {
 
     /// Thousandths of cards that nodes have.
     pub fn gpu_capacity_millis(&self) -> u64 {
-        self.snapshot.nodes().map(|node| node.limits.device_millis.get(GPU).copied().unwrap_or(0)).sum()
+        self.snapshot
+            .tables()
+            .nodes()
+            .map(|node| node.limits.device_millis.get(GPU).copied().unwrap_or(0))
+            .sum()
     }
 
     /// Thousandths of cards that are taken.
     pub fn gpu_used_millis(&self) -> u64 {
-        self.snapshot.nodes().map(|node| node.alloc.used.device_millis.get(GPU).copied().unwrap_or(0)).sum()
+        self.snapshot
+            .tables()
+            .nodes()
+            .map(|node| node.alloc.used.device_millis.get(GPU).copied().unwrap_or(0))
+            .sum()
     }
 
     /// Processors and memory that are taken, in per cent of what nodes have.
     pub fn fixed_percent(&self) -> (f64, f64) {
         let mut sums = [0_u64; 4];
-        for node in self.snapshot.nodes() {
+        for node in self.snapshot.tables().nodes() {
             let (used, limits) = (&node.alloc.used, &node.limits);
             let of_node = [used.cpu_millis, limits.cpu_millis, used.memory_bytes, limits.memory_bytes];
             for (sum, amount) in sums.iter_mut().zip(of_node) {

@@ -8,10 +8,10 @@ use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
 use crate::explain::{Explanation, VictimReport, after_unmet, explain_job, victims_told};
-use crate::pending::pending_in;
 use crate::plan::{Plan, PlanCounters, PlannedPlacement, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
+use crate::tables::CellTables;
 
 /// Tasks planned at once.
 const BATCH_TASKS: usize = 1000;
@@ -53,8 +53,8 @@ pub struct DryRunTask {
 /// snapshot stays as it is.
 pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     let mut overlay = snapshot.clone();
-    let (job, row) = row_supposed(snapshot, spec, now_ms);
-    let (kept, stopped) = resident(snapshot, job, spec.count);
+    let (job, row) = row_supposed(snapshot.tables(), spec, now_ms);
+    let (kept, stopped) = resident(snapshot.tables(), job, spec.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
@@ -70,29 +70,29 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     });
     outcome.unplaced = explain_job(&overlay, job, now_ms);
     outcome.placements =
-        placed.into_values().filter_map(|placement| task_named(snapshot, placement)).collect();
+        placed.into_values().filter_map(|placement| task_named(snapshot.tables(), placement)).collect();
     outcome
 }
 
 /// How many of a job's tasks have a node and keep it, and which are stopped by a count.
-fn resident(snapshot: &Snapshot, job: JobId, count: u32) -> (u32, Vec<u32>) {
-    let resident = snapshot.tasks(job).filter(|task| task.state.is_charged()).map(|task| task.id.index);
+fn resident(tables: &CellTables, job: JobId, count: u32) -> (u32, Vec<u32>) {
+    let resident = tables.tasks(job).filter(|task| task.state.is_charged()).map(|task| task.id.index);
     let (kept, stopped): (Vec<u32>, Vec<u32>) = resident.partition(|&index| index < count);
     (u32::try_from(kept.len()).unwrap_or(u32::MAX), stopped)
 }
 
-fn task_named(snapshot: &Snapshot, placement: PlannedPlacement) -> Option<DryRunTask> {
-    let name = snapshot.node_name(placement.node)?.clone();
-    let victims = victims_told(snapshot, &placement);
+fn task_named(tables: &CellTables, placement: PlannedPlacement) -> Option<DryRunTask> {
+    let name = tables.node_name(placement.node)?.clone();
+    let victims = victims_told(tables, &placement);
     let PlannedPlacement { task, node, ports, held, .. } = placement;
     Some(DryRunTask { index: task.index, node, name, ports, held, victims })
 }
 
 /// The row that the submission would write, under an id that no job has.
-fn row_supposed(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
-    let known = snapshot.job_named(&spec.user, &spec.name);
+fn row_supposed(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
+    let known = tables.job_named(&spec.user, &spec.name);
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
-        let same = snapshot
+        let same = tables
             .job_spec(known.id)
             .is_some_and(|before| change_class(&before.in_force(known), spec) != ChangeClass::NeedsUpdate);
         let row = JobRow {
@@ -106,11 +106,11 @@ fn row_supposed(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> (JobId, Job
         return (known.id, row);
     }
     let mut id = JobId(u64::MAX);
-    while snapshot.job(id).is_some() {
+    while tables.job(id).is_some() {
         id = JobId(id.0.wrapping_sub(1));
     }
     let mut row = job_new(id, spec, RequestId::default(), now_ms);
-    if after_unmet(snapshot, spec).is_empty() {
+    if after_unmet(tables, spec).is_empty() {
         row.state = JobState::Running;
     }
     (id, row)
@@ -118,15 +118,15 @@ fn row_supposed(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> (JobId, Job
 
 /// Plans batch after batch until the job wants no more, or nothing more can be placed.
 fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMut(&Plan)) {
-    while overlay.jobs.get(&job).is_some_and(|entry| entry.runs() && entry.open_count() > 0) {
+    while overlay.tables().jobs.get(&job).is_some_and(|entry| entry.runs() && entry.open_count() > 0) {
         let queue = overlay.queue_of(job);
-        let queue = pending_in(overlay, &queue, now_ms, BATCH_TASKS);
-        let outcome = plan(overlay, &queue, now_ms, PLAN_SEED);
+        let queue = overlay.pending_in(&queue, now_ms, BATCH_TASKS);
+        let outcome = plan(overlay.tables(), &queue, now_ms, PLAN_SEED);
         heard(&outcome);
         overlay.suppose(&outcome, now_ms);
-        let unschedulable_before = overlay.unschedulable.count();
+        let unschedulable_before = overlay.backlog().unschedulable_count();
         overlay.remember(&outcome, now_ms);
-        if outcome.placements.is_empty() && overlay.unschedulable.count() == unschedulable_before {
+        if outcome.placements.is_empty() && overlay.backlog().unschedulable_count() == unschedulable_before {
             break;
         }
     }

@@ -1,40 +1,59 @@
-//! Deciding: snapshot, filters, scores, plans, explanations. Pure.
+//! Deciding which task runs on which node: pure functions over a snapshot of a cell.
 //!
-//! A worker applies the journal to a [`Snapshot`], asks [`pending`] what wants a node, lets [`plan`] choose, and
-//! commits what came out. A gateway asks the same code what it would do ([`dry_run`]) and why it does not
+//! A worker applies the journal to a [`Snapshot`], asks it what wants a node ([`Snapshot::pending_in`]), lets [`plan`]
+//! choose, and commits the plan. A gateway asks the same code what it would do ([`dry_run`]) and why a task waits
 //! ([`explain`]). Nothing here reads a clock, a random source or the network: the same snapshot, time and seed give the
 //! same plan.
+//!
+//! The modules stand in layers, the lowest first. Each imports only those above it in this table, which a test enforces.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | identities and policies | `queueing`, `seed`, `profile`, `settings` |
+//! | the cell: nodes, jobs, tasks; what has changed in them | `tables` |
+//! | what a plan has taken so far | `overlay`, `node_order` |
+//! | what a node says to a task | `filter`, `census`, `scoring` |
+//! | who gives way | `preempt` |
+//! | who goes where, and why not, as data | `plan` |
+//! | what waits, and what requeues it | `backlog`, `snapshot` |
+//! | what people read | `explain`, `dry_run`, `relocation` |
 
+mod backlog;
 mod batch_size;
+mod census;
 mod dry_run;
 mod explain;
 mod filter;
-mod pending;
+mod node_order;
+mod overlay;
 mod plan;
 mod preempt;
+mod profile;
 mod queueing;
 mod relocation;
 mod scoring;
 mod seed;
 mod settings;
 mod snapshot;
+mod tables;
 
+pub use backlog::{OpenQueue, PendingReason};
 pub use batch_size::BatchSize;
 pub use dry_run::{DryRun, DryRunTask, dry_run};
 pub use explain::{
-    Ahead, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, PENDING_REASONS, PENDING_TURN,
-    VictimReport, WaitReason, explain, explain_job,
+    Ahead, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, VictimReport, WaitReason,
+    explain, explain_job, explain_unplaced,
 };
-pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask, pending, pending_in};
+pub use node_order::StartOffset;
 pub use plan::{
-    NodeChange, Plan, PlanCache, PlanCounters, PlannedPlacement, StartOffset, TermToken, Unplaced, plan,
-    plan_from,
+    NodeChange, PendingClass, PendingGang, PendingQueue, PendingTask, Plan, PlanCache, PlanCounters,
+    PlannedPlacement, TermToken, Unplaced, plan, plan_from,
 };
 pub use preempt::{PreemptionCost, Victim};
+pub use profile::{ProfileError, ScoringProfile};
 pub use queueing::{Queueing, QueueingError, QueueingPolicy};
 pub use relocation::{Relocation, explain_elsewhere};
-pub use scoring::{ProfileError, ScoringProfile};
 pub use seed::{PLAN_SEED, shard_of};
 pub use settings::{CellSettings, Overcommit};
-pub use snapshot::GangPart;
-pub use snapshot::{DeltaApplied, OpenQueue, Snapshot, SnapshotNode, SnapshotTask};
+pub use snapshot::Snapshot;
+pub use tables::{CellTables, DeltaApplied, GangPart, SnapshotNode, SnapshotTask};

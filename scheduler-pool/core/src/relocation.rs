@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{JobId, TaskId};
 
+use crate::backlog::{OpenQueue, gang_queue, task_queue};
 use crate::explain::{Explanation, explain};
-use crate::pending::{gang_queue, pending_in, task_queue};
 use crate::plan::plan;
 use crate::seed::PLAN_SEED;
-use crate::snapshot::{OpenQueue, ShapeId, Snapshot, TaskSlot};
+use crate::snapshot::Snapshot;
+use crate::tables::{ShapeId, TaskSlot};
 
 /// Waiting tasks that are placed before a move is tried: so many at once, so many times per queue.
 const WAITING_BATCH: usize = 1000;
@@ -36,7 +37,7 @@ impl Relocation {
         for task in leaving {
             leave(&mut overlay, task);
         }
-        let queues: Vec<_> = overlay.open.keys().cloned().collect();
+        let queues: Vec<_> = overlay.backlog().open.all().map(|(queue, _)| queue.clone()).collect();
         for queue in queues {
             waiting_placed(&mut overlay, &queue, now_ms);
         }
@@ -47,17 +48,17 @@ impl Relocation {
     /// placed there for the tasks after it.
     pub fn fits(&mut self, task: TaskId) -> bool {
         let TaskId { job, index } = task;
-        let shape = self.overlay.jobs.get(&job).and_then(|entry| entry.shape_of(index));
+        let shape = self.overlay.tables().jobs.get(&job).and_then(|entry| entry.shape_of(index));
         if self.hopeless.contains(&(job, shape)) {
             return false;
         }
         let Some(before) = leave(&mut self.overlay, task) else { return false };
-        let gang = self.overlay.jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
+        let gang = self.overlay.tables().jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
         let queue = match gang {
-            true => gang_queue(&self.overlay, job, self.now_ms),
-            false => task_queue(&self.overlay, task),
+            true => gang_queue(self.overlay.tables(), job, self.now_ms),
+            false => task_queue(self.overlay.tables(), task),
         };
-        let outcome = queue.map(|queue| plan(&self.overlay, &queue, self.now_ms, PLAN_SEED));
+        let outcome = queue.map(|queue| plan(self.overlay.tables(), &queue, self.now_ms, PLAN_SEED));
         let placed = outcome.filter(|plan| plan.placements.iter().any(|placement| placement.task == task));
         match placed {
             Some(plan) => {
@@ -65,7 +66,7 @@ impl Relocation {
                 true
             }
             None => {
-                self.overlay.slot_set(task, before);
+                self.overlay.slot_suppose(task, before);
                 self.hopeless.insert((job, shape));
                 false
             }
@@ -76,8 +77,8 @@ impl Relocation {
 /// Places what waits in a queue, first things first.
 fn waiting_placed(overlay: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
     for _ in 0..WAITING_BATCHES {
-        let pending = pending_in(overlay, queue, now_ms, WAITING_BATCH);
-        let outcome = plan(overlay, &pending, now_ms, PLAN_SEED);
+        let pending = overlay.pending_in(queue, now_ms, WAITING_BATCH);
+        let outcome = plan(overlay.tables(), &pending, now_ms, PLAN_SEED);
         overlay.suppose(&outcome, now_ms);
         overlay.remember(&outcome, now_ms);
         if outcome.placements.is_empty() {
@@ -96,7 +97,7 @@ pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i6
 
 /// Takes a task off its node: it wants another. Answers its slot before; `None` where it has no node.
 fn leave(overlay: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
-    let slot = overlay.jobs.get(&task.job)?.task(task.index)?.clone();
+    let slot = overlay.tables().jobs.get(&task.job)?.task(task.index)?.clone();
     slot.node?;
     let row = TaskRow {
         incarnation: slot.incarnation,
@@ -113,5 +114,5 @@ fn leave(overlay: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
         row: Some(Box::new(row)),
         ..slot
     };
-    overlay.slot_set(task, left)
+    overlay.slot_suppose(task, left)
 }

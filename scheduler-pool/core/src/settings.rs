@@ -3,8 +3,8 @@
 use borough_model::queue::QueueSpec;
 use serde::{Deserialize, Serialize};
 
+use crate::profile::ScoringProfile;
 use crate::queueing::{Queueing, QueueingPolicy};
-use crate::scoring::ScoringProfile;
 
 /// The settings of a cell that deciding depends on. A snapshot keeps those it was made with: after a change a new one
 /// is built.

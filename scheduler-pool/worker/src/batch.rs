@@ -89,6 +89,7 @@ pub fn batch_of_plan(
     for (placement, evicted) in plan.placements.iter().zip(evictions) {
         let Some(evicted) = evicted else { continue };
         let before = snapshot
+            .tables()
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
@@ -132,12 +133,13 @@ fn evictions_of(
     at_ms: i64,
 ) -> Vec<Option<Vec<Eviction>>> {
     let eviction = |victim: &Victim| {
-        let row = if victim.holds { snapshot.task_row(victim.task) } else { running.get(&victim.task) };
+        let row =
+            if victim.holds { snapshot.tables().task_row(victim.task) } else { running.get(&victim.task) };
         let row = row.filter(|row| row.revision == victim.revision)?;
         // What is left of a job that has ended goes by itself, and its name may be another job's by now.
         let ended = |job: &JobRow| matches!(job.state, JobState::Ended { .. });
-        let job = snapshot.job(victim.task.job).filter(|job| !ended(job))?;
-        let priorities = (job.priority, snapshot.job(victim.evicted.by.job)?.priority);
+        let job = snapshot.tables().job(victim.task.job).filter(|job| !ended(job))?;
+        let priorities = (job.priority, snapshot.tables().job(victim.evicted.by.job)?.priority);
         let stopped = task_transition(row, &TaskEvent::Evict(victim.evicted), at_ms).ok()?;
         Some(Eviction {
             user: job.user.clone(),

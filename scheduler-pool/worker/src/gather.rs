@@ -58,7 +58,7 @@ impl Worker {
         held: &ShardHeld,
         placements: &[PlannedPlacement],
     ) -> StoreResult<usize> {
-        let terms_known = self.view.snapshot.terms_revision();
+        let terms_known = self.view.snapshot.tables().terms_revision();
         let (Some(first), Some(steps)) = (placements.first(), self.steps(held)) else { return Ok(0) };
         let gang = GangId(self.rng.next_u64().max(1));
         let members = u32::try_from(placements.len()).unwrap_or(u32::MAX);
@@ -98,7 +98,8 @@ impl Worker {
         let read = self.read().await?;
         read.gate.open()?;
         // Members were never held against a rule that is new.
-        if !self.shards.holds(&held.key, &read) || self.view.snapshot.terms_revision() != terms_known {
+        if !self.shards.holds(&held.key, &read) || self.view.snapshot.tables().terms_revision() != terms_known
+        {
             return Ok(false);
         }
         let most = HOLDS_MAX.min(self.config.gang_commit_max.max(1));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use borough_scheduler_core::{OpenQueue, PENDING_REASONS, Plan};
+use borough_scheduler_core::{OpenQueue, PendingReason, Plan};
 use borough_store::lease::{SCHEDULER_DEFAULT, WorkerStatus};
 use borough_store::placement::PlacementBatch;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -121,7 +121,7 @@ impl WorkerMetrics {
         cell: &str,
         queue: &OpenQueue,
         status: &WorkerStatus,
-        reasons: &BTreeMap<&'static str, u64>,
+        reasons: &BTreeMap<PendingReason, u64>,
     ) {
         let scheduler = queue.scheduler.as_ref().map_or(SCHEDULER_DEFAULT, |name| name.as_str());
         let labels = ShardLabels {
@@ -144,10 +144,10 @@ impl WorkerMetrics {
         set(&live.part_nodes, u64::from(status.part_nodes));
         set(&live.batch_tasks, u64::from(status.batch_tasks));
         set(&live.shards, u64::from(status.shards));
-        for reason in PENDING_REASONS {
+        for reason in PendingReason::ALL {
             let ShardLabels { cell, worker, scheduler, shard } = labels.clone();
-            let tasks = reasons.get(reason).copied().unwrap_or(0);
-            let labels = ReasonLabels { cell, worker, scheduler, shard, reason };
+            let tasks = reasons.get(&reason).copied().unwrap_or(0);
+            let labels = ReasonLabels { cell, worker, scheduler, shard, reason: reason.as_str() };
             live.pending.get_or_create(&labels).set(i64::try_from(tasks).unwrap_or(i64::MAX));
         }
     }

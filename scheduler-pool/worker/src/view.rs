@@ -139,13 +139,14 @@ impl CellView {
     /// From now on keeps the rows of `tasks` as they change, beginning with what they are; of those that run `running`
     /// says what they were.
     pub fn follow(&mut self, tasks: &BTreeSet<TaskId>, running: &BTreeMap<TaskId, TaskRow>) {
-        let known = |task: TaskId| self.snapshot.task_row(task).or_else(|| running.get(&task)).cloned();
+        let known =
+            |task: TaskId| self.snapshot.tables().task_row(task).or_else(|| running.get(&task)).cloned();
         self.followed = tasks.iter().map(|&task| (task, known(task))).collect();
     }
 
     /// A node as a placement on it needs to know it: what may be promised of it for its capacity, overcommit included.
     pub fn placement_node(&self, node: NodeId) -> Option<PlacementNode> {
-        let seen = self.snapshot.node(node)?;
+        let seen = self.snapshot.tables().node(node)?;
         Some(PlacementNode { revision: seen.revision, capacity: seen.limits, alloc: seen.alloc })
     }
 }
@@ -160,6 +161,6 @@ impl SurvivorView for CellView {
     }
 
     fn job(&self, job: JobId) -> Option<&JobRow> {
-        self.snapshot.job(job)
+        self.snapshot.tables().job(job)
     }
 }

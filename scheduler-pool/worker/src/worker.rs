@@ -8,7 +8,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
 use borough_scheduler_core::{
-    BatchSize, CellSettings, OpenQueue, PENDING_TURN, PLAN_SEED, StartOffset, pending_in, plan_from,
+    BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingReason, StartOffset, plan_from,
 };
 use borough_store::cell::{GateOpen, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
@@ -223,10 +223,10 @@ impl Worker {
         let (held, (part, parts)) = (shards.count(), shards.part());
         let mut status = |queue: &OpenQueue| {
             let reasons = view.snapshot.queue_reasons(queue);
-            let waiting = reasons.get(PENDING_TURN).copied().unwrap_or(0);
+            let waiting = reasons.get(&PendingReason::Turn).copied().unwrap_or(0);
             let unschedulable = reasons.values().sum::<u64>().saturating_sub(waiting);
             let (first, last) =
-                StartOffset { part, parts, ..StartOffset::whole(0) }.cut(view.snapshot.node_count());
+                StartOffset { part, parts, ..StartOffset::whole(0) }.cut(view.snapshot.tables().node_count());
             let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
             let age = now.saturating_sub(read_at);
             let status = WorkerStatus {
@@ -277,7 +277,7 @@ impl Worker {
             return Ok(RoundOutcome::Again);
         }
         let now_ms = self.clock.wall_ms();
-        let queue = pending_in(&mut self.view.snapshot, &held.queue, now_ms, self.batch_size.batch());
+        let queue = self.view.snapshot.pending_in(&held.queue, now_ms, self.batch_size.batch());
         if queue.tasks.is_empty() {
             return Ok(RoundOutcome::Idle(queue.later_ms));
         }
@@ -285,7 +285,8 @@ impl Worker {
         let seed = PLAN_SEED.wrapping_add(self.collisions);
         let (part, parts) = self.shards.part();
         let start_offset = StartOffset { seed, part, parts, beyond: self.batch_size.beyond() };
-        let mut planned = plan_from(&self.view.snapshot, &queue, now_ms, start_offset, &mut self.view.cache);
+        let mut planned =
+            plan_from(self.view.snapshot.tables(), &queue, now_ms, start_offset, &mut self.view.cache);
         self.view.snapshot.remember(&planned, now_ms);
         self.stats.planned(&planned);
         self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
@@ -324,7 +325,7 @@ impl Worker {
     ) -> StoreResult<usize> {
         let mut batch = batch;
         let mut gate = gate.clone();
-        let terms_known = self.view.snapshot.terms_revision();
+        let terms_known = self.view.snapshot.tables().terms_revision();
         for _ in 0..SURVIVOR_ATTEMPTS {
             let started = self.clock.monotonic();
             let outcome = batch_commit(&self.db, &gate, &batch).await?;
@@ -350,7 +351,9 @@ impl Worker {
             self.view.follow(&batch.tasks(), running);
             let read = self.read().await?;
             // What is left was never held against a term that is new.
-            if !self.shards.holds(&batch.lease, &read) || self.view.snapshot.terms_revision() != terms_known {
+            if !self.shards.holds(&batch.lease, &read)
+                || self.view.snapshot.tables().terms_revision() != terms_known
+            {
                 return Ok(0);
             }
             // What was read before says nothing of the gate now: the cell may drain or have moved since.

@@ -52,7 +52,7 @@ impl Nodes {
         // Used and limit of processors, memory and cards; stranded processors and memory.
         let mut sums = [0_u64; 8];
         let (mut skew, mut empty) = (0.0, 0_u32);
-        for node in cell.snapshot.nodes() {
+        for node in cell.snapshot.tables().nodes() {
             let (used, limits) = (&node.alloc.used, &node.limits);
             let of_cpu = percent(used.cpu_millis, limits.cpu_millis);
             let of_memory = percent(used.memory_bytes, limits.memory_bytes);

@@ -6,10 +6,12 @@ use borough_model::{Name, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Requirement;
-use crate::plan::{PlanOverlay, PlannedPlacement, StartOffset};
+use crate::node_order::StartOffset;
+use crate::overlay::PlanOverlay;
+use crate::plan::PlannedPlacement;
 use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, Victim, VictimSearch};
 use crate::queueing::Guaranteed;
-use crate::snapshot::{Shape, Snapshot, Stand};
+use crate::tables::{CellTables, Shape, Stand};
 
 /// What evictions can do for a task that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,23 +107,23 @@ impl fmt::Display for EvictionReport {
 }
 
 fn victim_told(
-    snapshot: &Snapshot,
+    tables: &CellTables,
     (task, priority): (TaskId, u32),
     holds: bool,
     reclaimed: bool,
 ) -> Option<VictimReport> {
-    let job = snapshot.job(task.job)?;
+    let job = tables.job(task.job)?;
     let (user, name) = (job.user.clone(), job.name.clone());
-    let turn = snapshot.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref()).filter(|_| reclaimed);
+    let turn = tables.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref()).filter(|_| reclaimed);
     let reclaimed_from = turn.map(|turn| {
-        let queue = snapshot.settings.queueing.queue_numbered(turn.queue);
+        let queue = tables.settings.queueing.queue_numbered(turn.queue);
         queue.map_or("outside of all", |queue| queue.path.as_str()).to_owned()
     });
     Some(VictimReport { user, job: name, index: task.index, priority, holds, reclaimed_from })
 }
 
-fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<EvictionReport> {
-    let queue = snapshot.settings.queueing.queue_numbered(guaranteed.queue)?;
+fn guarantee_told(tables: &CellTables, guaranteed: Guaranteed) -> Option<EvictionReport> {
+    let queue = tables.settings.queueing.queue_numbered(guaranteed.queue)?;
     Some(EvictionReport::Guarantee {
         queue: queue.path.clone(),
         share_per_mille: u32::try_from(guaranteed.share / 1_000).unwrap_or(u32::MAX),
@@ -131,16 +133,15 @@ fn guarantee_told(snapshot: &Snapshot, guaranteed: Guaranteed) -> Option<Evictio
 }
 
 /// The victims of a placement by name.
-pub(crate) fn victims_told(snapshot: &Snapshot, placement: &PlannedPlacement) -> Vec<VictimReport> {
-    let told = |victim: &Victim| {
-        victim_told(snapshot, (victim.task, victim.priority), victim.holds, victim.reclaimed)
-    };
+pub(crate) fn victims_told(tables: &CellTables, placement: &PlannedPlacement) -> Vec<VictimReport> {
+    let told =
+        |victim: &Victim| victim_told(tables, (victim.task, victim.priority), victim.holds, victim.reclaimed);
     placement.victims.iter().filter_map(told).collect()
 }
 
 /// What taking the places of others can do for a shape, as the cell is.
 pub(super) fn evictions_told(
-    snapshot: &Snapshot,
+    tables: &CellTables,
     shape: &Shape,
     scope: PreemptionScope,
     now_ms: i64,
@@ -148,14 +149,14 @@ pub(super) fn evictions_told(
     if !scope.any() {
         return EvictionReport::Never;
     }
-    let requirement = Requirement::of(shape, snapshot);
-    let (mut work, mut evictions) = (PlanOverlay::new(snapshot), Evictions::default());
+    let requirement = Requirement::of(shape, tables);
+    let (mut work, mut evictions) = (PlanOverlay::new(tables), Evictions::default());
     if scope.queue > 0 {
         work.shares_known();
     }
     let guarantee = scope.guarantee(&work, &shape.resources);
     let useless =
-        || guarantee.and_then(|known| guarantee_told(snapshot, known)).unwrap_or(EvictionReport::Useless);
+        || guarantee.and_then(|known| guarantee_told(tables, known)).unwrap_or(EvictionReport::Useless);
     let (scope, claim) = scope.now(&work, &shape.resources);
     if !scope.any() {
         return useless();
@@ -163,19 +164,19 @@ pub(super) fn evictions_told(
     let mut best = |fresh_ms: i64| {
         let (below, claim) = (scope.below, claim.as_ref());
         let ask = PreemptionRequest { requirement: &requirement, below, claim, now_ms, fresh_ms };
-        let mut victim_search = VictimSearch::new(snapshot, StartOffset::whole(0), 0, 1, 0);
+        let mut victim_search = VictimSearch::new(tables, StartOffset::whole(0), 0, 1, 0);
         (victim_search.best(&mut work, &mut evictions, &ask), victim_search.protected)
     };
-    let offer = match best(snapshot.settings.fresh_start_ms()) {
+    let offer = match best(tables.settings.fresh_start_ms()) {
         (Some(offer), _) => offer,
         (None, protected) if protected && best(0).0.is_some() => return EvictionReport::FreshStart,
         _ => return useless(),
     };
-    let Some(node) = snapshot.nodes.name(offer.node).cloned() else { return EvictionReport::Useless };
+    let Some(node) = tables.nodes.name(offer.node).cloned() else { return EvictionReport::Useless };
     let told = |removal: &crate::preempt::HypotheticalRemoval| {
         let resident = removal.resident;
         let who = (removal.task, u32::from(resident.priority));
-        victim_told(snapshot, who, resident.stand == Stand::Holds, removal.claimed.is_some())
+        victim_told(tables, who, resident.stand == Stand::Holds, removal.claimed.is_some())
     };
     let victims = offer.victims.iter().filter_map(told).collect();
     EvictionReport::Help { node, victims, violations: offer.cost.violations }

@@ -5,7 +5,8 @@ use std::fmt;
 use borough_model::JobId;
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{OpenKey, Snapshot};
+use crate::backlog::OpenKey;
+use crate::snapshot::Snapshot;
 
 /// Tasks that wait as well and are looked at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -22,14 +23,15 @@ pub struct Ahead {
 pub(super) fn ahead_of(snapshot: &Snapshot, job: JobId) -> Ahead {
     let scheduler = snapshot.queue_of(job).scheduler;
     let mut ahead = Ahead::default();
-    let Some((entry, row)) = snapshot.jobs.get(&job).and_then(|entry| Some((entry, entry.row.as_ref()?)))
+    let tables = snapshot.tables();
+    let Some((entry, row)) = tables.jobs.get(&job).and_then(|entry| Some((entry, entry.row.as_ref()?)))
     else {
         return ahead;
     };
     let here = OpenKey::of(row, entry.turn.clone().unwrap_or_default());
-    let queues = snapshot.open.iter().filter(|(queue, _)| queue.scheduler == scheduler);
+    let queues = snapshot.backlog().open.all().filter(|(queue, _)| queue.scheduler == scheduler);
     for key in queues.flat_map(|(_, jobs)| &jobs.ordered).filter(|key| key.job != job) {
-        let tasks = snapshot.jobs.get(&key.job).map_or(0, |entry| u64::from(entry.open_count()));
+        let tasks = tables.jobs.get(&key.job).map_or(0, |entry| u64::from(entry.open_count()));
         let counted = match key.priority.cmp(&here.priority) {
             std::cmp::Ordering::Less => &mut ahead.higher,
             std::cmp::Ordering::Greater => continue,

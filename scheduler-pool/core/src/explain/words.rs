@@ -1,25 +1,26 @@
-//! Refusals in words that stand without the snapshot.
+//! Refusals in words that stand without the tables.
 
 use borough_model::resource::Dimension;
 
-use super::FilterStep;
-use crate::filter::{CardAsk, FilterReason, Requirement};
-use crate::snapshot::{HardRule, NodeTable, Shape, Snapshot};
+use super::{FilterStep, NearestFit};
+use crate::census::{NearMiss, Obstacle};
+use crate::filter::{FilterReason, Requirement};
+use crate::tables::{CellTables, HardRule, NodeTable, Shape};
 
 /// The dimension of a column.
-pub(super) fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
+fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
     let device = || Dimension::Device(nodes.kind(usize::from(number)).unwrap_or_default().to_owned());
     Dimension::FIXED.get(usize::from(number)).cloned().unwrap_or_else(device)
 }
 
-/// A refusal in words that stand without the snapshot.
+/// A refusal in words that stand without the tables.
 pub(super) fn filter(
     refusal: FilterReason,
     requirement: &Requirement,
     shape: &Shape,
-    snapshot: &Snapshot,
+    tables: &CellTables,
 ) -> FilterStep {
-    let nodes = &snapshot.nodes;
+    let nodes = &tables.nodes;
     match refusal {
         FilterReason::Recovering => FilterStep::Recovering,
         FilterReason::Lost => FilterStep::Lost,
@@ -37,7 +38,7 @@ pub(super) fn filter(
         }
         FilterReason::Rule(number) => {
             let rule = requirement.rules.rules.get(usize::from(number)).copied();
-            rule.and_then(|rule| filter_of_rule(rule, requirement, snapshot)).unwrap_or(FilterStep::Lost)
+            rule.and_then(|rule| filter_of_rule(rule, requirement, tables)).unwrap_or(FilterStep::Lost)
         }
         FilterReason::PortFixed(number) => FilterStep::PortFixed { number },
         FilterReason::PortsDynamic => FilterStep::PortsDynamic { asked: requirement.ports_dynamic },
@@ -63,23 +64,13 @@ pub(super) fn filter(
     }
 }
 
-/// The ask of a refusal by cards.
-pub(super) fn card_ask(refusal: FilterReason, requirement: &Requirement) -> Option<&CardAsk> {
-    match refusal {
-        FilterReason::CardSelector(number)
-        | FilterReason::CardNever(number)
-        | FilterReason::CardBusy(number) => requirement.cards.get(usize::from(number)),
-        _ => None,
-    }
-}
-
 fn filter_of_card(
     refusal: FilterReason,
     requirement: &Requirement,
     shape: &Shape,
     nodes: &NodeTable,
 ) -> Option<FilterStep> {
-    let ask = card_ask(refusal, requirement)?;
+    let ask = requirement.card_ask(refusal)?;
     let device = nodes.kind(ask.kind)?.to_owned();
     let asked = requirement.amount(ask.kind);
     Some(match refusal {
@@ -92,9 +83,9 @@ fn filter_of_card(
     })
 }
 
-fn filter_of_rule(rule: HardRule, requirement: &Requirement, snapshot: &Snapshot) -> Option<FilterStep> {
-    let spec = snapshot.jobs.get(&requirement.rules.job?)?.spec_current()?;
-    let attribute = || Some(snapshot.terms.get(rule.term())?.key.attribute().to_owned());
+fn filter_of_rule(rule: HardRule, requirement: &Requirement, tables: &CellTables) -> Option<FilterStep> {
+    let spec = tables.jobs.get(&requirement.rules.job?)?.spec_current()?;
+    let attribute = || Some(tables.terms.get(rule.term())?.key.attribute().to_owned());
     Some(match rule {
         HardRule::Near { position, .. } | HardRule::Apart { position, .. } => {
             FilterStep::Affinity { affinity: spec.affinity.get(usize::from(position))?.clone() }
@@ -107,4 +98,35 @@ fn filter_of_rule(rule: HardRule, requirement: &Requirement, snapshot: &Snapshot
             FilterStep::Spread { attribute: attribute()?, max_skew: None, tasks_max: Some(most) }
         }
     })
+}
+
+/// A near miss as the change that would let its nodes in.
+pub(super) fn nearest_fit(
+    miss: &NearMiss,
+    requirement: &Requirement,
+    shape: &Shape,
+    tables: &CellTables,
+) -> NearestFit {
+    let change = |obstacle, at_most, nodes| match obstacle {
+        Obstacle::Dimension(number) => {
+            NearestFit::Resource { dimension: dimension(&tables.nodes, number), at_most, nodes }
+        }
+        Obstacle::Other(FilterReason::Missing(number)) => {
+            let kind = requirement.missing.get(usize::from(number)).map(|(kind, _)| kind.clone());
+            NearestFit::Resource { dimension: Dimension::Device(kind.unwrap_or_default()), at_most: 0, nodes }
+        }
+        Obstacle::Other(FilterReason::PortsDynamic) => {
+            NearestFit::Ports { at_most: u16::try_from(at_most).unwrap_or(u16::MAX), nodes }
+        }
+        Obstacle::Other(refusal) => {
+            NearestFit::Without { filter: filter(refusal, requirement, shape, tables), nodes }
+        }
+    };
+    match *miss {
+        NearMiss::Alone { obstacle, at_most, nodes } => change(obstacle, at_most, nodes),
+        NearMiss::Together { ref obstacles, nodes } => {
+            let changes = obstacles.iter().map(|&(obstacle, at_most)| change(obstacle, at_most, nodes));
+            NearestFit::Together { changes: changes.collect(), nodes }
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use borough_model::node::{CARD_MILLIS, CardNeed, CardSelector};
 use smallvec::SmallVec;
 
-use crate::plan::PlanOverlay;
-use crate::snapshot::{CardSlot, NodeTable};
+use crate::overlay::PlanOverlay;
+use crate::tables::{CardSlot, NodeTable};
 
 /// The dimensions of a node's cards, in the order of their places.
 type Slots = SmallVec<[u16; 8]>;

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use borough_model::job::{Constraint, ConstraintOperator};
 use smallvec::SmallVec;
 
-use crate::snapshot::{NodeTable, Number, Texts};
+use crate::tables::{NodeTable, Number, Texts};
 
-/// A constraint in the numbers of one snapshot.
+/// A constraint in the numbers of one tables.
 #[derive(Clone, Debug)]
 pub(crate) struct ConstraintReady {
     /// Its place among the constraints its owner wrote.

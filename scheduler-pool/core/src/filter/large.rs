@@ -3,7 +3,7 @@
 use super::card::cards_ever;
 use super::topology::within_ever;
 use super::{FilterReason, Requirement};
-use crate::plan::PlanOverlay;
+use crate::overlay::PlanOverlay;
 
 /// Whether a node, empty, is large enough.
 pub(crate) fn large_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {

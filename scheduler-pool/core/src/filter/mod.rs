@@ -22,8 +22,8 @@ pub(crate) use topology::within_given;
 
 use card::CardRefusal;
 
-use crate::plan::PlanOverlay;
-use crate::snapshot::{NodeGate, NodeTable};
+use crate::overlay::PlanOverlay;
+use crate::tables::{NodeGate, NodeTable};
 
 /// One reason against a node, in the order in which filters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,12 +3,12 @@
 use borough_model::node::package_attribute;
 use smallvec::SmallVec;
 
-use crate::snapshot::{NodeTable, Texts};
+use crate::tables::{NodeTable, Texts};
 
 /// What a node that has all packages counts for: as a soft constraint of this weight.
 const PRESENT: i64 = 50;
 
-/// The packages of a task in the numbers of one snapshot.
+/// The packages of a task in the numbers of one tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packages {
     asked: i64,

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use smallvec::SmallVec;
 
 use super::{FilterReason, Requirement};
-use crate::plan::PlanOverlay;
+use crate::overlay::PlanOverlay;
 
 /// Whether a port may be given now: not given, and not cooling down, by whichever node of the address.
 fn port_free(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {

@@ -3,15 +3,16 @@
 use borough_model::Resources;
 use smallvec::SmallVec;
 
+use super::FilterReason;
 use super::card::{CardAsk, card_asks};
 use super::constraint::ConstraintReady;
 use super::package::Packages;
 use super::rule::Rules;
 use super::taint::TaintsMet;
 use super::topology::WithinAsk;
-use crate::snapshot::{NodeTable, Shape, Snapshot, fixed_amounts};
+use crate::tables::{CellTables, NodeTable, Shape, fixed_amounts};
 
-/// What a task asks of a node, in the numbers of one snapshot.
+/// What a task asks of a node, in the numbers of one tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Requirement {
     /// Amounts above zero, by dimension.
@@ -35,8 +36,8 @@ pub(crate) struct Requirement {
 }
 
 impl Requirement {
-    pub fn of(shape: &Shape, snapshot: &Snapshot) -> Self {
-        let nodes = &snapshot.nodes;
+    pub fn of(shape: &Shape, tables: &CellTables) -> Self {
+        let nodes = &tables.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
         requirement.cards = card_asks(&requirement.demand, &shape.device_selectors, nodes);
         let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
@@ -45,7 +46,7 @@ impl Requirement {
             shape.within.map(|within| WithinAsk::of(within, shape.exclusive_cores, asked, nodes));
         requirement.packages = Packages::of(&shape.packages, &nodes.texts);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
-        requirement.rules = Rules::of(shape.job, snapshot);
+        requirement.rules = Rules::of(shape.job, tables);
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
         requirement.ports_dynamic = shape.ports_dynamic;
         for (position, constraint) in shape.constraints.iter().enumerate() {
@@ -88,6 +89,16 @@ impl Requirement {
     /// Whether something is chosen for it on its node, such as cards or a socket.
     pub fn chooses(&self) -> bool {
         !self.cards.is_empty() || self.within.is_some()
+    }
+
+    /// What it asks of the cards that a refusal is about.
+    pub fn card_ask(&self, refusal: FilterReason) -> Option<&CardAsk> {
+        match refusal {
+            FilterReason::CardSelector(number)
+            | FilterReason::CardNever(number)
+            | FilterReason::CardBusy(number) => self.cards.get(usize::from(number)),
+            _ => None,
+        }
     }
 
     /// How much of a dimension it asks for.

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use super::{FilterReason, Requirement};
-use crate::plan::PlanOverlay;
-use crate::snapshot::{HardRule, Snapshot};
+use super::{FilterReason, Requirement, refusals_fixed};
+use crate::overlay::PlanOverlay;
+use crate::tables::{CellTables, HardRule};
 
 /// The hard rules of a job's tasks.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +18,8 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The rules of a job, with the caps of its present count.
-    pub fn of(job: Option<JobId>, snapshot: &Snapshot) -> Self {
-        let Some((id, entry)) = job.and_then(|job| Some((job, snapshot.jobs.get(&job)?))) else {
+    pub fn of(job: Option<JobId>, tables: &CellTables) -> Self {
+        let Some((id, entry)) = job.and_then(|job| Some((job, tables.jobs.get(&job)?))) else {
             return Self::default();
         };
         let cap = |position: u16| {
@@ -48,7 +48,9 @@ fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value
         (HardRule::Kept { .. }, None) => true,
         (HardRule::Cap { term, most, .. }, Some(value)) => work.term_count(term, value) < most,
         (HardRule::Skew { term, most, .. }, Some(value)) => {
-            work.term_count(term, value) < work.term_least(term, requirement).saturating_add(most)
+            let could =
+                |node| refusals_fixed(work.nodes, requirement, node, ControlFlow::Break).is_continue();
+            work.term_count(term, value) < work.term_least(term, could).saturating_add(most)
         }
         (
             HardRule::Near { .. } | HardRule::Apart { .. } | HardRule::Cap { .. } | HardRule::Skew { .. },
@@ -64,7 +66,7 @@ pub(crate) fn rule_held(
     rule: HardRule,
     node: u32,
 ) -> bool {
-    let Some(term) = work.snapshot.terms.get(rule.term()) else { return true };
+    let Some(term) = work.tables.terms.get(rule.term()) else { return true };
     held(work, requirement, rule, work.nodes.attribute(node, term.attribute))
 }
 

@@ -3,7 +3,7 @@
 use borough_model::job::{Toleration, taint_tolerated};
 use smallvec::SmallVec;
 
-use crate::snapshot::{NodeTable, Taints};
+use crate::tables::{NodeTable, Taints};
 
 /// What a set of taints means to tasks.
 #[derive(Clone, Debug, Default)]

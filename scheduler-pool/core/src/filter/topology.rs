@@ -5,8 +5,8 @@
 use borough_model::node::{Within, cores_whole};
 use smallvec::SmallVec;
 
-use crate::plan::PlanOverlay;
-use crate::snapshot::{DomainSlot, NodeTable};
+use crate::overlay::PlanOverlay;
+use crate::tables::{DomainSlot, NodeTable};
 
 /// Dimensions with how much of each a task takes.
 pub(crate) type Share = SmallVec<[(usize, u64); 4]>;

@@ -1,7 +1,7 @@
 //! What a search over the cell has found for one shape, for every class of that shape to draw on, in this plan and in
 //! later ones.
 //!
-//! A base is a function of the snapshot alone: the nodes that fit, in the order of its search, as far as it has been
+//! A base is a function of the tables alone: the nodes that fit, in the order of its search, as far as it has been
 //! followed, with their scores. So a plan that draws on a base kept since an earlier plan is the plan that one made
 //! again would be. What placements take of a node costs nothing here: an entry is looked at again when it is drawn and
 //! its node has moved since. Only what was given back is followed, since it may make a node fit that did not.
@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::PlanCounters;
 use super::score::{Score, preference, score};
-use super::search::{Search, StartOffset};
-use super::{PlanCounters, PlanOverlay};
 use crate::filter::{Requirement, fits_in_time};
+use crate::node_order::{NodeOrder, StartOffset};
+use crate::overlay::PlanOverlay;
 use crate::scoring::{MixCache, Scorer, Start};
 use crate::seed::{job_seed, mixed};
-use crate::snapshot::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
+use crate::tables::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
 
 /// A list of nodes is searched instead of the cell where it holds at most this part of it.
 const LISTED_PART: usize = 8;
@@ -45,7 +46,7 @@ pub(super) struct CandidateEntry {
     fits: bool,
 }
 
-/// What is looked at with a base: the snapshot without what the plan has taken.
+/// What is looked at with a base: the tables without what the plan has taken.
 pub(super) struct SearchContext<'w, 'a> {
     pub work: &'w PlanOverlay<'a>,
     pub requirement: &'w Requirement,
@@ -60,7 +61,7 @@ pub(super) struct CandidateCache {
     shape: Arc<Shape>,
     /// What ties are broken by.
     pub seed: u64,
-    pub search: Search,
+    pub order: NodeOrder,
     /// What its entries are scored by.
     pub scorer: Arc<Scorer>,
     facts_version: u64,
@@ -78,13 +79,13 @@ fn near_listed<'w>(work: &PlanOverlay<'w>, rule: HardRule) -> Option<SmallVec<[&
     if own && work.term_total(id) == 0 {
         return None;
     }
-    let term = work.snapshot.terms.get(id)?;
-    let bearing = |value| work.snapshot.nodes.index.bearing(term.attribute, value);
+    let term = work.tables.terms.get(id)?;
+    let bearing = |value| work.tables.nodes.index.bearing(term.attribute, value);
     Some(work.term_domains(id).into_iter().map(bearing).collect())
 }
 
 /// The nodes of the hard constraint or rule that lists fewest, if that is a small part of the cell.
-fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, search: Search) -> Option<Vec<(u32, u32)>> {
+fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, order: NodeOrder) -> Option<Vec<(u32, u32)>> {
     let nodes = work.nodes;
     let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(work, rule));
     let of_constraints = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
@@ -96,7 +97,7 @@ fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, search: Search) -> 
     }
     let bearing = fewest.into_iter().flatten();
     let mut listed: Vec<(u32, u32)> =
-        bearing.filter_map(|&node| Some((search.rank_of(nodes, node)?, node))).collect();
+        bearing.filter_map(|&node| Some((order.rank_of(nodes, node)?, node))).collect();
     listed.sort_unstable();
     listed.dedup();
     Some(listed)
@@ -108,17 +109,17 @@ impl CandidateCache {
         shape: Arc<Shape>,
         requirement: &Requirement,
         work: &PlanOverlay<'_>,
-        (search, seed): (Search, u64),
+        (order, seed): (NodeOrder, u64),
         scorer: Arc<Scorer>,
     ) -> Self {
         Self {
             shape,
             seed,
-            search,
+            order,
             scorer,
             facts_version: work.nodes.facts_version(),
             freed_at: work.nodes.freed_total(),
-            listed: listed(requirement, work, search),
+            listed: listed(requirement, work, order),
             scanned: 0,
             entries: Vec::new(),
             used_at: 0,
@@ -145,7 +146,7 @@ impl CandidateCache {
         drawn < self.entries.len() || self.scanned < self.end(nodes)
     }
 
-    /// Draws the next node that fits the snapshot; `drawn` is where the drawer stands. A rank at or past `until` is
+    /// Draws the next node that fits the tables; `drawn` is where the drawer stands. A rank at or past `until` is
     /// left for later.
     pub fn draw(
         &mut self,
@@ -193,7 +194,7 @@ impl CandidateCache {
             if rank >= until {
                 return None;
             }
-            let (position, end) = self.search.position(rank)?;
+            let (position, end) = self.order.position(rank)?;
             if position.is_multiple_of(STRETCH) && position + STRETCH <= end && rank + STRETCH <= until {
                 let most = nodes.rooms().get(position / STRETCH).copied().unwrap_or_default();
                 if !room_enough(clear.requirement, most) {
@@ -226,7 +227,7 @@ impl CandidateCache {
 
     /// Something was given back on a node: if the search has passed it, it may fit now.
     fn freed(&mut self, clear: &mut SearchContext<'_, '_>, node: u32) {
-        let Some(rank) = self.search.rank_of(clear.work.nodes, node) else { return };
+        let Some(rank) = self.order.rank_of(clear.work.nodes, node) else { return };
         let passed = match &self.listed {
             None => (rank as usize) < self.scanned,
             Some(listed) => {
@@ -307,31 +308,31 @@ pub(super) fn candidates_begun(
     (start_offset, scorer): (StartOffset, &Arc<Scorer>),
     cache: &mut PlanCache,
 ) -> Option<CandidateCache> {
-    let snapshot = work.snapshot;
-    let shape: &Arc<Shape> = snapshot.shapes.get(id)?;
+    let tables = work.tables;
+    let shape: &Arc<Shape> = tables.shapes.get(id)?;
     let (seed, turn) = match (scorer.policy().start(), shape.job) {
         (Start::One, _) => (mixed(start_offset.seed), 0),
         (Start::After(tasks), job) => {
             let seed = match job {
-                None => mixed(start_offset.seed ^ snapshot.shapes.seed(id)?),
+                None => mixed(start_offset.seed ^ tables.shapes.seed(id)?),
                 Some(job) => {
-                    let row = snapshot.jobs.get(&job)?.row.as_ref()?;
+                    let row = tables.jobs.get(&job)?.row.as_ref()?;
                     job_seed(start_offset.seed, &row.user, &row.name)
                 }
             };
-            (seed, snapshot.closed_total / tasks.max(1))
+            (seed, tables.closed_total / tasks.max(1))
         }
     };
-    let search = Search::new(snapshot.nodes.count(), start_offset, mixed(seed ^ turn));
-    let known = cache.taken((id, shape), search, seed, clear);
+    let order = NodeOrder::new(tables.nodes.count(), start_offset, mixed(seed ^ turn));
+    let known = cache.taken((id, shape), order, seed, clear);
     clear.counters.bases_made += u64::from(known.is_none());
     Some(known.unwrap_or_else(|| {
-        CandidateCache::new(Arc::clone(shape), clear.requirement, work, (search, seed), Arc::clone(scorer))
+        CandidateCache::new(Arc::clone(shape), clear.requirement, work, (order, seed), Arc::clone(scorer))
     }))
 }
 
-/// What plans have found and later plans of the same snapshot may draw on. It changes what deciding costs and never
-/// what is decided. A snapshot that is built again begins with a new one.
+/// What plans have found and later plans of the same tables may draw on. It changes what deciding costs and never
+/// what is decided. A tables that is built again begins with a new one.
 #[derive(Debug, Default)]
 pub struct PlanCache {
     bases: BTreeMap<ShapeId, CandidateCache>,
@@ -345,13 +346,13 @@ impl PlanCache {
     pub(super) fn taken(
         &mut self,
         (id, shape): (ShapeId, &Arc<Shape>),
-        search: Search,
+        order: NodeOrder,
         seed: u64,
         clear: &mut SearchContext<'_, '_>,
     ) -> Option<CandidateCache> {
         let mut candidates = self.bases.remove(&id)?;
         let same = (Arc::ptr_eq(&candidates.shape, shape) || candidates.shape == *shape)
-            && candidates.search == search
+            && candidates.order == order
             && candidates.seed == seed
             && *candidates.scorer == *clear.scorer;
         let serves = same && candidates.follow(clear);

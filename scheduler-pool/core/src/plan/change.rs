@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use super::{NodeChange, PlannedPlacement};
 use crate::preempt::Victim;
-use crate::snapshot::Snapshot;
+use crate::tables::CellTables;
 
 /// Whether a task may be placed: its job runs, wants the task, and it has no node yet.
-pub(super) fn task_wanted(snapshot: &Snapshot, task: TaskId) -> bool {
-    snapshot.jobs.get(&task.job).is_some_and(|entry| {
+pub(super) fn task_wanted(tables: &CellTables, task: TaskId) -> bool {
+    tables.jobs.get(&task.job).is_some_and(|entry| {
         let open = entry.task(task.index).is_none_or(|slot| slot.open());
         entry.runs() && task.index < entry.count() && open
     })
@@ -20,7 +20,7 @@ pub(super) fn task_wanted(snapshot: &Snapshot, task: TaskId) -> bool {
 
 /// The new value of each node that placements touch: those that only held there and give way have left it.
 pub(super) fn changes_of(
-    snapshot: &Snapshot,
+    tables: &CellTables,
     placements: &[PlannedPlacement],
     now_ms: i64,
 ) -> Vec<NodeChange> {
@@ -29,11 +29,11 @@ pub(super) fn changes_of(
         by_node.entry(placement.node).or_default().push(placement);
     }
     let change = |(node, placements): (NodeId, SmallVec<[&PlannedPlacement; 4]>)| {
-        let mut alloc = snapshot.nodes.alloc(snapshot.nodes.ordinal(node)?)?;
+        let mut alloc = tables.nodes.alloc(tables.nodes.ordinal(node)?)?;
         alloc.epoch += 1;
         alloc.ports_cooling.retain(|_, until| *until > now_ms);
         let victims = placements.iter().flat_map(|placement| &placement.victims);
-        for row in victims.filter_map(|victim| held_row(snapshot, victim)) {
+        for row in victims.filter_map(|victim| held_row(tables, victim)) {
             holder_left(&mut alloc, row);
         }
         placements.into_iter().for_each(|placement| placement_added(&mut alloc, placement));
@@ -43,8 +43,8 @@ pub(super) fn changes_of(
 }
 
 /// The row of a victim that only holds.
-pub(crate) fn held_row<'a>(snapshot: &'a Snapshot, victim: &Victim) -> Option<&'a TaskRow> {
-    snapshot.task_row(victim.task).filter(|_| victim.holds)
+pub(crate) fn held_row<'a>(tables: &'a CellTables, victim: &Victim) -> Option<&'a TaskRow> {
+    tables.task_row(victim.task).filter(|_| victim.holds)
 }
 
 fn holder_left(alloc: &mut NodeAlloc, row: &TaskRow) {

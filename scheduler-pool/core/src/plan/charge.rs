@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use borough_model::Resources;
 use smallvec::SmallVec;
 
-use super::PlanOverlay;
 use crate::filter::{Requirement, cards_given, within_given};
+use crate::overlay::PlanOverlay;
 
 /// Amounts by dimension.
 type Demand = SmallVec<[(usize, u64); 6]>;

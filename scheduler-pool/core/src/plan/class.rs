@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use super::PlanCounters;
 use super::candidates::{CandidateCache, CandidateEntry, SearchContext};
 use super::order::GroupOrder;
-use super::places::Places;
 use super::score::{Score, score};
 use super::spread::{Domains, JobPlan};
-use super::{PlanCounters, PlanOverlay};
 use crate::filter::{Requirement, fits_in_time, fits_moving, rule_held};
+use crate::overlay::{Places, PlanOverlay};
 use crate::seed::mixed;
-use crate::snapshot::HardRule;
+use crate::tables::HardRule;
 
 /// In a cell of up to so many nodes every node is scored.
 const NODES_ALL_MAX: usize = 200;
@@ -75,7 +75,7 @@ struct CandidateGroup {
 /// What a class is held against.
 pub(super) struct ClassContext<'w, 'a> {
     pub work: &'w PlanOverlay<'a>,
-    /// The snapshot, without what the plan has taken.
+    /// The tables, without what the plan has taken.
     pub clear: &'w PlanOverlay<'a>,
     pub candidates: &'w mut CandidateCache,
     /// Candidates that are wanted beyond the number of tasks.
@@ -234,7 +234,7 @@ impl ClassPlan {
         if refused {
             enough = enough.max(self.alive + beyond);
         }
-        let own = context.candidates.search.own();
+        let own = context.candidates.order.own();
         let scorer = Arc::clone(&context.candidates.scorer);
         while all || self.alive < enough {
             let outside = all || refused || self.alive == 0 || own < NODES_BEYOND;
@@ -391,7 +391,7 @@ impl ClassPlan {
     /// A candidate of a group by chance: one of those that are wished for as much as its best.
     fn group_drawn(&mut self, context: &mut ClassContext<'_, '_>, group: usize) -> Option<Ranked> {
         let best = self.group_best(context, group)?;
-        let turn = context.candidates.seed ^ context.work.snapshot.closed_total ^ (self.choice << 32);
+        let turn = context.candidates.seed ^ context.work.tables.closed_total ^ (self.choice << 32);
         for attempt in 0..DRAWS_MAX {
             let drawn = mixed(mixed(turn).wrapping_add(attempt ^ ((group as u64) << 32)));
             let ranked = self.groups.get(group)?.heap.as_slice();

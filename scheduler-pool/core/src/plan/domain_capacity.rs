@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PlanOverlay;
 use crate::filter::{Requirement, copies};
+use crate::overlay::PlanOverlay;
 
 /// The room for one shape in the domains of one attribute.
 pub(super) struct DomainCapacity {

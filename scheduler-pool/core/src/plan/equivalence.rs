@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use crate::pending::PendingQueue;
-use crate::snapshot::{HardRule, ShapeId, Snapshot};
+use super::PendingQueue;
+use crate::tables::{CellTables, HardRule, ShapeId};
 
 /// The search that serves a class.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +27,13 @@ type Rules = SmallVec<[HardRule; 2]>;
 /// Classes of one shape share a search where their jobs spread over nothing (a job of one task has no siblings to keep
 /// away from) and wish nothing. Where they are held against other tasks their shapes are their own; they share one all
 /// the same where they ask the same of nodes, and the same rules in the same terms of other tasks.
-pub(super) fn plans_of(snapshot: &Snapshot, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
+pub(super) fn plans_of(tables: &CellTables, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
     let mut by_shape: BTreeMap<ShapeId, PlanOf> = BTreeMap::new();
     let mut by_rules: BTreeMap<(u64, Rules), Vec<PlanOf>> = BTreeMap::new();
     let mut plans = 0;
     let mut plan_of = Vec::with_capacity(queue.classes.len());
     for class in &queue.classes {
-        let entry = snapshot.jobs.get(&class.job).filter(|entry| entry.alone());
+        let entry = tables.jobs.get(&class.job).filter(|entry| entry.alone());
         let constrained = entry.is_some_and(|entry| entry.terms.constrained());
         let new = PlanOf {
             number: plans,
@@ -45,10 +45,9 @@ pub(super) fn plans_of(snapshot: &Snapshot, queue: &PendingQueue) -> (Vec<PlanOf
             None => new,
             Some(_) if !constrained => *by_shape.entry(class.shape).or_insert(new),
             Some(entry) => {
-                let seed = snapshot.shapes.seed(class.shape).unwrap_or_default();
+                let seed = tables.shapes.seed(class.shape).unwrap_or_default();
                 let alike_plans = by_rules.entry((seed, entry.terms.rules().collect())).or_default();
-                let known =
-                    alike_plans.iter().copied().find(|known| alike(snapshot, known.shape, class.shape));
+                let known = alike_plans.iter().copied().find(|known| alike(tables, known.shape, class.shape));
                 known.unwrap_or_else(|| {
                     alike_plans.push(new);
                     new
@@ -69,7 +68,7 @@ pub(super) fn plans_of(snapshot: &Snapshot, queue: &PendingQueue) -> (Vec<PlanOf
 }
 
 /// Whether two shapes ask the same of a node.
-fn alike(snapshot: &Snapshot, left: ShapeId, right: ShapeId) -> bool {
-    let (left, right) = (snapshot.shapes.get(left), snapshot.shapes.get(right));
+fn alike(tables: &CellTables, left: ShapeId, right: ShapeId) -> bool {
+    let (left, right) = (tables.shapes.get(left), tables.shapes.get(right));
     left.zip(right).is_some_and(|(left, right)| left.asks_as(right))
 }

@@ -4,17 +4,17 @@ use borough_model::task::{Evicted, PortAssignment};
 use borough_model::{JobSpec, TaskId};
 use smallvec::SmallVec;
 
+use super::PendingTask;
 use super::charge::charge_on;
 use super::token::{TermToken, dependencies, tokens};
 use super::topology::DomainSetId;
 use super::{PlannedPlacement, Planner};
 use crate::filter::{Requirement, ports_given};
-use crate::pending::PendingTask;
 use crate::preempt::{
     HypotheticalRemoval, Offer, PreemptionRequest, PreemptionScope, Victim, VictimSearch, leaving, lifted,
 };
 use crate::queueing::Claim;
-use crate::snapshot::{ShapeId, Stand};
+use crate::tables::{ShapeId, Stand};
 
 /// What is known of a preemption for one shape and scope.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Planner<'_, '_> {
         if !self.preemption_known(id) {
             self.preemption_begin(pending.class, id)?;
         }
-        let fresh_ms = self.snapshot.settings.fresh_start_ms();
+        let fresh_ms = self.tables.settings.fresh_start_ms();
         let evictions = &mut self.evictions;
         let worth = |preemption: &&mut PlannedPreemption| {
             !preemption.dry || !preemption.victim_search.up_to_date(evictions)
@@ -108,19 +108,19 @@ impl Planner<'_, '_> {
             None => class.shape,
             Some(_) => self.plan_on(pending.class, context)?.shape,
         };
-        let asked = &self.snapshot.shapes.get(class.shape)?.resources;
+        let asked = &self.tables.shapes.get(class.shape)?.resources;
         let (scope, claim) = class.scope.now(&self.work, asked);
         Some(((shape, scope), claim))
     }
 
     fn preemption_begin(&mut self, class: u32, id: PreemptionKey) -> Option<()> {
         let plan_of = self.plan_of.get(class as usize)?;
-        let shape = self.domain_sets.shape(id.0).or_else(|| self.snapshot.shapes.get(id.0))?;
+        let shape = self.domain_sets.shape(id.0).or_else(|| self.tables.shapes.get(id.0))?;
         let members = self.members.get(plan_of.number).copied().unwrap_or(1);
         let seed = self.start_offset.seed ^ shape.seed();
-        let requirement = Requirement::of(shape, self.snapshot);
+        let requirement = Requirement::of(shape, self.tables);
         let victim_search =
-            VictimSearch::new(self.snapshot, self.start_offset, seed, members, self.work.generation);
+            VictimSearch::new(self.tables, self.start_offset, seed, members, self.work.generation);
         self.preemptions.insert(id, PlannedPreemption { requirement, victim_search, dry: false });
         Some(())
     }
@@ -139,10 +139,10 @@ impl Planner<'_, '_> {
     ) -> Option<PlannedPlacement> {
         let preemption = self.preemptions.get(&id)?;
         let (requirement, node) = (&preemption.requirement, offer.node);
-        let entry = self.snapshot.jobs.get(&pending.task.job)?;
+        let entry = self.tables.jobs.get(&pending.task.job)?;
         let spec = entry.spec_current()?;
         let class = self.queue.classes.get(pending.class as usize)?;
-        let asked = &self.snapshot.shapes.get(class.shape)?.resources;
+        let asked = &self.tables.shapes.get(class.shape)?.resources;
         let (later, at_once) = leaving(&self.work, &self.evictions, node, self.now_ms);
         let mut removals: SmallVec<[&HypotheticalRemoval; 8]> =
             at_once.iter().chain(&offer.victims).collect();
@@ -202,7 +202,7 @@ impl Planner<'_, '_> {
         let TaskId { job, index } = removal.task;
         Some(Victim {
             task: removal.task,
-            revision: self.snapshot.jobs.get(&job)?.task(index)?.revision,
+            revision: self.tables.jobs.get(&job)?.task(index)?.revision,
             priority: u32::from(removal.resident.priority),
             holds: removal.resident.stand == Stand::Holds,
             reclaimed: removal.claimed.is_some(),

@@ -1,15 +1,15 @@
 //! Gangs under a plan: as many members of each role as are needed, or none of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::change::task_wanted;
 use super::topology::DomainSetId;
-use super::{PlannedPlacement, Planner, Unplaced};
-use crate::explain::{Explanation, WaitReason};
+use super::{GangCause, PendingGang, PendingTask, PlannedPlacement, Planner, Unplaced, UnplacedCause};
+use crate::census::NodeCensus;
 use crate::filter::Requirement;
-use crate::pending::{PendingGang, PendingTask};
 use crate::preempt::{PreemptionScope, VICTIMS_MAX};
 
 /// Gangs of more members wait for room: they and their victims ([`VICTIMS_MAX`]) are one commit.
@@ -34,7 +34,24 @@ pub(super) enum GangOutcome {
     /// It has all its members.
     Whole(Vec<PlannedPlacement>),
     /// So many found a node, and one did not, for this reason where it was free to go anywhere. Nothing is taken.
-    Short { fitted: u32, failed: Option<(PendingTask, Explanation)> },
+    Short { fitted: u32, failed: Option<(PendingTask, Arc<NodeCensus>)> },
+}
+
+/// Why a gang that must stay within a few domains has none.
+pub(super) struct GangRefusal {
+    pub cause: GangCause,
+    /// Whether that is so before anything of this plan is placed.
+    pub never: bool,
+}
+
+/// What is known of a gang that was not placed.
+struct GangFailure {
+    /// The member that found no node, with what the nodes say of it.
+    failed: Option<(PendingTask, Arc<NodeCensus>)>,
+    /// How many members found a node.
+    fitted: u32,
+    /// Why no domains have room for it, where it must stay within a few.
+    refused: Option<GangRefusal>,
 }
 
 impl Planner<'_, '_> {
@@ -43,14 +60,14 @@ impl Planner<'_, '_> {
         let queue = self.queue;
         let gang = members.first().and_then(|member| queue.gangs.get(member.gang? as usize));
         let Some(gang) = gang else { return false };
-        if !members.iter().all(|member| task_wanted(self.snapshot, member.task)) {
+        if !members.iter().all(|member| task_wanted(self.tables, member.task)) {
             return false;
         }
-        let topology = self.snapshot.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
+        let topology = self.tables.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
         // All of its searches or none: one that is begun again by each plan and never ended would come to nothing.
         let may_evict = self.gang_scope(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
         let evicts = may_evict && !self.evictions.spent();
-        let (tried, told) = match topology {
+        let (tried, refused) = match topology {
             None => (self.gang_tried(members, gang, &GangTrial { evicts, ..GangTrial::default() }), None),
             Some(topology) => self.gang_topology(members, gang, &topology, evicts),
         };
@@ -61,9 +78,10 @@ impl Planner<'_, '_> {
                 true
             }
             GangOutcome::Short { fitted, failed } => {
-                // What was not tried is no reason to sleep.
-                let told = told.map(|(wait, sleeps)| (wait, sleeps && evicts == may_evict));
-                self.gang_unplaced(gang, members, failed, fitted, told);
+                // A way that was not tried may still be open.
+                let refused =
+                    refused.map(|known| GangRefusal { never: known.never && evicts == may_evict, ..known });
+                self.gang_unplaced(gang, members, GangFailure { failed, fitted, refused });
                 false
             }
         }
@@ -109,7 +127,7 @@ impl Planner<'_, '_> {
             if needed > 0 {
                 let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
                 let failed = failed.filter(|_| attempt.rest.is_none());
-                let failed = failed.and_then(|member| Some((member, self.reason(member.class)?)));
+                let failed = failed.and_then(|member| Some((member, self.census(member.class)?)));
                 self.all_returned(&placed);
                 return GangOutcome::Short { fitted, failed };
             }
@@ -135,9 +153,9 @@ impl Planner<'_, '_> {
         }
         let demand = |member: &PendingTask| -> SmallVec<[(usize, u64); 6]> {
             let class = self.queue.classes.get(member.class as usize);
-            let shape = class.and_then(|class| self.snapshot.shapes.get(class.shape));
+            let shape = class.and_then(|class| self.tables.shapes.get(class.shape));
             shape
-                .map(|shape| Requirement::of_resources(&shape.resources, &self.snapshot.nodes).demand)
+                .map(|shape| Requirement::of_resources(&shape.resources, &self.tables.nodes).demand)
                 .unwrap_or_default()
         };
         let mut most: BTreeMap<usize, u64> = BTreeMap::new();
@@ -157,34 +175,28 @@ impl Planner<'_, '_> {
         ordered
     }
 
-    /// Notes a gang that was not placed. `told` says that no domains have room for it, and whether that is so before
-    /// anything of this plan is placed.
-    fn gang_unplaced(
-        &mut self,
-        gang: &PendingGang,
-        members: &[PendingTask],
-        failed: Option<(PendingTask, Explanation)>,
-        fitted: u32,
-        told: Option<(WaitReason, bool)>,
-    ) {
-        let first = || members.first().and_then(|member| Some((*member, self.reason(member.class)?)));
-        let Some((failed, mut reason)) = failed.or_else(first) else { return };
+    /// Notes a gang that was not placed.
+    fn gang_unplaced(&mut self, gang: &PendingGang, members: &[PendingTask], failure: GangFailure) {
+        let GangFailure { failed, fitted, refused } = failure;
+        let first = || members.first().and_then(|member| Some((*member, self.census(member.class)?)));
+        let Some((failed, census)) = failed.or_else(first) else { return };
         let Some(class) = self.queue.classes.get(failed.class as usize) else { return };
-        let never = told.as_ref().is_some_and(|(_, never)| *never);
-        reason = match told {
-            Some((wait, _)) => reason.of_wait_added(wait),
-            None => reason.of_gang(gang.need(), fitted),
-        };
-        if let Some(most) = self.gang_most(gang, members).filter(|&most| most < u64::from(gang.need())) {
+        let needed = gang.need();
+        let never = refused.as_ref().is_some_and(|refused| refused.never);
+        let mut causes = vec![match refused {
+            Some(refused) => refused.cause,
+            None => GangCause::Short { needed, fitted },
+        }];
+        if let Some(most) = self.gang_most(gang, members).filter(|&most| most < u64::from(needed)) {
             let most = u32::try_from(most).unwrap_or(u32::MAX);
-            reason = reason.of_wait_added(WaitReason::GangNever { needed: gang.need(), most });
+            causes.push(GangCause::Never { needed, most });
         }
         self.out.unplaced.push(Unplaced {
             job: gang.job,
             tasks: members.iter().map(|member| member.task.index).collect(),
             gang: fitted > 0 || never,
             never,
-            reason,
+            cause: UnplacedCause { census, gang: causes },
             shape: class.shape,
             no_victims: self.no_victims(failed.class),
         });
@@ -197,10 +209,10 @@ impl Planner<'_, '_> {
         placement: &PlannedPlacement,
         domain_set: Option<DomainSetId>,
     ) {
-        let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
+        let Some(node) = self.tables.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         let Some(plan_of) = self.plan_on(pending.class, domain_set) else { return };
-        let demand = Requirement::of_resources(&placement.charge, &self.snapshot.nodes).demand;
+        let demand = Requirement::of_resources(&placement.charge, &self.tables.nodes).demand;
         self.work.returned(node, &demand, &numbers);
         self.work.counted(placement.task.job, node, false);
         self.work.held_moved(placement.task, false);

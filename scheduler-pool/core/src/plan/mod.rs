@@ -1,9 +1,10 @@
-//! Planning: what wants a node, in order, onto the nodes of a snapshot.
+//! Planning: what wants a node, in order, onto the nodes of a tables.
 //!
-//! The plan takes from the snapshot as it goes, so that its placements never promise more of a node than it has, and
-//! leaves the snapshot itself as it is: what became of the plan is told by the journal.
+//! The plan takes from the tables as it goes, so that its placements never promise more of a node than it has, and
+//! leaves the tables itself as it is: what became of the plan is told by the journal.
 
 mod candidates;
+mod cause;
 mod change;
 mod charge;
 mod class;
@@ -11,12 +12,9 @@ mod domain_capacity;
 mod equivalence;
 mod evict;
 mod gang;
-mod held;
 mod order;
-mod overlay;
-mod places;
+mod pending;
 mod score;
-mod search;
 mod spread;
 mod token;
 mod topology;
@@ -28,25 +26,24 @@ use std::sync::Arc;
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{GangId, Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
 
-use crate::explain::{Explanation, WaitReason, explanation_of_nodes};
+use crate::census::NodeCensus;
 use crate::filter::{Requirement, ports_given};
-use crate::pending::{PendingQueue, PendingTask};
+use crate::node_order::StartOffset;
+use crate::overlay::PlanOverlay;
 use crate::preempt::{Evictions, PreemptionScope, Victim};
 use crate::scoring::{CellStats, Scorer};
-use crate::snapshot::{ShapeId, Snapshot, SnapshotJob};
+use crate::tables::{CellJob, CellTables, ShapeId};
 pub use candidates::PlanCache;
 use candidates::{CandidateCache, SearchContext, candidates_begun};
+pub(crate) use cause::{DomainsShort, GangCause, UnplacedCause};
 use change::{changes_of, task_wanted};
 use charge::charge_on;
 use class::{ClassContext, ClassPlan};
 use equivalence::{PlanOf, plans_of};
 use evict::{PlannedPreemption, PreemptionKey, ports_named};
-pub(crate) use overlay::PlanOverlay;
-pub(crate) use search::Search;
-pub use search::StartOffset;
+pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask};
 use spread::JobPlan;
 pub use token::TermToken;
-pub(crate) use token::operator_number;
 use token::{ReadDependencies, dependencies, tokens};
 use topology::{DomainSetId as Kept, DomainSets, candidates_on_domain_set, on_domain_set};
 
@@ -103,7 +100,7 @@ impl PlannedPlacement {
 pub struct NodeChange {
     /// The node.
     pub node: NodeId,
-    /// The new value; its epoch is one more than in the snapshot. Ports that have cooled down are left out of it.
+    /// The new value; its epoch is one more than in the tables. Ports that have cooled down are left out of it.
     pub alloc: NodeAlloc,
 }
 
@@ -118,8 +115,8 @@ pub struct Unplaced {
     pub gang: bool,
     /// Whether that would be so were nothing of this plan placed.
     pub never: bool,
-    /// Why.
-    pub reason: Explanation,
+    /// Why: [`crate::explain_unplaced`] says it in words.
+    pub(crate) cause: UnplacedCause,
     pub(crate) shape: ShapeId,
     /// Whose places it may take, where it is known that none of them helps any more.
     pub(crate) no_victims: Option<PreemptionScope>,
@@ -157,31 +154,31 @@ pub struct Plan {
     pub preemption_cut: bool,
 }
 
-/// Plans a queue on a snapshot. Tasks that are no longer wanted (the snapshot has moved on since the queue was made)
-/// are left out. The same snapshot, queue, time and seed give the same plan, whatever order the snapshot was filled in.
-pub fn plan(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
-    plan_from(snapshot, queue, now_ms, StartOffset::whole(seed), &mut PlanCache::default())
+/// Plans a queue on a tables. Tasks that are no longer wanted (the tables has moved on since the queue was made)
+/// are left out. The same tables, queue, time and seed give the same plan, whatever order the tables was filled in.
+pub fn plan(tables: &CellTables, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
+    plan_from(tables, queue, now_ms, StartOffset::whole(seed), &mut PlanCache::default())
 }
 
-/// The same from a place of one's own in the cell, and with what earlier plans of this snapshot have found, which
+/// The same from a place of one's own in the cell, and with what earlier plans of this tables have found, which
 /// changes nothing but the cost.
 pub fn plan_from(
-    snapshot: &Snapshot,
+    tables: &CellTables,
     queue: &PendingQueue,
     now_ms: i64,
     start_offset: StartOffset,
     cache: &mut PlanCache,
 ) -> Plan {
-    let (plan_of, members) = plans_of(snapshot, queue);
-    let stats = CellStats::new(snapshot, std::mem::take(&mut cache.mix));
+    let (plan_of, members) = plans_of(tables, queue);
+    let stats = CellStats::new(tables, std::mem::take(&mut cache.mix));
     let mut planner = Planner {
-        snapshot,
+        tables,
         queue,
         now_ms,
         start_offset,
         cache,
-        clear: PlanOverlay::new(snapshot),
-        work: PlanOverlay::new(snapshot),
+        clear: PlanOverlay::new(tables),
+        work: PlanOverlay::new(tables),
         plain: JobPlan::plain(),
         jobs: BTreeMap::new(),
         bases: BTreeMap::new(),
@@ -202,17 +199,17 @@ pub fn plan_from(
     cache.mix = stats.kept();
     cache.kept(bases.into_iter().filter(|&(id, _)| !on_domain_set(id)));
     out.counters.victims_examined = evictions.examined;
-    out.changes = changes_of(snapshot, &out.placements, now_ms);
+    out.changes = changes_of(tables, &out.placements, now_ms);
     out
 }
 
 struct Planner<'a, 'c> {
-    snapshot: &'a Snapshot,
+    tables: &'a CellTables,
     queue: &'a PendingQueue,
     now_ms: i64,
     start_offset: StartOffset,
     cache: &'c mut PlanCache,
-    /// The snapshot as it is, but for the rules that speak of who gives way by this plan: they are held to it no
+    /// The tables as it is, but for the rules that speak of who gives way by this plan: they are held to it no
     /// longer.
     clear: PlanOverlay<'a>,
     work: PlanOverlay<'a>,
@@ -225,7 +222,7 @@ struct Planner<'a, 'c> {
     /// Tasks per search.
     members: Vec<usize>,
     /// Shapes that fit nowhere any more, with the reason.
-    exhausted: BTreeMap<ShapeId, Explanation>,
+    exhausted: BTreeMap<ShapeId, Arc<NodeCensus>>,
     /// Where in the plan a class's unplaced tasks are.
     unplaced_of: BTreeMap<u32, usize>,
     dependencies: ReadDependencies,
@@ -246,7 +243,7 @@ impl Planner<'_, '_> {
     }
 
     fn single(&mut self, pending: PendingTask) -> bool {
-        if !task_wanted(self.snapshot, pending.task) {
+        if !task_wanted(self.tables, pending.task) {
             return false;
         }
         let context = self.domain_set_alone(pending);
@@ -270,11 +267,9 @@ impl Planner<'_, '_> {
             }
             return;
         }
-        let Some(mut reason) = self.reason(pending.class) else { return };
+        let Some(census) = self.census(pending.class) else { return };
         let Some(class) = self.queue.classes.get(pending.class as usize) else { return };
-        if kept {
-            reason = reason.of_wait_added(WaitReason::GangStands);
-        }
+        let gang = if kept { vec![GangCause::DomainsTaken] } else { Vec::new() };
         let never = kept && self.out.placements.is_empty() && !self.out.preemption_cut;
         self.unplaced_of.insert(pending.class, self.out.unplaced.len());
         self.out.unplaced.push(Unplaced {
@@ -282,7 +277,7 @@ impl Planner<'_, '_> {
             tasks: vec![pending.task.index],
             gang: never,
             never,
-            reason,
+            cause: UnplacedCause { census, gang },
             shape: class.shape,
             no_victims: self.no_victims(pending.class),
         });
@@ -295,25 +290,26 @@ impl Planner<'_, '_> {
         ids.into_iter().any(|id| self.preemption_dry(id)).then_some(class.scope)
     }
 
-    /// Why a class's next task fits nowhere as the plan stands.
-    fn reason(&mut self, class: u32) -> Option<Explanation> {
+    /// What the nodes say of a class's next task as the plan stands.
+    fn census(&mut self, class: u32) -> Option<Arc<NodeCensus>> {
         let class = self.queue.classes.get(class as usize)?;
         if let Some(known) = self.exhausted.get(&class.shape) {
-            return Some(known.clone());
+            return Some(Arc::clone(known));
         }
-        let shape = self.snapshot.shapes.get(class.shape)?;
-        let reason = explanation_of_nodes(&self.work, shape, self.now_ms);
+        let shape = self.tables.shapes.get(class.shape)?;
+        let requirement = Requirement::of(shape, self.tables);
+        let census = Arc::new(NodeCensus::of(&self.work, &requirement, self.now_ms));
         // Where tasks depend on others, those that are still to be placed may let them in.
-        if shape.job.is_none() && reason.nodes_fit == 0 {
-            self.exhausted.insert(class.shape, reason.clone());
+        if shape.job.is_none() && census.fit == 0 {
+            self.exhausted.insert(class.shape, Arc::clone(&census));
         }
-        Some(reason)
+        Some(census)
     }
 
     /// Changes how many tasks of a job stand in the domains of a node, where the plan follows that.
     fn domains_counted(&mut self, job: JobId, node: u32, change: impl Fn(u32) -> u32) {
         if let Some(job) = self.jobs.get_mut(&job) {
-            let domains = job.domains(&self.snapshot.nodes, node);
+            let domains = job.domains(&self.tables.nodes, node);
             job.counted(&domains, change);
         }
     }
@@ -324,9 +320,9 @@ impl Planner<'_, '_> {
         if self.exhausted.contains_key(&class.shape) {
             return None;
         }
-        let entry = self.snapshot.jobs.get(&class.job)?;
+        let entry = self.tables.jobs.get(&class.job)?;
         let slot = entry.task(pending.task.index);
-        let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| self.snapshot.nodes.ordinal(node));
+        let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| self.tables.nodes.ordinal(node));
         let node = self.chosen(pending.class, kept, avoid)?;
         let plan_of = self.plan_on(pending.class, kept)?;
         let plan = self.plans.get(plan_of.number)?.as_ref()?;
@@ -336,7 +332,7 @@ impl Planner<'_, '_> {
         let terms = tokens(&self.work, &plan.requirement, node);
         let dependencies =
             dependencies(&self.work, &plan.requirement, node, &mut self.dependencies, &self.evictions);
-        let asked = &self.snapshot.shapes.get(class.shape)?.resources;
+        let asked = &self.tables.shapes.get(class.shape)?.resources;
         let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
         let constrained = !plan.requirement.rules.rules.is_empty() || !terms.is_empty();
         self.work.taken(node, &demand, &numbers);
@@ -352,7 +348,7 @@ impl Planner<'_, '_> {
     /// The next attempt of a task, on a node, held against no rule and at nobody's cost.
     fn placement(
         &self,
-        entry: &SnapshotJob,
+        entry: &CellJob,
         pending: PendingTask,
         node: u32,
         (ports, charge): (Vec<PortAssignment>, Resources),
@@ -360,7 +356,7 @@ impl Planner<'_, '_> {
         let attempt = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();
         Some(PlannedPlacement {
             task: pending.task,
-            node: self.snapshot.nodes.id(node),
+            node: self.tables.nodes.id(node),
             incarnation: attempt.next(),
             ports,
             charge,
@@ -378,20 +374,20 @@ impl Planner<'_, '_> {
     fn chosen(&mut self, class: u32, kept: Option<Kept>, avoid: Option<u32>) -> Option<u32> {
         let PlanOf { number, plain, job, shape: id } = self.plan_on(class, kept)?;
         if !plain && !self.jobs.contains_key(&job) {
-            self.jobs.insert(job, JobPlan::new(self.snapshot, job)?);
+            self.jobs.insert(job, JobPlan::new(self.tables, job)?);
         }
         let slot = self.plans.get_mut(number)?;
         if slot.is_none() {
-            let shape = self.domain_sets.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
-            let requirement = Requirement::of(shape, self.snapshot);
+            let shape = self.domain_sets.shape(id).or_else(|| self.tables.shapes.get(id))?;
+            let requirement = Requirement::of(shape, self.tables);
             self.out.counters.classes += 1;
             let members = self.members.get(number).copied().unwrap_or(1);
             *slot = Some(ClassPlan::new(requirement, members, &self.work));
         }
         let requirement = &slot.as_ref()?.requirement;
         if !self.bases.contains_key(&id) {
-            let shape = self.domain_sets.shape(id).or_else(|| self.snapshot.shapes.get(id))?;
-            let profile = shape.profile.unwrap_or(self.snapshot.settings.profile);
+            let shape = self.domain_sets.shape(id).or_else(|| self.tables.shapes.get(id))?;
+            let profile = shape.profile.unwrap_or(self.tables.settings.profile);
             let scorer = Arc::new(Scorer::new(profile, &self.stats, requirement));
             let mut clear = SearchContext {
                 work: &self.clear,

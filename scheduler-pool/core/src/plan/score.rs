@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 
 use borough_model::NodeId;
 
-use super::PlanOverlay;
 use crate::filter::Requirement;
+use crate::overlay::PlanOverlay;
 use crate::scoring::{Scorer, ScoringContext, Wishes};
 use crate::seed::mixed;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use super::PlanOverlay;
-use crate::snapshot::{NodeTable, Snapshot, SnapshotJob, TermId};
+use crate::overlay::PlanOverlay;
+use crate::tables::{CellJob, CellTables, NodeTable, TermId};
 
 /// The domains of a node, one place per attribute that the job spreads over.
 pub(crate) type Domains = SmallVec<[u32; 2]>;
@@ -43,27 +43,27 @@ impl JobPlan {
         Self { attributes: Vec::new(), wishes: Vec::new() }
     }
 
-    pub fn new(snapshot: &Snapshot, job: JobId) -> Option<Self> {
-        let entry = snapshot.jobs.get(&job)?;
+    pub fn new(tables: &CellTables, job: JobId) -> Option<Self> {
+        let entry = tables.jobs.get(&job)?;
         let spec = entry.spec_current()?;
         // One task alone has no siblings to keep away from.
         let spread = match entry.count() {
             0 | 1 => Vec::new(),
-            _ => SnapshotJob::spread_of(spec, &snapshot.settings.failure_domains),
+            _ => CellJob::spread_of(spec, &tables.settings.failure_domains),
         };
         let attributes =
-            spread.into_iter().map(|(key, weight)| Attribute::of(snapshot.nodes.texts.known(&key), weight));
+            spread.into_iter().map(|(key, weight)| Attribute::of(tables.nodes.texts.known(&key), weight));
         let mut plan = Self { attributes: attributes.collect(), wishes: Vec::new() };
         for rule in entry.terms.rules() {
-            plan.position_of(snapshot, rule.term());
+            plan.position_of(tables, rule.term());
         }
         for &(term, weight) in entry.terms.wishes.iter().chain(&entry.terms.wished) {
-            let Some(position) = plan.position_of(snapshot, term) else { continue };
+            let Some(position) = plan.position_of(tables, term) else { continue };
             plan.wishes.push((position, term, weight));
         }
         for (&node, &count) in &entry.placed {
-            if let Some(node) = snapshot.nodes.ordinal(node) {
-                let domains = plan.domains(&snapshot.nodes, node);
+            if let Some(node) = tables.nodes.ordinal(node) {
+                let domains = plan.domains(&tables.nodes, node);
                 plan.counted(&domains, |known| known.saturating_add(count));
             }
         }
@@ -71,8 +71,8 @@ impl JobPlan {
     }
 
     /// The position of a term's attribute: what depends on the domain is the same for nodes that share all domains.
-    fn position_of(&mut self, snapshot: &Snapshot, term: TermId) -> Option<usize> {
-        let key = Some(snapshot.terms.get(term)?.attribute);
+    fn position_of(&mut self, tables: &CellTables, term: TermId) -> Option<usize> {
+        let key = Some(tables.terms.get(term)?.attribute);
         let known = self.attributes.iter().position(|attribute| attribute.key == key);
         Some(known.unwrap_or_else(|| {
             self.attributes.push(Attribute::of(key, 0));

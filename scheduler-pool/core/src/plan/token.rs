@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use borough_model::TaskId;
-use borough_model::job::{Constraint, ConstraintOperator};
+use borough_model::job::Constraint;
 
-use super::PlanOverlay;
 use crate::filter::Requirement;
+use crate::overlay::PlanOverlay;
 use crate::preempt::Evictions;
 use crate::seed::bytes_mixed;
-use crate::snapshot::{HardRule, NODE_NAME, TermId, TermKey};
+use crate::tables::{HardRule, NODE_NAME, TermId, TermKey, operator_number};
 
 /// A term in one domain, as it is named in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,23 +47,11 @@ fn term_name(key: &TermKey) -> String {
     format!("{:016x}", bytes_mixed(SEED_OF_TERMS, said.bytes()))
 }
 
-/// A number for an operator, the same in every release.
-pub(crate) fn operator_number(operator: ConstraintOperator) -> u8 {
-    match operator {
-        ConstraintOperator::In => 0,
-        ConstraintOperator::NotIn => 1,
-        ConstraintOperator::Exists => 2,
-        ConstraintOperator::Absent => 3,
-        ConstraintOperator::GreaterThan => 4,
-        ConstraintOperator::LessThan => 5,
-    }
-}
-
 /// The tokens of a task that is about to be placed on a node. A domain of one node needs none: the node's own
 /// commitment is its token. Nor does nearness to what stands already: its [`dependencies`] do that.
 pub(super) fn tokens(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
     let token = |rule: &HardRule| {
-        let term = work.snapshot.terms.get(rule.term())?;
+        let term = work.tables.terms.get(rule.term())?;
         let name = || term_name(&term.key);
         match *rule {
             HardRule::Near { own: true, term, .. } if work.term_total(term) == 0 => {
@@ -107,14 +95,14 @@ pub(super) fn dependencies(
 ) -> Vec<TaskId> {
     let dependency = |rule: &HardRule| {
         let HardRule::Near { term: id, .. } = *rule else { return None };
-        let term = work.snapshot.terms.get(id)?;
+        let term = work.tables.terms.get(id)?;
         let value = work.nodes.attribute(node, term.attribute)?;
         if term.count(value) == 0 {
             return None;
         }
         // One that gives way by this plan stands for nothing.
         let stays = |task: &TaskId| !evictions.has(*task);
-        let dependency = || work.snapshot.term_dependency(term, value, stays);
+        let dependency = || work.tables.term_dependency(term, value, stays);
         let known = known.entry((id, value)).or_insert_with(dependency);
         if known.is_some_and(|task| !stays(&task)) {
             *known = dependency();

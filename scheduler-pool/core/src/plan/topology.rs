@@ -13,19 +13,18 @@ use borough_model::{JobId, Resources};
 use super::candidates::CandidateCache;
 use super::domain_capacity::DomainCapacity;
 use super::equivalence::PlanOf;
-use super::gang::{GangOutcome, GangTrial};
-use super::search::Search;
+use super::gang::{GangOutcome, GangRefusal, GangTrial};
 
-use super::{PlanOverlay, PlannedPlacement, Planner, StartOffset};
-use crate::explain::WaitReason;
+use super::{DomainsShort, GangCause, PendingGang, PendingTask, PlannedPlacement, Planner};
 use crate::filter::{Requirement, copies_empty};
-use crate::pending::{PendingGang, PendingTask};
+use crate::node_order::{NodeOrder, StartOffset};
+use crate::overlay::PlanOverlay;
 use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, copies_at_most};
 use crate::scoring::Scorer;
 use crate::seed::{bytes_mixed, mixed};
-use crate::snapshot::{GangPart, Shape, ShapeId};
+use crate::tables::{GangPart, Shape, ShapeId};
 
-/// Shapes of a domain set are numbered from here: no snapshot has as many.
+/// Shapes of a domain set are numbered from here: no tables has as many.
 const SHAPES_FIRST: ShapeId = 1 << 31;
 
 /// So many choices of domains that suffice by the bound are tried; where rules between tasks refuse them all, the gang
@@ -44,7 +43,7 @@ pub(super) struct DomainSets {
     plans: BTreeMap<(usize, DomainSetId), PlanOf>,
     shapes: Vec<Arc<Shape>>,
     rooms: BTreeMap<(ShapeId, u32), DomainCapacity>,
-    /// The same of the snapshot without what the plan has taken.
+    /// The same of the tables without what the plan has taken.
     rooms_clear: BTreeMap<(ShapeId, u32), DomainCapacity>,
     /// The domains in which members of a job stand by now.
     resident: BTreeMap<JobId, BTreeSet<u32>>,
@@ -83,8 +82,8 @@ impl Planner<'_, '_> {
         gang: &PendingGang,
         topology: &GangTopology,
         evicts: bool,
-    ) -> (GangOutcome, Option<(WaitReason, bool)>) {
-        let key = self.snapshot.nodes.texts.known(&topology.attribute);
+    ) -> (GangOutcome, Option<GangRefusal>) {
+        let key = self.tables.nodes.texts.known(&topology.attribute);
         let resident = self.resident(gang.job, topology);
         let asked = self.asked(members, gang);
         let mut best = 0;
@@ -106,18 +105,19 @@ impl Planner<'_, '_> {
                 return (GangOutcome::Whole(placements), None);
             }
         }
-        let sleeps = self.out.placements.is_empty() || {
+        let never = self.out.placements.is_empty() || {
             let mut clear = self.domains(&asked, key, true);
             if let Some(key) = key.filter(|_| evicts) {
                 clear = self.domains_cleared(&asked, key, &clear, of_gang, true);
             }
             self.sets(&asked, &clear, topology, &resident).is_empty()
         };
-        let wait = match resident.len() >= topology.domains_max as usize {
-            true => WaitReason::GangStands,
-            false => self.topology_told(&asked, &domains, topology, gang.need()),
+        let cause = if resident.len() >= topology.domains_max as usize {
+            GangCause::DomainsTaken
+        } else {
+            GangCause::DomainsShort(self.domains_short(&asked, &domains, topology, gang.need()))
         };
-        (GangOutcome::Short { fitted: best, failed: None }, Some((wait, sleeps)))
+        (GangOutcome::Short { fitted: best, failed: None }, Some(GangRefusal { cause, never }))
     }
 
     /// Tries sets of domains one after the other; `best` is the most members that any had room for.
@@ -129,7 +129,7 @@ impl Planner<'_, '_> {
         attempt: &GangTrial,
         best: &mut u32,
     ) -> Option<Vec<PlannedPlacement>> {
-        let key = self.snapshot.nodes.texts.known(&topology.attribute)?;
+        let key = self.tables.nodes.texts.known(&topology.attribute)?;
         let resident = self.resident(gang.job, topology);
         for set in sets {
             let fresh = set.iter().filter(|value| !resident.contains(value) && topology.domains_min > 1);
@@ -138,8 +138,8 @@ impl Planner<'_, '_> {
             match self.gang_tried(members, gang, &GangTrial { first, rest, evicts: attempt.evicts }) {
                 GangOutcome::Whole(placements) => {
                     let used = placements.iter().filter_map(|placement| {
-                        let node = self.snapshot.nodes.ordinal(placement.node)?;
-                        self.snapshot.nodes.attribute(node, key)
+                        let node = self.tables.nodes.ordinal(placement.node)?;
+                        self.tables.nodes.attribute(node, key)
                     });
                     self.domain_sets.resident.entry(gang.job).or_default().extend(used);
                     return Some(placements);
@@ -152,9 +152,9 @@ impl Planner<'_, '_> {
 
     /// What a task that is placed alone is kept to, since others of its gang stand already.
     pub(super) fn domain_set_alone(&mut self, pending: PendingTask) -> Option<DomainSetId> {
-        let spec = self.snapshot.job_spec(pending.task.job)?;
+        let spec = self.tables.job_spec(pending.task.job)?;
         let topology = spec.gang_topology().filter(|topology| !topology.preferred)?;
-        let key = self.snapshot.nodes.texts.known(&topology.attribute).unwrap_or(u32::MAX);
+        let key = self.tables.nodes.texts.known(&topology.attribute).unwrap_or(u32::MAX);
         let resident = self.resident(pending.task.job, topology);
         let most = topology.domains_max as usize;
         let values = if resident.len() >= most { resident.into_iter().collect() } else { Vec::new() };
@@ -164,9 +164,9 @@ impl Planner<'_, '_> {
     /// Notes where a task that was placed alone stands.
     pub(super) fn domain_set_taken(&mut self, domain_set: DomainSetId, placement: &PlannedPlacement) {
         let Some(&(key, _)) = self.domain_sets.known.get(domain_set as usize) else { return };
-        let Some(node) = self.snapshot.nodes.ordinal(placement.node) else { return };
+        let Some(node) = self.tables.nodes.ordinal(placement.node) else { return };
         let resident = self.domain_sets.resident.entry(placement.task.job).or_default();
-        resident.extend(self.snapshot.nodes.attribute(node, key));
+        resident.extend(self.tables.nodes.attribute(node, key));
     }
 
     /// The domains in which members of a job stand.
@@ -174,9 +174,9 @@ impl Planner<'_, '_> {
         if let Some(known) = self.domain_sets.resident.get(&job) {
             return known.clone();
         }
-        let nodes = &self.snapshot.nodes;
+        let nodes = &self.tables.nodes;
         let key = nodes.texts.known(&topology.attribute);
-        let entry = self.snapshot.jobs.get(&job);
+        let entry = self.tables.jobs.get(&job);
         let slots = entry.into_iter().flat_map(|entry| &entry.tasks).filter(|slot| slot.stands());
         let values = slots.filter_map(|slot| nodes.attribute(nodes.ordinal(slot.node?)?, key?));
         let values: BTreeSet<u32> = values.collect();
@@ -207,8 +207,8 @@ impl Planner<'_, '_> {
             match rooms.get_mut(&(shape, key)) {
                 Some(rooms) => rooms.follow(work, key, self.now_ms),
                 None => {
-                    let Some(made) = self.snapshot.shapes.get(shape) else { continue };
-                    let requirement = Requirement::of(made, self.snapshot);
+                    let Some(made) = self.tables.shapes.get(shape) else { continue };
+                    let requirement = Requirement::of(made, self.tables);
                     rooms.insert((shape, key), DomainCapacity::made(work, requirement, key, self.now_ms));
                 }
             }
@@ -228,7 +228,7 @@ impl Planner<'_, '_> {
                 evicting: 0,
             }
         };
-        self.snapshot.nodes.index.values_of(key).map(domain).collect()
+        self.tables.nodes.index.values_of(key).map(domain).collect()
     }
 
     /// The room of every domain once everything has gone that may be made to; `domains` have what there is without
@@ -245,10 +245,10 @@ impl Planner<'_, '_> {
         let mut rooms: BTreeMap<(ShapeId, u32), u64> = BTreeMap::new();
         let mut none = Evictions::default();
         for &id in &shapes {
-            let Some(shape) = self.snapshot.shapes.get(id) else { continue };
-            let mut requirement = Requirement::of(shape, self.snapshot);
+            let Some(shape) = self.tables.shapes.get(id) else { continue };
+            let mut requirement = Requirement::of(shape, self.tables);
             requirement.rules.rules.clear();
-            let fresh_ms = self.snapshot.settings.fresh_start_ms();
+            let fresh_ms = self.tables.settings.fresh_start_ms();
             let (work, evictions) = match clear {
                 true => (&mut self.clear, &mut none),
                 false => (&mut self.work, &mut self.evictions),
@@ -256,7 +256,7 @@ impl Planner<'_, '_> {
             let claim = scope.claim(work, &Resources::default());
             let (below, claim, now_ms) = (scope.below, claim.as_ref(), self.now_ms);
             let ask = PreemptionRequest { requirement: &requirement, below, claim, now_ms, fresh_ms };
-            for (value, nodes) in self.snapshot.nodes.index.values_of(key) {
+            for (value, nodes) in self.tables.nodes.index.values_of(key) {
                 let room = nodes.iter().map(|&node| copies_at_most(work, evictions, &ask, node));
                 rooms.insert((id, value), room.fold(0, u64::saturating_add));
             }
@@ -320,22 +320,22 @@ impl Planner<'_, '_> {
         Vec::new()
     }
 
-    /// Chance, the same in whatever order the snapshot was filled; workers of different parts of the cell begin
+    /// Chance, the same in whatever order the tables was filled; workers of different parts of the cell begin
     /// elsewhere.
     fn domain_chance(&self, value: u32) -> (u64, &str) {
-        let text = self.snapshot.nodes.texts.text(value).unwrap_or_default();
+        let text = self.tables.nodes.texts.text(value).unwrap_or_default();
         let seed = mixed(self.start_offset.seed ^ u64::from(self.start_offset.part));
         (bytes_mixed(seed, text.bytes()), text)
     }
 
     /// What keeps a gang waiting for domains: those with most room, and for how many members they have room.
-    fn topology_told(
+    fn domains_short(
         &self,
         asked: &[DomainDemand],
         domains: &[Domain],
         topology: &GangTopology,
         needed: u32,
-    ) -> WaitReason {
+    ) -> DomainsShort {
         let fitted_by =
             |domain: &Domain| domain.parts.iter().fold(0, |sum: u64, &room| sum.saturating_add(room));
         let mut roomy: Vec<&Domain> = domains.iter().collect();
@@ -346,8 +346,8 @@ impl Planner<'_, '_> {
             |(part, asked): (usize, &DomainDemand)| room_of_part(roomy.iter().copied(), part).min(asked.need);
         let fitted: u64 = asked.iter().enumerate().map(of_part).sum();
         let name =
-            |domain: &&Domain| self.snapshot.nodes.texts.text(domain.value).unwrap_or_default().to_owned();
-        WaitReason::GangTopology {
+            |domain: &&Domain| self.tables.nodes.texts.text(domain.value).unwrap_or_default().to_owned();
+        DomainsShort {
             attribute: topology.attribute.clone(),
             domains_max: topology.domains_max,
             domains: u32::try_from(domains.len()).unwrap_or(u32::MAX),
@@ -359,14 +359,13 @@ impl Planner<'_, '_> {
 
     /// How many members at most the cell could hold, were it empty, where that is fewer than a gang needs.
     pub(super) fn gang_most(&self, gang: &PendingGang, members: &[PendingTask]) -> Option<u64> {
-        let topology =
-            self.snapshot.job_spec(gang.job)?.gang_topology().filter(|topology| !topology.preferred);
-        let nodes = &self.snapshot.nodes;
+        let topology = self.tables.job_spec(gang.job)?.gang_topology().filter(|topology| !topology.preferred);
+        let nodes = &self.tables.nodes;
         let mut most = 0u64;
         for asked in self.asked(members, gang) {
             // The bound of members that differ would be that of the smallest: rarely one worth telling.
             let [shape] = asked.shapes.keys().copied().collect::<Vec<ShapeId>>()[..] else { return None };
-            let requirement = Requirement::of(self.snapshot.shapes.get(shape)?, self.snapshot);
+            let requirement = Requirement::of(self.tables.shapes.get(shape)?, self.tables);
             let room = |&node: &u32| copies_empty(&self.clear, &requirement, node);
             let sum = |of: &[u32]| of.iter().map(room).fold(0, u64::saturating_add);
             let room = match topology {
@@ -393,9 +392,9 @@ impl Planner<'_, '_> {
         if let Some(&known) = self.domain_sets.plans.get(&(anywhere.number, domain_set)) {
             return Some(known);
         }
-        let mut shape: Shape = (**self.snapshot.shapes.get(anywhere.shape)?).clone();
+        let mut shape: Shape = (**self.tables.shapes.get(anywhere.shape)?).clone();
         let (key, values) = self.domain_sets.known.get(domain_set as usize)?;
-        let texts = &self.snapshot.nodes.texts;
+        let texts = &self.tables.nodes.texts;
         let operator = if values.is_empty() { ConstraintOperator::Exists } else { ConstraintOperator::In };
         shape.constraints.push(Constraint {
             attribute: texts.text(*key).unwrap_or_default().to_owned(),
@@ -446,6 +445,6 @@ pub(super) fn candidates_on_domain_set(
     scorer: &Arc<Scorer>,
 ) -> CandidateCache {
     let seed = mixed(start_offset.seed ^ shape.seed());
-    let search = Search::new(work.nodes.count(), StartOffset::whole(start_offset.seed), seed);
-    CandidateCache::new(Arc::clone(shape), requirement, work, (search, seed), Arc::clone(scorer))
+    let order = NodeOrder::new(work.nodes.count(), StartOffset::whole(start_offset.seed), seed);
+    CandidateCache::new(Arc::clone(shape), requirement, work, (order, seed), Arc::clone(scorer))
 }

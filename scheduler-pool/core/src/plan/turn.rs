@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use borough_model::JobId;
 
+use super::PendingTask;
 use super::Planner;
-use crate::pending::PendingTask;
 use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
 
@@ -27,7 +27,7 @@ impl Planner<'_, '_> {
         let queue = self.queue;
         let item = |tasks: &'_ [PendingTask]| {
             let class = queue.classes.get(tasks.first()?.class as usize)?;
-            let row = self.snapshot.jobs.get(&class.job)?.row.as_ref()?;
+            let row = self.tables.jobs.get(&class.job)?.row.as_ref()?;
             Some((class.lane, row.priority, class.job))
         };
         let items: Vec<TurnItem<'_>> = queue
@@ -37,7 +37,7 @@ impl Planner<'_, '_> {
                 item(tasks).map(|(lane, priority, job)| TurnItem { tasks, lane, priority, job })
             })
             .collect();
-        if self.snapshot.settings.queueing.policy.shares() {
+        if self.tables.settings.queueing.policy.shares() {
             self.items_by_share(&items);
         } else {
             self.items_in_order(&items);
@@ -66,16 +66,16 @@ impl Planner<'_, '_> {
     /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only
     /// asked for.
     fn items_by_share(&mut self, items: &[TurnItem<'_>]) {
-        let snapshot = self.snapshot;
-        let queueing = &snapshot.settings.queueing;
-        let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
+        let tables = self.tables;
+        let queueing = &tables.settings.queueing;
+        let chance = |turn: &Turn| turn_chance(tables.closed_total, turn);
         self.work.shares_known();
         self.clear.shares.clone_from(&self.work.shares);
         for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
             // By turn and not by lane: a job that has waited longest has a lane of its own.
             let mut by_turn: BTreeMap<Turn, VecDeque<TurnItem<'_>>> = BTreeMap::new();
             for &item in of_priority {
-                let turn = snapshot.jobs.get(&item.job).and_then(|entry| entry.turn.clone());
+                let turn = tables.jobs.get(&item.job).and_then(|entry| entry.turn.clone());
                 by_turn.entry(turn.unwrap_or_default()).or_default().push_back(item);
             }
             let mut lanes: Vec<(Turn, VecDeque<TurnItem<'_>>)> = by_turn.into_iter().collect();

@@ -15,9 +15,9 @@
 //!   gives it up at once.
 //!
 //! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are
-//! passed over by what the snapshot keeps of them, a search ends with enough nodes to choose from, no plan begins
+//! passed over by what the tables keeps of them, a search ends with enough nodes to choose from, no plan begins
 //! another search once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption
-//! cannot help is remembered until something changes that could ([`crate::Snapshot::remember`]).
+//! cannot help is remembered until something changes that could ([`crate::CellTables::remember`]).
 
 mod node;
 mod removal;
@@ -36,7 +36,7 @@ pub(crate) use scope::PreemptionScope;
 pub(crate) use victim_search::{VictimSearch, helps_nowhere};
 
 use crate::queueing::Claim;
-use crate::snapshot::Stand;
+use crate::tables::Stand;
 
 /// A plan that has looked at so many tasks for victims begins no other search: the rest waits for the next plan, and
 /// ordinary placements do not wait for it.

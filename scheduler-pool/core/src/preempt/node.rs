@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
+use super::removal::{all_give, part_of_node};
 use super::{Evictions, HypotheticalRemoval, PreemptionCost, PreemptionRequest, leaving, lifted};
 use crate::filter::{copies, fits, refusals_fixed};
-use crate::plan::PlanOverlay;
-use crate::snapshot::{ResidentTask, Stand, StretchCapacity};
+use crate::overlay::PlanOverlay;
+use crate::tables::{ResidentTask, Stand, StretchCapacity};
 
 /// Room on a node that is made by evictions.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub(crate) enum NodeAnswer {
 
 /// How many evictions of a job its budget lets pass still; `None`: it has no budget.
 fn budget_left(work: &PlanOverlay<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
-    let left = work.snapshot.jobs.get(&job)?.disruptions_left()?;
+    let left = work.tables.jobs.get(&job)?.disruptions_left()?;
     Some(left.saturating_sub(evictions.of_job(job)))
 }
 
@@ -202,12 +203,14 @@ fn victims(
 ) -> Option<Vec<HypotheticalRemoval>> {
     let Some(claim) = ask.claim else { return victims_fewest(work, ask, node, &ordered) };
     let found = victims_fewest(work, ask, node, &ordered)?;
-    if work.all_give(claim, &found) {
+    if all_give(work, claim, &found) {
         return Some(found);
     }
     let mut ordered = ordered;
-    ordered.sort_by_cached_key(|removal| (removal.claimed.is_none(), work.part(node, removal), removal.task));
-    victims_fewest(work, ask, node, &ordered).filter(|found| work.all_give(claim, found))
+    ordered.sort_by_cached_key(|removal| {
+        (removal.claimed.is_none(), part_of_node(work, node, removal), removal.task)
+    });
+    victims_fewest(work, ask, node, &ordered).filter(|found| all_give(work, claim, found))
 }
 
 /// The fewest that have to go, in that all others are spared one after another as long as the task still fits.

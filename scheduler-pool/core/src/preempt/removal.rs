@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use super::Evictions;
 use crate::filter::Requirement;
-use crate::plan::PlanOverlay;
-use crate::snapshot::{ResidentTask, Stand};
+use crate::overlay::PlanOverlay;
+use crate::queueing::{Claim, Given};
+use crate::tables::{ResidentTask, Stand};
 
 type Demand = SmallVec<[(usize, u64); 6]>;
 
@@ -79,7 +80,7 @@ pub(crate) fn leaving(
 }
 
 fn overdue(work: &PlanOverlay<'_>, job: JobId, resident: &ResidentTask, now_ms: i64) -> bool {
-    let spec = work.snapshot.jobs.get(&job).and_then(|entry| entry.spec_current());
+    let spec = work.tables.jobs.get(&job).and_then(|entry| entry.spec_current());
     resident.leaves_since_ms > 0
         && spec.is_some_and(|spec| now_ms >= leave_due_ms(resident.leaves_since_ms, spec))
 }
@@ -96,4 +97,21 @@ pub(crate) fn lifted<'a, T>(
     let answer = ask(work);
     removals.iter().for_each(|removal| removal.suppose(work, node, false));
     answer
+}
+
+/// The larger of the parts of a node's processor time and memory that a task has, in thousandths.
+pub(super) fn part_of_node(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval) -> u64 {
+    let of =
+        |dimension| removal.amount(dimension).saturating_mul(1000) / work.nodes.limit(dimension, node).max(1);
+    of(0).max(of(1))
+}
+
+/// Whether all of them can go together, and every queue from which something is claimed keeps what it is guaranteed.
+pub(super) fn all_give(work: &PlanOverlay<'_>, claim: &Claim, victims: &[HypotheticalRemoval]) -> bool {
+    let given = |victim: &HypotheticalRemoval| -> Option<Given<'_>> {
+        let (turn, resources) = work.held_by(victim.task)?;
+        Some((turn, resources, victim.claimed.is_some()))
+    };
+    let given: Vec<Given<'_>> = victims.iter().filter_map(given).collect();
+    work.shares.as_ref().is_some_and(|shares| shares.all_give(claim, &given))
 }

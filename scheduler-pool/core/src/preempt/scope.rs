@@ -2,9 +2,9 @@
 
 use borough_model::Resources;
 
-use crate::plan::PlanOverlay;
+use crate::overlay::PlanOverlay;
 use crate::queueing::{Claim, Guaranteed, Turn};
-use crate::snapshot::{Snapshot, SnapshotJob};
+use crate::tables::{CellJob, CellTables};
 
 /// Whom a task may take the place of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -19,6 +19,14 @@ pub(crate) struct PreemptionScope {
 }
 
 impl PreemptionScope {
+    /// Whom a task of a job may take the place of.
+    pub fn of_task(tables: &CellTables, entry: &CellJob, index: u32) -> Self {
+        let below = entry.victims_below(index);
+        let queue = entry.turn.as_ref().map_or(0, |turn| turn.queue);
+        let claims_below = if tables.settings.reclaims() && queue > 0 { entry.claims_below() } else { 0 };
+        Self { below, claims_below, queue: if claims_below > 0 { queue } else { 0 } }
+    }
+
     /// Whether it may take anybody's place.
     pub fn any(self) -> bool {
         self.bound() > 0
@@ -68,15 +76,5 @@ impl PreemptionScope {
     /// What its queue is guaranteed, for a task that asks for so much.
     pub fn guarantee(self, work: &PlanOverlay<'_>, asked: &Resources) -> Option<Guaranteed> {
         work.shares.as_ref().filter(|_| self.queue > 0)?.guarantee(&self.turn(), asked)
-    }
-}
-
-impl Snapshot {
-    /// Whom a task of a job may take the place of.
-    pub(crate) fn scope_of(&self, entry: &SnapshotJob, index: u32) -> PreemptionScope {
-        let below = entry.victims_below(index);
-        let queue = entry.turn.as_ref().map_or(0, |turn| turn.queue);
-        let claims_below = if self.settings.reclaims() && queue > 0 { entry.claims_below() } else { 0 };
-        PreemptionScope { below, claims_below, queue: if claims_below > 0 { queue } else { 0 } }
     }
 }

@@ -6,9 +6,10 @@ use borough_model::Resources;
 
 use super::{Evictions, NodeAnswer, Offer, PreemptionCost, PreemptionRequest, PreemptionScope, offer_of};
 use crate::filter::Requirement;
-use crate::plan::{PlanOverlay, Search, StartOffset};
+use crate::node_order::{NodeOrder, StartOffset};
+use crate::overlay::PlanOverlay;
 use crate::seed::mixed;
-use crate::snapshot::{STRETCH, Snapshot, StretchCapacity};
+use crate::tables::{CellTables, STRETCH, StretchCapacity};
 
 /// In cells of so many nodes all are compared.
 const NODES_ALL_MAX: usize = 200;
@@ -19,7 +20,7 @@ const NODES_BEYOND: usize = 50;
 /// What was found for one shape, and those that it may take the place of.
 #[derive(Clone, Debug)]
 pub(crate) struct VictimSearch {
-    search: Search,
+    order: NodeOrder,
     /// The next rank to be looked at.
     rank: usize,
     /// How many nodes are to be found.
@@ -37,17 +38,17 @@ pub(crate) struct VictimSearch {
 
 impl VictimSearch {
     pub fn new(
-        snapshot: &Snapshot,
+        tables: &CellTables,
         start_offset: StartOffset,
         seed: u64,
         members: usize,
         generation: u32,
     ) -> Self {
-        let count = snapshot.nodes.count();
+        let count = tables.nodes.count();
         let enough =
             if count <= NODES_ALL_MAX { usize::MAX } else { members + NODES_BEYOND.max(start_offset.beyond) };
         Self {
-            search: Search::new(count, start_offset, mixed(seed)),
+            order: NodeOrder::new(count, start_offset, mixed(seed)),
             rank: 0,
             enough,
             offers: BTreeMap::new(),
@@ -118,7 +119,7 @@ impl VictimSearch {
     /// The next node of a stretch in which one might have room.
     fn next(&mut self, work: &PlanOverlay<'_>, bound: u32, asked: StretchCapacity) -> Option<u32> {
         loop {
-            let (position, end) = self.search.position(self.rank)?;
+            let (position, end) = self.order.position(self.rank)?;
             let stretch = position / STRETCH;
             if work.nodes.stretch_reclaimable(stretch, bound, asked) {
                 self.rank += 1;
@@ -131,16 +132,16 @@ impl VictimSearch {
 
 /// Whether no eviction anywhere helps, as the cell is without any plan; and whether time alone could change that.
 pub(crate) fn helps_nowhere(
-    snapshot: &Snapshot,
+    tables: &CellTables,
     (requirement, asked): (&Requirement, &Resources),
     scope: PreemptionScope,
     now_ms: i64,
 ) -> Option<bool> {
-    let mut work = PlanOverlay::new(snapshot);
+    let mut work = PlanOverlay::new(tables);
     if scope.queue > 0 {
         work.shares_known();
     }
-    let fresh_ms = snapshot.settings.fresh_start_ms();
+    let fresh_ms = tables.settings.fresh_start_ms();
     let claims = scope.claims(&work);
     let (scope, claim) = scope.now(&work, asked);
     if !scope.any() {
@@ -148,7 +149,7 @@ pub(crate) fn helps_nowhere(
     }
     let ask = PreemptionRequest { requirement, below: scope.below, claim: claim.as_ref(), now_ms, fresh_ms };
     let mut evictions = Evictions::default();
-    let mut victim_search = VictimSearch::new(snapshot, StartOffset::whole(0), 0, 0, 0);
+    let mut victim_search = VictimSearch::new(tables, StartOffset::whole(0), 0, 0, 0);
     victim_search.enough = 1;
     let found = victim_search.best(&mut work, &mut evictions, &ask).is_some();
     (!found).then_some(victim_search.protected || claims)

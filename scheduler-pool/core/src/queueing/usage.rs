@@ -6,8 +6,6 @@ use borough_model::Resources;
 use smallvec::SmallVec;
 
 use super::policy::Turn;
-use crate::snapshot::{NodeGate, NodeTable};
-
 /// Processor time, memory and disk; kinds of device follow.
 const FIXED: usize = 3;
 
@@ -26,15 +24,9 @@ pub(crate) struct CellTotals {
 }
 
 impl CellTotals {
-    pub fn of(nodes: &NodeTable) -> Self {
-        let open = || nodes.order.iter().copied().filter(|&node| nodes.gate(node) == NodeGate::Open);
-        let total = |dimension| open().map(|node| nodes.limit(dimension, node)).fold(0, u64::saturating_add);
-        let kinds = (0..nodes.dimensions()).filter_map(|dimension| Some((dimension, nodes.kind(dimension)?)));
-        let kinds = kinds.filter(|(_, kind)| !kind.contains('/'));
-        Self {
-            fixed: [total(0), total(1), total(2)],
-            kinds: kinds.map(|(dimension, kind)| (kind.to_owned(), total(dimension))).collect(),
-        }
+    /// Of processor time, memory and disk, and of each kind of device.
+    pub fn new(fixed: [u64; FIXED], kinds: Vec<(String, u64)>) -> Self {
+        Self { fixed, kinds }
     }
 
     /// The amounts of resources, in this order.

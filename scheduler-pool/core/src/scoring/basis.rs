@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Mix, MixCache};
-use crate::snapshot::{NodeGate, NodeTable, Snapshot};
+use crate::tables::{CellTables, NodeGate, NodeTable};
 
 /// What a policy has made of the cell for one class. Two that are equal score every node alike.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -24,7 +24,7 @@ const BITS: u32 = 7;
 
 /// A cell's figures, each made when it is first asked for.
 pub(crate) struct CellStats<'a> {
-    snapshot: &'a Snapshot,
+    tables: &'a CellTables,
     nodes: &'a NodeTable,
     free: RefCell<BTreeMap<usize, u64>>,
     most: RefCell<BTreeMap<usize, u64>>,
@@ -35,11 +35,11 @@ pub(crate) struct CellStats<'a> {
 }
 
 impl<'a> CellStats<'a> {
-    /// Of a snapshot; `kept` is what [`CellStats::kept`] gave after an earlier plan.
-    pub fn new(snapshot: &'a Snapshot, kept: MixCache) -> Self {
+    /// Of a tables; `kept` is what [`CellStats::kept`] gave after an earlier plan.
+    pub fn new(tables: &'a CellTables, kept: MixCache) -> Self {
         Self {
-            snapshot,
-            nodes: &snapshot.nodes,
+            tables,
+            nodes: &tables.nodes,
             free: RefCell::default(),
             most: RefCell::default(),
             tasks: OnceCell::new(),
@@ -84,7 +84,7 @@ impl<'a> CellStats<'a> {
 
     /// What the tasks of the cell ask of cards.
     pub fn mix(&self) -> Option<&Arc<Mix>> {
-        self.mix.get_or_init(|| self.kept.borrow_mut().mix(self.snapshot)).as_ref()
+        self.mix.get_or_init(|| self.kept.borrow_mut().mix(self.tables)).as_ref()
     }
 }
 

@@ -7,14 +7,6 @@ use super::{Policy, ScoringContext};
 pub(super) struct BestFit;
 
 impl Policy for BestFit {
-    fn name(&self) -> &'static str {
-        "best-fit"
-    }
-
-    fn about(&self) -> &'static str {
-        "The fullest node: large tasks keep finding room."
-    }
-
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
         fullness(context)
     }

@@ -15,14 +15,6 @@ pub(super) struct BorgHybrid;
 const ABOVE: u32 = 1 << 20;
 
 impl Policy for BorgHybrid {
-    fn name(&self) -> &'static str {
-        "borg-hybrid"
-    }
-
-    fn about(&self) -> &'static str {
-        "The fullest node on which least is stranded beside a dimension that is nearly full."
-    }
-
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
         let free: SmallVec<[u32; 6]> =
             context.dimensions().into_iter().map(|dimension| context.free_after(dimension)).collect();

@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::{Basis, Weights};
+use super::Basis;
 use crate::filter::Requirement;
-use crate::plan::PlanOverlay;
+use crate::overlay::PlanOverlay;
+use crate::profile::Weights;
 
 /// All of a dimension, in thousandths.
 pub(crate) const FULL: u32 = 1000;
@@ -63,7 +64,7 @@ impl ScoringContext<'_, '_> {
     /// be less than what may be promised of it): what was measured, and what was promised since. Where nothing was
     /// measured, what is promised.
     pub fn expected_after(&self, dimension: usize) -> u32 {
-        let overcommit = &self.work.snapshot.settings.overcommit;
+        let overcommit = &self.work.tables.settings.overcommit;
         let per_mille = match dimension {
             0 => overcommit.cpu_per_mille,
             1 => overcommit.memory_per_mille,

@@ -14,14 +14,6 @@ pub(super) struct DotProduct;
 const UNIT: u128 = 1 << 14;
 
 impl Policy for DotProduct {
-    fn name(&self) -> &'static str {
-        "dot-product"
-    }
-
-    fn about(&self) -> &'static str {
-        "The node whose free room is least aligned with what the task asks for."
-    }
-
     /// The most that any node has, per dimension asked for.
     fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
         let most = requirement.demand.iter().map(|&(dimension, _)| stats.limit_most(dimension));

@@ -19,14 +19,6 @@ const ONE: u128 = 1 << 10;
 const TEN: u64 = 10;
 
 impl Policy for DynamicWeight {
-    fn name(&self) -> &'static str {
-        "dynamic-weight"
-    }
-
-    fn about(&self) -> &'static str {
-        "The node with most free of what is scarce in the cell for this task."
-    }
-
     fn start(&self) -> Start {
         Start::After(512)
     }

@@ -22,14 +22,6 @@ const SLOTS: u32 = 110;
 const ONE: f64 = 65_536.0;
 
 impl Policy for Fahp {
-    fn name(&self) -> &'static str {
-        "fahp"
-    }
-
-    fn about(&self) -> &'static str {
-        "The idlest node, resources weighed by what the task presses on (fuzzy analytic hierarchy process)."
-    }
-
     fn start(&self) -> Start {
         Start::After(512)
     }

@@ -14,7 +14,7 @@ use super::best_fit::fullness;
 use super::mix::{Mix, Typical};
 use super::{Breadth, CellStats, Policy, ScoringContext};
 use crate::filter::{Requirement, cards_given};
-use crate::plan::PlanOverlay;
+use crate::overlay::PlanOverlay;
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -29,14 +29,6 @@ const ABOVE: i64 = 1 << 17;
 const EVEN: i64 = 100;
 
 impl Policy for Fgd {
-    fn name(&self) -> &'static str {
-        "fgd"
-    }
-
-    fn about(&self) -> &'static str {
-        "The node on which least of the cards becomes useless to other tasks (fragmentation gradient descent)."
-    }
-
     fn breadth(&self, basis: &Basis) -> Breadth {
         if basis.mix.is_some() { Breadth::Nodes(NODES) } else { Breadth::Few }
     }

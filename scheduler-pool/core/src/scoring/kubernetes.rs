@@ -5,21 +5,12 @@
 //! node's score does not depend on which others were seen.
 
 use super::context::FULL;
-use super::{Policy, ScoringContext, Start, Weights, Wishes};
+use super::{Policy, ScoringContext, Start, Wishes};
+use crate::profile::Weights;
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
 pub(super) struct Kubernetes;
-
-/// The weights in their order: `NodeResourcesFit` (least allocated), `NodeResourcesBalancedAllocation`, `NodeAffinity`,
-/// `TaintToleration`, `PodTopologySpread` and `InterPodAffinity`.
-const WEIGHTS: [(&str, u16); 5] = [
-    ("least_allocated", 100),
-    ("balanced_allocation", 100),
-    ("affinity", 200),
-    ("taint", 300),
-    ("spread", 200),
-];
 
 /// A full score of a weight of one, in the units of the sum.
 const POINTS: i64 = 100 * FULL as i64;
@@ -28,18 +19,6 @@ const POINTS: i64 = 100 * FULL as i64;
 const CROWD_HALF: i64 = 8;
 
 impl Policy for Kubernetes {
-    fn name(&self) -> &'static str {
-        "kubernetes"
-    }
-
-    fn about(&self) -> &'static str {
-        "Least and evenly allocated, with wishes, taints and spreading in one weighted sum (kube-scheduler's defaults)."
-    }
-
-    fn weights(&self) -> &'static [(&'static str, u16)] {
-        &WEIGHTS
-    }
-
     fn start(&self) -> Start {
         Start::After(512)
     }
@@ -73,10 +52,11 @@ impl Policy for Kubernetes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::ScoringProfile;
 
     #[test]
     fn wishes_taints_and_crowding_count_with_their_weights() {
-        let weights = WEIGHTS.map(|(_, weight)| weight);
+        let weights = "kubernetes".parse::<ScoringProfile>().unwrap().weights;
         let of = |met, all, disliking| Kubernetes.preference(&weights, Wishes { met, all, disliking });
         assert_eq!(of(0, 0, 0), 3 * POINTS);
         assert_eq!(of(100, 100, 0) - of(0, 100, 0), 2 * POINTS);

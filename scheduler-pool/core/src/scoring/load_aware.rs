@@ -23,14 +23,6 @@ const COST_EMPTY: u64 = 1 << 10;
 const EXPECTED_MAX: u32 = 2 * FULL;
 
 impl Policy for LoadAware {
-    fn name(&self) -> &'static str {
-        "load-aware"
-    }
-
-    fn about(&self) -> &'static str {
-        "The node on which least is really in use, as measured, and by request what came since."
-    }
-
     fn start(&self) -> Start {
         Start::After(512)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::filter::{CardAsk, Requirement, card_asks};
-use crate::snapshot::{Shape, Snapshot};
+use crate::tables::{CellTables, Shape};
 
 /// The parts sum to about this; a kind of task with less than one part is left out. Coarser parts make nodes look even that
 /// are not: with a quarter of them the trace of the paper packs half a point worse.
@@ -44,20 +44,20 @@ impl PartialEq for Mix {
 }
 
 impl Mix {
-    fn new(made_of: Vec<Part>, snapshot: &Snapshot) -> Self {
+    fn new(made_of: Vec<Part>, tables: &CellTables) -> Self {
         let typical = |(shape, part): &Part| {
-            let demand = Requirement::of_resources(&shape.resources, &snapshot.nodes).demand;
+            let demand = Requirement::of_resources(&shape.resources, &tables.nodes).demand;
             Typical {
                 cpu_millis: shape.resources.cpu_millis,
                 memory_bytes: shape.resources.memory_bytes,
-                cards: card_asks(&demand, &shape.device_selectors, &snapshot.nodes),
+                cards: card_asks(&demand, &shape.device_selectors, &tables.nodes),
                 part: *part,
             }
         };
         let tasks: Vec<Typical> =
             made_of.iter().map(typical).filter(|typical| !typical.cards.is_empty()).collect();
         let parts = i64::try_from(tasks.iter().map(|task| task.part).sum::<u64>()).unwrap_or(i64::MAX);
-        Self { tasks, parts, made_of, facts_version: snapshot.nodes.facts_version() }
+        Self { tasks, parts, made_of, facts_version: tables.nodes.facts_version() }
     }
 
     fn serves(&self, made_of: &[Part], facts_version: u64) -> bool {
@@ -75,23 +75,23 @@ impl Mix {
 pub(crate) struct MixCache(Option<Arc<Mix>>);
 
 impl MixCache {
-    /// What the tasks of a snapshot ask of cards; `None` where none asks for any.
-    pub fn mix(&mut self, snapshot: &Snapshot) -> Option<Arc<Mix>> {
-        let made_of = parts(snapshot);
+    /// What the tasks of a tables ask of cards; `None` where none asks for any.
+    pub fn mix(&mut self, tables: &CellTables) -> Option<Arc<Mix>> {
+        let made_of = parts(tables);
         if made_of.is_empty() {
             return None;
         }
-        let facts_version = snapshot.nodes.facts_version();
+        let facts_version = tables.nodes.facts_version();
         let known = self.0.take().filter(|known| known.serves(&made_of, facts_version));
-        let mix = known.unwrap_or_else(|| Arc::new(Mix::new(made_of, snapshot)));
+        let mix = known.unwrap_or_else(|| Arc::new(Mix::new(made_of, tables)));
         self.0 = Some(Arc::clone(&mix));
         Some(mix)
     }
 }
 
 /// The shapes that use cards, each with its part; in the order of their numbers.
-fn parts(snapshot: &Snapshot) -> Vec<Part> {
-    let weighed = snapshot.shapes.weighed();
+fn parts(tables: &CellTables) -> Vec<Part> {
+    let weighed = tables.shapes.weighed();
     let total: u64 = weighed.clone().map(|(_, tasks)| tasks).sum();
     let part = |tasks: u64| {
         let part = (u128::from(tasks) * u128::from(PARTS) + u128::from(total / 2)) / u128::from(total.max(1));

@@ -1,5 +1,5 @@
-//! Which of the nodes that fit is best: named policies over the same readings of a node. A policy is one file here and
-//! one line in [`POLICIES`]; cells, jobs and tools select it by its name.
+//! Which of the nodes that fit is best: named policies over the same readings of a node. A policy is one file here, one
+//! line in [`policy`], and its name in [`crate::profile`], by which cells, jobs and tools select it.
 //!
 //! A policy is a pure function of one node as the plan has left it and of a [`Basis`], which is what it wants to know
 //! of the whole cell. Everything is whole numbers, so that a score is the same on every machine and in every release.
@@ -15,7 +15,6 @@ mod fgd;
 mod kubernetes;
 mod load_aware;
 mod mix;
-mod profile;
 mod random;
 mod swarm_binpack;
 mod swarm_spread;
@@ -26,31 +25,27 @@ use std::fmt;
 pub(crate) use basis::{Basis, CellStats};
 pub(crate) use context::ScoringContext;
 pub(crate) use mix::{Mix, MixCache};
-pub use profile::{ProfileError, ScoringProfile};
 
 use crate::filter::Requirement;
+use crate::profile::{PolicyName, ScoringProfile, Weights};
 
-/// All policies, by name.
-pub(crate) static POLICIES: [&dyn Policy; 12] = [
-    &best_fit::BestFit,
-    &borg_hybrid::BorgHybrid,
-    &dot_product::DotProduct,
-    &dynamic_weight::DynamicWeight,
-    &fahp::Fahp,
-    &fgd::Fgd,
-    &kubernetes::Kubernetes,
-    &load_aware::LoadAware,
-    &random::Random,
-    &swarm_binpack::SwarmBinpack,
-    &swarm_spread::SwarmSpread,
-    &worst_fit::WorstFit,
-];
-
-/// Weights of a policy that takes any, in hundredths, in the order in which it names them.
-pub(crate) type Weights = [u16; WEIGHTS_MAX];
-
-/// Weights that a policy may take at most.
-pub(crate) const WEIGHTS_MAX: usize = 5;
+/// The policy of a name.
+fn policy(name: PolicyName) -> &'static dyn Policy {
+    match name {
+        PolicyName::BestFit => &best_fit::BestFit,
+        PolicyName::BorgHybrid => &borg_hybrid::BorgHybrid,
+        PolicyName::DotProduct => &dot_product::DotProduct,
+        PolicyName::DynamicWeight => &dynamic_weight::DynamicWeight,
+        PolicyName::Fahp => &fahp::Fahp,
+        PolicyName::Fgd => &fgd::Fgd,
+        PolicyName::Kubernetes => &kubernetes::Kubernetes,
+        PolicyName::LoadAware => &load_aware::LoadAware,
+        PolicyName::Random => &random::Random,
+        PolicyName::SwarmBinpack => &swarm_binpack::SwarmBinpack,
+        PolicyName::SwarmSpread => &swarm_spread::SwarmSpread,
+        PolicyName::WorstFit => &worst_fit::WorstFit,
+    }
+}
 
 /// How many nodes that fit are scored for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +67,6 @@ pub(crate) enum Start {
 
 /// A way of telling the better of two nodes that fit.
 pub(crate) trait Policy: Sync + fmt::Debug {
-    /// Its name in settings, specs and tools.
-    fn name(&self) -> &'static str;
-
-    /// What it prefers, in one sentence.
-    fn about(&self) -> &'static str;
-
-    /// The weights that a profile may set, each with what holds otherwise, in hundredths.
-    fn weights(&self) -> &'static [(&'static str, u16)] {
-        &[]
-    }
-
     /// Where its searches begin.
     fn start(&self) -> Start {
         Start::One
@@ -147,11 +131,11 @@ pub(crate) struct Scorer {
 impl Scorer {
     /// A profile over a cell, for a class that asks for this.
     pub fn new(profile: ScoringProfile, stats: &CellStats<'_>, requirement: &Requirement) -> Self {
-        Self { profile, basis: profile.policy.basis(stats, requirement) }
+        Self { profile, basis: policy(profile.policy).basis(stats, requirement) }
     }
 
     pub fn policy(&self) -> &'static dyn Policy {
-        self.profile.policy
+        policy(self.profile.policy)
     }
 
     /// How many nodes that fit it wants to see beyond the tasks; `few` where it does not say.

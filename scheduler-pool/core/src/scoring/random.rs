@@ -7,14 +7,6 @@ use super::{Policy, ScoringContext, Start};
 pub(super) struct Random;
 
 impl Policy for Random {
-    fn name(&self) -> &'static str {
-        "random"
-    }
-
-    fn about(&self) -> &'static str {
-        "Any node that fits, by chance."
-    }
-
     fn start(&self) -> Start {
         Start::After(1)
     }

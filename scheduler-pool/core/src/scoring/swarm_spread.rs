@@ -7,14 +7,6 @@ use super::{Policy, ScoringContext, Start};
 pub(super) struct SwarmSpread;
 
 impl Policy for SwarmSpread {
-    fn name(&self) -> &'static str {
-        "swarm-spread"
-    }
-
-    fn about(&self) -> &'static str {
-        "The node with the fewest tasks."
-    }
-
     fn start(&self) -> Start {
         Start::After(512)
     }

@@ -15,14 +15,6 @@ const DOUBLINGS: u32 = 8;
 const COST_EMPTY: u64 = 1 << 20;
 
 impl Policy for WorstFit {
-    fn name(&self) -> &'static str {
-        "worst-fit"
-    }
-
-    fn about(&self) -> &'static str {
-        "The node whose cost rises least, costs growing exponentially with use: load is even (E-PVM)."
-    }
-
     fn start(&self) -> Start {
         Start::After(512)
     }

@@ -1,21 +1,35 @@
 //! Plans in flight: what they took counts as taken until the journal says what became of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::task::task_transition;
-use borough_model::{NodeId, Resources, TaskId, TaskRow, TaskState};
+use borough_model::{JobId, NodeId, Resources, TaskId, TaskRow, TaskState};
 
-use super::{NodeTable, Snapshot, Stand, TaskSlot};
 use crate::filter::Requirement;
 use crate::plan::{Plan, PlannedPlacement};
 use crate::preempt::Victim;
+use crate::tables::{CellTables, NodeTable, Stand, TaskSlot};
 
-/// What placements in flight took.
-pub(crate) type Assumed = BTreeMap<TaskId, AssumedPlacement>;
+/// What plans in flight are assumed to have done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Assumptions {
+    /// What placements took.
+    placed: BTreeMap<TaskId, AssumedPlacement>,
+    /// Tasks that give way: as they were before, and what those that only held gave back.
+    gone: BTreeMap<TaskId, AssumedVictim>,
+}
+
+/// A task that is assumed to give way.
+#[derive(Clone, Debug)]
+struct AssumedVictim {
+    before: TaskSlot,
+    /// What it held and gave back.
+    taken: Option<AssumedPlacement>,
+}
 
 /// What one of them took.
 #[derive(Clone, Debug)]
-pub(crate) struct AssumedPlacement {
+struct AssumedPlacement {
     node: NodeId,
     /// The epoch of the node's commitment then: a later one, whoever wrote it, does not count the placement unless it
     /// was committed.
@@ -25,9 +39,6 @@ pub(crate) struct AssumedPlacement {
     /// Whether it is promised, and not used.
     promised: bool,
 }
-
-/// Tasks that give way by plans in flight: as they were before, and what those that only held gave back.
-pub(crate) type AssumedGone = BTreeMap<TaskId, (TaskSlot, Option<AssumedPlacement>)>;
 
 impl AssumedPlacement {
     /// What a row that holds takes.
@@ -42,111 +53,111 @@ impl AssumedPlacement {
     }
 }
 
-impl Snapshot {
+impl Assumptions {
     /// Counts a plan's placements as made before their commit is known, so that the next batch does not take the same.
     /// Revisions stay as they are: the true rows, whoever wrote them, replace what is assumed.
-    pub fn assume(&mut self, plan: &Plan) {
+    pub fn assume(&mut self, tables: &mut CellTables, plan: &Plan) {
         for placement in &plan.placements {
-            placement.victims.iter().for_each(|victim| self.victim_assume(victim));
-            self.placement_assume(placement);
+            placement.victims.iter().for_each(|victim| self.victim_assume(tables, victim));
+            self.placement_assume(tables, placement);
         }
     }
 
     /// The same as if the commit were known: what is placed stands there, and may be made to give way in its turn. For
     /// plans that are only supposed, one after another.
-    pub(crate) fn suppose(&mut self, plan: &Plan, now_ms: i64) {
+    pub fn suppose(&mut self, tables: &mut CellTables, plan: &Plan, now_ms: i64) {
         for placement in &plan.placements {
             for victim in &placement.victims {
-                self.victim_assume(victim);
-                if !self.assumed_gone.contains_key(&victim.task) {
-                    self.supposed_goes(victim);
+                self.victim_assume(tables, victim);
+                if !self.gone.contains_key(&victim.task) {
+                    self.supposed_goes(tables, victim);
                 }
             }
-            self.placement_assume(placement);
-            let before = self.task_row(placement.task).cloned();
+            self.placement_assume(tables, placement);
+            let before = tables.task_row(placement.task).cloned();
             let before = before.unwrap_or_else(|| TaskRow::never_placed(placement.task));
             if let Ok(placed) = task_transition(&before, &placement.event(None), now_ms) {
-                self.resident_put(None, &placed.row);
+                tables.resident_put(None, &placed.row);
             }
         }
     }
 
     /// A victim that itself is only supposed to stand.
-    fn supposed_goes(&mut self, victim: &Victim) {
+    fn supposed_goes(&mut self, tables: &mut CellTables, victim: &Victim) {
         let TaskId { job, index } = victim.task;
-        let slot = self.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
+        let slot = tables.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
         let Some((slot, node)) = slot.and_then(|slot| Some((slot.clone(), slot.node?))) else { return };
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         match victim.holds {
-            true => self.resident_removed(node, victim.task),
-            false => self.resident_assumed(node, victim.task, Stand::Leaves),
+            true => tables.resident_removed(node, victim.task),
+            false => tables.resident_assumed(node, victim.task, Stand::Leaves),
         }
-        self.slot_set(victim.task, TaskSlot { state: Some(state), evicted: true, ..slot });
+        tables.slot_set(victim.task, TaskSlot { state: Some(state), evicted: true, ..slot });
         if victim.holds {
-            self.assumed_release(victim.task, None);
+            self.assumed_release(tables, victim.task, None);
         }
     }
 
     /// A victim that has started is on its way out; one that only holds gives its share back and wants a node again.
-    fn victim_assume(&mut self, victim: &Victim) {
+    fn victim_assume(&mut self, tables: &mut CellTables, victim: &Victim) {
         let TaskId { job, index } = victim.task;
-        let before = self.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
+        let before = tables.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
         let Some(before) = before.filter(|slot| slot.revision == victim.revision && !slot.assumed) else {
             return;
         };
         let Some(node) = before.node else { return };
         let taken = before.row.as_deref().filter(|_| victim.holds);
-        let taken = taken.map(|row| AssumedPlacement::of_row(row, node, &self.nodes));
+        let taken = taken.map(|row| AssumedPlacement::of_row(row, node, &tables.nodes));
         if let Some(taken) = &taken {
-            self.charge(taken, false);
+            charge(tables, taken, false);
         }
         let stand = if victim.holds { Stand::Holds } else { Stand::Leaves };
         match stand {
-            Stand::Holds => self.resident_removed(node, victim.task),
-            stand => self.resident_assumed(node, victim.task, stand),
+            Stand::Holds => tables.resident_removed(node, victim.task),
+            stand => tables.resident_assumed(node, victim.task, stand),
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         let slot = TaskSlot { state: Some(state), assumed: true, evicted: true, ..before.clone() };
-        self.slot_set(victim.task, slot);
-        self.assumed_gone.insert(victim.task, (before, taken));
+        tables.slot_set(victim.task, slot);
+        self.gone.insert(victim.task, AssumedVictim { before, taken });
     }
 
-    fn victim_forget(&mut self, victim: &Victim) {
+    fn victim_forget(&mut self, tables: &mut CellTables, victim: &Victim) {
         let TaskId { job, index } = victim.task;
-        let slot = self.jobs.get(&job).and_then(|entry| entry.task(index));
+        let slot = tables.jobs.get(&job).and_then(|entry| entry.task(index));
         if slot.is_none_or(|slot| !slot.assumed) {
             return;
         }
-        let Some((before, taken)) = self.assumed_gone.remove(&victim.task) else { return };
+        let Some(AssumedVictim { before, taken }) = self.gone.remove(&victim.task) else { return };
         let (node, row) = (before.node, before.row.clone());
-        self.gone_retaken(taken);
-        self.slot_set(victim.task, before);
+        self.gone_retaken(tables, taken);
+        tables.slot_set(victim.task, before);
         match (row, node) {
-            (Some(row), _) => self.resident_put(None, &row),
-            (None, Some(node)) => self.resident_assumed(node, victim.task, Stand::Runs),
+            (Some(row), _) => tables.resident_put(None, &row),
+            (None, Some(node)) => tables.resident_assumed(node, victim.task, Stand::Runs),
             (None, None) => {}
         }
     }
 
     /// What was given back for a moment is taken again, unless the journal has told of the node since.
-    fn gone_retaken(&mut self, taken: Option<AssumedPlacement>) {
+    fn gone_retaken(&mut self, tables: &mut CellTables, taken: Option<AssumedPlacement>) {
         let Some(taken) = taken else { return };
-        if self.nodes.ordinal(taken.node).map(|node| self.nodes.epoch(node)) == Some(taken.epoch) {
-            self.charge(&taken, true);
+        if tables.nodes.ordinal(taken.node).map(|node| tables.nodes.epoch(node)) == Some(taken.epoch) {
+            charge(tables, &taken, true);
         }
     }
 
     /// The true row of a task is known: what was assumed of its giving way is void.
-    pub(crate) fn gone_release(&mut self, task: TaskId, charged: Option<NodeId>) {
-        let Some((_, taken)) = self.assumed_gone.remove(&task) else { return };
-        self.gone_retaken(taken.filter(|taken| charged == Some(taken.node)));
+    fn gone_release(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
+        let Some(AssumedVictim { taken, .. }) = self.gone.remove(&task) else { return };
+        self.gone_retaken(tables, taken.filter(|taken| charged == Some(taken.node)));
     }
 
-    fn placement_assume(&mut self, placement: &PlannedPlacement) {
+    fn placement_assume(&mut self, tables: &mut CellTables, placement: &PlannedPlacement) {
         let TaskId { job, index } = placement.task;
-        let Some(entry) = self.jobs.get(&job) else { return };
+        let Some(entry) = tables.jobs.get(&job) else { return };
         let before = entry.task(index).cloned().unwrap_or_default();
-        let Some(node) = self.nodes.ordinal(placement.node).filter(|_| before.open()) else { return };
+        let Some(node) = tables.nodes.ordinal(placement.node).filter(|_| before.open()) else { return };
         let slot = TaskSlot {
             incarnation: placement.incarnation,
             node: Some(placement.node),
@@ -155,50 +166,65 @@ impl Snapshot {
             assumed: true,
             ..before
         };
-        self.slot_set(placement.task, slot);
+        tables.slot_set(placement.task, slot);
         let taken = AssumedPlacement {
             node: placement.node,
-            epoch: self.nodes.epoch(node),
+            epoch: tables.nodes.epoch(node),
             resources: placement.charge.clone(),
             ports: placement.ports.iter().map(|port| port.number).collect(),
             promised: placement.held,
         };
-        self.charge(&taken, true);
-        self.assumed.insert(placement.task, taken);
+        charge(tables, &taken, true);
+        self.placed.insert(placement.task, taken);
     }
 
     /// Takes back what was assumed of a plan and has not been replaced by true rows since: its commit failed.
-    pub fn forget(&mut self, plan: &Plan) {
+    pub fn forget(&mut self, tables: &mut CellTables, plan: &Plan) {
         for placement in &plan.placements {
-            placement.victims.iter().for_each(|victim| self.victim_forget(victim));
+            placement.victims.iter().for_each(|victim| self.victim_forget(tables, victim));
             let TaskId { job, index } = placement.task;
-            let slot = self.jobs.get(&job).and_then(|entry| entry.task(index));
+            let slot = tables.jobs.get(&job).and_then(|entry| entry.task(index));
             let assumed = slot.filter(|slot| slot.assumed && slot.incarnation == placement.incarnation);
             let Some(restored) = assumed.map(|slot| slot.row.as_deref().map(TaskSlot::of)) else { continue };
-            self.slot_set(placement.task, restored.unwrap_or_default());
-            self.assumed_release(placement.task, None);
+            tables.slot_set(placement.task, restored.unwrap_or_default());
+            self.assumed_release(tables, placement.task, None);
         }
     }
 
-    /// The true row of a task is known, with the node that it charges: what was assumed of it elsewhere is given back.
-    pub(crate) fn assumed_release(&mut self, task: TaskId, charged: Option<NodeId>) {
-        let Some(taken) = self.assumed.remove(&task) else { return };
-        let epoch = self.nodes.ordinal(taken.node).map(|node| self.nodes.epoch(node));
+    /// The true row of a task is known, with the node that it charges: what was assumed of it is void.
+    pub fn task_released(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
+        self.assumed_release(tables, task, charged);
+        self.gone_release(tables, task, charged);
+    }
+
+    /// A job is forgotten: nothing is assumed of its tasks any more.
+    pub fn job_released(&mut self, tables: &mut CellTables, job: JobId) {
+        let of_job = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
+        let placed = self.placed.range(of_job.clone()).map(|(&task, _)| task);
+        let tasks: BTreeSet<TaskId> = placed.chain(self.gone.range(of_job).map(|(&task, _)| task)).collect();
+        tasks.into_iter().for_each(|task| self.task_released(tables, task, None));
+    }
+
+    /// What was assumed of a placement is given back, where the task is elsewhere.
+    fn assumed_release(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
+        let Some(taken) = self.placed.remove(&task) else { return };
+        let epoch = tables.nodes.ordinal(taken.node).map(|node| tables.nodes.epoch(node));
         if charged != Some(taken.node) && epoch == Some(taken.epoch) {
-            self.charge(&taken, false);
+            charge(tables, &taken, false);
         }
     }
+}
 
-    fn charge(&mut self, taken: &AssumedPlacement, more: bool) {
-        let Some(node) = self.nodes.ordinal(taken.node) else { return };
-        let demand = Requirement::of_resources(&taken.resources, &self.nodes).demand;
-        self.nodes.charge(node, &demand, &taken.ports, more);
-        if taken.promised {
-            self.nodes.promised_moved(node, &taken.resources, more);
-        }
-        self.unschedulable.changed();
-        if !more {
-            self.unschedulable.freed(node);
-        }
+/// Charges a node with what a placement took, or gives it back.
+fn charge(tables: &mut CellTables, taken: &AssumedPlacement, more: bool) {
+    let Some(node) = tables.nodes.ordinal(taken.node) else { return };
+    let demand = Requirement::of_resources(&taken.resources, &tables.nodes).demand;
+    tables.nodes.charge(node, &demand, &taken.ports, more);
+    if taken.promised {
+        tables.nodes.promised_moved(node, &taken.resources, more);
+    }
+    tables.events.changed = true;
+    if !more {
+        tables.events.node_freed(node);
     }
 }

@@ -1,86 +1,26 @@
-//! What a worker or gateway knows of a cell, kept from the journal: nodes as columns, jobs with their specs, a slot per
-//! task, and which jobs want nodes. Deltas are absolute and carry revisions; an older one changes nothing.
+//! What a worker or gateway knows of a cell, kept from the journal: the tables, the backlog of tasks that want a node, and
+//! what plans in flight are assumed to have done. Deltas are absolute and carry revisions; an older one changes nothing.
 
 mod assume;
-mod card;
-mod change;
-mod index;
-mod job;
-mod layout;
-mod load;
-mod node;
-mod open;
-mod resident;
-mod rule;
-mod shape;
-mod space;
-mod taint;
-mod term;
-mod text;
-mod topology;
-mod turn;
-mod unschedulable;
-mod view;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use borough_model::job::{JobState, Role, band};
+use borough_model::node::NodeLoad;
 use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
-pub(crate) use card::CardSlot;
-pub(crate) use index::{STRETCH, StretchCapacity};
-pub use job::GangPart;
-pub(crate) use job::{GangParts, SnapshotJob, TASKS_MAX, TaskSlot};
-pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
-pub use open::OpenQueue;
-pub(crate) use open::{OpenJobs, OpenKey};
-pub(crate) use resident::{ResidentTask, Stand};
-pub(crate) use rule::HardRule;
-pub(crate) use shape::{Shape, ShapeId, Shapes};
-pub(crate) use taint::Taints;
-pub(crate) use term::{TermId, TermKey, Terms};
-pub(crate) use text::{Number, Texts};
-pub(crate) use topology::DomainSlot;
-pub(crate) use unschedulable::UnschedulableShapes;
-pub use view::{SnapshotNode, SnapshotTask};
-
-use crate::queueing::Usage;
+use crate::backlog::{Backlog, OpenQueue, PendingReason};
+use crate::plan::{PendingQueue, Plan};
 use crate::settings::CellSettings;
-
-/// What became of a delta.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeltaApplied {
-    /// It is known now.
-    Changed,
-    /// A newer one was known already, or deciding has no use for it.
-    Ignored,
-    /// It breaks an invariant of the store (a task index beyond every limit) and was left out.
-    Refused,
-}
+use crate::tables::{CellTables, DeltaApplied, TaskSlot};
+use assume::Assumptions;
 
 /// A cell as of one moment of its journal.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    pub(crate) settings: CellSettings,
-    pub(crate) nodes: NodeTable,
-    pub(crate) jobs: BTreeMap<JobId, SnapshotJob>,
-    pub(crate) shapes: Shapes,
-    pub(crate) terms: Terms,
-    /// Jobs with open tasks, by queue.
-    pub(crate) open: BTreeMap<OpenQueue, OpenJobs>,
-    /// Into how many queues the jobs of a scheduler are divided.
-    shards: u32,
-    pub(crate) unschedulable: UnschedulableShapes,
-    /// What those who take turns hold, where that counts.
-    pub(crate) usage: Usage,
-    assumed: assume::Assumed,
-    assumed_gone: assume::AssumedGone,
-    /// Tasks that do not want a node: turns the round-robin on from batch to batch.
-    pub(crate) closed_total: u64,
-    /// Counts terms by which tasks keep others away.
-    terms_revision: u64,
+    tables: CellTables,
+    backlog: Backlog,
+    assumptions: Assumptions,
 }
 
 impl Snapshot {
@@ -92,31 +32,27 @@ impl Snapshot {
     /// An empty cell whose jobs are shared out, those of each scheduler among so many queues.
     pub fn divided(settings: CellSettings, shards: u32) -> Self {
         Self {
-            shards: shards.max(1),
-            settings,
-            nodes: NodeTable::new(),
-            jobs: BTreeMap::new(),
-            shapes: Shapes::default(),
-            terms: Terms::default(),
-            open: BTreeMap::new(),
-            unschedulable: UnschedulableShapes::default(),
-            usage: Usage::default(),
-            assumed: assume::Assumed::default(),
-            assumed_gone: assume::AssumedGone::default(),
-            closed_total: 0,
-            terms_revision: 0,
+            tables: CellTables::new(settings),
+            backlog: Backlog::new(shards),
+            assumptions: Assumptions::default(),
         }
     }
 
-    /// The settings it was made with.
-    pub fn settings(&self) -> &CellSettings {
-        &self.settings
+    /// The nodes, jobs and tasks: what plans are made on.
+    pub fn tables(&self) -> &CellTables {
+        &self.tables
     }
 
-    /// Changes when there is a new term by which some tasks keep others away: a plan made before was not held against
-    /// it.
-    pub fn terms_revision(&self) -> u64 {
-        self.terms_revision
+    pub(crate) fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// Changes the tables. The backlog follows what they report.
+    fn change<T>(&mut self, change: impl FnOnce(&mut CellTables, &mut Assumptions) -> T) -> T {
+        let answer = change(&mut self.tables, &mut self.assumptions);
+        let events = self.tables.events.take();
+        self.backlog.follow(&self.tables, &events);
+        answer
     }
 
     /// Applies a delta of the journal.
@@ -132,7 +68,7 @@ impl Snapshot {
             Delta::JobRemoved { job, .. } => self.job_remove(*job),
             Delta::Task { row } => self.task_upsert(row),
             Delta::TaskRemoved { task, revision } => self.task_remove(*task, *revision),
-            // A snapshot keeps the settings it was made with: whoever keeps it makes a new one.
+            // A tables keeps the settings it was made with: whoever keeps it makes a new one.
             Delta::CellSettings { .. }
             | Delta::Endpoint { .. }
             | Delta::EndpointWithdrawn { .. }
@@ -142,234 +78,122 @@ impl Snapshot {
 
     /// A node's row, new or changed.
     pub fn node_upsert(&mut self, row: &NodeRow) -> DeltaApplied {
-        let before = self.nodes.ordinal(row.id).map(|node| self.nodes.attributes_of(node).to_vec());
-        let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else {
-            return DeltaApplied::Ignored;
-        };
-        self.node_domains_moved(row.id, &before.unwrap_or_default());
-        self.unschedulable.freed(node);
-        DeltaApplied::Changed
-    }
-
-    /// Counts a node's tasks in the domains that it is in now.
-    fn node_domains_moved(&mut self, node: NodeId, before: &[(u32, u32)]) {
-        self.unschedulable.domains_changed();
-        let nodes = &self.nodes;
-        let after = nodes.ordinal(node).map_or(&[] as &[_], |node| nodes.attributes_of(node));
-        if before == after {
-            return;
-        }
-        let value = |attributes: &[(u32, u32)], attribute: u32| {
-            let position = attributes.binary_search_by_key(&attribute, |&(key, _)| key).ok()?;
-            attributes.get(position).map(|&(_, value)| value)
-        };
-        let touched = self.terms.node_moved(
-            node,
-            |attribute| value(before, attribute),
-            |attribute| value(after, attribute),
-        );
-        touched.into_iter().for_each(|term| self.unschedulable.term_touched(term));
+        self.change(|tables, _| tables.node_upsert(row))
     }
 
     /// Forgets a node.
     pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
-        let before = self.nodes.ordinal(node).map(|node| self.nodes.attributes_of(node).to_vec());
-        if !self.nodes.removed(node) {
-            return DeltaApplied::Ignored;
-        }
-        self.node_domains_moved(node, &before.unwrap_or_default());
-        DeltaApplied::Changed
+        self.change(|tables, _| tables.node_remove(node))
     }
 
     /// What is committed on a node, new or changed.
     pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> DeltaApplied {
-        match self.nodes.alloc_set(node, alloc) {
-            Some((node, freed)) => {
-                self.unschedulable.changed();
-                if freed {
-                    // A port that it gave back may help those that share its address.
-                    self.nodes.spaces.with(node).for_each(|node| self.unschedulable.freed(node));
-                }
-                DeltaApplied::Changed
-            }
-            None => DeltaApplied::Ignored,
-        }
+        self.change(|tables, _| tables.alloc_upsert(node, alloc))
+    }
+
+    /// What was measured of a node.
+    pub fn load_upsert(&mut self, node: NodeId, load: &NodeLoad) -> DeltaApplied {
+        self.change(|tables, _| tables.load_upsert(node, load))
     }
 
     /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays,
     /// and nothing of the job is placed while that is of another version.
     pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
-        let entry = self.jobs.entry(row.id).or_default();
-        let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
-        let spec_newer = entry.spec.as_ref().is_none_or(|(version, _)| *version < row.spec_version);
-        let spec = spec.filter(|_| spec_newer);
-        let moved = entry.row.as_ref().is_some_and(|known| band(known.priority) != band(row.priority));
-        if older && spec.is_none() {
-            return DeltaApplied::Ignored;
-        }
-        let closed_before = entry.closed_total();
-        let priority_before = entry.row.as_ref().map_or(0, |known| known.priority);
-        if !older {
-            entry.row = Some(row.clone());
-            entry.closed_recount();
-        }
-        self.closed_total = self.closed_total + entry.closed_total() - closed_before;
-        if let Some(spec) = spec {
-            self.spec_set(row.id, row.spec_version, spec);
-        } else if moved && !older {
-            self.shapes_set(row.id);
-        }
-        self.shape_weigh(row.id);
-        if !older && row.priority != priority_before {
-            self.resident_prioritized(row.id, row.priority);
-        }
-        self.constrained_requeued(row.id);
-        self.unschedulable.job_requeued(row.id);
-        self.open_update(row.id);
-        DeltaApplied::Changed
-    }
-
-    /// Counts the tasks that a job wants of its shape: none where it has ended.
-    fn shape_weigh(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let ended = entry.row.as_ref().is_none_or(|row| matches!(row.state, JobState::Ended { .. }));
-        let wanted = if ended { 0 } else { entry.count() };
-        let Some(shape) = entry.shape else { return };
-        let before = std::mem::replace(&mut entry.weighed, wanted);
-        self.shapes.weigh(shape, before, wanted);
-    }
-
-    /// What was found out about shapes that are a job's own is void, since the job has changed.
-    fn constrained_requeued(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get(&job).filter(|entry| entry.terms.constrained()) else { return };
-        let shapes: Vec<ShapeId> = entry.shapes().collect();
-        for shape in shapes {
-            for requeued in self.unschedulable.shape_requeued(shape) {
-                self.open_update(requeued);
-            }
-        }
-    }
-
-    fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
-        self.usage_of_job(job, false);
-        let Some(entry) = self.jobs.get_mut(&job) else { return };
-        entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
-        entry.spreads = !SnapshotJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
-        entry.spec = Some((version, spec));
-        entry.placed_recount();
-        self.usage_of_job(job, true);
-        self.terms_renew(job);
-        self.shapes_set(job);
-    }
-
-    /// Gives a job the shapes of its spec. Where its tasks are held against others', they are its own: what is found
-    /// out about them says nothing of other jobs.
-    pub(crate) fn shapes_set(&mut self, job: JobId) {
-        let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let Some((_, spec)) = &entry.spec else { return };
-        let constrained = entry.terms.constrained().then_some(job);
-        let band = band(entry.row.as_ref().map_or(spec.priority, |row| row.priority));
-        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, constrained));
-        let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
-        let shapes_own =
-            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, constrained))));
-        let shapes_own = shapes_own.collect();
-        let of_role = |(_, range): (&Role, Range<u32>)| {
-            (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, constrained)))
-        };
-        let shapes_of_roles = spec.role_ranges().map(of_role).collect();
-        let before: Vec<ShapeId> = entry.shapes().collect();
-        let shape_before = entry.shape.replace(shape);
-        let weighed_before = std::mem::take(&mut entry.weighed);
-        (entry.shapes_own, entry.shapes_of_roles) = (shapes_own, shapes_of_roles);
-        if let Some(before) = shape_before {
-            self.shapes.weigh(before, weighed_before, 0);
-        }
-        self.shape_weigh(job);
-        self.shapes_release(before.into_iter());
-        self.unschedulable.job_requeued(job);
-        self.open_update(job);
-    }
-
-    fn shapes_release(&mut self, shapes: impl Iterator<Item = ShapeId>) {
-        for shape in shapes {
-            if self.shapes.released(shape) {
-                self.unschedulable.shape_forgotten(shape);
-            }
-        }
+        self.change(|tables, _| tables.job_upsert(row, spec))
     }
 
     /// Forgets a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
-        self.terms_leave(job);
-        self.usage_of_job(job, false);
-        let Some(entry) = self.jobs.remove(&job) else { return DeltaApplied::Ignored };
-        if let Some((queue, key)) = &entry.open_key {
-            self.open_removed(queue, key);
-        }
-        self.closed_total -= entry.closed_total();
-        for (index, slot) in (0..).zip(&entry.tasks) {
-            let task = TaskId { job, index };
-            if slot.assumed {
-                self.assumed_release(task, None);
-                self.gone_release(task, None);
-            }
-            if let Some(node) = slot.node {
-                self.resident_removed(node, task);
-            }
-        }
-        self.unschedulable.job_requeued(job);
-        if let Some(shape) = entry.shape {
-            self.shapes.weigh(shape, entry.weighed, 0);
-        }
-        self.shapes_release(entry.shapes());
-        DeltaApplied::Changed
+        self.change(|tables, assumptions| {
+            let applied = tables.job_remove(job);
+            assumptions.job_released(tables, job);
+            applied
+        })
     }
 
     /// A task's row, new or changed.
     pub fn task_upsert(&mut self, row: &TaskRow) -> DeltaApplied {
-        if row.id.index >= TASKS_MAX {
-            return DeltaApplied::Refused;
-        }
-        let entry = self.jobs.entry(row.id.job).or_default();
-        if entry.task(row.id.index).is_some_and(|slot| slot.revision > row.revision) {
-            return DeltaApplied::Ignored;
-        }
-        let before = self.slot_set(row.id, TaskSlot::of(row));
-        self.resident_put(before.and_then(|slot| slot.node), row);
-        self.assumed_release(row.id, row.charged_node());
-        self.gone_release(row.id, row.charged_node());
-        DeltaApplied::Changed
+        self.change(|tables, assumptions| {
+            let applied = tables.task_upsert(row);
+            if applied == DeltaApplied::Changed {
+                assumptions.task_released(tables, row.id, row.charged_node());
+            }
+            applied
+        })
     }
 
     /// Forgets a task's row: while its job wants the task, that is a task that was never placed.
     pub fn task_remove(&mut self, task: TaskId, revision: u64) -> DeltaApplied {
-        let slot = self.jobs.get(&task.job).and_then(|entry| entry.task(task.index));
-        if slot.is_none_or(|slot| slot.revision > revision) {
-            return DeltaApplied::Ignored;
-        }
-        let before = self.slot_set(task, TaskSlot::default());
-        if let Some(node) = before.and_then(|slot| slot.node) {
-            self.resident_removed(node, task);
-        }
-        self.assumed_release(task, None);
-        self.gone_release(task, None);
-        DeltaApplied::Changed
+        self.change(|tables, assumptions| {
+            let applied = tables.task_remove(task, revision);
+            if applied == DeltaApplied::Changed {
+                assumptions.task_released(tables, task, None);
+            }
+            applied
+        })
     }
 
-    /// Puts a slot in its place and keeps what is counted over slots. Answers the slot before.
-    pub(crate) fn slot_set(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
-        let entry = self.jobs.get_mut(&task.job)?;
-        let closed_before = entry.closed_total();
-        let stands = slot.stands_on();
-        let before = entry.slot_set(task.index, slot);
-        self.closed_total = self.closed_total + entry.closed_total() - closed_before;
-        self.terms_counted(task.job, before.stands_on(), stands);
-        self.usage_moved(task, before.stands_on().is_some(), stands.is_some());
-        if self.unschedulable.parked(task.job) {
-            self.unschedulable.job_requeued(task.job);
-        }
-        self.open_update(task.job);
-        Some(before)
+    /// Counts a plan's placements as made before their commit is known, so that the next batch does not take the same.
+    /// Revisions stay as they are: the true rows, whoever wrote them, replace what is assumed.
+    pub fn assume(&mut self, plan: &Plan) {
+        self.change(|tables, assumptions| assumptions.assume(tables, plan));
+    }
+
+    /// The same as if the commit were known: a task that is placed counts as placed, and may be made to give way. For
+    /// plans that are only supposed, one after another.
+    pub(crate) fn suppose(&mut self, plan: &Plan, now_ms: i64) {
+        self.change(|tables, assumptions| assumptions.suppose(tables, plan, now_ms));
+    }
+
+    /// Takes back what was assumed of a plan and has not been replaced by true rows since: its commit failed.
+    pub fn forget(&mut self, plan: &Plan) {
+        self.change(|tables, assumptions| assumptions.forget(tables, plan));
+    }
+
+    /// Puts a slot in its place, for a task that is only supposed to be as it says. Returns the slot before.
+    pub(crate) fn slot_suppose(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
+        self.change(|tables, _| tables.slot_set(task, slot))
+    }
+
+    /// Remembers what a plan found to fit nowhere. To be called after each plan, once what became of its placements has
+    /// been applied. What the plan could not place is looked at once more, since its own placements may have failed.
+    pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
+        self.backlog.remember(&self.tables, plan, now_ms);
+    }
+
+    /// What wants placing of a queue ([`Snapshot::queue_of`]): tasks of running jobs without a row, or with a pending
+    /// row past its back-off. At most `limit` tasks, but a gang is never cut. Unschedulable ones wait for an event.
+    ///
+    /// Nothing starves: where more waits than the limit takes, a sixteenth of it goes to the jobs that have waited
+    /// longest. With `n` tasks before it, a task is planned `n / (limit / 16) + 1` batches after its submission at the
+    /// latest; a gang before it counts as a batch. The gang that has waited longest of all is taken even past the limit.
+    pub fn pending_in(&mut self, queue: &OpenQueue, now_ms: i64, limit: usize) -> PendingQueue {
+        self.backlog.pending(&self.tables, queue, &|_| true, now_ms, limit)
+    }
+
+    /// [`Self::pending_in`] of the first queue, for jobs that are `wanted`.
+    pub fn pending(&mut self, wanted: &dyn Fn(JobId) -> bool, now_ms: i64, limit: usize) -> PendingQueue {
+        self.backlog.pending(&self.tables, &OpenQueue::default(), wanted, now_ms, limit)
+    }
+
+    /// The queue of a job.
+    pub fn queue_of(&self, job: JobId) -> OpenQueue {
+        self.backlog.open.queue_of(&self.tables, job)
+    }
+
+    /// How many jobs of a queue have tasks that want a node and are not known to fit nowhere.
+    pub fn queue_jobs(&self, queue: &OpenQueue) -> usize {
+        self.backlog.open.jobs(queue).map_or(0, |jobs| jobs.ordered.len())
+    }
+
+    /// Tasks of a queue that want a node, by the reason they have none. A job all of whose tasks are known to fit nowhere
+    /// counts under the reason of most of them.
+    pub fn queue_reasons(&self, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
+        self.backlog.reasons(&self.tables, queue)
+    }
+
+    /// Nodes that were held, in all, against tasks that fit nowhere: what their waiting costs.
+    pub fn waiting_checks(&self) -> u64 {
+        self.backlog.waiting_checks()
     }
 }

@@ -4,8 +4,7 @@ use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spre
 use borough_model::node::LoadMeasured;
 use borough_model::{JobId, JobSpec, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, Plan, PlanCache, PlanCounters, ScoringProfile, Snapshot, StartOffset, pending,
-    plan_from,
+    CellSettings, PLAN_SEED, Plan, PlanCache, PlanCounters, ScoringProfile, Snapshot, StartOffset, plan_from,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -138,9 +137,10 @@ impl Cell {
         self.world.journal_apply(&mut self.snapshot);
         self.world.now_ms += 7;
         let now_ms = self.world.now_ms;
-        let queue = pending(&mut self.snapshot, &|_| true, now_ms, 64);
-        let kept = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut self.cache);
-        let again = plan_from(&self.snapshot, &queue, now_ms, self.start_offset, &mut PlanCache::default());
+        let queue = self.snapshot.pending(&|_| true, now_ms, 64);
+        let kept = plan_from(self.snapshot.tables(), &queue, now_ms, self.start_offset, &mut self.cache);
+        let again =
+            plan_from(self.snapshot.tables(), &queue, now_ms, self.start_offset, &mut PlanCache::default());
         let counters = kept.counters;
         let told = |plan: Plan| Plan { counters: PlanCounters::default(), ..plan };
         let (kept, again) = (told(kept), told(again));

@@ -6,11 +6,11 @@ use borough_model::job::{
 };
 use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeRow, Resources, TaskId, TaskState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_scheduler_core::{
-    Ahead, FilterStep, NearestFit, OpenQueue, PENDING_REASONS, PLAN_SEED, ScoringProfile, Snapshot,
-    WaitReason, explain, explain_job, pending, plan,
+    Ahead, FilterStep, NearestFit, OpenQueue, PLAN_SEED, PendingReason, ScoringProfile, Snapshot, WaitReason,
+    explain, explain_job, plan,
 };
 use expect_test::expect;
 
@@ -277,15 +277,16 @@ fn the_position_in_the_queue_and_the_counted_reasons_say_who_waits_and_why() {
     let turn = |higher, others, own| [WaitReason::Turn { ahead: Ahead { higher, others, own } }];
     assert_eq!(ahead(&snapshot, 4), turn(5, 2, 5));
     assert_eq!(ahead(&snapshot, 1), turn(2, 0, 0));
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     snapshot.remember(&outcome, world.now_ms);
-    pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
+    snapshot.pending(&|_| true, world.now_ms, usize::MAX);
     // What can never fit is ahead of nobody.
     assert_eq!(ahead(&snapshot, 1), turn(0, 0, 0));
     let reasons = snapshot.queue_reasons(&OpenQueue::default());
-    assert_eq!(reasons, BTreeMap::from([("capacity", 2), ("turn", 27)]));
-    assert!(reasons.keys().all(|reason| PENDING_REASONS.contains(reason)));
+    assert_eq!(reasons, BTreeMap::from([(PendingReason::Capacity, 2), (PendingReason::Turn, 27)]));
+    let names: BTreeSet<&str> = PendingReason::ALL.map(PendingReason::as_str).into();
+    assert_eq!(names.len(), PendingReason::ALL.len());
     let text = explain(&snapshot, JobId(5), 0, world.now_ms).to_string();
     assert!(text.contains("3 of higher priority, 6 submitted before, 2 of others"), "{text}");
 }

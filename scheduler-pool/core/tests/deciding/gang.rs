@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::job::{GangSpec, GangTopology, Role, TaskOverride};
 use borough_model::task::{StopReason, Verdict};
 use borough_model::{Incarnation, JobId, JobSpec, NodeId, Resources, TaskId, TaskRow, TaskState};
-use borough_scheduler_core::{PLAN_SEED, Plan, explain, pending, plan};
+use borough_scheduler_core::{PLAN_SEED, Plan, explain, plan};
 use proptest::prelude::*;
 
 use crate::naive;
@@ -32,8 +32,8 @@ fn racked(world: &mut World, number: u64, cores: u64, rack: Option<u64>) {
 
 fn planned(world: &World) -> Plan {
     let mut snapshot = world.snapshot(3);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    plan(&snapshot, &queue, world.now_ms, PLAN_SEED)
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED)
 }
 
 fn rack_of(world: &World, node: NodeId) -> Option<String> {
@@ -369,8 +369,8 @@ proptest! {
             world.journal_apply(&mut kept);
             for _ in 0..2 {
                 let before = world.clone();
-                let queue = pending(&mut kept, &|_| true, world.now_ms, usize::MAX);
-                let outcome = plan(&kept, &queue, world.now_ms, PLAN_SEED);
+                let queue = kept.pending(&|_| true, world.now_ms, usize::MAX);
+                let outcome = plan(kept.tables(), &queue, world.now_ms, PLAN_SEED);
                 world.commit(&outcome);
                 world.journal_apply(&mut kept);
                 kept.remember(&outcome, world.now_ms);

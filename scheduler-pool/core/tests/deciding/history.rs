@@ -8,7 +8,7 @@ use borough_model::node::NodeState;
 use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
     CellSettings, NearestFit, PLAN_SEED, PendingQueue, Plan, PlannedPlacement, Snapshot, dry_run, explain,
-    pending, plan,
+    explain_unplaced, plan,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -196,8 +196,8 @@ impl History {
         self.world.journal_apply(&mut self.kept);
         self.same_rows();
         let now_ms = self.world.now_ms;
-        let queue = pending(&mut self.kept, &everything, now_ms, self.limit);
-        let outcome = plan(&self.kept, &queue, now_ms, PLAN_SEED);
+        let queue = self.kept.pending(&everything, now_ms, self.limit);
+        let outcome = plan(self.kept.tables(), &queue, now_ms, PLAN_SEED);
         let (after, allocs) = naive::plan_checked(&self.world, &queue, &outcome);
         self.unplaced_fit_nowhere(&outcome, &after, &allocs);
         self.explained();
@@ -230,15 +230,15 @@ impl History {
     /// The snapshot kept from the journal knows what one built from the rows knows.
     fn same_rows(&self) {
         let again = self.world.snapshot(7);
-        assert!(self.kept.nodes().eq(again.nodes()));
-        assert!(self.kept.jobs().eq(again.jobs()));
+        assert!(self.kept.tables().nodes().eq(again.tables().nodes()));
+        assert!(self.kept.tables().jobs().eq(again.tables().jobs()));
         for &job in self.world.jobs.keys() {
-            assert!(self.kept.tasks(job).eq(again.tasks(job)));
-            assert_eq!(self.kept.job_spec(job), again.job_spec(job));
+            assert!(self.kept.tables().tasks(job).eq(again.tables().tasks(job)));
+            assert_eq!(self.kept.tables().job_spec(job), again.tables().job_spec(job));
         }
         for (id, (_, alloc)) in &self.world.nodes {
-            assert_eq!(self.kept.node_alloc(*id).as_ref(), Some(alloc));
-            assert_eq!(self.kept.node_load(*id), again.node_load(*id));
+            assert_eq!(self.kept.tables().node_alloc(*id).as_ref(), Some(alloc));
+            assert_eq!(self.kept.tables().node_load(*id), again.tables().node_load(*id));
         }
     }
 
@@ -246,7 +246,7 @@ impl History {
     /// other domains to fill, may find in the next plan that this one has helped it.
     fn unplaced_fit_nowhere(&self, outcome: &Plan, after: &World, allocs: &BTreeMap<NodeId, NodeAlloc>) {
         for unplaced in &outcome.unplaced {
-            let reason = &unplaced.reason;
+            let reason = explain_unplaced(self.kept.tables(), unplaced);
             let lost: u32 = reason.lost.iter().map(|loss| loss.nodes).sum();
             assert_eq!(reason.nodes as usize, self.world.nodes.len());
             assert_eq!(lost + reason.nodes_fit, reason.nodes, "each node is counted once: {reason}");
@@ -314,15 +314,15 @@ impl History {
         let mut assumed = self.kept.clone();
         assumed.assume(outcome);
         for change in &outcome.changes {
-            let alloc = assumed.node_alloc(change.node).expect("a known node");
+            let alloc = assumed.tables().node_alloc(change.node).expect("a known node");
             assert_eq!((&alloc.used, alloc.tasks), (&change.alloc.used, change.alloc.tasks));
             assert_eq!(alloc.promised, change.alloc.promised);
             assert_eq!(alloc.ports, change.alloc.ports);
         }
-        let again = plan(&assumed, queue, self.world.now_ms, PLAN_SEED);
+        let again = plan(assumed.tables(), queue, self.world.now_ms, PLAN_SEED);
         assert!(again.placements.iter().all(|placement| !outcome.placements.contains(placement)));
         assumed.forget(outcome);
-        let again = plan(&assumed, queue, self.world.now_ms, PLAN_SEED);
+        let again = plan(assumed.tables(), queue, self.world.now_ms, PLAN_SEED);
         assert_eq!(again.placements, outcome.placements);
     }
 
@@ -330,15 +330,17 @@ impl History {
     fn overtaken(&self, outcome: &Plan) {
         let mut other = self.world.clone();
         let some = |job: JobId| job.0.is_multiple_of(2);
-        let queue = pending(&mut self.kept.clone(), &some, self.world.now_ms, usize::MAX);
-        other.commit(&plan(&self.kept, &queue, self.world.now_ms, PLAN_SEED ^ 1));
+        let queue = self.kept.clone().pending(&some, self.world.now_ms, usize::MAX);
+        other.commit(&plan(self.kept.tables(), &queue, self.world.now_ms, PLAN_SEED ^ 1));
         let mut assumed = self.kept.clone();
         assumed.assume(outcome);
         other.journal_apply(&mut assumed);
         assumed.forget(outcome);
         let true_rows = other.snapshot(5);
-        assert!(assumed.nodes().eq(true_rows.nodes()));
-        assert!(self.world.jobs.keys().all(|&job| assumed.tasks(job).eq(true_rows.tasks(job))));
+        assert!(assumed.tables().nodes().eq(true_rows.tables().nodes()));
+        assert!(
+            self.world.jobs.keys().all(|&job| assumed.tables().tasks(job).eq(true_rows.tables().tasks(job)))
+        );
     }
 
     /// No task that fits somewhere is left out of the queue as one that fits nowhere.
@@ -376,8 +378,8 @@ impl History {
         if gangs || self.world.settings.reclaim {
             now_ms += 1_000;
             let mut later = self.kept.clone();
-            let queue = pending(&mut later, &everything, now_ms, usize::MAX);
-            let plan = plan(&later, &queue, now_ms, PLAN_SEED);
+            let queue = later.pending(&everything, now_ms, usize::MAX);
+            let plan = plan(later.tables(), &queue, now_ms, PLAN_SEED);
             // What places something by now may help others, who find it in the next plan.
             if self.freed_later() && plan != Plan::default() {
                 return;
@@ -386,8 +388,8 @@ impl History {
         }
         for seed in [1, 99] {
             let mut again = self.world.snapshot(seed);
-            let queue = pending(&mut again, &everything, now_ms, usize::MAX);
-            let plan = plan(&again, &queue, now_ms, PLAN_SEED);
+            let queue = again.pending(&everything, now_ms, usize::MAX);
+            let plan = plan(again.tables(), &queue, now_ms, PLAN_SEED);
             let again: Vec<PlannedPlacement> = plan.placements.iter().map(told).collect();
             assert_eq!(again, kept);
         }

@@ -7,7 +7,7 @@ use borough_model::node::{
 };
 use borough_model::{JobId, JobSpec, NodeRow};
 use borough_scheduler_core::{
-    PLAN_SEED, PlanCache, ScoringProfile, Snapshot, StartOffset, explain, pending, plan_from,
+    PLAN_SEED, PlanCache, ScoringProfile, Snapshot, StartOffset, explain, plan_from,
 };
 
 use crate::place::{counts, per_node, planned, world};
@@ -117,8 +117,8 @@ fn what_is_installed_later_counts_in_the_next_plan() {
     world.journal.clear();
     let mut cache = PlanCache::default();
     let mut where_to = |snapshot: &mut Snapshot, now_ms: i64| {
-        let queue = pending(snapshot, &|_| true, now_ms, usize::MAX);
-        let plan = plan_from(snapshot, &queue, now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
+        let queue = snapshot.pending(&|_| true, now_ms, usize::MAX);
+        let plan = plan_from(snapshot.tables(), &queue, now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
         plan.placements[0].node
     };
     assert_eq!(where_to(&mut snapshot, world.now_ms), node(0, 4, 4).id);
@@ -212,8 +212,9 @@ fn small_changes_of_what_a_node_has_leave_what_is_kept_of_searches_in_force() {
             row.capacity.cpu_millis = 8000 - round;
         });
         world.journal_apply(&mut snapshot);
-        let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-        let plan = plan_from(&snapshot, &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
+        let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+        let plan =
+            plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
         world.commit(&plan);
         world.journal_apply(&mut snapshot);
         counters.push(plan.counters);

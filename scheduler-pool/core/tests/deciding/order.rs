@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use borough_model::{JobId, TaskId, TaskState};
-use borough_scheduler_core::{
-    OpenQueue, PLAN_SEED, ScoringProfile, Snapshot, pending, pending_in, plan, shard_of,
-};
+use borough_scheduler_core::{OpenQueue, PLAN_SEED, PendingReason, ScoringProfile, Snapshot, plan, shard_of};
 
 use crate::place::{planned, world};
 use crate::world::{World, node, spec};
 
 fn queued(world: &World, limit: usize) -> Vec<u64> {
     let mut snapshot = world.snapshot(0);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, limit);
+    let queue = snapshot.pending(&|_| true, world.now_ms, limit);
     queue.tasks.iter().map(|pending| pending.task.job.0).collect()
 }
 
@@ -51,9 +49,9 @@ fn a_task_in_back_off_waits_and_its_time_is_told() {
         (row.state, row.not_before_ms) = (TaskState::Pending, until_ms);
     });
     let mut snapshot = world.snapshot(0);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, 10);
+    let queue = snapshot.pending(&|_| true, world.now_ms, 10);
     assert_eq!((queue.tasks.len(), queue.later_ms), (0, Some(until_ms)));
-    let queue = pending(&mut snapshot, &|_| true, until_ms, 10);
+    let queue = snapshot.pending(&|_| true, until_ms, 10);
     assert_eq!((queue.tasks.len(), queue.later_ms), (1, None));
 }
 
@@ -106,8 +104,8 @@ fn nothing_starves_beside_a_stream_of_more_urgent_work() {
             urgent.priority = 250;
             world.job_submit(JobId(1000 + batches as u64), &urgent);
             world.journal_apply(&mut snapshot);
-            let queue = pending(&mut snapshot, &|_| true, world.now_ms, LIMIT);
-            let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+            let queue = snapshot.pending(&|_| true, world.now_ms, LIMIT);
+            let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
             world.commit(&outcome);
             world.journal_apply(&mut snapshot);
             snapshot.remember(&outcome, world.now_ms);
@@ -131,8 +129,8 @@ fn every_user_gets_a_turn_when_users_outnumber_the_limit() {
     world.journal.clear();
     let mut first_at: Vec<Option<usize>> = vec![None; 24];
     for batch in 0..200 {
-        let queue = pending(&mut snapshot, &|_| true, world.now_ms, 4);
-        let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+        let queue = snapshot.pending(&|_| true, world.now_ms, 4);
+        let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
         for placement in &outcome.placements {
             let user = usize::try_from(placement.task.job.0).expect("small");
             first_at.get_mut(user).expect("a user").get_or_insert(batch);
@@ -155,7 +153,7 @@ fn shards_divide_the_jobs() {
     let mut seen = 0;
     for shard in 0..3 {
         let queue =
-            pending_in(&mut snapshot, &OpenQueue { shard, ..OpenQueue::default() }, world.now_ms, usize::MAX);
+            snapshot.pending_in(&OpenQueue { shard, ..OpenQueue::default() }, world.now_ms, usize::MAX);
         assert!(queue.tasks.iter().all(|pending| shard_of(pending.task.job, 3) == shard));
         assert_eq!(snapshot.queue_jobs(&OpenQueue { shard, ..OpenQueue::default() }), queue.tasks.len());
         seen += queue.tasks.len();
@@ -176,7 +174,7 @@ fn each_scheduler_has_its_own_queue() {
     let mut snapshot = Snapshot::new(world.settings.clone());
     world.journal_apply(&mut snapshot);
     let jobs = |snapshot: &mut Snapshot, queue: &OpenQueue| -> Vec<u64> {
-        let queue = pending_in(snapshot, queue, 1_000_000, 10);
+        let queue = snapshot.pending_in(queue, 1_000_000, 10);
         queue.tasks.iter().map(|pending| pending.task.job.0).collect()
     };
     let gpu = OpenQueue::of(&crate::world::name("gpu"), 0);
@@ -185,11 +183,11 @@ fn each_scheduler_has_its_own_queue() {
     // The next version of the spec names another.
     let mut moved = named.clone();
     moved.scheduler = None;
-    let mut row = snapshot.job(JobId(1)).expect("the job").clone();
+    let mut row = snapshot.tables().job(JobId(1)).expect("the job").clone();
     (row.spec_version, row.revision) = (row.spec_version + 1, row.revision + 1);
     snapshot.job_upsert(&row, Some(crate::world::shared(&moved)));
     assert_eq!(jobs(&mut snapshot, &gpu), [0u64; 0]);
     assert_eq!(jobs(&mut snapshot, &OpenQueue::default()).len(), 4);
     let reasons = [snapshot.queue_reasons(&OpenQueue::default()), snapshot.queue_reasons(&gpu)];
-    assert_eq!(reasons, [BTreeMap::from([("turn", 4)]), BTreeMap::new()]);
+    assert_eq!(reasons, [BTreeMap::from([(PendingReason::Turn, 4)]), BTreeMap::new()]);
 }

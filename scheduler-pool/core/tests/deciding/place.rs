@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_model::job::{Constraint, ConstraintOperator, JobState, Spread};
 use borough_model::{JobId, JobSpec, Name, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, pending, plan,
+    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, explain_unplaced, plan,
 };
 
 use crate::naive;
@@ -18,10 +18,17 @@ pub fn world(profile: ScoringProfile) -> World {
 
 pub fn planned(world: &World) -> Plan {
     let mut snapshot = world.snapshot(0);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     naive::plan_checked(world, &queue, &outcome);
     outcome
+}
+
+/// Why a plan that [`planned`] made of this world left tasks of a job without a node.
+fn reasons(world: &World, plan: &Plan, job: u64) -> Vec<String> {
+    let snapshot = world.snapshot(0);
+    let own = plan.unplaced.iter().filter(|unplaced| unplaced.job == JobId(job));
+    own.map(|unplaced| explain_unplaced(snapshot.tables(), unplaced).to_string()).collect()
 }
 
 /// How many tasks a plan puts on each node.
@@ -198,9 +205,8 @@ fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
             charge.cards().into_iter().map(|(_, place, millis)| (place, millis)).collect()
         };
         given.extend(plan.placements.iter().map(|placement| cards(&placement.charge)));
+        let reasons = reasons(&world, &plan, id);
         world.commit(&plan);
-        let own = plan.unplaced.iter().filter(|unplaced| unplaced.job == JobId(id));
-        let reasons: Vec<String> = own.map(|unplaced| unplaced.reason.to_string()).collect();
         reasons.join("\n")
     };
     assert_eq!(submit(1, 1, 600, None), "");
@@ -233,7 +239,7 @@ fn several_cards_are_whole_ones() {
     let plan = planned(&world);
     let cards: Vec<_> = plan.placements.iter().map(|placement| placement.charge.cards()).collect();
     assert_eq!(cards, [[("gpu", 1, 1000), ("gpu", 2, 1000)]]);
-    let reason = plan.unplaced[0].reason.to_string();
+    let reason = reasons(&world, &plan, 2).concat();
     assert!(reason.ends_with("would fit on 1 node with device gpu <= 1"), "{reason}");
 }
 
@@ -256,9 +262,8 @@ fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
         job.task.within = Some(within);
         world.job_submit(JobId(id), &job);
         let plan = planned(&world);
+        let reason = reasons(&world, &plan, id).into_iter().next().unwrap_or_default();
         world.commit(&plan);
-        let own = plan.unplaced.iter().filter(|unplaced| unplaced.job == JobId(id));
-        let reason = own.map(|unplaced| unplaced.reason.to_string()).next().unwrap_or_default();
         let places = |charge| confinement(charge, &two.domains).1;
         (plan.placements.iter().map(|placement| places(&placement.charge)).collect::<Vec<_>>(), reason)
     };
@@ -364,8 +369,8 @@ fn a_large_cell_is_searched_until_enough_nodes_are_scored_and_further_when_they_
 
     world.job_change(JobId(1), |row| row.count = 10_001);
     let mut snapshot = world.snapshot(0);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    let all = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    let all = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     assert_eq!(all.placements.len(), 10_000, "every node is found in the end");
     assert_eq!(all.unplaced.first().map(|unplaced| unplaced.tasks.len()), Some(1));
 }
@@ -427,10 +432,10 @@ fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
     let mut row = world.jobs.get(&JobId(1)).expect("a job").0.clone();
     (row.revision, row.spec_version) = (2, 2);
     snapshot.job_upsert(&row, None);
-    assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty());
+    assert!(snapshot.pending(&|_| true, world.now_ms, 10).tasks.is_empty());
     snapshot.job_upsert(&row, Some(shared(&job)));
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, 10);
-    let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, 10);
+    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     assert_eq!(outcome.placements.first().map(|placement| placement.spec_version), Some(2));
 }
 
@@ -442,7 +447,7 @@ fn what_is_promised_to_a_preemptor_is_not_free() {
     (alloc.promised.cpu_millis, alloc.tasks) = (3000, 1);
     let promised = alloc.clone();
     world.job_submit(JobId(1), &spec("ann", "job", 2, 1000, 64));
-    assert_eq!(world.snapshot(0).node_alloc(id), Some(promised));
+    assert_eq!(world.snapshot(0).tables().node_alloc(id), Some(promised));
     let plan = planned(&world);
     assert_eq!((plan.placements.len(), plan.unplaced.len()), (1, 1));
     let after =

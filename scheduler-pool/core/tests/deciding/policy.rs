@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use borough_model::node::{Card, LoadMeasured, card_dimension};
 use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, NodeRow, Resources, TaskId};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, PlanCache, ScoringProfile, StartOffset, pending, plan, plan_from,
+    CellSettings, PLAN_SEED, PlanCache, ScoringProfile, StartOffset, plan, plan_from,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -404,8 +404,8 @@ fn placed_in_batches(world: &World, limit: usize) -> BTreeMap<TaskId, NodeId> {
     let mut snapshot = world.snapshot(0);
     world.journal.clear();
     loop {
-        let queue = pending(&mut snapshot, &|_| true, world.now_ms, limit);
-        let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+        let queue = snapshot.pending(&|_| true, world.now_ms, limit);
+        let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
         snapshot.remember(&outcome, world.now_ms);
         if outcome.placements.is_empty() && !queue.more {
             break;
@@ -476,9 +476,9 @@ proptest! {
             for delta in world.journal.drain(..) {
                 snapshot.apply(&delta);
             }
-            let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-            let fresh = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
-            let cached = plan_from(&snapshot, &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
+            let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+            let fresh = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
+            let cached = plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
             prop_assert_eq!(&cached.placements, &fresh.placements);
             snapshot.remember(&cached, world.now_ms);
             world.commit(&cached);

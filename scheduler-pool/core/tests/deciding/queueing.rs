@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::queue::QueueSpec;
 use borough_model::{JobId, TaskId};
-use borough_scheduler_core::{CellSettings, PLAN_SEED, Plan, Queueing, WaitReason, explain, pending, plan};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Plan, Queueing, WaitReason, explain, plan};
 use proptest::prelude::*;
 
 use crate::naive;
@@ -27,8 +27,8 @@ fn hierarchy(queues: &[QueueSpec]) -> Queueing {
 fn filled(world: &mut World, limit: usize) -> BTreeMap<String, usize> {
     let mut snapshot = world.snapshot(0);
     loop {
-        let queue = pending(&mut snapshot, &|_| true, world.now_ms, limit);
-        let outcome: Plan = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+        let queue = snapshot.pending(&|_| true, world.now_ms, limit);
+        let outcome: Plan = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
         snapshot.remember(&outcome, world.now_ms);
         if limit == usize::MAX {
             naive::plan_checked(world, &queue, &outcome);
@@ -172,10 +172,10 @@ proptest! {
             world.job_submit(JobId(number), &waiting);
         }
         let mut snapshot = world.snapshot(0);
-        let queue = pending(&mut snapshot, &|job| job.0 >= 100, world.now_ms, usize::MAX);
-        world.commit(&plan(&snapshot, &queue, world.now_ms, PLAN_SEED));
+        let queue = snapshot.pending(&|job| job.0 >= 100, world.now_ms, usize::MAX);
+        world.commit(&plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED));
         let mut snapshot = world.snapshot(0);
-        let queue = pending(&mut snapshot, &|job| job.0 < 100, world.now_ms, limit);
+        let queue = snapshot.pending(&|job| job.0 < 100, world.now_ms, limit);
 
         let share = |held: (u64, u64)| (held.0 as f64 / 60_000.0).max(held.1 as f64 / 40_960.0);
         let mut held: Vec<(u64, u64)> = Vec::new();

@@ -8,7 +8,7 @@ use borough_model::node::node_open;
 use borough_model::queue::{QueueSpec, queue_of_job};
 use borough_model::{JobId, NodeAlloc, NodeId, Resources, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{
-    CellSettings, EvictionReport, PLAN_SEED, Plan, Queueing, Snapshot, explain, pending, plan,
+    CellSettings, EvictionReport, PLAN_SEED, Plan, Queueing, Snapshot, explain, plan,
 };
 use proptest::prelude::*;
 
@@ -196,8 +196,8 @@ impl Cell {
     /// One plan, held against the re-statement and committed, after which everybody who gives way leaves.
     fn step(&mut self) -> usize {
         self.world.journal_apply(&mut self.kept);
-        let queue = pending(&mut self.kept, &|_| true, self.world.now_ms, usize::MAX);
-        let outcome: Plan = plan(&self.kept, &queue, self.world.now_ms, PLAN_SEED);
+        let queue = self.kept.pending(&|_| true, self.world.now_ms, usize::MAX);
+        let outcome: Plan = plan(self.kept.tables(), &queue, self.world.now_ms, PLAN_SEED);
         naive::plan_checked(&self.world, &queue, &outcome);
         self.world.commit(&outcome);
         self.world.journal_apply(&mut self.kept);

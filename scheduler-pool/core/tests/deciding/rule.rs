@@ -2,7 +2,7 @@
 
 use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 use borough_model::{JobId, JobSpec, TaskId, TaskState};
-use borough_scheduler_core::{PLAN_SEED, Plan, Snapshot, explain, pending, plan};
+use borough_scheduler_core::{PLAN_SEED, Plan, Snapshot, explain, plan};
 use expect_test::expect;
 
 use crate::world::{World, node, spec};
@@ -35,8 +35,8 @@ fn world() -> World {
 
 fn round(world: &mut World, snapshot: &mut Snapshot) -> Plan {
     world.journal_apply(snapshot);
-    let queue = pending(snapshot, &|_| true, world.now_ms, usize::MAX);
-    let made = plan(snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    let made = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     world.commit(&made);
     world.journal_apply(snapshot);
     snapshot.remember(&made, world.now_ms);
@@ -86,7 +86,7 @@ fn what_ends_makes_room_for_what_it_kept_away() {
     let made = round(&mut world, &mut snapshot);
     assert_eq!((made.placements.len(), made.unplaced.len()), (3, 1), "one to a rack");
     assert_eq!(racks(&world, JobId(1)), ["r0", "r1", "r2"]);
-    assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
+    assert!(snapshot.pending(&|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
     let told = explain(&snapshot, JobId(1), 3, world.now_ms);
     expect!["fits on none of 6 nodes: 6 affinity apart from tasks of app in [one] in the same rack; waits for room on 6 nodes; would fit on 6 nodes without affinity apart from tasks of app in [one] in the same rack and once not kept apart by a task in the same rack"].assert_eq(&told.to_string());
 
@@ -104,7 +104,7 @@ fn tasks_gather_near_others_and_the_first_of_a_group_goes_anywhere() {
         vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["cache"])])];
     world.job_submit(JobId(1), &near);
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 0, "there is no cache yet");
-    assert!(pending(&mut snapshot, &|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
+    assert!(snapshot.pending(&|_| true, world.now_ms, 10).tasks.is_empty(), "it sleeps");
 
     let mut cache = labelled("ann", "cache", 4, "cache");
     cache.affinity =
@@ -188,8 +188,8 @@ fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
     joins.affinity = group();
     world.job_submit(JobId(2), &joins);
     world.journal_apply(&mut first);
-    let queue = pending(&mut first, &|_| true, world.now_ms, usize::MAX);
-    let near = plan(&first, &queue, world.now_ms, PLAN_SEED);
+    let queue = first.pending(&|_| true, world.now_ms, usize::MAX);
+    let near = plan(first.tables(), &queue, world.now_ms, PLAN_SEED);
     let ended = TaskId { job: JobId(1), index: 0 };
     for placement in &near.placements {
         assert_eq!((placement.dependencies.as_slice(), placement.terms.as_slice()), (&[ended][..], &[][..]));
@@ -201,8 +201,8 @@ fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
         (group(), vec![label("rack", ConstraintOperator::In, &["r2"])]);
     world.job_submit(JobId(3), &elsewhere);
     let mut second = world.snapshot(3);
-    let queue = pending(&mut second, &|job| job == JobId(3), world.now_ms, usize::MAX);
-    let begins = plan(&second, &queue, world.now_ms, PLAN_SEED);
+    let queue = second.pending(&|job| job == JobId(3), world.now_ms, usize::MAX);
+    let begins = plan(second.tables(), &queue, world.now_ms, PLAN_SEED);
     let begins = begins.placements.first().expect("it begins the group again");
     let nodes_met = near.placements.iter().any(|placement| placement.node == begins.node);
     let terms_met = near
@@ -223,8 +223,8 @@ fn what_ends_breaks_no_limit_of_a_placement_in_flight() {
     assert_eq!(round(&mut world, &mut first).placements.len(), 6);
     world.job_change(JobId(1), |row| row.count = 7);
     world.journal_apply(&mut first);
-    let queue = pending(&mut first, &|_| true, world.now_ms, usize::MAX);
-    let flight = plan(&first, &queue, world.now_ms, PLAN_SEED);
+    let queue = first.pending(&|_| true, world.now_ms, usize::MAX);
+    let flight = plan(first.tables(), &queue, world.now_ms, PLAN_SEED);
     let placed = flight.placements.first().expect("placed");
     let taken = world.nodes.get(&placed.node).and_then(|(row, _)| row.labels.get("rack").cloned());
     // Committed in whichever order, the counts are those of placing first and ending then.

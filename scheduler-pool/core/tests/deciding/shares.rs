@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use borough_model::JobId;
 use borough_model::queue::QueueSpec;
-use borough_scheduler_core::{CellSettings, PLAN_SEED, Queueing, Snapshot, pending, plan};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, Queueing, Snapshot, plan};
 
 use crate::world::{World, node, spec};
 
@@ -31,8 +31,8 @@ fn counts(world: &mut World, batches: usize, limit: usize) -> BTreeMap<JobId, us
     let mut snapshot: Snapshot = world.snapshot(0);
     world.journal.clear();
     for _ in 0..batches {
-        let queue = pending(&mut snapshot, &|_| true, world.now_ms, limit);
-        let outcome = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+        let queue = snapshot.pending(&|_| true, world.now_ms, limit);
+        let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
         snapshot.remember(&outcome, world.now_ms);
         world.commit(&outcome);
         world.journal_apply(&mut snapshot);

@@ -1,7 +1,7 @@
 //! Work that fits nowhere sleeps, and is woken by what could help it.
 
 use borough_model::{JobId, TaskId, TaskState};
-use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, Snapshot, pending, plan};
+use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, Snapshot, plan};
 
 use crate::place::world;
 use crate::world::{World, node, spec};
@@ -9,8 +9,8 @@ use crate::world::{World, node, spec};
 /// Plans once; the plan is not committed.
 fn round(world: &mut World, snapshot: &mut Snapshot) -> Plan {
     world.journal_apply(snapshot);
-    let queue = pending(snapshot, &|_| true, world.now_ms, usize::MAX);
-    let outcome = plan(snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     world.commit(&outcome);
     world.journal_apply(snapshot);
     snapshot.remember(&outcome, world.now_ms);
@@ -79,7 +79,7 @@ fn a_port_that_has_cooled_down_wakes_it() {
     world.task_end(TaskId { job: JobId(1), index: 0 }, Some(10_000), |row| row.state = TaskState::Dead);
     assert!(round(&mut world, &mut snapshot).placements.is_empty());
     let cooled_ms = world.now_ms + 10_000;
-    let later_ms = pending(&mut snapshot.clone(), &|_| true, world.now_ms, 10).later_ms;
+    let later_ms = snapshot.clone().pending(&|_| true, world.now_ms, 10).later_ms;
     assert_eq!(later_ms, Some(cooled_ms), "nothing else would tell when to look again");
     world.now_ms += 9_999;
     assert!(round(&mut world, &mut snapshot).placements.is_empty());
@@ -151,8 +151,8 @@ fn a_lost_commit_puts_nobody_to_sleep() {
     world.job_submit(JobId(1), &spec("ann", "job", 3, 1000, 64));
     let mut snapshot = Snapshot::new(world.settings.clone());
     world.journal_apply(&mut snapshot);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    let lost = plan(&snapshot, &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    let lost = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
     assert_eq!((lost.placements.len(), lost.unplaced.len()), (2, 1));
     snapshot.remember(&lost, world.now_ms);
     assert_eq!(round(&mut world, &mut snapshot).placements.len(), 2);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use borough_model::job::PortSpec;
 use borough_model::{JobId, JobSpec};
-use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, TermToken, explain_job, pending, plan};
+use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, TermToken, explain_job, plan};
 
 use crate::place::world;
 use crate::world::{World, name, node, spec};
@@ -23,8 +23,8 @@ fn shared() -> World {
 /// Without the check against rows alone, which knows nothing of addresses.
 fn planned(world: &World) -> Plan {
     let mut snapshot = world.snapshot(0);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    plan(&snapshot, &queue, world.now_ms, PLAN_SEED)
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED)
 }
 
 fn with_port(count: u32, number: Option<u16>) -> JobSpec {

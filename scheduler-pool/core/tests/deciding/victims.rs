@@ -6,7 +6,7 @@ use borough_model::task::{Charge, ChargeOwner};
 use borough_model::{
     Delta, GangId, Incarnation, JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskRow, TaskState,
 };
-use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, pending, plan};
+use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, plan};
 
 use crate::place;
 use crate::world::{World, node, spec};
@@ -63,8 +63,8 @@ fn stands(
 
 fn planned(world: &World) -> Plan {
     let mut snapshot = world.snapshot(0);
-    let queue = pending(&mut snapshot, &|_| true, world.now_ms, usize::MAX);
-    plan(&snapshot, &queue, world.now_ms, PLAN_SEED)
+    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
+    plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED)
 }
 
 fn victims(plan: &Plan) -> Vec<TaskId> {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{WAYS, Ways};
-use crate::{CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, pending, plan};
+use crate::{CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, plan};
 
 thread_local! {
     static WAYS_HERE: Cell<Ways> = const { Cell::new(WAYS) };
@@ -105,6 +105,7 @@ fn spec(number: usize, wanted: &Wanted) -> JobSpec {
 fn committed(snapshot: &mut Snapshot, planned: &Plan) {
     for placement in &planned.placements {
         let before = snapshot
+            .tables()
             .task_row(placement.task)
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
@@ -134,8 +135,8 @@ fn planned(jobs: &[Wanted], profile: &str, batch: usize, ways: Ways) -> Vec<Plan
     }
     let mut plans = Vec::new();
     loop {
-        let queue = pending(&mut snapshot, &|_| true, 0, batch);
-        let mut made = plan(&snapshot, &queue, 0, PLAN_SEED);
+        let queue = snapshot.pending(&|_| true, 0, batch);
+        let mut made = plan(snapshot.tables(), &queue, 0, PLAN_SEED);
         snapshot.remember(&made, 0);
         committed(&mut snapshot, &made);
         made.counters = Default::default();

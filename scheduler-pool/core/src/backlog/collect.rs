@@ -7,87 +7,14 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use borough_model::resource::resources_add;
 use borough_model::{JobId, Resources, TaskId};
-use smallvec::SmallVec;
 
+use super::open::{OpenJobs, OpenKey};
+use super::unschedulable::UnschedulableShapes;
+use crate::plan::{PendingClass, PendingGang, PendingQueue, PendingTask};
 use crate::preempt::PreemptionScope;
 use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
-use crate::snapshot::{GangPart, GangParts, OpenJobs, OpenKey, OpenQueue, ShapeId, Snapshot, SnapshotJob};
-
-/// A task that wants a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PendingTask {
-    /// The task.
-    pub task: TaskId,
-    /// Its class, an index into [`PendingQueue::classes`].
-    pub class: u32,
-    /// The gang it is a possible member of, an index into [`PendingQueue::gangs`]. They are neighbours.
-    pub gang: Option<u32>,
-}
-
-/// Tasks of one job that ask the same, and whom the same may give way to: what fits one fits all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PendingClass {
-    /// The job.
-    pub job: JobId,
-    pub(crate) shape: ShapeId,
-    /// One number per user and priority: who gives up a turn where a task of the class fits nowhere.
-    pub(crate) lane: u32,
-    /// Whose places a task of the class may take.
-    pub(crate) scope: PreemptionScope,
-}
-
-/// Tasks of one job of which so many are placed together, or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingGang {
-    /// The job.
-    pub job: JobId,
-    /// How many members it still needs, by role.
-    pub parts: SmallVec<[GangPart; 1]>,
-}
-
-impl PendingGang {
-    /// How many members it still needs in all.
-    pub fn need(&self) -> u32 {
-        self.parts.iter().map(|part| part.need).sum()
-    }
-}
-
-/// What wants placing, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PendingQueue {
-    /// The tasks.
-    pub tasks: Vec<PendingTask>,
-    /// Their classes.
-    pub classes: Vec<PendingClass>,
-    /// Gangs.
-    pub gangs: Vec<PendingGang>,
-    /// Look again then (milliseconds since 1970): a task leaves its back-off, or a port has cooled down. Only known of
-    /// jobs within the limit.
-    pub later_ms: Option<i64>,
-    /// Whether the limit cut it short: look again at once, also where nothing of it could be placed.
-    pub more: bool,
-}
-
-/// What wants placing of a queue ([`Snapshot::queue_of`]): tasks of running jobs without a row, or with a pending row
-/// past its back-off. At most `limit` tasks, but a gang is never cut. Unschedulable ones wait for an event.
-///
-/// Nothing starves: where more waits than the limit takes, a sixteenth of it goes to the jobs that have waited longest.
-/// With `n` tasks before it, a task is planned `n / (limit / 16) + 1` batches after its submission at the latest; a gang
-/// before it counts as a batch. The gang that has waited longest of all is taken even past the limit.
-pub fn pending_in(snapshot: &mut Snapshot, queue: &OpenQueue, now_ms: i64, limit: usize) -> PendingQueue {
-    pending_of(snapshot, queue, &|_| true, now_ms, limit)
-}
-
-/// [`pending_in`] of the first queue, for jobs that are `wanted`.
-pub fn pending(
-    snapshot: &mut Snapshot,
-    wanted: &dyn Fn(JobId) -> bool,
-    now_ms: i64,
-    limit: usize,
-) -> PendingQueue {
-    pending_of(snapshot, &OpenQueue::default(), wanted, now_ms, limit)
-}
+use crate::tables::{CellJob, CellTables, GangPart, GangParts, ShapeId};
 
 /// Jobs of one queue that are looked at after one that would have taken it beyond its limit.
 const LIMITED_MAX: u32 = 64;
@@ -95,23 +22,37 @@ const LIMITED_MAX: u32 = 64;
 /// The part of a batch that goes to those who have waited longest.
 const AGED_PART: usize = 16;
 
-fn pending_of(
-    snapshot: &mut Snapshot,
-    queue: &OpenQueue,
-    wanted: &dyn Fn(JobId) -> bool,
-    now_ms: i64,
-    limit: usize,
-) -> PendingQueue {
-    snapshot.requeue(now_ms);
-    let none = OpenJobs::default();
-    let open = snapshot.open.get(queue).unwrap_or(&none);
+/// What is asked of the open jobs of a queue.
+pub(super) struct PendingRequest<'a> {
+    pub open: &'a OpenJobs,
+    /// Jobs that are left out where this is false.
+    pub wanted: &'a dyn Fn(JobId) -> bool,
+    pub now_ms: i64,
+    /// At most so many tasks; a gang is never cut.
+    pub limit: usize,
+}
+
+/// What was collected of a queue.
+pub(super) struct Collected {
+    pub queue: PendingQueue,
+    /// Jobs that want only what is unschedulable, under these shapes.
+    pub to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
+}
+
+/// Collects the tasks that are planned next.
+pub(super) fn collected(
+    tables: &CellTables,
+    unschedulable: &UnschedulableShapes,
+    request: &PendingRequest<'_>,
+) -> Collected {
+    let &PendingRequest { open, wanted, now_ms, limit } = request;
     let aged = if limit == usize::MAX { 0 } else { limit / AGED_PART };
-    let mut collector = Collector::new(snapshot, now_ms, limit - aged, false);
-    collector.queue.later_ms = snapshot.unschedulable.retry_next();
+    let mut collector = Collector::new(tables, Some(unschedulable), now_ms, limit - aged);
+    collector.queue.later_ms = unschedulable.retry_next();
     let mut first = open.ordered.first();
     let mut lanes_before = 0;
     while let Some(of_priority) = first {
-        let (lanes, next) = lanes_of(collector.snapshot, open, of_priority, wanted, lanes_before);
+        let (lanes, next) = lanes_of(tables, open, of_priority, wanted, lanes_before);
         lanes_before += lanes.len();
         if !collector.turns(lanes) {
             collector.queue.more = true;
@@ -123,26 +64,22 @@ fn pending_of(
         collector.limit = limit;
         collector.aged(open, wanted, lanes_before);
     }
-    let Collector { queue, asleep, .. } = collector;
-    for (job, shapes) in asleep {
-        snapshot.park(job, shapes.into_iter());
-    }
-    queue
+    Collected { queue: collector.queue, to_park: collector.to_park }
 }
 
-/// The members of a job's gang that still need a node, as a queue of their own, blocked or not. `None` where too few of
+/// The members of a job's gang that still need a node, as a queue of their own, unschedulable or not. `None` where too few of
 /// them want one now.
-pub(crate) fn gang_queue(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Option<PendingQueue> {
-    let mut collector = Collector::new(snapshot, now_ms, usize::MAX, true);
-    let mut cursor = JobCursor::new(job, snapshot.jobs.get(&job)?, 0);
+pub(crate) fn gang_queue(tables: &CellTables, job: JobId, now_ms: i64) -> Option<PendingQueue> {
+    let mut collector = Collector::new(tables, None, now_ms, usize::MAX);
+    let mut cursor = JobCursor::new(job, tables.jobs.get(&job)?, 0);
     let item = collector.gang_item(&mut cursor);
     matches!(item, PendingItem::Taken).then_some(collector.queue)
 }
 
-/// A task alone, as a queue of its own, blocked or not. `None` where it is none of those that want a node.
-pub(crate) fn task_queue(snapshot: &Snapshot, task: TaskId) -> Option<PendingQueue> {
-    let mut collector = Collector::new(snapshot, i64::MAX, 1, true);
-    let mut cursor = JobCursor::new(task.job, snapshot.jobs.get(&task.job)?, 0);
+/// A task alone, as a queue of its own, unschedulable or not. `None` where it is none of those that want a node.
+pub(crate) fn task_queue(tables: &CellTables, task: TaskId) -> Option<PendingQueue> {
+    let mut collector = Collector::new(tables, None, i64::MAX, 1);
+    let mut cursor = JobCursor::new(task.job, tables.jobs.get(&task.job)?, 0);
     cursor.index = task.index;
     let item = collector.single_item(&mut cursor);
     let found = collector.queue.tasks.first().is_some_and(|found| found.task == task);
@@ -152,7 +89,7 @@ pub(crate) fn task_queue(snapshot: &Snapshot, task: TaskId) -> Option<PendingQue
 /// One lane for each that takes turns with open jobs of a priority, of which `first` is the first, and the first of the
 /// next priority. They are leapt over: what one has waiting is looked at only as far as it is taken.
 fn lanes_of<'a>(
-    snapshot: &'a Snapshot,
+    tables: &'a CellTables,
     open: &'a OpenJobs,
     first: &'a OpenKey,
     wanted: &'a dyn Fn(JobId) -> bool,
@@ -163,7 +100,7 @@ fn lanes_of<'a>(
     while let Some(of_user) = key.filter(|key| key.priority == first.priority) {
         let number = u32::try_from(before + lanes.len() + 1).unwrap_or(u32::MAX);
         let keys = open.ordered.range(of_user..);
-        lanes.push(Lane { snapshot, first: of_user, keys, wanted, number, limited: 0, cursor: None });
+        lanes.push(Lane { tables, first: of_user, keys, wanted, number, limited: 0, cursor: None });
         let last = OpenKey { submitted_ms: i64::MAX, job: JobId(u64::MAX), ..of_user.clone() };
         key = open.ordered.range((Excluded(last), Unbounded)).next();
     }
@@ -172,7 +109,7 @@ fn lanes_of<'a>(
 
 /// The jobs of one user, or of one queue, at one priority.
 struct Lane<'a> {
-    snapshot: &'a Snapshot,
+    tables: &'a CellTables,
     first: &'a OpenKey,
     keys: Range<'a, OpenKey>,
     wanted: &'a dyn Fn(JobId) -> bool,
@@ -189,7 +126,7 @@ impl<'a> Lane<'a> {
         while self.cursor.is_none() {
             let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.turn == self.first.turn;
             let key = self.keys.next().filter(of_lane)?;
-            if let Some(entry) = self.snapshot.jobs.get(&key.job).filter(|_| (self.wanted)(key.job)) {
+            if let Some(entry) = self.tables.jobs.get(&key.job).filter(|_| (self.wanted)(key.job)) {
                 self.cursor = Some(JobCursor::new(key.job, entry, self.number));
             }
         }
@@ -200,19 +137,19 @@ impl<'a> Lane<'a> {
 /// How far a job has been looked at.
 struct JobCursor<'a> {
     job: JobId,
-    entry: &'a SnapshotJob,
+    entry: &'a CellJob,
     lane: u32,
     index: u32,
     gang_parts: GangParts,
     found_any: bool,
-    /// A task in back-off: the job cannot be put to sleep.
+    /// A task in back-off: the job cannot be parked.
     later_any: bool,
     unschedulable: BTreeSet<ShapeId>,
     classes: BTreeMap<(ShapeId, PreemptionScope), u32>,
 }
 
 impl<'a> JobCursor<'a> {
-    fn new(job: JobId, entry: &'a SnapshotJob, lane: u32) -> Self {
+    fn new(job: JobId, entry: &'a CellJob, lane: u32) -> Self {
         Self {
             job,
             entry,
@@ -228,34 +165,39 @@ impl<'a> JobCursor<'a> {
 }
 
 struct Collector<'a> {
-    snapshot: &'a Snapshot,
+    tables: &'a CellTables,
     now_ms: i64,
     limit: usize,
-    /// Whether what is known to fit nowhere is taken too.
-    unschedulable_too: bool,
+    /// What is known to fit nowhere and is left; `None`: it is taken too.
+    unschedulable: Option<&'a UnschedulableShapes>,
     queue: PendingQueue,
-    /// Jobs that want only what is blocked.
-    asleep: Vec<(JobId, BTreeSet<ShapeId>)>,
+    /// Jobs that want only what is unschedulable.
+    to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
     /// What everybody holds, and is given here, where turns go by that.
     shares: Option<Shares>,
 }
 
 impl<'a> Collector<'a> {
-    fn new(snapshot: &'a Snapshot, now_ms: i64, limit: usize, unschedulable_too: bool) -> Self {
+    fn new(
+        tables: &'a CellTables,
+        unschedulable: Option<&'a UnschedulableShapes>,
+        now_ms: i64,
+        limit: usize,
+    ) -> Self {
         Self {
-            snapshot,
+            tables,
             now_ms,
             limit,
-            unschedulable_too,
+            unschedulable,
             queue: PendingQueue::default(),
-            asleep: Vec::new(),
+            to_park: Vec::new(),
             shares: None,
         }
     }
 
     /// Takes items from each in turn until all are done, or answers false when the limit was reached.
     fn turns(&mut self, lanes: Vec<Lane<'_>>) -> bool {
-        if self.snapshot.settings.queueing.policy.shares() {
+        if self.tables.settings.queueing.policy.shares() {
             self.by_share(lanes)
         } else {
             self.round_robin(lanes)
@@ -265,10 +207,10 @@ impl<'a> Collector<'a> {
     /// Takes one item after the other from the one whose share is least, what it is given here included. What would
     /// take a queue beyond its limit is left, and what is behind it looked at.
     fn by_share(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
-        let snapshot = self.snapshot;
-        let queueing = &snapshot.settings.queueing;
-        let chance = |turn: &Turn| turn_chance(snapshot.closed_total, turn);
-        let mut shares = self.shares.take().unwrap_or_else(|| snapshot.shares());
+        let tables = self.tables;
+        let queueing = &tables.settings.queueing;
+        let chance = |turn: &Turn| turn_chance(tables.closed_total, turn);
+        let mut shares = self.shares.take().unwrap_or_else(|| tables.shares());
         for (number, lane) in lanes.iter().enumerate() {
             shares.lane_put(queueing, &lane.first.turn, number, chance);
         }
@@ -306,7 +248,7 @@ impl<'a> Collector<'a> {
         let need = self.queue.gangs.get(gangs).map_or(1, |gang| gang.need() as usize);
         let taken = self.queue.tasks.get(tasks..).unwrap_or_default();
         let specs = taken.iter().take(need).filter_map(|pending| {
-            let (_, spec) = self.snapshot.jobs.get(&pending.task.job)?.spec.as_ref()?;
+            let (_, spec) = self.tables.jobs.get(&pending.task.job)?.spec.as_ref()?;
             Some(spec.resources_for(pending.task.index))
         });
         let asked = specs.fold(Resources::default(), |sum, one| resources_add(&sum, one).unwrap_or(sum));
@@ -323,7 +265,7 @@ impl<'a> Collector<'a> {
     /// users is by chance and another one with each task placed, so that a limit does not favour anybody for long; it
     /// does not depend on which other users have work here.
     fn round_robin(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
-        let turn = self.snapshot.closed_total;
+        let turn = self.tables.closed_total;
         lanes.sort_by_cached_key(|lane| (turn_chance(turn, &lane.first.turn), &lane.first.turn));
         while !lanes.is_empty() {
             let mut done = Vec::new();
@@ -351,7 +293,7 @@ impl<'a> Collector<'a> {
                 return item;
             }
             if !cursor.found_any && !cursor.later_any {
-                self.asleep.push((cursor.job, std::mem::take(&mut cursor.unschedulable)));
+                self.to_park.push((cursor.job, std::mem::take(&mut cursor.unschedulable)));
             }
             lane.cursor = None;
         }
@@ -367,7 +309,7 @@ impl<'a> Collector<'a> {
             if self.queue.tasks.len() >= self.limit {
                 return;
             }
-            let Some(entry) = self.snapshot.jobs.get(&job) else { continue };
+            let Some(entry) = self.tables.jobs.get(&job) else { continue };
             let lane = u32::try_from(lanes_before + number + 1).unwrap_or(u32::MAX);
             let mut cursor = JobCursor::new(job, entry, lane);
             let turn = entry.turn.clone().unwrap_or_default();
@@ -410,8 +352,8 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let Some(shape) = cursor.entry.shape_of(index) else { continue };
-            let scope = || self.snapshot.scope_of(cursor.entry, index);
-            if !self.unschedulable_too && self.snapshot.unschedulable.sleeps(shape, scope) {
+            let scope = || PreemptionScope::of_task(self.tables, cursor.entry, index);
+            if self.unschedulable.is_some_and(|known| known.parks(shape, scope)) {
                 cursor.unschedulable.insert(shape);
                 if cursor.entry.task(index).is_none_or(|slot| !slot.evicted) {
                     cursor.index = cursor.entry.shape_end(index);
@@ -424,7 +366,7 @@ impl<'a> Collector<'a> {
     }
 
     fn item(&mut self, cursor: &mut JobCursor<'_>) -> PendingItem {
-        if !self.unschedulable_too && self.snapshot.unschedulable.gang_unschedulable(cursor.job) {
+        if self.unschedulable.is_some_and(|known| known.gang_reason(cursor.job).is_some()) {
             return PendingItem::None;
         }
         if cursor.gang_parts.is_empty() { self.single_item(cursor) } else { self.gang_item(cursor) }
@@ -483,7 +425,7 @@ impl<'a> Collector<'a> {
     fn task_push(&mut self, cursor: &mut JobCursor<'_>, index: u32, shape: ShapeId, gang: Option<u32>) {
         cursor.found_any = true;
         let classes = &mut self.queue.classes;
-        let scope = self.snapshot.scope_of(cursor.entry, index);
+        let scope = PreemptionScope::of_task(self.tables, cursor.entry, index);
         let class = *cursor.classes.entry((shape, scope)).or_insert_with(|| {
             classes.push(PendingClass { job: cursor.job, shape, lane: cursor.lane, scope });
             u32::try_from(classes.len() - 1).unwrap_or(u32::MAX)

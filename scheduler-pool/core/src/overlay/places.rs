@@ -3,7 +3,7 @@
 
 /// Places by node ordinal.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// One more than the ordinal (0: vacant), and the place. The length is a power of two.
     table: Vec<(u32, u32)>,
     used: usize,

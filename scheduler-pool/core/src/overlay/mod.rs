@@ -1,16 +1,18 @@
-//! What a plan has taken so far, over a snapshot that it leaves as it is: only nodes that were touched cost memory.
+//! What a plan has taken so far, over a tables that it leaves as it is: only nodes that were touched cost memory.
+
+mod held;
+mod places;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use borough_model::JobId;
 use smallvec::SmallVec;
 
-use super::places::{Places, TOUCHED_FIRST};
-use crate::filter::{Requirement, refusals_fixed};
 use crate::queueing::Shares;
-use crate::snapshot::{HardRule, NodeTable, Snapshot, TermId};
+use crate::tables::{CellTables, HardRule, NodeTable, TermId};
+pub(crate) use places::Places;
+use places::TOUCHED_FIRST;
 
 /// A node as the plan has left it.
 #[derive(Clone, Debug)]
@@ -44,9 +46,9 @@ struct Moments {
 /// The nodes under a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanOverlay<'a> {
-    pub snapshot: &'a Snapshot,
+    pub tables: &'a CellTables,
     pub nodes: &'a NodeTable,
-    /// Tasks more than the snapshot has, per term and domain; fewer where some give way.
+    /// Tasks more than the tables has, per term and domain; fewer where some give way.
     terms: BTreeMap<(TermId, u32), i32>,
     totals: BTreeMap<TermId, i32>,
     /// Made when a skew is first asked for.
@@ -82,10 +84,10 @@ impl DomainCounts {
 }
 
 impl<'a> PlanOverlay<'a> {
-    pub fn new(snapshot: &'a Snapshot) -> Self {
+    pub fn new(tables: &'a CellTables) -> Self {
         Self {
-            snapshot,
-            nodes: &snapshot.nodes,
+            tables,
+            nodes: &tables.nodes,
             terms: BTreeMap::new(),
             totals: BTreeMap::new(),
             resident: RefCell::default(),
@@ -100,19 +102,19 @@ impl<'a> PlanOverlay<'a> {
 
     /// Tasks that a term counts in the domain of a value.
     pub fn term_count(&self, term: TermId, value: u32) -> u32 {
-        let known = self.snapshot.terms.get(term).map_or(0, |term| term.count(value));
+        let known = self.tables.terms.get(term).map_or(0, |term| term.count(value));
         known.saturating_add_signed(self.terms.get(&(term, value)).copied().unwrap_or(0))
     }
 
     /// Tasks that a term counts in any domain.
     pub fn term_total(&self, term: TermId) -> u32 {
-        let known = self.snapshot.terms.get(term).map_or(0, |term| term.total);
+        let known = self.tables.terms.get(term).map_or(0, |term| term.total);
         known.saturating_add_signed(self.totals.get(&term).copied().unwrap_or(0))
     }
 
     /// The domains in which a term counts any.
     pub fn term_domains(&self, term: TermId) -> Vec<u32> {
-        let known = self.snapshot.terms.get(term).into_iter().flat_map(|term| term.domains());
+        let known = self.tables.terms.get(term).into_iter().flat_map(|term| term.domains());
         let taken = self.terms.range((term, 0)..=(term, u32::MAX)).filter(|&(_, &count)| count > 0);
         let mut values: Vec<u32> =
             known.map(|(value, _)| value).chain(taken.map(|(&(_, value), _)| value)).collect();
@@ -121,10 +123,10 @@ impl<'a> PlanOverlay<'a> {
         values
     }
 
-    /// Tasks in the emptiest domain in which a node takes tasks and meets the constraints.
-    pub fn term_least(&self, term: TermId, requirement: &Requirement) -> u32 {
+    /// Tasks in the emptiest domain with a node that `could` take one. The first answer for a term stays in force.
+    pub fn term_least(&self, term: TermId, could: impl Fn(u32) -> bool) -> u32 {
         let mut resident = self.resident.borrow_mut();
-        let resident = resident.entry(term).or_insert_with(|| self.resident_made(term, requirement));
+        let resident = resident.entry(term).or_insert_with(|| self.resident_made(term, could));
         resident.least()
     }
 
@@ -137,13 +139,11 @@ impl<'a> PlanOverlay<'a> {
         falls + if near { firsts } else { 0 } + if skewed { rises } else { 0 }
     }
 
-    fn resident_made(&self, id: TermId, requirement: &Requirement) -> DomainCounts {
+    fn resident_made(&self, id: TermId, could: impl Fn(u32) -> bool) -> DomainCounts {
         let mut made = DomainCounts { counts: BTreeMap::new(), domains_of: BTreeMap::new() };
-        let Some(term) = self.snapshot.terms.get(id) else { return made };
-        let could =
-            |node: &u32| refusals_fixed(self.nodes, requirement, *node, ControlFlow::Break).is_continue();
+        let Some(term) = self.tables.terms.get(id) else { return made };
         for (value, nodes) in self.nodes.index.values_of(term.attribute) {
-            if nodes.iter().any(could) {
+            if nodes.iter().any(|&node| could(node)) {
                 let count = self.term_count(id, value);
                 made.counts.insert(value, count);
                 *made.domains_of.entry(count).or_default() += 1;
@@ -159,7 +159,7 @@ impl<'a> PlanOverlay<'a> {
 
     /// Whether any rule of the cell speaks of a job's tasks.
     pub fn counts(&self, job: JobId) -> bool {
-        self.snapshot.jobs.get(&job).is_some_and(|entry| !entry.terms.counted.is_empty())
+        self.tables.jobs.get(&job).is_some_and(|entry| !entry.terms.counted.is_empty())
     }
 
     /// The same for a moment: it is taken back before anybody else asks.
@@ -168,9 +168,9 @@ impl<'a> PlanOverlay<'a> {
     }
 
     fn counted_by(&mut self, job: JobId, node: u32, more: bool, told: bool) {
-        let Some(entry) = self.snapshot.jobs.get(&job) else { return };
+        let Some(entry) = self.tables.jobs.get(&job) else { return };
         for &id in &entry.terms.counted {
-            let Some(term) = self.snapshot.terms.get(id) else { continue };
+            let Some(term) = self.tables.terms.get(id) else { continue };
             let Some(value) = self.nodes.attribute(node, term.attribute) else { continue };
             let by = if more { 1 } else { -1 };
             *self.totals.entry(id).or_default() += by;

@@ -7,9 +7,9 @@ use borough_model::job::{AffinityKind, JobIdentity};
 use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskState};
 
 use super::term::{AffinityTerm, TermId, TermKey};
-use super::{Snapshot, TaskSlot};
+use super::{CellTables, TaskSlot};
 
-/// One hard rule, in the terms of a snapshot.
+/// One hard rule, in the terms of a tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HardRule {
     /// The affinity at a position of the spec: near some of what is meant.
@@ -80,7 +80,7 @@ fn identity<'a>(row: &'a JobRow, spec: &'a JobSpec) -> JobIdentity<'a> {
     JobIdentity { user: &row.user, name: &row.name, labels: &spec.labels }
 }
 
-impl Snapshot {
+impl CellTables {
     /// A job's spec is known, or another one: it leaves the terms of the one before and joins those of this one.
     pub(crate) fn terms_renew(&mut self, job: JobId) {
         self.terms_leave(job);
@@ -153,7 +153,7 @@ impl Snapshot {
         if new {
             let meant: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
                 let others = self.jobs.iter().filter(|(other, _)| **other != job);
-                let means = |(&other, entry): (&JobId, &super::SnapshotJob)| {
+                let means = |(&other, entry): (&JobId, &super::CellJob)| {
                     let (row, (_, spec)) = (entry.row.as_ref()?, entry.spec.as_ref()?);
                     term.key.selects(identity(row, spec)).then_some(other)
                 };
@@ -197,7 +197,7 @@ impl Snapshot {
             term.node_counted(&self.nodes, node, true, 1);
         }
         entry.terms.counted.push(id);
-        self.unschedulable.term_touched(id);
+        self.events.term_counted(id);
     }
 
     /// A job leaves every term; terms of which nobody speaks any more are forgotten.
@@ -212,7 +212,7 @@ impl Snapshot {
             for &node in &resident {
                 term.node_counted(&self.nodes, node, false, 1);
             }
-            self.unschedulable.term_touched(id);
+            self.events.term_counted(id);
         }
         for &id in left.kept.iter().chain(left.wished.iter().map(|(id, _)| id)) {
             if let Some(term) = self.terms.get_mut(id) {
@@ -286,7 +286,7 @@ impl Snapshot {
             if let Some(node) = after {
                 term.node_counted(&self.nodes, node, true, 1);
             }
-            self.unschedulable.term_touched(id);
+            self.events.term_counted(id);
         }
     }
 }

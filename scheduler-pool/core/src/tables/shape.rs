@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::job::{Band, Constraint, Toleration};
+use borough_model::job::{Band, Constraint, ConstraintOperator, Toleration};
 use borough_model::node::{CardSelector, Within, tolerations_in_force};
 use borough_model::{JobId, JobSpec, Resources};
 
 use super::node::fixed_amounts;
-use crate::plan::operator_number;
-use crate::scoring::ScoringProfile;
+use crate::profile::ScoringProfile;
 use crate::seed::{bytes_mixed, mixed};
 
 const SEED_OF_SHAPES: u64 = 0x7368_6170_6573;
@@ -192,5 +191,16 @@ impl Shapes {
         }
         self.vacant.push(id);
         true
+    }
+}
+/// A number for an operator, the same in every release.
+pub(crate) fn operator_number(operator: ConstraintOperator) -> u8 {
+    match operator {
+        ConstraintOperator::In => 0,
+        ConstraintOperator::NotIn => 1,
+        ConstraintOperator::Exists => 2,
+        ConstraintOperator::Absent => 3,
+        ConstraintOperator::GreaterThan => 4,
+        ConstraintOperator::LessThan => 5,
     }
 }

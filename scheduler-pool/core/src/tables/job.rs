@@ -10,7 +10,6 @@ use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskSta
 
 use smallvec::SmallVec;
 
-use super::open::{OpenKey, OpenQueue, named};
 use super::rule::JobTerms;
 use super::shape::ShapeId;
 use crate::queueing::Turn;
@@ -103,9 +102,17 @@ pub struct GangPart {
 /// The parts of a gang that still need members.
 pub(crate) type GangParts = SmallVec<[GangPart; 1]>;
 
+/// What jobs call the scheduler of those that name none.
+const SCHEDULER_DEFAULT: &str = "default";
+
+/// The scheduler that a job names; `None`: the default one.
+pub(crate) fn scheduler_named(scheduler: Option<&Name>) -> Option<&Name> {
+    scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT)
+}
+
 /// One job.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SnapshotJob {
+pub(crate) struct CellJob {
     pub row: Option<JobRow>,
     /// The spec of the version beside it.
     pub spec: Option<(u32, Arc<JobSpec>)>,
@@ -131,11 +138,9 @@ pub(crate) struct SnapshotJob {
     pub terms: JobTerms,
     /// With whom it takes turns; known with its spec.
     pub turn: Option<Turn>,
-    /// Its queue and its place there, while it has open tasks and is not asleep.
-    pub open_key: Option<(OpenQueue, OpenKey)>,
 }
 
-impl SnapshotJob {
+impl CellJob {
     /// Desired number of tasks.
     pub fn count(&self) -> u32 {
         self.row.as_ref().map_or(0, |row| row.count).min(TASKS_MAX)
@@ -289,7 +294,7 @@ impl SnapshotJob {
 
     /// The scheduler that decides over it; none: the default one.
     pub fn scheduler(&self) -> Option<&Name> {
-        named(self.spec_current()?.scheduler.as_ref())
+        scheduler_named(self.spec_current()?.scheduler.as_ref())
     }
 
     /// The shape of a task.

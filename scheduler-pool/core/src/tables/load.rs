@@ -3,7 +3,7 @@
 use borough_model::NodeId;
 use borough_model::node::{LoadMeasured, NodeLoad};
 
-use super::{DeltaApplied, NodeTable, Snapshot};
+use super::{CellTables, DeltaApplied, NodeTable};
 
 /// What is known per ordinal: the revision of the row, and what was measured.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl NodeTable {
     }
 }
 
-impl Snapshot {
+impl CellTables {
     /// What is known of a node's load, new or changed.
     pub fn load_upsert(&mut self, node: NodeId, load: &NodeLoad) -> DeltaApplied {
         if self.nodes.load_set(node, load) { DeltaApplied::Changed } else { DeltaApplied::Ignored }

@@ -4,7 +4,7 @@ use borough_model::node::{Card, card_dimension};
 
 use super::node::NodeTable;
 
-/// A card, in the numbers of one snapshot.
+/// A card, in the numbers of one tables.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CardSlot {
     /// The dimension of its kind.

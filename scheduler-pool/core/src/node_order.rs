@@ -4,7 +4,7 @@
 //! The parts are a contiguous cut of the one order of all nodes. A cut is a pure function of how many nodes and parts
 //! there are; a node that comes or goes moves each border by at most one node, and a part is only a preference.
 
-use crate::snapshot::NodeTable;
+use crate::tables::NodeTable;
 
 /// From where a plan looks at a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,14 @@ impl StartOffset {
 
 /// An order of looking at nodes. Positions are those in the order of all nodes, ranks those in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Search {
+pub(crate) struct NodeOrder {
     first: usize,
     last: usize,
     start: usize,
     count: usize,
 }
 
-impl Search {
+impl NodeOrder {
     /// Round the part of a worker, from a place chosen by `seed`.
     pub fn new(count: usize, start_offset: StartOffset, seed: u64) -> Self {
         let (mut first, mut last) = start_offset.cut(count);
@@ -112,7 +112,7 @@ mod tests {
             count in 0..300usize, parts in 1..14u32, part in 0..14u32, seed in any::<u64>(),
         ) {
             let start_offset = StartOffset { part: part % parts, parts, ..StartOffset::whole(seed) };
-            let search = Search::new(count, start_offset, seed);
+            let search = NodeOrder::new(count, start_offset, seed);
             let mut seen = vec![false; count];
             for rank in 0..count {
                 let (position, end) = search.position(rank).unwrap();

@@ -2,15 +2,27 @@
 
 use borough_model::{JobId, TaskId};
 
-use super::Snapshot;
+use super::{CellTables, NodeGate, NodeTable};
 use crate::queueing::{CellTotals, Shares, Turn};
 use crate::seed::turn_chance;
 
-impl Snapshot {
+impl NodeTable {
+    /// What the nodes that take tasks have together.
+    fn totals(&self) -> CellTotals {
+        let open = || self.order.iter().copied().filter(|&node| self.gate(node) == NodeGate::Open);
+        let total = |dimension| open().map(|node| self.limit(dimension, node)).fold(0, u64::saturating_add);
+        let kinds = (0..self.dimensions()).filter_map(|dimension| Some((dimension, self.kind(dimension)?)));
+        let kinds = kinds.filter(|(_, kind)| !kind.contains('/'));
+        let kinds = kinds.map(|(dimension, kind)| (kind.to_owned(), total(dimension)));
+        CellTotals::new([total(0), total(1), total(2)], kinds.collect())
+    }
+}
+
+impl CellTables {
     /// What everybody holds, with what chance tells equal ones apart now.
     pub(crate) fn shares(&self) -> Shares {
         let chance = |turn: &Turn| turn_chance(self.closed_total, turn);
-        Shares::new(&self.settings.queueing, &self.usage, CellTotals::of(&self.nodes), chance)
+        Shares::new(&self.settings.queueing, &self.usage, self.nodes.totals(), chance)
     }
 
     /// Counts what all of a job's standing tasks hold, or no longer.

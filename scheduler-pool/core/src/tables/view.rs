@@ -6,7 +6,7 @@ use borough_model::{
     Incarnation, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, Resources, TaskId, TaskRow, TaskState,
 };
 
-use super::{NodeGate, Snapshot, TaskSlot};
+use super::{CellTables, NodeGate, TaskSlot};
 
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ fn task_view(id: TaskId, slot: &TaskSlot) -> Option<SnapshotTask> {
     })
 }
 
-impl Snapshot {
+impl CellTables {
     /// How many nodes are known, in whatever state.
     pub fn node_count(&self) -> usize {
         self.nodes.count()

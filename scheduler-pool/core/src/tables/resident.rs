@@ -9,7 +9,7 @@ use borough_model::{NodeId, Resources, TaskId, TaskRow, TaskState};
 
 use super::index::{STRETCH, StretchCapacity};
 use super::node::NodeGate;
-use super::{NodeTable, Snapshot};
+use super::{CellTables, NodeTable};
 
 /// Up to which priorities the most that could go is kept: for victims below 100, 200 and 300.
 const LEVELS: [u32; 3] = [100, 200, 300];
@@ -216,9 +216,9 @@ impl NodeTable {
     }
 }
 
-impl Snapshot {
+impl CellTables {
     /// A task has a newer row: it stands where that says.
-    pub(super) fn resident_put(&mut self, before: Option<NodeId>, row: &TaskRow) {
+    pub(crate) fn resident_put(&mut self, before: Option<NodeId>, row: &TaskRow) {
         if let Some(node) = before.filter(|&node| row.charged_node() != Some(node)) {
             self.resident_removed(node, row.id);
         }
@@ -228,22 +228,22 @@ impl Snapshot {
         let leaves = self.nodes.resident.put(node, row, priority);
         self.nodes.resident_moved(node);
         if let Some(node) = self.nodes.ordinal(node).filter(|_| leaves) {
-            self.unschedulable.leaves(node);
+            self.events.leaving.push(node);
         }
     }
 
     /// A task stands on a node no longer.
-    pub(super) fn resident_removed(&mut self, node: NodeId, task: TaskId) {
+    pub(crate) fn resident_removed(&mut self, node: NodeId, task: TaskId) {
         self.nodes.resident.removed(node, task);
         self.nodes.resident_moved(node);
     }
 
     /// How a task stands is assumed to be otherwise.
-    pub(super) fn resident_assumed(&mut self, node: NodeId, task: TaskId, stand: Stand) {
+    pub(crate) fn resident_assumed(&mut self, node: NodeId, task: TaskId, stand: Stand) {
         self.nodes.resident.changed(node, task, |resident| resident.stand = stand);
         self.nodes.resident_moved(node);
         if let Some(node) = self.nodes.ordinal(node).filter(|_| stand == Stand::Leaves) {
-            self.unschedulable.leaves(node);
+            self.events.leaving.push(node);
         }
     }
 
@@ -259,7 +259,7 @@ impl Snapshot {
             self.nodes.resident_moved(node);
         }
         if any {
-            self.unschedulable.no_victims_forgotten();
+            self.events.priorities_changed = true;
         }
     }
 }

@@ -5,7 +5,7 @@ use borough_model::node::{NumaDomain, core_speed};
 
 use super::node::NodeTable;
 
-/// A domain in the numbers of one snapshot: the dimensions of its processors and memory, and those of its socket.
+/// A domain in the numbers of one tables: the dimensions of its processors and memory, and those of its socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DomainSlot {
     pub own: (u16, u16),

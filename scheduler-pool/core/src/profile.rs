@@ -1,22 +1,130 @@
-//! A policy by its name, with the weights it was given.
+//! A scoring policy by its name, with the weights it was given: what cells, jobs and tools select. How each policy
+//! scores stands in [`crate::scoring`].
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::best_fit::BestFit;
-use super::swarm_spread::SwarmSpread;
-use super::worst_fit::WorstFit;
-use super::{POLICIES, Policy, WEIGHTS_MAX, Weights};
+/// Weights that a policy may take at most.
+const WEIGHTS_MAX: usize = 5;
+
+/// Weights of a policy that takes any, in hundredths, in the order in which it names them.
+pub(crate) type Weights = [u16; WEIGHTS_MAX];
+
+/// The scoring policies, in the order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PolicyName {
+    BestFit,
+    BorgHybrid,
+    DotProduct,
+    DynamicWeight,
+    Fahp,
+    Fgd,
+    Kubernetes,
+    LoadAware,
+    Random,
+    SwarmBinpack,
+    SwarmSpread,
+    WorstFit,
+}
+
+/// What users see of a policy.
+struct PolicyFacts {
+    /// Its name in settings, specs and tools.
+    name: &'static str,
+    /// What it prefers, in one sentence.
+    about: &'static str,
+    /// The weights that a profile may set, each with its default in hundredths.
+    weights: &'static [(&'static str, u16)],
+}
+
+/// The weights of `kubernetes` in their order: `NodeResourcesFit` (least allocated), `NodeResourcesBalancedAllocation`,
+/// `NodeAffinity`, `TaintToleration`, and `PodTopologySpread` with `InterPodAffinity`.
+const KUBERNETES_WEIGHTS: [(&str, u16); 5] = [
+    ("least_allocated", 100),
+    ("balanced_allocation", 100),
+    ("affinity", 200),
+    ("taint", 300),
+    ("spread", 200),
+];
+
+impl PolicyName {
+    /// Every policy, in the order of their names.
+    const ALL: [Self; 12] = [
+        Self::BestFit,
+        Self::BorgHybrid,
+        Self::DotProduct,
+        Self::DynamicWeight,
+        Self::Fahp,
+        Self::Fgd,
+        Self::Kubernetes,
+        Self::LoadAware,
+        Self::Random,
+        Self::SwarmBinpack,
+        Self::SwarmSpread,
+        Self::WorstFit,
+    ];
+
+    fn facts(self) -> PolicyFacts {
+        let (name, about, weights): (_, _, &[_]) = match self {
+            Self::BestFit => ("best-fit", "The fullest node: large tasks keep finding room.", &[]),
+            Self::BorgHybrid => (
+                "borg-hybrid",
+                "The fullest node on which least is stranded beside a dimension that is nearly full.",
+                &[],
+            ),
+            Self::DotProduct => {
+                ("dot-product", "The node whose free room is least aligned with what the task asks for.", &[])
+            }
+            Self::DynamicWeight => (
+                "dynamic-weight",
+                "The node with most free of what is scarce in the cell for this task.",
+                &[],
+            ),
+            Self::Fahp => (
+                "fahp",
+                "The idlest node, resources weighed by what the task presses on (fuzzy analytic hierarchy process).",
+                &[],
+            ),
+            Self::Fgd => (
+                "fgd",
+                "The node on which least of the cards becomes useless to other tasks (fragmentation gradient descent).",
+                &[],
+            ),
+            Self::Kubernetes => (
+                "kubernetes",
+                "Least and evenly allocated, with wishes, taints and spreading in one weighted sum (kube-scheduler's defaults).",
+                &KUBERNETES_WEIGHTS,
+            ),
+            Self::LoadAware => (
+                "load-aware",
+                "The node on which least is really in use, as measured, and by request what came since.",
+                &[],
+            ),
+            Self::Random => ("random", "Any node that fits, by chance.", &[]),
+            Self::SwarmBinpack => ("swarm-binpack", "The node with the most tasks that still has room.", &[]),
+            Self::SwarmSpread => ("swarm-spread", "The node with the fewest tasks.", &[]),
+            Self::WorstFit => (
+                "worst-fit",
+                "The node whose cost rises least, costs growing exponentially with use: load is even (E-PVM).",
+                &[],
+            ),
+        };
+        PolicyFacts { name, about, weights }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.facts().name == name)
+    }
+}
 
 /// Which of the nodes that fit is best: a policy, and the weights of one that takes weights. Written as the name, or as
 /// `name:key=weight,key=weight`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ScoringProfile {
-    pub(crate) policy: &'static dyn Policy,
+    pub(crate) policy: PolicyName,
     pub(crate) weights: Weights,
 }
 
@@ -48,55 +156,54 @@ pub enum ProfileError {
 }
 
 fn accepted(profile: &str) -> String {
-    let policy = POLICIES.iter().find(|policy| policy.name() == profile);
-    let keys: Vec<&str> =
-        policy.into_iter().flat_map(|policy| policy.weights()).map(|&(key, _)| key).collect();
+    let weights = PolicyName::named(profile).map_or(&[] as &[_], |policy| policy.facts().weights);
+    let keys: Vec<&str> = weights.iter().map(|&(key, _)| key).collect();
     if keys.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", keys.join(", ")) }
 }
 
 impl ScoringProfile {
     /// The fullest node: large tasks keep finding room.
-    pub const BEST_FIT: Self = Self { policy: &BestFit, weights: [0; WEIGHTS_MAX] };
+    pub const BEST_FIT: Self = Self { policy: PolicyName::BestFit, weights: [0; WEIGHTS_MAX] };
     /// The emptiest: load is even.
-    pub const WORST_FIT: Self = Self { policy: &WorstFit, weights: [0; WEIGHTS_MAX] };
+    pub const WORST_FIT: Self = Self { policy: PolicyName::WorstFit, weights: [0; WEIGHTS_MAX] };
     /// The one with the fewest tasks.
-    pub const SWARM_SPREAD: Self = Self { policy: &SwarmSpread, weights: [0; WEIGHTS_MAX] };
+    pub const SWARM_SPREAD: Self = Self { policy: PolicyName::SwarmSpread, weights: [0; WEIGHTS_MAX] };
 
     /// Every profile, with its own weights, by name.
     pub fn all() -> Vec<Self> {
-        POLICIES.iter().map(|&policy| Self::of(policy)).collect()
+        PolicyName::ALL.into_iter().map(Self::of).collect()
     }
 
     /// The names of all profiles.
     pub fn names() -> Vec<&'static str> {
-        POLICIES.iter().map(|policy| policy.name()).collect()
+        PolicyName::ALL.map(|policy| policy.facts().name).to_vec()
     }
 
-    fn of(policy: &'static dyn Policy) -> Self {
+    fn of(policy: PolicyName) -> Self {
         let mut weights = [0; WEIGHTS_MAX];
-        for (weight, &(_, known)) in weights.iter_mut().zip(policy.weights()) {
-            *weight = known;
+        for (weight, &(_, default)) in weights.iter_mut().zip(policy.facts().weights) {
+            *weight = default;
         }
         Self { policy, weights }
     }
 
     /// The name of its policy.
     pub fn name(&self) -> &'static str {
-        self.policy.name()
+        self.policy.facts().name
     }
 
     /// What it prefers, in one sentence.
     pub fn about(&self) -> &'static str {
-        self.policy.about()
+        self.policy.facts().about
     }
 
     fn weights_set(&mut self, text: &str) -> Result<(), ProfileError> {
-        let keys = self.policy.weights();
+        let keys = self.policy.facts().weights;
         let mut given = [false; WEIGHTS_MAX];
         for pair in text.split(',') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (key.trim(), value.trim());
-            let refused = || ProfileError::Key { profile: self.policy.name(), key: key.to_owned() };
+            let refused = || ProfileError::Key { profile: self.name(), key: key.to_owned() };
             let place = keys.iter().position(|&(known, _)| known == key).ok_or_else(refused)?;
             let given = given.get_mut(place).ok_or_else(refused)?;
             if std::mem::replace(given, true) {
@@ -133,8 +240,7 @@ impl FromStr for ScoringProfile {
             None => (text, None),
         };
         let unknown = || ProfileError::Unknown { name: name.to_owned() };
-        let policy = POLICIES.iter().find(|policy| policy.name() == name).ok_or_else(unknown)?;
-        let mut profile = Self::of(*policy);
+        let mut profile = Self::of(PolicyName::named(name).ok_or_else(unknown)?);
         weights.map_or(Ok(()), |weights| profile.weights_set(weights))?;
         Ok(profile)
     }
@@ -143,7 +249,7 @@ impl FromStr for ScoringProfile {
 impl fmt::Display for ScoringProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
-        let weights = self.policy.weights().iter().zip(self.weights);
+        let weights = self.policy.facts().weights.iter().zip(self.weights);
         let other = weights.filter(|&(&(_, known), weight)| weight != known);
         for (place, (&(key, _), weight)) in other.enumerate() {
             let sign = if place == 0 { ':' } else { ',' };
@@ -156,26 +262,6 @@ impl fmt::Display for ScoringProfile {
 impl Default for ScoringProfile {
     fn default() -> Self {
         Self::BEST_FIT
-    }
-}
-
-impl PartialEq for ScoringProfile {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for ScoringProfile {}
-
-impl PartialOrd for ScoringProfile {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ScoringProfile {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.name(), self.weights).cmp(&(other.name(), other.weights))
     }
 }
 

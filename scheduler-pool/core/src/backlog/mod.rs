@@ -1,0 +1,129 @@
+//! The backlog: tasks that want a node. Jobs with open tasks wait in queues, in the order in which they are planned. Jobs
+//! that fit nowhere are parked, and requeued by the events of the tables that could help them.
+
+mod collect;
+mod freed;
+mod open;
+mod reason;
+mod unschedulable;
+
+use std::collections::BTreeMap;
+
+use borough_model::JobId;
+
+pub(crate) use collect::{gang_queue, task_queue};
+pub use open::OpenQueue;
+pub(crate) use open::{OpenKey, OpenQueues};
+pub use reason::PendingReason;
+
+use crate::plan::{PendingQueue, Plan};
+use crate::tables::{CellTables, TableEvents};
+use collect::{Collected, PendingRequest, collected};
+use open::OpenJobs;
+use unschedulable::UnschedulableShapes;
+
+/// What waits in a cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Backlog {
+    pub open: OpenQueues,
+    unschedulable: UnschedulableShapes,
+}
+
+impl Backlog {
+    /// Nothing waits yet; the jobs of each scheduler are divided among so many queues.
+    pub fn new(shards: u32) -> Self {
+        Self { open: OpenQueues::new(shards), unschedulable: UnschedulableShapes::default() }
+    }
+
+    /// Follows what has changed in the tables.
+    pub fn follow(&mut self, tables: &CellTables, events: &TableEvents) {
+        self.unschedulable.notice(events);
+        for &job in &events.jobs_removed {
+            self.unschedulable.job_requeued(job);
+            self.open.remove(job);
+        }
+        for &job in &events.jobs {
+            self.own_shapes_requeued(tables, job);
+            self.unschedulable.job_requeued(job);
+            self.update(tables, job);
+        }
+        for &job in &events.tasks_of {
+            if self.unschedulable.parked(job) {
+                self.unschedulable.job_requeued(job);
+            }
+            self.update(tables, job);
+        }
+    }
+
+    /// What was found out about shapes that are a job's own is void, since the job has changed.
+    fn own_shapes_requeued(&mut self, tables: &CellTables, job: JobId) {
+        let Some(entry) = tables.jobs.get(&job).filter(|entry| entry.terms.constrained()) else { return };
+        for shape in entry.shapes() {
+            for requeued in self.unschedulable.shape_requeued(shape) {
+                self.update(tables, requeued);
+            }
+        }
+    }
+
+    fn update(&mut self, tables: &CellTables, job: JobId) {
+        self.open.update(tables, job, self.unschedulable.parked(job));
+    }
+
+    /// What a plan is to be asked for next. See [`crate::Snapshot::pending_in`].
+    pub fn pending(
+        &mut self,
+        tables: &CellTables,
+        queue: &OpenQueue,
+        wanted: &dyn Fn(JobId) -> bool,
+        now_ms: i64,
+        limit: usize,
+    ) -> PendingQueue {
+        for job in self.unschedulable.requeue(tables, now_ms) {
+            self.update(tables, job);
+        }
+        let none = OpenJobs::default();
+        let open = self.open.jobs(queue).unwrap_or(&none);
+        let request = PendingRequest { open, wanted, now_ms, limit };
+        let Collected { queue, to_park } = collected(tables, &self.unschedulable, &request);
+        for (job, shapes) in to_park {
+            self.unschedulable.park(job, shapes);
+            self.update(tables, job);
+        }
+        queue
+    }
+
+    /// Remembers what a plan found to fit nowhere.
+    pub fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
+        self.unschedulable.remember(tables, plan, now_ms);
+    }
+
+    /// How many shapes and gangs are known to fit nowhere.
+    pub fn unschedulable_count(&self) -> usize {
+        self.unschedulable.count()
+    }
+
+    /// Nodes that were held, in all, against requests that fit nowhere: what their waiting costs.
+    pub fn waiting_checks(&self) -> u64 {
+        self.unschedulable.checks()
+    }
+
+    /// Tasks of a queue that want a node, by the reason they have none. A job all of whose tasks are known to fit nowhere
+    /// counts under the reason of most of them.
+    pub fn reasons(&self, tables: &CellTables, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
+        let mut reasons = BTreeMap::new();
+        let mut counted = |reason, job: JobId| {
+            let tasks = tables.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));
+            *reasons.entry(reason).or_default() += tasks;
+        };
+        let waiting = self.open.jobs(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
+        waiting.for_each(|&(_, job)| counted(PendingReason::Turn, job));
+        let parked = self.unschedulable.parked_jobs();
+        for job in parked.filter(|&job| self.open.queue_of(tables, job) == *queue) {
+            let shape = tables.jobs.get(&job).and_then(|entry| entry.shape);
+            let of_shape = shape.and_then(|shape| self.unschedulable.shape_reason(shape));
+            let reason = of_shape.or_else(|| self.unschedulable.gang_reason(job));
+            counted(reason.unwrap_or(PendingReason::Other), job);
+        }
+        reasons
+    }
+}

@@ -1,0 +1,133 @@
+//! Jobs with open tasks: in which queue each is, and in which order they wait there.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::{JobId, JobRow, Name};
+
+use crate::queueing::Turn;
+use crate::seed::shard_of;
+use crate::tables::{CellTables, scheduler_named};
+
+/// A queue of jobs that one worker decides over at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct OpenQueue {
+    /// The scheduler that its jobs name; none: they name none, or `default`.
+    pub scheduler: Option<Name>,
+    /// The share of those jobs, from 0.
+    pub shard: u32,
+}
+
+impl OpenQueue {
+    /// A share of the jobs of a scheduler.
+    pub fn of(scheduler: &Name, shard: u32) -> Self {
+        Self { scheduler: scheduler_named(Some(scheduler)).cloned(), shard }
+    }
+}
+
+/// The position of a job with open tasks among the others: high to low priority, then by who takes turns, then as
+/// submitted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenKey {
+    pub priority: Reverse<u32>,
+    pub turn: Turn,
+    pub submitted_ms: i64,
+    pub name: Name,
+    pub job: JobId,
+}
+
+impl OpenKey {
+    pub fn of(row: &JobRow, turn: Turn) -> Self {
+        Self {
+            priority: Reverse(row.priority),
+            turn,
+            submitted_ms: row.submitted_ms,
+            name: row.name.clone(),
+            job: row.id,
+        }
+    }
+
+    /// Whether it is still the position of that row; a job keeps its user, name and time of submission.
+    fn current(&self, row: &JobRow, turn: Option<&Turn>) -> bool {
+        let same_turn = turn.map_or_else(|| self.turn == Turn::default(), |turn| *turn == self.turn);
+        self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms && same_turn
+    }
+}
+
+/// The jobs of a queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenJobs {
+    /// In the order in which they are planned.
+    pub ordered: BTreeSet<OpenKey>,
+    /// By the time of submission.
+    pub aged: BTreeSet<(i64, JobId)>,
+}
+
+/// Jobs with open tasks, by queue. Parked jobs are in none.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenQueues {
+    /// Into how many queues the jobs of a scheduler are divided.
+    shards: u32,
+    queues: BTreeMap<OpenQueue, OpenJobs>,
+    /// The queue and position of each job that has one.
+    positions: BTreeMap<JobId, (OpenQueue, OpenKey)>,
+}
+
+impl OpenQueues {
+    /// No jobs yet; those of each scheduler are divided among so many queues.
+    pub fn new(shards: u32) -> Self {
+        Self { shards: shards.max(1), queues: BTreeMap::new(), positions: BTreeMap::new() }
+    }
+
+    /// The queue of a job.
+    pub fn queue_of(&self, tables: &CellTables, job: JobId) -> OpenQueue {
+        let scheduler = tables.jobs.get(&job).and_then(|entry| entry.scheduler().cloned());
+        OpenQueue { scheduler, shard: shard_of(job, self.shards) }
+    }
+
+    /// The jobs of a queue; `None`: none.
+    pub fn jobs(&self, queue: &OpenQueue) -> Option<&OpenJobs> {
+        self.queues.get(queue)
+    }
+
+    /// Every queue that has jobs.
+    pub fn all(&self) -> impl Iterator<Item = (&OpenQueue, &OpenJobs)> {
+        self.queues.iter()
+    }
+
+    /// Brings the position of a job up to date. A parked job has none.
+    pub fn update(&mut self, tables: &CellTables, job: JobId, parked: bool) {
+        let Some(entry) = tables.jobs.get(&job) else { return };
+        let row = entry.row.as_ref().filter(|_| !parked && entry.runs() && entry.open_count() > 0);
+        let known = self.positions.get(&job);
+        let current = match (known, row) {
+            (Some((queue, key)), Some(row)) => {
+                key.current(row, entry.turn.as_ref()) && queue.scheduler.as_ref() == entry.scheduler()
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        if current {
+            return;
+        }
+        self.remove(job);
+        let Some(row) = row else { return };
+        let queue = self.queue_of(tables, job);
+        let key = OpenKey::of(row, entry.turn.clone().unwrap_or_default());
+        let jobs = self.queues.entry(queue.clone()).or_default();
+        jobs.aged.insert((key.submitted_ms, job));
+        jobs.ordered.insert(key.clone());
+        self.positions.insert(job, (queue, key));
+    }
+
+    /// Takes a job out of its queue.
+    pub fn remove(&mut self, job: JobId) {
+        let Some((queue, key)) = self.positions.remove(&job) else { return };
+        let Some(jobs) = self.queues.get_mut(&queue) else { return };
+        jobs.ordered.remove(&key);
+        jobs.aged.remove(&(key.submitted_ms, job));
+        if jobs.ordered.is_empty() {
+            self.queues.remove(&queue);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Requests that no node can take: remembered once per shape (and once per gang), so that waiting costs next to nothing,
+//! and requeued by the events that could help them: a node that came, opened, changed or gave something back, or a port
+//! that cooled down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::JobId;
+
+use super::freed::FreedNodes;
+use super::reason::PendingReason;
+use crate::filter::{Requirement, copies, fits};
+use crate::overlay::PlanOverlay;
+use crate::plan::{Plan, Unplaced};
+use crate::preempt::{PreemptionScope, RETRY_MS, helps_nowhere};
+use crate::tables::{CellTables, HardRule, NodeTable, Shape, ShapeId, TableEvents, TermId};
+
+#[derive(Clone, Debug)]
+pub(super) struct UnschedulableShape {
+    /// Whether ports are asked for.
+    ports: bool,
+    /// Whether any change may help: a gang whose members differ may fit by chance with less free.
+    uneven: bool,
+    /// A port that is cooling now may help from this time on, milliseconds since 1970.
+    retry_at_ms: Option<i64>,
+    /// Before this time evictions are not tried for it again, milliseconds since 1970: each attempt of a gang looks at
+    /// many tasks, and one that needs more than the cell has would be requeued by every end of a task.
+    evicts_at_ms: i64,
+    reason: PendingReason,
+}
+
+impl UnschedulableShape {
+    /// Found now; ports that are cooling on any node may help it later.
+    fn found(shape: &Shape, reason: PendingReason, nodes: &NodeTable, now_ms: i64) -> Self {
+        let mut entry =
+            Self { ports: shape.ports_any(), uneven: false, retry_at_ms: None, evicts_at_ms: 0, reason };
+        if entry.ports {
+            entry.cools(cooled_next(nodes, nodes.order.iter().copied(), now_ms));
+        }
+        entry
+    }
+
+    /// Takes in that ports will have cooled down at a time.
+    fn cools(&mut self, at_ms: Option<i64>) {
+        if self.ports {
+            self.retry_at(at_ms);
+        }
+    }
+
+    /// It is tried again at a time at the latest.
+    fn retry_at(&mut self, at_ms: Option<i64>) {
+        self.retry_at_ms = self.retry_at_ms.into_iter().chain(at_ms).min();
+    }
+
+    fn due(&self, now_ms: i64) -> bool {
+        self.retry_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
+    }
+}
+
+/// What has changed since unschedulable requests were last tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct News {
+    /// Nodes that may help.
+    freed: BTreeSet<u32>,
+    /// Terms whose counts have changed.
+    touched: BTreeSet<TermId>,
+    /// Whether anything has changed on any node.
+    changed: bool,
+    /// Whether a node came, went or changed what it is.
+    domains_changed: bool,
+    /// Whether jobs have other priorities.
+    priorities_changed: bool,
+}
+
+/// What fits nowhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnschedulableShapes {
+    shapes: BTreeMap<ShapeId, UnschedulableShape>,
+    gangs: BTreeMap<JobId, UnschedulableShape>,
+    /// Shapes that no eviction helps either, with those whose places they may take.
+    no_victims: BTreeMap<(ShapeId, PreemptionScope), UnschedulableShape>,
+    /// Jobs taken out of the open ones, since all they want is unschedulable.
+    parked: BTreeSet<JobId>,
+    parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
+    news: News,
+    /// Nodes that were held against unschedulable requests, in all.
+    checks: u64,
+}
+
+/// What is known: questions and what the tables report.
+impl UnschedulableShapes {
+    /// Takes in what has changed in the tables. It is tried against what is known at the next [`Self::requeue`].
+    pub fn notice(&mut self, events: &TableEvents) {
+        for &shape in &events.shapes_released {
+            self.shape_forgotten(shape);
+        }
+        let (shapes, gangs) = (!self.shapes.is_empty(), !self.gangs.is_empty());
+        let no_victims = !self.no_victims.is_empty();
+        let news = &mut self.news;
+        news.changed |= events.changed;
+        news.domains_changed |= events.domains_changed;
+        news.priorities_changed |= events.priorities_changed && (no_victims || gangs);
+        if shapes || gangs || no_victims {
+            news.freed.extend(events.freed.iter().copied());
+            news.touched.extend(events.terms.iter().copied());
+        }
+        if gangs || no_victims {
+            news.freed.extend(events.leaving.iter().copied());
+        }
+    }
+
+    /// How many shapes and gangs are known to fit nowhere.
+    pub fn count(&self) -> usize {
+        self.shapes.len() + self.gangs.len() + self.no_victims.len()
+    }
+
+    /// Nodes that were held, in all, against requests that fit nowhere: what their waiting costs.
+    pub fn checks(&self) -> u64 {
+        self.checks
+    }
+
+    /// When a port that is cooling now may help next, milliseconds since 1970.
+    pub fn retry_next(&self) -> Option<i64> {
+        let entries = self.shapes.values().chain(self.gangs.values()).chain(self.no_victims.values());
+        entries.filter_map(|entry| entry.retry_at_ms).min()
+    }
+
+    /// Whether a task of a shape, with those whose places it may take, has nothing to try: it fits nowhere, and
+    /// evictions help as little. What helps nobody helps nobody of lower priority either.
+    pub fn parks(&self, shape: ShapeId, scope: impl FnOnce() -> PreemptionScope) -> bool {
+        if !self.shapes.contains_key(&shape) {
+            return false;
+        }
+        let scope = scope();
+        !scope.any() || self.no_victims_at(shape, scope)
+    }
+
+    fn no_victims_at(&self, shape: ShapeId, scope: PreemptionScope) -> bool {
+        let from = (shape, PreemptionScope { below: scope.below, ..PreemptionScope::default() });
+        let known = self.no_victims.range(from..).take_while(|((known, _), _)| *known == shape);
+        known.into_iter().any(|((_, known), _)| scope.within(*known))
+    }
+
+    /// Why a shape fits nowhere.
+    pub fn shape_reason(&self, shape: ShapeId) -> Option<PendingReason> {
+        self.shapes.get(&shape).map(|entry| entry.reason)
+    }
+
+    /// Why a job's gang fits nowhere.
+    pub fn gang_reason(&self, job: JobId) -> Option<PendingReason> {
+        self.gangs.get(&job).map(|entry| entry.reason)
+    }
+
+    /// Jobs of which nothing that they want can be placed.
+    pub fn parked_jobs(&self) -> impl Iterator<Item = JobId> {
+        self.parked.iter().copied()
+    }
+
+    /// Whether a job is one of them.
+    pub fn parked(&self, job: JobId) -> bool {
+        self.parked.contains(&job)
+    }
+
+    /// Parks a job: all it wants is unschedulable under these shapes.
+    pub fn park(&mut self, job: JobId, shapes: impl IntoIterator<Item = ShapeId>) {
+        for shape in shapes {
+            self.parked_under.entry(shape).or_default().insert(job);
+        }
+        self.parked.insert(job);
+    }
+
+    /// A job has changed: whatever was found out about it is void.
+    pub fn job_requeued(&mut self, job: JobId) {
+        self.gangs.remove(&job);
+        if self.parked.remove(&job) {
+            self.parked_under.values_mut().for_each(|jobs| {
+                jobs.remove(&job);
+            });
+        }
+    }
+
+    /// A shape's number is free for another one.
+    fn shape_forgotten(&mut self, shape: ShapeId) {
+        self.shapes.remove(&shape);
+        self.no_victims.retain(|&(known, _), _| known != shape);
+        self.parked_under.remove(&shape);
+    }
+
+    /// A shape may fit after all. Returns the jobs that were parked under it.
+    pub fn shape_requeued(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
+        self.shapes.remove(&shape);
+        self.unparked(shape)
+    }
+
+    fn unparked(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
+        let jobs = self.parked_under.remove(&shape).unwrap_or_default();
+        for job in &jobs {
+            self.parked.remove(job);
+        }
+        jobs
+    }
+}
+
+/// The first time after `now_ms` at which a port of one of the nodes has cooled down.
+fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64) -> Option<i64> {
+    let ports = among.filter_map(|node| nodes.ports(node));
+    let cooling = ports.flat_map(|ports| ports.cooling.iter().map(|&(_, until_ms)| until_ms));
+    cooling.filter(|&until_ms| until_ms > now_ms).min()
+}
+
+/// What plans find out.
+impl UnschedulableShapes {
+    /// Remembers what a plan found to fit nowhere. What the plan could not place is held against the cell once more,
+    /// since the plan's own placements may have failed.
+    pub fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
+        for unplaced in &plan.unplaced {
+            let Some(shape) = tables.shapes.get(unplaced.shape) else { continue };
+            let requirement = Requirement::of(shape, tables);
+            if let Some(scope) = unplaced.no_victims {
+                self.no_victims_remember(tables, unplaced.shape, &requirement, scope, now_ms);
+            }
+            let reason = PendingReason::of(&unplaced.cause, &requirement);
+            let entry = UnschedulableShape::found(shape, reason, &tables.nodes, now_ms);
+            if !self.shapes.contains_key(&unplaced.shape) && self.fits_none(tables, &requirement, now_ms) {
+                self.shapes.insert(unplaced.shape, entry.clone());
+            }
+            if unplaced.gang {
+                self.gang_remember(tables, unplaced, entry, plan, now_ms);
+            }
+        }
+    }
+
+    /// Remembers that a gang does not fit, where the plan shows it and nothing that is known of its shape says so.
+    fn gang_remember(
+        &mut self,
+        tables: &CellTables,
+        unplaced: &Unplaced,
+        mut entry: UnschedulableShape,
+        plan: &Plan,
+        now_ms: i64,
+    ) {
+        let Some(job) = tables.jobs.get(&unplaced.job) else { return };
+        let Some(shape) = tables.shapes.get(unplaced.shape) else { return };
+        let scope = PreemptionScope::of_task(tables, job, u32::MAX);
+        if self.parks(unplaced.shape, || scope) {
+            return;
+        }
+        entry.uneven = !job.uniform() || shape.job.is_some();
+        // Where evictions may help, only a plan knows how many members.
+        let evicts = tables.nodes.resident.any_below(scope.bound());
+        if evicts {
+            entry.evicts_at_ms = now_ms.saturating_add(RETRY_MS);
+        }
+        if evicts && (tables.settings.fresh_start_ms > 0 || scope.queue > 0) {
+            entry.retry_at(Some(entry.evicts_at_ms));
+        }
+        let planned = entry.uneven || evicts;
+        let by_plan = || plan.placements.is_empty() && !plan.preemption_cut;
+        let by_count = || shape_copies(tables, shape, now_ms) < u64::from(job.gang_need());
+        if unplaced.never || (planned && by_plan()) || (!planned && by_count()) {
+            self.gangs.insert(unplaced.job, entry);
+        }
+    }
+
+    /// Remembers that evictions do not help a shape, if that is so without the plan's own.
+    fn no_victims_remember(
+        &mut self,
+        tables: &CellTables,
+        id: ShapeId,
+        requirement: &Requirement,
+        scope: PreemptionScope,
+        now_ms: i64,
+    ) {
+        let Some(shape) = tables.shapes.get(id) else { return };
+        if !scope.any() || self.no_victims_at(id, scope) {
+            return;
+        }
+        let found = helps_nowhere(tables, (requirement, &shape.resources), scope, now_ms);
+        let Some(protected) = found else { return };
+        let mut entry = UnschedulableShape::found(shape, PendingReason::Room, &tables.nodes, now_ms);
+        entry.retry_at(protected.then(|| now_ms.saturating_add(RETRY_MS)));
+        self.no_victims.insert((id, scope), entry);
+    }
+
+    fn fits_none(&mut self, tables: &CellTables, requirement: &Requirement, now_ms: i64) -> bool {
+        let work = PlanOverlay::new(tables);
+        let order = &tables.nodes.order;
+        let found = order.iter().position(|&node| fits(&work, requirement, node, now_ms));
+        self.checks += found.map_or(order.len(), |found| found + 1) as u64;
+        found.is_none()
+    }
+}
+
+/// How many tasks of one shape fit the cell together.
+fn shape_copies(tables: &CellTables, shape: &Shape, now_ms: i64) -> u64 {
+    let work = PlanOverlay::new(tables);
+    let requirement = Requirement::of(shape, tables);
+    let copies = tables.nodes.order.iter().map(|&node| copies(&work, &requirement, node, now_ms));
+    copies.fold(0, u64::saturating_add)
+}
+
+/// What events requeue.
+impl UnschedulableShapes {
+    /// Requeues what the events since the last call may have helped. Returns the jobs that may be tried again.
+    pub fn requeue(&mut self, tables: &CellTables, now_ms: i64) -> BTreeSet<JobId> {
+        let news = std::mem::take(&mut self.news);
+        let due = || self.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
+        if self.count() == 0 || (news == News::default() && !due()) {
+            return BTreeSet::new();
+        }
+        let mut requeued = self.constrained_requeued(tables, &news);
+        requeued.extend(self.no_victims_requeued(tables, &news, now_ms));
+        requeued.extend(self.freed_requeued(tables, &news, now_ms));
+        requeued
+    }
+
+    /// Requeues shapes that are held against other tasks, where those have moved.
+    fn constrained_requeued(&mut self, tables: &CellTables, news: &News) -> BTreeSet<JobId> {
+        let moved = |rule: HardRule| {
+            news.touched.contains(&rule.term())
+                || (news.domains_changed && matches!(rule, HardRule::Skew { .. }))
+        };
+        let constrained = |shape: &ShapeId| {
+            let job = tables.shapes.get(*shape)?.job?;
+            tables.jobs.get(&job).is_some_and(|entry| entry.terms.rules().any(moved)).then_some(*shape)
+        };
+        let shapes: Vec<ShapeId> = self.shapes.keys().filter_map(constrained).collect();
+        shapes.into_iter().flat_map(|shape| self.shape_requeued(shape)).collect()
+    }
+
+    /// Requeues what evictions may help by now: on a node where more could go than before, or since time has passed.
+    fn no_victims_requeued(&mut self, tables: &CellTables, news: &News, now_ms: i64) -> BTreeSet<JobId> {
+        let mut freed = FreedNodes::new(tables, &news.freed, now_ms);
+        let mut may_help = |&(id, scope): &(ShapeId, PreemptionScope), entry: &UnschedulableShape| {
+            let Some(shape) = tables.shapes.get(id) else { return true };
+            news.priorities_changed
+                || entry.due(now_ms)
+                || (shape.job.is_some() && (news.domains_changed || !news.touched.is_empty()))
+                || freed.evictions_help(shape, scope.below)
+        };
+        let known = self.no_victims.iter().filter(|(id, entry)| may_help(id, entry));
+        let requeued: Vec<(ShapeId, PreemptionScope)> = known.map(|(&id, _)| id).collect();
+        let mut jobs = BTreeSet::new();
+        for id in requeued {
+            self.no_victims.remove(&id);
+            jobs.extend(self.unparked(id.0));
+        }
+        jobs
+    }
+
+    /// Requeues what fits by now where something has changed, and gangs that evictions may help since.
+    fn freed_requeued(&mut self, tables: &CellTables, news: &News, now_ms: i64) -> BTreeSet<JobId> {
+        let mut freed = FreedNodes::new(tables, &news.freed, now_ms);
+        let mut fits = |id: ShapeId| tables.shapes.get(id).is_some_and(|shape| freed.fit(shape));
+        let shapes = self.shapes.iter().filter(|(id, entry)| entry.due(now_ms) || fits(**id));
+        let shapes: Vec<ShapeId> = shapes.map(|(&id, _)| id).collect();
+        let gangs = self.gangs.iter().filter(|(job, entry)| {
+            entry.due(now_ms)
+                || (entry.uneven && news.changed)
+                || gang_freed(tables, **job, entry, news, &mut freed)
+        });
+        let gangs: Vec<JobId> = gangs.map(|(&job, _)| job).collect();
+        self.checks += freed.checks();
+        // A gang whose evictions it is too soon to try is tried when it no longer is.
+        for entry in self.gangs.values_mut().filter(|entry| now_ms < entry.evicts_at_ms) {
+            if !news.freed.is_empty() || news.priorities_changed {
+                entry.retry_at(Some(entry.evicts_at_ms));
+            }
+        }
+        let cooled_ms = cooled_next(&tables.nodes, news.freed.iter().copied(), now_ms);
+        let entries = self.shapes.values_mut().chain(self.gangs.values_mut());
+        entries.chain(self.no_victims.values_mut()).for_each(|entry| entry.cools(cooled_ms));
+        let mut requeued: BTreeSet<JobId> =
+            shapes.into_iter().flat_map(|shape| self.shape_requeued(shape)).collect();
+        for job in gangs {
+            self.job_requeued(job);
+            requeued.insert(job);
+        }
+        requeued
+    }
+}
+
+/// Whether freed nodes may have room for a member of a gang, by evictions too.
+fn gang_freed(
+    tables: &CellTables,
+    job: JobId,
+    entry: &UnschedulableShape,
+    news: &News,
+    freed: &mut FreedNodes<'_>,
+) -> bool {
+    let Some(job) = tables.jobs.get(&job) else { return false };
+    let below = job.victims_below(u32::MAX);
+    let may_evict = freed.now_ms >= entry.evicts_at_ms;
+    let bound = PreemptionScope::of_task(tables, job, u32::MAX).bound();
+    if may_evict && news.priorities_changed && tables.nodes.resident.any_below(bound) {
+        return true;
+    }
+    let shapes = job.shapes().filter_map(|shape| tables.shapes.get(shape));
+    shapes.into_iter().any(|shape| freed.fit(shape) || (may_evict && freed.evictions_help(shape, below)))
+}

@@ -1,0 +1,64 @@
+//! What the filters say of every node of a cell for one requirement, in numbers. A plan gives it as the cause of a
+//! task that it did not place; an explanation puts it into words.
+
+mod nearest;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use smallvec::SmallVec;
+
+use crate::filter::{FilterReason, Requirement, large_enough, passes_with_time, refusals};
+use crate::overlay::PlanOverlay;
+use nearest::NearestSearch;
+pub(crate) use nearest::{NearMiss, Obstacle};
+
+/// How many nodes would take a task, and why the others would not.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct NodeCensus {
+    /// Nodes that were asked.
+    pub nodes: u32,
+    /// Nodes that take it now.
+    pub fit: u32,
+    /// Nodes that do not, and would once tasks there, or elsewhere, have ended.
+    pub fit_later: u32,
+    /// Nodes that are large enough for it when they are empty.
+    pub large: u32,
+    /// The nodes that do not take it, each counted at the first filter that refuses it.
+    pub refused: BTreeMap<FilterReason, u32>,
+    /// Small changes that would let nodes in, the one that lets in most first.
+    pub nearest: Vec<NearMiss>,
+}
+
+impl NodeCensus {
+    /// Holds a requirement against every node, as a plan has left it.
+    pub fn of(work: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
+        let nodes = u32::try_from(work.nodes.count()).unwrap_or(u32::MAX);
+        let mut census = Self { nodes, ..Self::default() };
+        let mut nearest = NearestSearch::new(requirement);
+        for &node in &work.nodes.order {
+            let mut refused: SmallVec<[FilterReason; 8]> = SmallVec::new();
+            let _ = refusals(work, requirement, node, now_ms, |reason| -> ControlFlow<()> {
+                refused.push(reason);
+                ControlFlow::Continue(())
+            });
+            match refused.first() {
+                Some(first) => *census.refused.entry(*first).or_default() += 1,
+                None => census.fit += 1,
+            }
+            if large_enough(work, requirement, node) {
+                census.large += 1;
+                let later = !refused.is_empty() && refused.iter().all(|reason| passes_with_time(*reason));
+                census.fit_later += u32::from(later);
+            }
+            nearest.node_refused(work, requirement, node, now_ms, &refused);
+        }
+        census.nearest = nearest.found();
+        census
+    }
+
+    /// The filter that most nodes were lost to.
+    pub fn refused_most(&self) -> Option<FilterReason> {
+        self.refused.iter().max_by_key(|&(_, nodes)| nodes).map(|(reason, _)| *reason)
+    }
+}

@@ -1,0 +1,215 @@
+//! The nearest fit: nodes that only one thing speaks against, and how much of it.
+
+use std::collections::BTreeMap;
+
+use crate::filter::{FilterReason, Requirement, cards_most, fits_moving, ports_dynamic_free};
+use crate::overlay::PlanOverlay;
+
+/// A change of what is asked for that would let nodes in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NearMiss {
+    /// One obstacle alone keeps so many nodes out; the most that any of them has.
+    Alone { obstacle: Obstacle, at_most: u64, nodes: u32 },
+    /// Several obstacles keep so many nodes out, each with what the best of these nodes has.
+    Together { obstacles: Vec<(Obstacle, u64)>, nodes: u32 },
+}
+
+/// What speaks against some nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Obstacle {
+    /// Too much of a dimension, whether for the node or for what is free on it.
+    Dimension(u16),
+    Other(FilterReason),
+}
+
+/// How near the nodes are that one obstacle alone speaks against.
+#[derive(Clone, Copy, Debug, Default)]
+struct Near {
+    /// The most that any of them has.
+    at_most: u64,
+    /// How many have as much.
+    nodes: u32,
+}
+
+/// The search, node by node.
+#[derive(Debug)]
+pub(super) struct NearestSearch {
+    near: BTreeMap<Obstacle, Near>,
+    /// Of the nodes that several things speak against, those with the fewest: how much each has, by what speaks.
+    several: BTreeMap<Vec<Obstacle>, Vec<Vec<u64>>>,
+    /// Each fixed port with the requirement without it: that may also leave one more of the range to be handed out.
+    without_port: Vec<(u16, Requirement)>,
+}
+
+impl NearestSearch {
+    pub fn new(requirement: &Requirement) -> Self {
+        let without = |&port: &u16| {
+            let mut reduced = requirement.clone();
+            reduced.ports_fixed.retain(|known| *known != port);
+            (port, reduced)
+        };
+        let without_port = requirement.ports_fixed.iter().map(without).collect();
+        Self { near: BTreeMap::new(), several: BTreeMap::new(), without_port }
+    }
+
+    fn without_port_refused(&mut self, work: &PlanOverlay<'_>, node: u32, now_ms: i64) {
+        for (port, reduced) in &self.without_port {
+            if fits_moving(work, reduced, node, now_ms) {
+                self.near.entry(Obstacle::Other(FilterReason::PortFixed(*port))).or_default().nodes += 1;
+            }
+        }
+    }
+
+    /// Takes in why a node was refused.
+    pub fn node_refused(
+        &mut self,
+        work: &PlanOverlay<'_>,
+        requirement: &Requirement,
+        node: u32,
+        now_ms: i64,
+        refused: &[FilterReason],
+    ) {
+        // A little less is no whole cores.
+        let of_cpu =
+            |refusal: &FilterReason| matches!(refusal, FilterReason::Capacity(0) | FilterReason::Free(0));
+        if requirement.within.as_ref().is_some_and(|ask| ask.exclusive) && refused.iter().any(of_cpu) {
+            return;
+        }
+        let of_ports = |refusal: &FilterReason| {
+            matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
+        };
+        if !refused.is_empty() && refused.iter().all(of_ports) {
+            self.without_port_refused(work, node, now_ms);
+        }
+        let [refusal] = refused else {
+            self.several_refused(work, requirement, node, refused);
+            return;
+        };
+        let of_one = |refusal: FilterReason| match refusal {
+            FilterReason::PortsDynamic => {
+                let free = ports_dynamic_free(work, requirement, node, now_ms);
+                Some((Obstacle::Other(refusal), free as u64))
+            }
+            FilterReason::PortFixed(_) => None,
+            other => Some(obstacle_of(work, requirement, node, other)),
+        };
+        let doing_without = is_selector(*refusal).then(|| cards_obstacle(work, requirement, node, *refusal));
+        for (obstacle, has) in of_one(*refusal).into_iter().chain(doing_without) {
+            let near = self.near.entry(obstacle).or_default();
+            if has > near.at_most {
+                *near = Near { at_most: has, nodes: 0 };
+            }
+            if has == near.at_most {
+                near.nodes += 1;
+            }
+        }
+    }
+
+    /// Takes in a node that several things speak against, where nothing fewer does elsewhere. Ports are left out: what
+    /// one gives back another may take; and domains, where less of something else may be enough alone.
+    fn several_refused(
+        &mut self,
+        work: &PlanOverlay<'_>,
+        requirement: &Requirement,
+        node: u32,
+        refused: &[FilterReason],
+    ) {
+        let of_ports = |refusal: &FilterReason| {
+            matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
+        };
+        if refused.is_empty() || refused.contains(&FilterReason::Within) || refused.iter().any(of_ports) {
+            return;
+        }
+        let obstacles = |doing_without: bool| -> Vec<(Obstacle, u64)> {
+            let obstacle = |refusal: &FilterReason| match *refusal {
+                refusal if doing_without && is_selector(refusal) => {
+                    cards_obstacle(work, requirement, node, refusal)
+                }
+                refusal => obstacle_of(work, requirement, node, refusal),
+            };
+            refused.iter().map(obstacle).collect()
+        };
+        self.obstacles_added(obstacles(false));
+        if refused.iter().copied().any(is_selector) {
+            self.obstacles_added(obstacles(true));
+        }
+    }
+
+    fn obstacles_added(&mut self, mut obstacles: Vec<(Obstacle, u64)>) {
+        obstacles.sort_unstable();
+        obstacles.dedup();
+        let fewest = self.several.keys().next().map_or(usize::MAX, Vec::len);
+        if obstacles.len() > fewest {
+            return;
+        }
+        if obstacles.len() < fewest {
+            self.several.clear();
+        }
+        let (obstacles, has) = obstacles.into_iter().unzip();
+        self.several.entry(obstacles).or_default().push(has);
+    }
+
+    /// What was found, the change that lets in most nodes first. If no single change lets any in: the smallest set of
+    /// changes that together do.
+    pub fn found(self) -> Vec<NearMiss> {
+        let mut near: Vec<(Obstacle, Near)> = self.near.into_iter().collect();
+        near.sort_by_key(|&(obstacle, near)| (std::cmp::Reverse(near.nodes), obstacle));
+        if !near.is_empty() {
+            let alone = |(obstacle, Near { at_most, nodes })| NearMiss::Alone { obstacle, at_most, nodes };
+            return near.into_iter().map(alone).collect();
+        }
+        let sets = self.several.into_iter().filter_map(|(obstacles, of_nodes)| {
+            let best = of_nodes.iter().max()?.clone();
+            let covers = |has: &&Vec<u64>| has.iter().zip(&best).all(|(has, best)| has >= best);
+            let nodes = u32::try_from(of_nodes.iter().filter(covers).count()).unwrap_or(u32::MAX);
+            Some((nodes, obstacles, best))
+        });
+        let widest = sets.max_by_key(|(nodes, ..)| *nodes);
+        let together = |(nodes, obstacles, best): (u32, Vec<Obstacle>, Vec<u64>)| NearMiss::Together {
+            obstacles: obstacles.into_iter().zip(best).collect(),
+            nodes,
+        };
+        widest.into_iter().map(together).collect()
+    }
+}
+
+/// Whether other devices than those asked for would do: then asking for fewer helps too.
+fn is_selector(refusal: FilterReason) -> bool {
+    matches!(refusal, FilterReason::CardSelector(_))
+}
+
+/// What would have to be changed, with how much a node has of it.
+fn obstacle_of(
+    work: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    node: u32,
+    refusal: FilterReason,
+) -> (Obstacle, u64) {
+    match refusal {
+        FilterReason::Capacity(number) | FilterReason::Free(number) => {
+            (Obstacle::Dimension(number), free(work, number, node))
+        }
+        FilterReason::CardNever(_) | FilterReason::CardBusy(_) => {
+            cards_obstacle(work, requirement, node, refusal)
+        }
+        other => (Obstacle::Other(other), 0),
+    }
+}
+
+/// Cards as the dimension of their kind, with the most that a node could give of them.
+fn cards_obstacle(
+    work: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    node: u32,
+    refusal: FilterReason,
+) -> (Obstacle, u64) {
+    let ask = requirement.card_ask(refusal);
+    let kind = ask.and_then(|ask| u16::try_from(ask.kind).ok()).unwrap_or(u16::MAX);
+    (Obstacle::Dimension(kind), ask.and_then(|ask| cards_most(work, ask, node)).unwrap_or(0))
+}
+
+/// What of a dimension is free on a node.
+fn free(work: &PlanOverlay<'_>, number: u16, node: u32) -> u64 {
+    let column = usize::from(number);
+    work.nodes.limit(column, node).saturating_sub(work.used(column, node))
+}

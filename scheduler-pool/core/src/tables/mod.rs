@@ -1,0 +1,308 @@
+//! What a worker or gateway knows of a cell, kept from the journal: nodes as columns, jobs with their specs, a slot per
+//! task, and which jobs want nodes. Deltas are absolute and carry revisions; an older one changes nothing.
+
+mod card;
+mod change;
+mod events;
+mod index;
+mod job;
+mod layout;
+mod load;
+mod node;
+mod resident;
+mod rule;
+mod shape;
+mod space;
+mod taint;
+mod term;
+mod text;
+mod topology;
+mod turn;
+mod view;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use borough_model::job::{JobState, Role, band};
+use borough_model::{JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
+
+pub(crate) use card::CardSlot;
+pub(crate) use events::TableEvents;
+pub(crate) use index::{STRETCH, StretchCapacity};
+pub use job::GangPart;
+pub(crate) use job::{CellJob, GangParts, TASKS_MAX, TaskSlot, scheduler_named};
+pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
+pub(crate) use resident::{ResidentTask, Stand};
+pub(crate) use rule::HardRule;
+pub(crate) use shape::{Shape, ShapeId, Shapes, operator_number};
+pub(crate) use taint::Taints;
+pub(crate) use term::{TermId, TermKey, Terms};
+pub(crate) use text::{Number, Texts};
+pub(crate) use topology::DomainSlot;
+pub use view::{SnapshotNode, SnapshotTask};
+
+use crate::queueing::Usage;
+use crate::settings::CellSettings;
+
+/// What became of a delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeltaApplied {
+    /// It is known now.
+    Changed,
+    /// A newer one was known already, or deciding has no use for it.
+    Ignored,
+    /// It breaks an invariant of the store (a task index beyond every limit) and was left out.
+    Refused,
+}
+
+/// The nodes, jobs and tasks of a cell as of one moment of its journal: what a plan is made on.
+#[derive(Clone, Debug)]
+pub struct CellTables {
+    pub(crate) settings: CellSettings,
+    pub(crate) nodes: NodeTable,
+    pub(crate) jobs: BTreeMap<JobId, CellJob>,
+    pub(crate) shapes: Shapes,
+    pub(crate) terms: Terms,
+    /// What those who take turns hold, where that counts.
+    pub(crate) usage: Usage,
+    /// Tasks that do not want a node: turns the round-robin on from batch to batch.
+    pub(crate) closed_total: u64,
+    /// Counts terms by which tasks keep others away.
+    terms_revision: u64,
+    /// What has changed since it was last asked for.
+    pub(crate) events: TableEvents,
+}
+
+impl CellTables {
+    /// An empty cell.
+    pub fn new(settings: CellSettings) -> Self {
+        Self {
+            settings,
+            nodes: NodeTable::new(),
+            jobs: BTreeMap::new(),
+            shapes: Shapes::default(),
+            terms: Terms::default(),
+            usage: Usage::default(),
+            closed_total: 0,
+            terms_revision: 0,
+            events: TableEvents::default(),
+        }
+    }
+
+    /// The settings it was made with.
+    pub fn settings(&self) -> &CellSettings {
+        &self.settings
+    }
+
+    /// Changes when there is a new term by which some tasks keep others away: a plan made before was not held against
+    /// it.
+    pub fn terms_revision(&self) -> u64 {
+        self.terms_revision
+    }
+
+    /// A node's row, new or changed.
+    pub fn node_upsert(&mut self, row: &NodeRow) -> DeltaApplied {
+        let before = self.nodes.ordinal(row.id).map(|node| self.nodes.attributes_of(node).to_vec());
+        let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else {
+            return DeltaApplied::Ignored;
+        };
+        self.node_domains_moved(row.id, &before.unwrap_or_default());
+        self.events.node_freed(node);
+        DeltaApplied::Changed
+    }
+
+    /// Counts a node's tasks in the domains that it is in now.
+    fn node_domains_moved(&mut self, node: NodeId, before: &[(u32, u32)]) {
+        self.events.domains_changed = true;
+        let nodes = &self.nodes;
+        let after = nodes.ordinal(node).map_or(&[] as &[_], |node| nodes.attributes_of(node));
+        if before == after {
+            return;
+        }
+        let value = |attributes: &[(u32, u32)], attribute: u32| {
+            let position = attributes.binary_search_by_key(&attribute, |&(key, _)| key).ok()?;
+            attributes.get(position).map(|&(_, value)| value)
+        };
+        let touched = self.terms.node_moved(
+            node,
+            |attribute| value(before, attribute),
+            |attribute| value(after, attribute),
+        );
+        touched.into_iter().for_each(|term| self.events.term_counted(term));
+    }
+
+    /// Forgets a node.
+    pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
+        let before = self.nodes.ordinal(node).map(|node| self.nodes.attributes_of(node).to_vec());
+        if !self.nodes.removed(node) {
+            return DeltaApplied::Ignored;
+        }
+        self.node_domains_moved(node, &before.unwrap_or_default());
+        DeltaApplied::Changed
+    }
+
+    /// What is committed on a node, new or changed.
+    pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> DeltaApplied {
+        match self.nodes.alloc_set(node, alloc) {
+            Some((node, freed)) => {
+                self.events.changed = true;
+                if freed {
+                    // A port that it gave back may help those that share its address.
+                    self.nodes.spaces.with(node).for_each(|node| self.events.node_freed(node));
+                }
+                DeltaApplied::Changed
+            }
+            None => DeltaApplied::Ignored,
+        }
+    }
+
+    /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays,
+    /// and nothing of the job is placed while that is of another version.
+    pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
+        let entry = self.jobs.entry(row.id).or_default();
+        let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
+        let spec_newer = entry.spec.as_ref().is_none_or(|(version, _)| *version < row.spec_version);
+        let spec = spec.filter(|_| spec_newer);
+        let moved = entry.row.as_ref().is_some_and(|known| band(known.priority) != band(row.priority));
+        if older && spec.is_none() {
+            return DeltaApplied::Ignored;
+        }
+        let closed_before = entry.closed_total();
+        let priority_before = entry.row.as_ref().map_or(0, |known| known.priority);
+        if !older {
+            entry.row = Some(row.clone());
+            entry.closed_recount();
+        }
+        self.closed_total = self.closed_total + entry.closed_total() - closed_before;
+        if let Some(spec) = spec {
+            self.spec_set(row.id, row.spec_version, spec);
+        } else if moved && !older {
+            self.shapes_set(row.id);
+        }
+        self.shape_weigh(row.id);
+        if !older && row.priority != priority_before {
+            self.resident_prioritized(row.id, row.priority);
+        }
+        self.events.jobs.push(row.id);
+        DeltaApplied::Changed
+    }
+
+    /// Counts the tasks that a job wants of its shape: none where it has ended.
+    fn shape_weigh(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let ended = entry.row.as_ref().is_none_or(|row| matches!(row.state, JobState::Ended { .. }));
+        let wanted = if ended { 0 } else { entry.count() };
+        let Some(shape) = entry.shape else { return };
+        let before = std::mem::replace(&mut entry.weighed, wanted);
+        self.shapes.weigh(shape, before, wanted);
+    }
+
+    fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
+        self.usage_of_job(job, false);
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
+        entry.spreads = !CellJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
+        entry.spec = Some((version, spec));
+        entry.placed_recount();
+        self.usage_of_job(job, true);
+        self.terms_renew(job);
+        self.shapes_set(job);
+    }
+
+    /// Gives a job the shapes of its spec. Where its tasks are held against others', they are its own: what is found
+    /// out about them says nothing of other jobs.
+    pub(crate) fn shapes_set(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let Some((_, spec)) = &entry.spec else { return };
+        let constrained = entry.terms.constrained().then_some(job);
+        let band = band(entry.row.as_ref().map_or(spec.priority, |row| row.priority));
+        let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, constrained));
+        let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
+        let shapes_own =
+            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, constrained))));
+        let shapes_own = shapes_own.collect();
+        let of_role = |(_, range): (&Role, Range<u32>)| {
+            (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, constrained)))
+        };
+        let shapes_of_roles = spec.role_ranges().map(of_role).collect();
+        let before: Vec<ShapeId> = entry.shapes().collect();
+        let shape_before = entry.shape.replace(shape);
+        let weighed_before = std::mem::take(&mut entry.weighed);
+        (entry.shapes_own, entry.shapes_of_roles) = (shapes_own, shapes_of_roles);
+        if let Some(before) = shape_before {
+            self.shapes.weigh(before, weighed_before, 0);
+        }
+        self.shape_weigh(job);
+        self.shapes_release(before.into_iter());
+        self.events.jobs.push(job);
+    }
+
+    fn shapes_release(&mut self, shapes: impl Iterator<Item = ShapeId>) {
+        for shape in shapes {
+            if self.shapes.released(shape) {
+                self.events.shapes_released.push(shape);
+            }
+        }
+    }
+
+    /// Forgets a job with its tasks.
+    pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
+        self.terms_leave(job);
+        self.usage_of_job(job, false);
+        let Some(entry) = self.jobs.remove(&job) else { return DeltaApplied::Ignored };
+        self.closed_total -= entry.closed_total();
+        for (index, slot) in (0..).zip(&entry.tasks) {
+            let task = TaskId { job, index };
+            if let Some(node) = slot.node {
+                self.resident_removed(node, task);
+            }
+        }
+        self.events.jobs_removed.push(job);
+        if let Some(shape) = entry.shape {
+            self.shapes.weigh(shape, entry.weighed, 0);
+        }
+        self.shapes_release(entry.shapes());
+        DeltaApplied::Changed
+    }
+
+    /// A task's row, new or changed.
+    pub fn task_upsert(&mut self, row: &TaskRow) -> DeltaApplied {
+        if row.id.index >= TASKS_MAX {
+            return DeltaApplied::Refused;
+        }
+        let entry = self.jobs.entry(row.id.job).or_default();
+        if entry.task(row.id.index).is_some_and(|slot| slot.revision > row.revision) {
+            return DeltaApplied::Ignored;
+        }
+        let before = self.slot_set(row.id, TaskSlot::of(row));
+        self.resident_put(before.and_then(|slot| slot.node), row);
+        DeltaApplied::Changed
+    }
+
+    /// Forgets a task's row: while its job wants the task, that is a task that was never placed.
+    pub fn task_remove(&mut self, task: TaskId, revision: u64) -> DeltaApplied {
+        let slot = self.jobs.get(&task.job).and_then(|entry| entry.task(task.index));
+        if slot.is_none_or(|slot| slot.revision > revision) {
+            return DeltaApplied::Ignored;
+        }
+        let before = self.slot_set(task, TaskSlot::default());
+        if let Some(node) = before.and_then(|slot| slot.node) {
+            self.resident_removed(node, task);
+        }
+        DeltaApplied::Changed
+    }
+
+    /// Puts a slot in its place and keeps what is counted over slots. Answers the slot before.
+    pub(crate) fn slot_set(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
+        let entry = self.jobs.get_mut(&task.job)?;
+        let closed_before = entry.closed_total();
+        let stands = slot.stands_on();
+        let before = entry.slot_set(task.index, slot);
+        self.closed_total = self.closed_total + entry.closed_total() - closed_before;
+        self.terms_counted(task.job, before.stands_on(), stands);
+        self.usage_moved(task, before.stands_on().is_some(), stands.is_some());
+        self.events.task_changed(task.job);
+        Some(before)
+    }
+}
