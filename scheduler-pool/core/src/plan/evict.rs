@@ -1,24 +1,27 @@
-//! Where a plan makes room by evictions for what has found none.
+//! Where a plan gives room by evictions to a task that has found none.
+
+use std::collections::BTreeMap;
 
 use borough_model::task::{Evicted, PortAssignment};
 use borough_model::{JobSpec, TaskId};
 use smallvec::SmallVec;
 
-use super::PendingTask;
 use super::charge::charge_on;
+use super::domain_set::DomainSetId;
 use super::token::{TermToken, dependencies, tokens};
-use super::topology::DomainSetId;
-use super::{PlannedPlacement, Planner};
+use super::{PendingClass, PendingTask, PlannedPlacement, Planner, placement_new};
 use crate::filter::{Requirement, ports_given};
+use crate::overlay::PlanOverlay;
 use crate::preempt::{
-    HypotheticalRemoval, Offer, PreemptionRequest, PreemptionScope, Victim, VictimSearch, leaving, lifted,
+    Evictions, HypotheticalRemoval, Offer, PreemptionRequest, PreemptionScope, Victim, VictimSearch, leaving,
+    lifted,
 };
 use crate::queueing::Claim;
-use crate::tables::{ShapeId, Stand};
+use crate::tables::{CellTables, ShapeId, Stand};
 
 /// What is known of a preemption for one shape and scope.
 #[derive(Clone, Debug)]
-pub(super) struct PlannedPreemption {
+struct PlannedPreemption {
     requirement: Requirement,
     victim_search: VictimSearch,
     /// Whether the search has ended without a node that is left.
@@ -26,7 +29,54 @@ pub(super) struct PlannedPreemption {
 }
 
 /// A shape, and whose places it may take.
-pub(super) type PreemptionKey = (ShapeId, PreemptionScope);
+type PreemptionKey = (ShapeId, PreemptionScope);
+
+/// Who gives way by a plan, and the searches for them.
+#[derive(Default)]
+pub(super) struct Preemptions {
+    searches: BTreeMap<PreemptionKey, PlannedPreemption>,
+    pub evictions: Evictions,
+}
+
+impl Preemptions {
+    /// Whether a search has begun that still holds.
+    fn begun(&self, key: PreemptionKey, generation: u32) -> bool {
+        let known = self.searches.get(&key);
+        known.is_some_and(|preemption| preemption.victim_search.generation == generation)
+    }
+
+    /// Whether the search has ended and nothing is left.
+    fn dry(&self, key: PreemptionKey) -> bool {
+        self.searches.get(&key).is_some_and(|preemption| preemption.dry)
+    }
+
+    /// Whose places a class may take, where it is known that none of them helps any more.
+    pub fn none_left(&self, class: &PendingClass) -> Option<PreemptionScope> {
+        let keys = [(class.shape, class.scope), (class.shape, class.scope.unclaimed())];
+        keys.into_iter().any(|key| self.dry(key)).then_some(class.scope)
+    }
+
+    /// The node where room is made at the least cost; a search that finds none is dry.
+    fn best(
+        &mut self,
+        work: &mut PlanOverlay<'_>,
+        key: PreemptionKey,
+        claim: Option<&Claim>,
+        now_ms: i64,
+    ) -> Option<Offer> {
+        let Self { searches, evictions } = self;
+        let preemption = searches.get_mut(&key)?;
+        if preemption.dry && preemption.victim_search.up_to_date(evictions) {
+            return None;
+        }
+        let fresh_ms = work.tables.settings.fresh_start_ms();
+        let (requirement, below) = (&preemption.requirement, key.1.below);
+        let ask = PreemptionRequest { requirement, below, claim, now_ms, fresh_ms };
+        let offer = preemption.victim_search.best(work, evictions, &ask);
+        preemption.dry |= offer.is_none();
+        offer
+    }
+}
 
 /// A number for each port of a spec, those that the scheduler hands out taken from `dynamic`.
 pub(super) fn ports_named(
@@ -42,21 +92,21 @@ pub(super) fn ports_named(
 }
 
 impl Planner<'_, '_> {
-    /// Gives a task of its own its node by evictions, or nothing: where the plan has looked for victims long enough,
-    /// only as far as its search has begun.
+    /// Gives a task of its own its node by evictions, or nothing. Once the plan has looked for victims long enough, no
+    /// further search begins.
     pub(super) fn preempted_alone(
         &mut self,
         pending: PendingTask,
-        context: Option<DomainSetId>,
+        domain_set: Option<DomainSetId>,
     ) -> Option<PlannedPlacement> {
-        let id = self.preemption_of(pending, context)?;
-        let (id, _) = id;
-        let begins = !self.preemption_known(id);
-        if id.1.any() && (self.evictions.full() || (begins && self.evictions.spent())) {
-            self.out.preemption_cut = true;
+        let (key, _) = self.preemption_of(pending, domain_set)?;
+        let begins = !self.preemptions.begun(key, self.overlays.work.generation);
+        let evictions = &self.preemptions.evictions;
+        if key.1.any() && (evictions.full() || (begins && evictions.spent())) {
+            self.preemption_cut = true;
             return None;
         }
-        self.preempted(pending, context)
+        self.preempted(pending, domain_set)
     }
 
     /// Gives a task that fits nowhere in a domain set its node there by evictions, or nothing. Taken back by
@@ -64,149 +114,103 @@ impl Planner<'_, '_> {
     pub(super) fn preempted(
         &mut self,
         pending: PendingTask,
-        context: Option<DomainSetId>,
+        domain_set: Option<DomainSetId>,
     ) -> Option<PlannedPlacement> {
-        let (id, claim) = self.preemption_of(pending, context)?;
-        if !id.1.any() {
+        let (key, claim) = self.preemption_of(pending, domain_set)?;
+        if !key.1.any() {
             return None;
         }
-        if !self.preemption_known(id) {
-            self.preemption_begin(pending.class, id)?;
+        let generation = self.overlays.work.generation;
+        if !self.preemptions.begun(key, generation) {
+            let (requirement, victim_search) = self.searches.victims_of(pending.class, key.0, generation)?;
+            let begun = PlannedPreemption { requirement, victim_search, dry: false };
+            self.preemptions.searches.insert(key, begun);
         }
-        let fresh_ms = self.tables.settings.fresh_start_ms();
-        let evictions = &mut self.evictions;
-        let worth = |preemption: &&mut PlannedPreemption| {
-            !preemption.dry || !preemption.victim_search.up_to_date(evictions)
-        };
-        let preemption = self.preemptions.get_mut(&id).filter(worth)?;
-        let (below, claim, now_ms) = (id.1.below, claim.as_ref(), self.now_ms);
-        let ask = PreemptionRequest { requirement: &preemption.requirement, below, claim, now_ms, fresh_ms };
-        match preemption.victim_search.best(&mut self.work, &mut self.evictions, &ask) {
-            Some(offer) => self.settled(pending, id, &offer),
-            None => {
-                preemption.dry = true;
-                None
-            }
-        }
-    }
-
-    /// Whether there is a search that still holds.
-    fn preemption_known(&self, id: PreemptionKey) -> bool {
-        self.preemptions
-            .get(&id)
-            .is_some_and(|preemption| preemption.victim_search.generation == self.work.generation)
+        let work = &mut self.overlays.work;
+        let offer = self.preemptions.best(work, key, claim.as_ref(), self.input.now_ms)?;
+        self.offer_taken(pending, key, &offer)
     }
 
     /// The search for a task, with what its queue may claim now.
     fn preemption_of(
         &mut self,
         pending: PendingTask,
-        context: Option<DomainSetId>,
+        domain_set: Option<DomainSetId>,
     ) -> Option<(PreemptionKey, Option<Claim>)> {
-        let class = *self.queue.classes.get(pending.class as usize)?;
-        let shape = match context {
+        let class = self.input.class(pending)?;
+        let shape = match domain_set {
             None => class.shape,
-            Some(_) => self.plan_on(pending.class, context)?.shape,
+            Some(_) => self.searches.plan_of(pending.class, domain_set)?.shape,
         };
-        let asked = &self.tables.shapes.get(class.shape)?.resources;
-        let (scope, claim) = class.scope.now(&self.work, asked);
+        let asked = &self.input.tables.shapes.get(class.shape)?.resources;
+        let (scope, claim) = class.scope.now(&self.overlays.work, asked);
         Some(((shape, scope), claim))
     }
 
-    fn preemption_begin(&mut self, class: u32, id: PreemptionKey) -> Option<()> {
-        let plan_of = self.plan_of.get(class as usize)?;
-        let shape = self.domain_sets.shape(id.0).or_else(|| self.tables.shapes.get(id.0))?;
-        let members = self.members.get(plan_of.number).copied().unwrap_or(1);
-        let seed = self.start_offset.seed ^ shape.seed();
-        let requirement = Requirement::of(shape, self.tables);
-        let victim_search =
-            VictimSearch::new(self.tables, self.start_offset, seed, members, self.work.generation);
-        self.preemptions.insert(id, PlannedPreemption { requirement, victim_search, dry: false });
-        Some(())
-    }
-
-    /// Whether the search for a class has ended and nothing is left.
-    pub(super) fn preemption_dry(&self, id: PreemptionKey) -> bool {
-        self.preemptions.get(&id).is_some_and(|preemption| preemption.dry)
-    }
-
     /// Takes what was offered.
-    fn settled(
+    fn offer_taken(
         &mut self,
         pending: PendingTask,
-        id: PreemptionKey,
+        key: PreemptionKey,
         offer: &Offer,
     ) -> Option<PlannedPlacement> {
-        let preemption = self.preemptions.get(&id)?;
-        let (requirement, node) = (&preemption.requirement, offer.node);
-        let entry = self.tables.jobs.get(&pending.task.job)?;
+        let tables = self.input.tables;
+        let Preemptions { searches, evictions } = &mut self.preemptions;
+        let (requirement, node) = (&searches.get(&key)?.requirement, offer.node);
+        let entry = tables.jobs.get(&pending.task.job)?;
         let spec = entry.spec_current()?;
-        let class = self.queue.classes.get(pending.class as usize)?;
-        let asked = &self.tables.shapes.get(class.shape)?.resources;
-        let (later, at_once) = leaving(&self.work, &self.evictions, node, self.now_ms);
+        let asked = &tables.shapes.get(self.input.class(pending)?.shape)?.resources;
+        let work = &mut self.overlays.work;
+        let (later, at_once) = leaving(work, evictions, node, self.input.now_ms);
         let mut removals: SmallVec<[&HypotheticalRemoval; 8]> =
             at_once.iter().chain(&offer.victims).collect();
         if offer.held {
             removals.extend(&later);
         }
-        let charged =
-            lifted(&mut self.work, node, &removals, |work| charge_on(work, requirement, asked, node));
+        let charged = lifted(work, node, &removals, |work| charge_on(work, requirement, asked, node));
         let (charge, demand) = charged?;
-        let dynamic = ports_given(&self.work, requirement, node, self.now_ms);
-        let ports = ports_named(spec, dynamic)?;
+        let ports = ports_named(spec, ports_given(work, requirement, node, self.input.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
+        let placement = placement_new(tables, pending, node)?;
         let notice_max_ms = spec.preemption.and_then(|preemption| preemption.notice_max_ms);
-        let attempt = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default().next();
-        let evicted = Evicted { by: pending.task, notice_max_ms, attempt };
+        let evicted = Evicted { by: pending.task, notice_max_ms, attempt: placement.incarnation };
         let victims: Option<Vec<Victim>> =
-            offer.victims.iter().map(|removal| self.victim(removal, evicted)).collect();
+            offer.victims.iter().map(|removal| victim(tables, removal, evicted)).collect();
         let victims = victims?;
-        for victim in &victims {
-            self.work.counted(victim.task.job, node, false);
-            self.clear.counted(victim.task.job, node, false);
-            self.work.held_moved(victim.task, false);
-        }
-        self.evictions.added(node, &victims);
+        victims.iter().for_each(|victim| self.overlays.victim_counted(victim, node, false));
+        evictions.added(node, &victims);
+        let work = &mut self.overlays.work;
         let reclaims = victims.iter().any(|victim| victim.reclaimed);
-        let mut terms = tokens(&self.work, requirement, node);
+        let mut terms = tokens(work, requirement, node);
         terms.extend(reclaims.then(TermToken::of_reclaim));
-        let dependencies =
-            dependencies(&self.work, requirement, node, &mut self.dependencies, &self.evictions);
+        let dependencies = dependencies(work, requirement, node, &mut self.dependencies, evictions);
         let constrained = !terms.is_empty() || !requirement.rules.rules.is_empty();
-        self.work.taken(node, &demand, &numbers);
-        self.work.counted(pending.task.job, node, true);
-        self.work.held_moved(pending.task, true);
-        let job = self.plan_of.get(pending.class as usize)?.job;
-        self.domains_counted(job, node, |count| count.saturating_add(1));
-        let placement = self.placement(entry, pending, node, (ports, charge))?;
+        work.taken(node, &demand, &numbers);
+        self.overlays.task_counted(pending.task, node, true);
+        let job = self.searches.plan_of(pending.class, None)?.job;
+        self.searches.task_added(job, node);
         self.rules_eased(&victims);
-        Some(PlannedPlacement { terms, dependencies, constrained, held: offer.held, victims, ..placement })
+        let held = offer.held;
+        Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, held, victims, ..placement })
     }
 
     /// Where victims go of whom a rule speaks, there may be room on nodes that were never looked at since it refused
     /// them: what was found under rules is void.
     fn rules_eased(&mut self, victims: &[Victim]) {
-        if victims.iter().any(|victim| self.work.counts(victim.task.job)) {
+        if victims.iter().any(|victim| self.overlays.work.counts(victim.task.job)) {
             self.searches_void();
         }
     }
+}
 
-    /// Lets every search begin again that may have seen what is no longer so.
-    pub(super) fn searches_void(&mut self) {
-        self.work.generation += 1;
-        self.exhausted.clear();
-        self.bases.retain(|_, candidates| !candidates.constrained());
-    }
-
-    fn victim(&self, removal: &HypotheticalRemoval, evicted: Evicted) -> Option<Victim> {
-        let TaskId { job, index } = removal.task;
-        Some(Victim {
-            task: removal.task,
-            revision: self.tables.jobs.get(&job)?.task(index)?.revision,
-            priority: u32::from(removal.resident.priority),
-            holds: removal.resident.stand == Stand::Holds,
-            reclaimed: removal.claimed.is_some(),
-            evicted,
-        })
-    }
+fn victim(tables: &CellTables, removal: &HypotheticalRemoval, evicted: Evicted) -> Option<Victim> {
+    let TaskId { job, index } = removal.task;
+    Some(Victim {
+        task: removal.task,
+        revision: tables.jobs.get(&job)?.task(index)?.revision,
+        priority: u32::from(removal.resident.priority),
+        holds: removal.resident.stand == Stand::Holds,
+        reclaimed: removal.claimed.is_some(),
+        evicted,
+    })
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::change::task_wanted;
-use super::topology::DomainSetId;
-use super::{GangCause, PendingGang, PendingTask, PlannedPlacement, Planner, Unplaced, UnplacedCause};
+use super::domain_set::DomainSetId;
+use super::refusal::Refusal;
+use super::{GangCause, PendingGang, PendingTask, PlannedPlacement, Planner};
 use crate::census::NodeCensus;
 use crate::filter::Requirement;
 use crate::preempt::{PreemptionScope, VICTIMS_MAX};
@@ -57,24 +58,24 @@ struct GangFailure {
 impl Planner<'_, '_> {
     /// Places as many members of a gang as it needs, or none of them.
     pub(super) fn gang(&mut self, members: &[PendingTask]) -> bool {
-        let queue = self.queue;
+        let queue = self.input.queue;
         let gang = members.first().and_then(|member| queue.gangs.get(member.gang? as usize));
         let Some(gang) = gang else { return false };
-        if !members.iter().all(|member| task_wanted(self.tables, member.task)) {
+        if !members.iter().all(|member| task_wanted(self.input.tables, member.task)) {
             return false;
         }
-        let topology = self.tables.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
+        let topology = self.input.tables.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
         // All of its searches or none: one that is begun again by each plan and never ended would come to nothing.
         let may_evict = self.gang_scope(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
-        let evicts = may_evict && !self.evictions.spent();
+        let evicts = may_evict && !self.preemptions.evictions.spent();
         let (tried, refused) = match topology {
             None => (self.gang_tried(members, gang, &GangTrial { evicts, ..GangTrial::default() }), None),
             Some(topology) => self.gang_topology(members, gang, &topology, evicts),
         };
-        self.out.preemption_cut |= may_evict && !evicts && matches!(tried, GangOutcome::Short { .. });
+        self.preemption_cut |= may_evict && !evicts && matches!(tried, GangOutcome::Short { .. });
         match tried {
             GangOutcome::Whole(placements) => {
-                self.out.placements.extend(placements);
+                self.placements.extend(placements);
                 true
             }
             GangOutcome::Short { fitted, failed } => {
@@ -89,8 +90,7 @@ impl Planner<'_, '_> {
 
     /// Whose places a gang's members may take.
     pub(super) fn gang_scope(&self, members: &[PendingTask]) -> PreemptionScope {
-        let scope =
-            |member: &PendingTask| self.queue.classes.get(member.class as usize).map(|class| class.scope);
+        let scope = |member: &PendingTask| self.input.class(*member).map(|class| class.scope);
         members.iter().filter_map(scope).max().unwrap_or_default()
     }
 
@@ -102,7 +102,7 @@ impl Planner<'_, '_> {
         attempt: &GangTrial,
     ) -> GangOutcome {
         let mut placed: Vec<PlacedMember> = Vec::new();
-        let victims_max = self.evictions.count() + VICTIMS_MAX;
+        let victims_max = self.preemptions.evictions.count() + VICTIMS_MAX;
         for part in &gang.parts {
             let of_part = |member: &&PendingTask| (part.first..part.end).contains(&member.task.index);
             let of_part: Vec<PendingTask> = members.iter().filter(of_part).copied().collect();
@@ -114,7 +114,7 @@ impl Planner<'_, '_> {
                 }
                 let domain_set = attempt.first.get(placed.len()).copied().or(attempt.rest);
                 let placement = self.placed(member, domain_set);
-                let evicts = attempt.evicts && self.evictions.count() < victims_max;
+                let evicts = attempt.evicts && self.preemptions.evictions.count() < victims_max;
                 let evicting = || self.preempted(member, domain_set);
                 match if evicts { placement.or_else(evicting) } else { placement } {
                     Some(placement) => {
@@ -127,7 +127,7 @@ impl Planner<'_, '_> {
             if needed > 0 {
                 let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
                 let failed = failed.filter(|_| attempt.rest.is_none());
-                let failed = failed.and_then(|member| Some((member, self.census(member.class)?)));
+                let failed = failed.and_then(|member| Some((member, self.census(member)?)));
                 self.all_returned(&placed);
                 return GangOutcome::Short { fitted, failed };
             }
@@ -152,10 +152,10 @@ impl Planner<'_, '_> {
             return members;
         }
         let demand = |member: &PendingTask| -> SmallVec<[(usize, u64); 6]> {
-            let class = self.queue.classes.get(member.class as usize);
-            let shape = class.and_then(|class| self.tables.shapes.get(class.shape));
+            let class = self.input.class(*member);
+            let shape = class.and_then(|class| self.input.tables.shapes.get(class.shape));
             shape
-                .map(|shape| Requirement::of_resources(&shape.resources, &self.tables.nodes).demand)
+                .map(|shape| Requirement::of_resources(&shape.resources, &self.input.tables.nodes).demand)
                 .unwrap_or_default()
         };
         let mut most: BTreeMap<usize, u64> = BTreeMap::new();
@@ -178,9 +178,9 @@ impl Planner<'_, '_> {
     /// Notes a gang that was not placed.
     fn gang_unplaced(&mut self, gang: &PendingGang, members: &[PendingTask], failure: GangFailure) {
         let GangFailure { failed, fitted, refused } = failure;
-        let first = || members.first().and_then(|member| Some((*member, self.census(member.class)?)));
+        let first = || members.first().and_then(|member| Some((*member, self.census(*member)?)));
         let Some((failed, census)) = failed.or_else(first) else { return };
-        let Some(class) = self.queue.classes.get(failed.class as usize) else { return };
+        let Some(&class) = self.input.class(failed) else { return };
         let needed = gang.need();
         let never = refused.as_ref().is_some_and(|refused| refused.never);
         let mut causes = vec![match refused {
@@ -191,15 +191,10 @@ impl Planner<'_, '_> {
             let most = u32::try_from(most).unwrap_or(u32::MAX);
             causes.push(GangCause::Never { needed, most });
         }
-        self.out.unplaced.push(Unplaced {
-            job: gang.job,
-            tasks: members.iter().map(|member| member.task.index).collect(),
-            gang: fitted > 0 || never,
-            never,
-            cause: UnplacedCause { census, gang: causes },
-            shape: class.shape,
-            no_victims: self.no_victims(failed.class),
-        });
+        let tasks = members.iter().map(|member| member.task.index).collect();
+        let no_victims = self.preemptions.none_left(&class);
+        let gang = fitted > 0 || never;
+        self.refusals.added(class, tasks, Refusal { census, causes, gang, never, no_victims });
     }
 
     /// Gives back what a member was given: its gang did not fit.
@@ -209,19 +204,16 @@ impl Planner<'_, '_> {
         placement: &PlannedPlacement,
         domain_set: Option<DomainSetId>,
     ) {
-        let Some(node) = self.tables.nodes.ordinal(placement.node) else { return };
+        let Some(node) = self.input.tables.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
-        let Some(plan_of) = self.plan_on(pending.class, domain_set) else { return };
-        let demand = Requirement::of_resources(&placement.charge, &self.tables.nodes).demand;
-        self.work.returned(node, &demand, &numbers);
-        self.work.counted(placement.task.job, node, false);
-        self.work.held_moved(placement.task, false);
-        self.evictions.removed(&placement.victims);
+        let Some(plan_of) = self.searches.plan_of(pending.class, domain_set) else { return };
+        let demand = Requirement::of_resources(&placement.charge, &self.input.tables.nodes).demand;
+        self.overlays.work.returned(node, &demand, &numbers);
+        self.overlays.task_counted(placement.task, node, false);
+        self.preemptions.evictions.removed(&placement.victims);
         for victim in &placement.victims {
-            self.work.counted(victim.task.job, node, true);
-            self.clear.counted(victim.task.job, node, true);
-            self.work.held_moved(victim.task, true);
+            self.overlays.victim_counted(victim, node, true);
         }
-        self.domains_counted(plan_of.job, node, |count| count.saturating_sub(1));
+        self.searches.task_removed(plan_of.job, node);
     }
 }

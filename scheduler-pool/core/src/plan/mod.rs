@@ -9,43 +9,43 @@ mod change;
 mod charge;
 mod class;
 mod domain_capacity;
+mod domain_set;
 mod equivalence;
 mod evict;
 mod gang;
 mod order;
 mod pending;
+mod refusal;
 mod score;
+mod search;
 mod spread;
 mod token;
 mod topology;
 mod turn;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
 use borough_model::{GangId, Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
 
 use crate::census::NodeCensus;
-use crate::filter::{Requirement, ports_given};
+use crate::filter::ports_given;
 use crate::node_order::StartOffset;
 use crate::overlay::PlanOverlay;
-use crate::preempt::{Evictions, PreemptionScope, Victim};
-use crate::scoring::{CellStats, Scorer};
-use crate::tables::{CellJob, CellTables, ShapeId};
+use crate::preempt::{PreemptionScope, Victim};
+use crate::tables::{CellTables, ShapeId};
 pub use candidates::PlanCache;
-use candidates::{CandidateCache, SearchContext, candidates_begun};
 pub(crate) use cause::{DomainsShort, GangCause, UnplacedCause};
 use change::{changes_of, task_wanted};
 use charge::charge_on;
-use class::{ClassContext, ClassPlan};
-use equivalence::{PlanOf, plans_of};
-use evict::{PlannedPreemption, PreemptionKey, ports_named};
+use domain_set::DomainSetId;
+use evict::{Preemptions, ports_named};
 pub use pending::{PendingClass, PendingGang, PendingQueue, PendingTask};
-use spread::JobPlan;
+use refusal::{Refusal, Refusals};
+use search::ClassSearches;
 pub use token::TermToken;
 use token::{ReadDependencies, dependencies, tokens};
-use topology::{DomainSetId as Kept, DomainSets, candidates_on_domain_set, on_domain_set};
+use topology::GangDomains;
 
 /// A task given a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,14 +154,15 @@ pub struct Plan {
     pub preemption_cut: bool,
 }
 
-/// Plans a queue on a tables. Tasks that are no longer wanted (the tables has moved on since the queue was made)
-/// are left out. The same tables, queue, time and seed give the same plan, whatever order the tables was filled in.
+/// Plans a queue on the tables of a cell. Tasks that are no longer wanted (the tables have moved on since the queue was
+/// made) are left out. The same tables, queue, time and seed give the same plan, in whatever order the tables were
+/// filled.
 pub fn plan(tables: &CellTables, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
     plan_from(tables, queue, now_ms, StartOffset::whole(seed), &mut PlanCache::default())
 }
 
-/// The same from a place of one's own in the cell, and with what earlier plans of this tables have found, which
-/// changes nothing but the cost.
+/// The same from a start offset of the worker's own, and with what earlier plans of these tables have found. That changes
+/// nothing but the cost.
 pub fn plan_from(
     tables: &CellTables,
     queue: &PendingQueue,
@@ -169,69 +170,73 @@ pub fn plan_from(
     start_offset: StartOffset,
     cache: &mut PlanCache,
 ) -> Plan {
-    let (plan_of, members) = plans_of(tables, queue);
-    let stats = CellStats::new(tables, std::mem::take(&mut cache.mix));
+    let input = PlanInput { tables, queue, now_ms, start_offset };
     let mut planner = Planner {
-        tables,
-        queue,
-        now_ms,
-        start_offset,
-        cache,
-        clear: PlanOverlay::new(tables),
-        work: PlanOverlay::new(tables),
-        plain: JobPlan::plain(),
-        jobs: BTreeMap::new(),
-        bases: BTreeMap::new(),
-        plans: members.iter().map(|_| None).collect(),
-        plan_of,
-        members,
-        exhausted: BTreeMap::new(),
-        unplaced_of: BTreeMap::new(),
+        input,
+        overlays: PlanOverlays { clear: PlanOverlay::new(tables), work: PlanOverlay::new(tables) },
+        searches: ClassSearches::new(input, cache),
+        preemptions: Preemptions::default(),
+        gang_domains: GangDomains::default(),
+        refusals: Refusals::default(),
         dependencies: ReadDependencies::new(),
-        stats,
-        domain_sets: DomainSets::default(),
-        preemptions: BTreeMap::new(),
-        evictions: Evictions::default(),
-        out: Plan::default(),
+        placements: Vec::new(),
+        preemption_cut: false,
     };
     planner.items();
-    let Planner { mut out, bases, cache, evictions, stats, .. } = planner;
-    cache.mix = stats.kept();
-    cache.kept(bases.into_iter().filter(|&(id, _)| !on_domain_set(id)));
-    out.counters.victims_examined = evictions.examined;
-    out.changes = changes_of(tables, &out.placements, now_ms);
-    out
+    let Planner { searches, preemptions, refusals, placements, preemption_cut, .. } = planner;
+    let counters = PlanCounters { victims_examined: preemptions.evictions.examined, ..searches.finish() };
+    let changes = changes_of(tables, &placements, now_ms);
+    Plan { placements, changes, unplaced: refusals.unplaced, counters, preemption_cut }
 }
 
-struct Planner<'a, 'c> {
+/// What a plan is made of.
+#[derive(Clone, Copy)]
+struct PlanInput<'a> {
     tables: &'a CellTables,
     queue: &'a PendingQueue,
     now_ms: i64,
     start_offset: StartOffset,
-    cache: &'c mut PlanCache,
-    /// The tables as it is, but for the rules that speak of who gives way by this plan: they are held to it no
-    /// longer.
-    clear: PlanOverlay<'a>,
+}
+
+impl<'a> PlanInput<'a> {
+    fn class(self, pending: PendingTask) -> Option<&'a PendingClass> {
+        self.queue.classes.get(pending.class as usize)
+    }
+}
+
+/// What a plan has taken so far.
+struct PlanOverlays<'a> {
+    /// Everything.
     work: PlanOverlay<'a>,
-    plain: JobPlan,
-    jobs: BTreeMap<JobId, JobPlan>,
-    /// What was found for each shape.
-    bases: BTreeMap<ShapeId, CandidateCache>,
-    plans: Vec<Option<ClassPlan>>,
-    plan_of: Vec<PlanOf>,
-    /// Tasks per search.
-    members: Vec<usize>,
-    /// Shapes that fit nowhere any more, with the reason.
-    exhausted: BTreeMap<ShapeId, Arc<NodeCensus>>,
-    /// Where in the plan a class's unplaced tasks are.
-    unplaced_of: BTreeMap<u32, usize>,
+    /// Only those who give way, for the rules that speak of them: nobody is held to them any longer.
+    clear: PlanOverlay<'a>,
+}
+
+impl PlanOverlays<'_> {
+    /// A task has a place, or has one no longer.
+    fn task_counted(&mut self, task: TaskId, node: u32, more: bool) {
+        self.work.counted(task.job, node, more);
+        self.work.held_moved(task, more);
+    }
+
+    /// A victim has left its place, or has it after all.
+    fn victim_counted(&mut self, victim: &Victim, node: u32, more: bool) {
+        self.task_counted(victim.task, node, more);
+        self.clear.counted(victim.task.job, node, more);
+    }
+}
+
+/// Goes through the queue. Each part owns what it finds out.
+struct Planner<'a, 'c> {
+    input: PlanInput<'a>,
+    overlays: PlanOverlays<'a>,
+    searches: ClassSearches<'a, 'c>,
+    preemptions: Preemptions,
+    gang_domains: GangDomains,
+    refusals: Refusals,
     dependencies: ReadDependencies,
-    stats: CellStats<'a>,
-    domain_sets: DomainSets,
-    /// Searches for room by evictions.
-    preemptions: BTreeMap<PreemptionKey, PlannedPreemption>,
-    evictions: Evictions,
-    out: Plan,
+    placements: Vec<PlannedPlacement>,
+    preemption_cut: bool,
 }
 
 impl Planner<'_, '_> {
@@ -243,178 +248,98 @@ impl Planner<'_, '_> {
     }
 
     fn single(&mut self, pending: PendingTask) -> bool {
-        if !task_wanted(self.tables, pending.task) {
+        if !task_wanted(self.input.tables, pending.task) {
             return false;
         }
-        let context = self.domain_set_alone(pending);
-        let placement = self.placed(pending, context);
-        let placement = placement.or_else(|| self.preempted_alone(pending, context));
-        match (&placement, context) {
-            (None, _) => self.unplaced(pending, context.is_some()),
-            (Some(placement), Some(context)) => self.domain_set_taken(context, placement),
-            (Some(_), None) => {}
+        let domain_set = self.domain_set_alone(pending);
+        let placement = self.placed(pending, domain_set);
+        let Some(placement) = placement.or_else(|| self.preempted_alone(pending, domain_set)) else {
+            self.refused(pending, domain_set);
+            return false;
+        };
+        if let Some(key) = domain_set.and_then(|domain_set| self.searches.domain_sets.key(domain_set)) {
+            self.gang_domains.task_placed(self.input.tables, &placement, key);
         }
-        let placed = placement.is_some();
-        self.out.placements.extend(placement);
-        placed
+        self.placements.push(placement);
+        true
     }
 
-    /// Notes a task that was not placed; `kept` where others of its gang say where it may stand.
-    fn unplaced(&mut self, pending: PendingTask, kept: bool) {
-        if let Some(position) = self.unplaced_of.get(&pending.class) {
-            if let Some(unplaced) = self.out.unplaced.get_mut(*position) {
-                unplaced.tasks.push(pending.task.index);
-            }
+    /// Notes a task that was not placed; the others of its gang may say in which domains it must be.
+    fn refused(&mut self, pending: PendingTask, domain_set: Option<DomainSetId>) {
+        if self.refusals.joined(pending) {
             return;
         }
-        let Some(census) = self.census(pending.class) else { return };
-        let Some(class) = self.queue.classes.get(pending.class as usize) else { return };
-        let gang = if kept { vec![GangCause::DomainsTaken] } else { Vec::new() };
-        let never = kept && self.out.placements.is_empty() && !self.out.preemption_cut;
-        self.unplaced_of.insert(pending.class, self.out.unplaced.len());
-        self.out.unplaced.push(Unplaced {
-            job: class.job,
-            tasks: vec![pending.task.index],
-            gang: never,
-            never,
-            cause: UnplacedCause { census, gang },
-            shape: class.shape,
-            no_victims: self.no_victims(pending.class),
-        });
+        let Some(&class) = self.input.class(pending) else { return };
+        let Some(census) = self.census(pending) else { return };
+        let kept = domain_set.is_some();
+        let causes = if kept { vec![GangCause::DomainsTaken] } else { Vec::new() };
+        let never = kept && self.placements.is_empty() && !self.preemption_cut;
+        let no_victims = self.preemptions.none_left(&class);
+        self.refusals.refused(pending, class, Refusal { census, causes, gang: never, never, no_victims });
     }
 
-    /// See [`Unplaced`].
-    fn no_victims(&self, class: u32) -> Option<PreemptionScope> {
-        let class = self.queue.classes.get(class as usize)?;
-        let ids = [(class.shape, class.scope), (class.shape, class.scope.unclaimed())];
-        ids.into_iter().any(|id| self.preemption_dry(id)).then_some(class.scope)
+    /// What the nodes say of a task as the plan stands.
+    fn census(&mut self, pending: PendingTask) -> Option<Arc<NodeCensus>> {
+        let shape = self.input.class(pending)?.shape;
+        self.refusals.census(self.input, &self.overlays.work, shape)
     }
 
-    /// What the nodes say of a class's next task as the plan stands.
-    fn census(&mut self, class: u32) -> Option<Arc<NodeCensus>> {
-        let class = self.queue.classes.get(class as usize)?;
-        if let Some(known) = self.exhausted.get(&class.shape) {
-            return Some(Arc::clone(known));
-        }
-        let shape = self.tables.shapes.get(class.shape)?;
-        let requirement = Requirement::of(shape, self.tables);
-        let census = Arc::new(NodeCensus::of(&self.work, &requirement, self.now_ms));
-        // Where tasks depend on others, those that are still to be placed may let them in.
-        if shape.job.is_none() && census.fit == 0 {
-            self.exhausted.insert(class.shape, Arc::clone(&census));
-        }
-        Some(census)
-    }
-
-    /// Changes how many tasks of a job stand in the domains of a node, where the plan follows that.
-    fn domains_counted(&mut self, job: JobId, node: u32, change: impl Fn(u32) -> u32) {
-        if let Some(job) = self.jobs.get_mut(&job) {
-            let domains = job.domains(&self.tables.nodes, node);
-            job.counted(&domains, change);
-        }
-    }
-
-    /// Gives one task its node, ports and charge, or nothing; `kept` is what it is kept to.
-    fn placed(&mut self, pending: PendingTask, kept: Option<Kept>) -> Option<PlannedPlacement> {
-        let class = self.queue.classes.get(pending.class as usize)?;
-        if self.exhausted.contains_key(&class.shape) {
+    /// Gives one task its node, ports and charge, in a domain set or anywhere, or nothing.
+    fn placed(&mut self, pending: PendingTask, domain_set: Option<DomainSetId>) -> Option<PlannedPlacement> {
+        let tables = self.input.tables;
+        let class = self.input.class(pending)?;
+        if self.refusals.exhausted(class.shape) {
             return None;
         }
-        let entry = self.tables.jobs.get(&class.job)?;
+        let entry = tables.jobs.get(&class.job)?;
         let slot = entry.task(pending.task.index);
-        let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| self.tables.nodes.ordinal(node));
-        let node = self.chosen(pending.class, kept, avoid)?;
-        let plan_of = self.plan_on(pending.class, kept)?;
-        let plan = self.plans.get(plan_of.number)?.as_ref()?;
-        let spec = entry.spec_current()?;
-        let ports = ports_named(spec, ports_given(&self.work, &plan.requirement, node, self.now_ms))?;
+        let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| tables.nodes.ordinal(node));
+        let plan_of = self.searches.plan_of(pending.class, domain_set)?;
+        let node = self.searches.chosen(&self.overlays, plan_of, avoid)?;
+        let requirement = self.searches.requirement(plan_of)?;
+        let work = &mut self.overlays.work;
+        let ports =
+            ports_named(entry.spec_current()?, ports_given(work, requirement, node, self.input.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
-        let terms = tokens(&self.work, &plan.requirement, node);
-        let dependencies =
-            dependencies(&self.work, &plan.requirement, node, &mut self.dependencies, &self.evictions);
-        let asked = &self.tables.shapes.get(class.shape)?.resources;
-        let (charge, demand) = charge_on(&self.work, &plan.requirement, asked, node)?;
-        let constrained = !plan.requirement.rules.rules.is_empty() || !terms.is_empty();
-        self.work.taken(node, &demand, &numbers);
-        self.work.counted(class.job, node, true);
-        self.work.held_moved(pending.task, true);
+        let terms = tokens(work, requirement, node);
+        let evictions = &self.preemptions.evictions;
+        let dependencies = dependencies(work, requirement, node, &mut self.dependencies, evictions);
+        let asked = &tables.shapes.get(class.shape)?.resources;
+        let (charge, demand) = charge_on(work, requirement, asked, node)?;
+        let constrained = !requirement.rules.rules.is_empty() || !terms.is_empty();
+        work.taken(node, &demand, &numbers);
+        self.overlays.task_counted(pending.task, node, true);
         if !plan_of.plain {
-            self.domains_counted(plan_of.job, node, |count| count.saturating_add(1));
+            self.searches.task_added(plan_of.job, node);
         }
-        let placement = self.placement(entry, pending, node, (ports, charge))?;
-        Some(PlannedPlacement { terms, dependencies, constrained, ..placement })
+        let placement = placement_new(tables, pending, node)?;
+        Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, ..placement })
     }
 
-    /// The next attempt of a task, on a node, held against no rule and at nobody's cost.
-    fn placement(
-        &self,
-        entry: &CellJob,
-        pending: PendingTask,
-        node: u32,
-        (ports, charge): (Vec<PortAssignment>, Resources),
-    ) -> Option<PlannedPlacement> {
-        let attempt = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();
-        Some(PlannedPlacement {
-            task: pending.task,
-            node: self.tables.nodes.id(node),
-            incarnation: attempt.next(),
-            ports,
-            charge,
-            spec_version: entry.row.as_ref()?.spec_version,
-            gang: pending.gang,
-            terms: Vec::new(),
-            dependencies: Vec::new(),
-            constrained: false,
-            held: false,
-            victims: Vec::new(),
-        })
+    /// Lets every search begin again that may have seen what is no longer so.
+    fn searches_void(&mut self) {
+        self.overlays.work.generation += 1;
+        self.refusals.void();
+        self.searches.void();
     }
+}
 
-    /// The best node of a class, whose search begins here when it is met first.
-    fn chosen(&mut self, class: u32, kept: Option<Kept>, avoid: Option<u32>) -> Option<u32> {
-        let PlanOf { number, plain, job, shape: id } = self.plan_on(class, kept)?;
-        if !plain && !self.jobs.contains_key(&job) {
-            self.jobs.insert(job, JobPlan::new(self.tables, job)?);
-        }
-        let slot = self.plans.get_mut(number)?;
-        if slot.is_none() {
-            let shape = self.domain_sets.shape(id).or_else(|| self.tables.shapes.get(id))?;
-            let requirement = Requirement::of(shape, self.tables);
-            self.out.counters.classes += 1;
-            let members = self.members.get(number).copied().unwrap_or(1);
-            *slot = Some(ClassPlan::new(requirement, members, &self.work));
-        }
-        let requirement = &slot.as_ref()?.requirement;
-        if !self.bases.contains_key(&id) {
-            let shape = self.domain_sets.shape(id).or_else(|| self.tables.shapes.get(id))?;
-            let profile = shape.profile.unwrap_or(self.tables.settings.profile);
-            let scorer = Arc::new(Scorer::new(profile, &self.stats, requirement));
-            let mut clear = SearchContext {
-                work: &self.clear,
-                requirement,
-                now_ms: self.now_ms,
-                scorer: &scorer,
-                counters: &mut self.out.counters,
-            };
-            let candidates = match self.domain_sets.shape(id) {
-                Some(shape) => {
-                    candidates_on_domain_set(shape, requirement, &self.work, self.start_offset, &scorer)
-                }
-                None => {
-                    candidates_begun(&mut clear, &self.work, id, (self.start_offset, &scorer), self.cache)?
-                }
-            };
-            self.bases.insert(id, candidates);
-        }
-        let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };
-        let mut context = ClassContext {
-            work: &self.work,
-            clear: &self.clear,
-            candidates: self.bases.get_mut(&id)?,
-            beyond: self.start_offset.beyond,
-            now_ms: self.now_ms,
-            counters: &mut self.out.counters,
-        };
-        self.plans.get_mut(number)?.as_mut()?.chosen(&mut context, job, avoid)
-    }
+/// The next attempt of a task, on a node, with nothing of it yet, held against no rule and at nobody's cost.
+fn placement_new(tables: &CellTables, pending: PendingTask, node: u32) -> Option<PlannedPlacement> {
+    let entry = tables.jobs.get(&pending.task.job)?;
+    let attempt = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();
+    Some(PlannedPlacement {
+        task: pending.task,
+        node: tables.nodes.id(node),
+        incarnation: attempt.next(),
+        ports: Vec::new(),
+        charge: Resources::default(),
+        spec_version: entry.row.as_ref()?.spec_version,
+        gang: pending.gang,
+        terms: Vec::new(),
+        dependencies: Vec::new(),
+        constrained: false,
+        held: false,
+        victims: Vec::new(),
+    })
 }

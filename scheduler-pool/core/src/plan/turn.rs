@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use borough_model::JobId;
 
-use super::PendingTask;
-use super::Planner;
+use super::{PendingTask, Planner};
 use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
 
@@ -24,10 +23,10 @@ impl Planner<'_, '_> {
     pub(super) fn items(&mut self) {
         let same_item =
             |left: &PendingTask, right: &PendingTask| left.gang.is_some() && left.gang == right.gang;
-        let queue = self.queue;
+        let queue = self.input.queue;
         let item = |tasks: &'_ [PendingTask]| {
             let class = queue.classes.get(tasks.first()?.class as usize)?;
-            let row = self.tables.jobs.get(&class.job)?.row.as_ref()?;
+            let row = self.input.tables.jobs.get(&class.job)?.row.as_ref()?;
             Some((class.lane, row.priority, class.job))
         };
         let items: Vec<TurnItem<'_>> = queue
@@ -37,7 +36,7 @@ impl Planner<'_, '_> {
                 item(tasks).map(|(lane, priority, job)| TurnItem { tasks, lane, priority, job })
             })
             .collect();
-        if self.tables.settings.queueing.policy.shares() {
+        if self.input.tables.settings.queueing.policy.shares() {
             self.items_by_share(&items);
         } else {
             self.items_in_order(&items);
@@ -60,17 +59,17 @@ impl Planner<'_, '_> {
     }
 
     fn shares<T: Default>(&mut self, ask: impl FnOnce(&mut Shares) -> T) -> T {
-        self.work.shares.as_mut().map(ask).unwrap_or_default()
+        self.overlays.work.shares.as_mut().map(ask).unwrap_or_default()
     }
 
     /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only
     /// asked for.
     fn items_by_share(&mut self, items: &[TurnItem<'_>]) {
-        let tables = self.tables;
+        let tables = self.input.tables;
         let queueing = &tables.settings.queueing;
         let chance = |turn: &Turn| turn_chance(tables.closed_total, turn);
-        self.work.shares_known();
-        self.clear.shares.clone_from(&self.work.shares);
+        self.overlays.work.shares_known();
+        self.overlays.clear.shares.clone_from(&self.overlays.work.shares);
         for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
             // By turn and not by lane: a job that has waited longest has a lane of its own.
             let mut by_turn: BTreeMap<Turn, VecDeque<TurnItem<'_>>> = BTreeMap::new();

@@ -1,0 +1,95 @@
+//! What a plan did not place, and why.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{GangCause, PendingClass, PendingTask, PlanInput, Unplaced, UnplacedCause};
+use crate::census::NodeCensus;
+use crate::filter::Requirement;
+use crate::overlay::PlanOverlay;
+use crate::preempt::PreemptionScope;
+use crate::tables::ShapeId;
+
+/// What a plan did not place.
+#[derive(Default)]
+pub(super) struct Refusals {
+    pub unplaced: Vec<Unplaced>,
+    /// Shapes that fit nowhere any more, with what the nodes said.
+    exhausted: BTreeMap<ShapeId, Arc<NodeCensus>>,
+    /// Which of `unplaced` has the tasks of a class.
+    of_class: BTreeMap<u32, usize>,
+}
+
+impl Refusals {
+    /// Whether a shape fits nowhere any more.
+    pub fn exhausted(&self, shape: ShapeId) -> bool {
+        self.exhausted.contains_key(&shape)
+    }
+
+    /// Nothing is known any more of what fits nowhere: something was given back.
+    pub fn void(&mut self) {
+        self.exhausted.clear();
+    }
+
+    /// What the nodes say of a shape's next task as the plan stands.
+    pub fn census(
+        &mut self,
+        input: PlanInput<'_>,
+        work: &PlanOverlay<'_>,
+        shape: ShapeId,
+    ) -> Option<Arc<NodeCensus>> {
+        if let Some(known) = self.exhausted.get(&shape) {
+            return Some(Arc::clone(known));
+        }
+        let asked = input.tables.shapes.get(shape)?;
+        let requirement = Requirement::of(asked, input.tables);
+        let census = Arc::new(NodeCensus::of(work, &requirement, input.now_ms));
+        // Where tasks depend on others, those that are still to be placed may let them in.
+        if asked.job.is_none() && census.fit == 0 {
+            self.exhausted.insert(shape, Arc::clone(&census));
+        }
+        Some(census)
+    }
+
+    /// Adds a task to those of its class, where one of them was refused before.
+    pub fn joined(&mut self, pending: PendingTask) -> bool {
+        let position = self.of_class.get(&pending.class);
+        let known = position.and_then(|position| self.unplaced.get_mut(*position));
+        let Some(unplaced) = known else { return false };
+        unplaced.tasks.push(pending.task.index);
+        true
+    }
+
+    /// Refuses the first task of a class. `gang` is what its gang says, and whether that is so before anything of the
+    /// plan is placed.
+    pub fn refused(&mut self, pending: PendingTask, class: PendingClass, refusal: Refusal) {
+        self.of_class.insert(pending.class, self.unplaced.len());
+        self.added(class, vec![pending.task.index], refusal);
+    }
+
+    /// Refuses tasks of a class.
+    pub fn added(&mut self, class: PendingClass, tasks: Vec<u32>, refusal: Refusal) {
+        let Refusal { census, causes, gang, never, no_victims } = refusal;
+        self.unplaced.push(Unplaced {
+            job: class.job,
+            tasks,
+            gang,
+            never,
+            cause: UnplacedCause { census, gang: causes },
+            shape: class.shape,
+            no_victims,
+        });
+    }
+}
+
+/// Why tasks are refused.
+pub(super) struct Refusal {
+    pub census: Arc<NodeCensus>,
+    pub causes: Vec<GangCause>,
+    /// See [`Unplaced::gang`].
+    pub gang: bool,
+    /// See [`Unplaced::never`].
+    pub never: bool,
+    /// See [`Unplaced::no_victims`].
+    pub no_victims: Option<PreemptionScope>,
+}

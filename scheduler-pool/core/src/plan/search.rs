@@ -1,0 +1,198 @@
+//! The searches of a plan: one for each class, over candidates that classes of one shape share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::JobId;
+
+use super::candidates::{CandidateCache, PlanCache, SearchContext, candidates_begun};
+use super::class::{ClassContext, ClassPlan};
+use super::domain_set::{DomainSetId, DomainSets};
+use super::equivalence::{PlanOf, plans_of};
+use super::spread::JobPlan;
+use super::{PlanCounters, PlanInput, PlanOverlays};
+use crate::filter::Requirement;
+use crate::node_order::{NodeOrder, StartOffset};
+use crate::overlay::PlanOverlay;
+use crate::preempt::VictimSearch;
+use crate::scoring::{CellStats, Scorer};
+use crate::seed::mixed;
+use crate::tables::{Shape, ShapeId};
+
+/// Where the nodes of classes are searched.
+pub(super) struct ClassSearches<'a, 'c> {
+    input: PlanInput<'a>,
+    cache: &'c mut PlanCache,
+    stats: CellStats<'a>,
+    /// The search of each class.
+    plan_of: Vec<PlanOf>,
+    /// Each search, once it has begun.
+    plans: Vec<Option<ClassPlan>>,
+    /// Tasks per search.
+    members: Vec<usize>,
+    /// The nodes that were found for each shape.
+    candidates: BTreeMap<ShapeId, CandidateCache>,
+    pub domain_sets: DomainSets,
+    /// How the tasks of a job are spread, where its searches follow that.
+    jobs: BTreeMap<JobId, JobPlan>,
+    /// The same of jobs that do not spread.
+    plain: JobPlan,
+    pub counters: PlanCounters,
+}
+
+impl<'a, 'c> ClassSearches<'a, 'c> {
+    pub fn new(input: PlanInput<'a>, cache: &'c mut PlanCache) -> Self {
+        let (plan_of, members) = plans_of(input.tables, input.queue);
+        let stats = CellStats::new(input.tables, std::mem::take(&mut cache.mix));
+        Self {
+            input,
+            cache,
+            stats,
+            plan_of,
+            plans: members.iter().map(|_| None).collect(),
+            members,
+            candidates: BTreeMap::new(),
+            domain_sets: DomainSets::default(),
+            jobs: BTreeMap::new(),
+            plain: JobPlan::plain(),
+            counters: PlanCounters::default(),
+        }
+    }
+
+    /// Leaves what later plans may draw on in the cache. Returns what the searches cost.
+    pub fn finish(self) -> PlanCounters {
+        self.cache.mix = self.stats.kept();
+        self.cache.kept(self.candidates.into_iter().filter(|&(id, _)| !DomainSets::has(id)));
+        self.counters
+    }
+
+    /// Drops what may have seen what is no longer so.
+    pub fn void(&mut self) {
+        self.candidates.retain(|_, candidates| !candidates.constrained());
+    }
+
+    /// The search of a class, in a domain set or anywhere.
+    pub fn plan_of(&mut self, class: u32, domain_set: Option<DomainSetId>) -> Option<PlanOf> {
+        let anywhere = *self.plan_of.get(class as usize)?;
+        let Some(domain_set) = domain_set else { return Some(anywhere) };
+        let (made, new) =
+            self.domain_sets.plan_of(self.input.tables, anywhere, domain_set, self.plans.len())?;
+        if new {
+            self.plans.push(None);
+            self.members.push(self.members.get(anywhere.number).copied().unwrap_or(1));
+        }
+        Some(made)
+    }
+
+    /// What a search that has begun holds nodes against.
+    pub fn requirement(&self, plan_of: PlanOf) -> Option<&Requirement> {
+        Some(&self.plans.get(plan_of.number)?.as_ref()?.requirement)
+    }
+
+    fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
+        self.domain_sets.shape(id).or_else(|| self.input.tables.shapes.get(id))
+    }
+
+    /// What is asked for by a shape, in a domain set or anywhere, and a search for victims on its behalf.
+    pub fn victims_of(
+        &self,
+        class: u32,
+        shape: ShapeId,
+        generation: u32,
+    ) -> Option<(Requirement, VictimSearch)> {
+        let PlanInput { tables, start_offset, .. } = self.input;
+        let plan_of = self.plan_of.get(class as usize)?;
+        let members = self.members.get(plan_of.number).copied().unwrap_or(1);
+        let shape = self.shape(shape)?;
+        let seed = start_offset.seed ^ shape.seed();
+        let search = VictimSearch::new(tables, start_offset, seed, members, generation);
+        Some((Requirement::of(shape, tables), search))
+    }
+
+    /// Counts one task of a job more in the domains of a node, where a search follows that.
+    pub fn task_added(&mut self, job: JobId, node: u32) {
+        self.domains_counted(job, node, |count| count.saturating_add(1));
+    }
+
+    /// Counts one task of a job fewer in the domains of a node.
+    pub fn task_removed(&mut self, job: JobId, node: u32) {
+        self.domains_counted(job, node, |count| count.saturating_sub(1));
+    }
+
+    fn domains_counted(&mut self, job: JobId, node: u32, change: impl Fn(u32) -> u32) {
+        if let Some(job) = self.jobs.get_mut(&job) {
+            let domains = job.domains(&self.input.tables.nodes, node);
+            job.counted(&domains, change);
+        }
+    }
+
+    /// The best node of a class, in a domain set or anywhere. Its search begins here when the class is met first.
+    /// `avoid` is taken only if it is the only one.
+    pub fn chosen(
+        &mut self,
+        overlays: &PlanOverlays<'_>,
+        plan_of: PlanOf,
+        avoid: Option<u32>,
+    ) -> Option<u32> {
+        let PlanOf { number, plain, job, shape } = plan_of;
+        if !plain && !self.jobs.contains_key(&job) {
+            self.jobs.insert(job, JobPlan::new(self.input.tables, job)?);
+        }
+        if self.plans.get(number)?.is_none() {
+            let requirement = Requirement::of(self.shape(shape)?, self.input.tables);
+            self.counters.classes += 1;
+            let members = self.members.get(number).copied().unwrap_or(1);
+            let begun = ClassPlan::new(requirement, members, &overlays.work);
+            *self.plans.get_mut(number)? = Some(begun);
+        }
+        if !self.candidates.contains_key(&shape) {
+            let candidates = self.candidates_of(overlays, plan_of)?;
+            self.candidates.insert(shape, candidates);
+        }
+        let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };
+        let mut context = ClassContext {
+            work: &overlays.work,
+            clear: &overlays.clear,
+            candidates: self.candidates.get_mut(&shape)?,
+            beyond: self.input.start_offset.beyond,
+            now_ms: self.input.now_ms,
+            counters: &mut self.counters,
+        };
+        self.plans.get_mut(number)?.as_mut()?.chosen(&mut context, job, avoid)
+    }
+
+    /// The candidates of a shape: of an earlier plan, or with nothing found yet.
+    fn candidates_of(&mut self, overlays: &PlanOverlays<'_>, plan_of: PlanOf) -> Option<CandidateCache> {
+        let PlanInput { tables, start_offset, now_ms, .. } = self.input;
+        let id = plan_of.shape;
+        let requirement = &self.plans.get(plan_of.number)?.as_ref()?.requirement;
+        let on_domain_set = self.domain_sets.shape(id);
+        let shape = on_domain_set.or_else(|| tables.shapes.get(id))?;
+        let profile = shape.profile.unwrap_or(tables.settings.profile);
+        let scorer = Arc::new(Scorer::new(profile, &self.stats, requirement));
+        if on_domain_set.is_some() {
+            return Some(candidates_on_domain_set(shape, requirement, &overlays.work, start_offset, &scorer));
+        }
+        let mut clear = SearchContext {
+            work: &overlays.clear,
+            requirement,
+            now_ms,
+            scorer: &scorer,
+            counters: &mut self.counters,
+        };
+        candidates_begun(&mut clear, &overlays.work, id, (start_offset, &scorer), self.cache)
+    }
+}
+
+/// The candidates of a class in a domain set.
+fn candidates_on_domain_set(
+    shape: &Arc<Shape>,
+    requirement: &Requirement,
+    work: &PlanOverlay<'_>,
+    start_offset: StartOffset,
+    scorer: &Arc<Scorer>,
+) -> CandidateCache {
+    let seed = mixed(start_offset.seed ^ shape.seed());
+    let order = NodeOrder::new(work.nodes.count(), StartOffset::whole(start_offset.seed), seed);
+    CandidateCache::new(Arc::clone(shape), requirement, work, (order, seed), Arc::clone(scorer))
+}
