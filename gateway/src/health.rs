@@ -1,7 +1,7 @@
-//! Health and readiness: what `/healthz`, `/readyz` and gRPC health answer, from one look at the store a second.
+//! Health and readiness: what `/healthz`, `/readyz` and gRPC health answer. The process checks the store once a second.
 //!
-//! *Live* is a process whose store can still answer: one that is not is to be started again. *Ready* is one that can
-//! serve now. Nobody who asks makes the store work: every answer is of the last look.
+//! A *live* process has a store that can still answer; restart a process that is not live. A *ready* process can serve
+//! now. Probes put no load on the store: every answer comes from the last check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,66 +14,66 @@ use borough_store::mirror::MirrorHandle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long an answer of the store is waited for: a transaction lives as long.
+/// How long a check waits for the store: a transaction lasts at most as long.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// How old a mirror may be that counts as current: it reads the journal every second, or sooner.
+/// The oldest mirror that counts as current. A mirror reads the journal at least every second.
 const MIRROR_AGE_MAX: Duration = Duration::from_secs(15);
 
-/// What the health of a process follows from.
+/// What the health of a process depends on.
 #[derive(Clone)]
 pub struct HealthSource {
-    /// The store.
     pub db: Database,
-    /// The mirrors of the cells that it serves or leads.
+    /// The mirrors of the cells that the process serves or leads.
     pub mirrors: Vec<MirrorHandle>,
 }
 
-/// What a look has found. Every text is for people and names neither cells nor tenants: it is answered without a token.
+/// The result of a check. Its texts are for people and name neither cells nor tenants, since callers read them without
+/// a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthStatus {
-    /// Why the store answers nothing any more, for good.
+    /// Why the store has stopped for good.
     pub stopped: Option<String>,
-    /// Why it answers nothing now.
+    /// Why the store does not answer now.
     pub silent: Option<String>,
-    /// Why it refuses commits.
+    /// Why the store refuses commits.
     pub refusing: Option<String>,
-    /// Why what is known of a cell is not current.
+    /// Why the mirror of a cell is not current.
     pub stale: Option<String>,
 }
 
 impl HealthStatus {
-    /// Whether the process can come to work again by itself.
+    /// Returns false if only a restart can help the process.
     pub fn is_live(&self) -> bool {
         self.stopped.is_none()
     }
 
-    /// Whether it can answer what needs no commit.
+    /// Returns true if the process can answer reads.
     pub fn reads(&self) -> bool {
         self.is_live() && self.silent.is_none() && self.stale.is_none()
     }
 
-    /// Whether it can do all of its work.
+    /// Returns true if the process can do all of its work.
     pub fn is_ready(&self) -> bool {
         self.reads() && self.refusing.is_none()
     }
 
-    /// What is wrong, a line each.
+    /// The reasons for a bad status, one per line.
     pub fn reasons(&self) -> String {
         let reasons = [&self.stopped, &self.silent, &self.refusing, &self.stale];
         reasons.into_iter().flatten().fold(String::new(), |lines, reason| lines + reason + "\n")
     }
 }
 
-/// A mirror as a look has found it.
+/// The age of a mirror, as checked.
 #[derive(Clone, Copy, Debug)]
 struct MirrorAge {
     listed: bool,
     age: Duration,
 }
 
-/// What follows from the state of the engine, an answer of the store, and the mirrors.
+/// The status that follows from the state of the engine, an answer of the store, and the mirrors.
 fn status_of(engine: EngineState, answer: Result<(), String>, mirrors: &[MirrorAge]) -> HealthStatus {
     let (mut stopped, mut refusing) = (None, None);
     match engine {
@@ -92,14 +92,14 @@ fn status_of(engine: EngineState, answer: Result<(), String>, mirrors: &[MirrorA
     HealthStatus { stopped, silent, refusing, stale }
 }
 
-/// The health of a process, as of the last look.
+/// The health of a process, as last checked.
 pub struct ProcessHealth {
     source: HealthSource,
     status: watch::Sender<HealthStatus>,
 }
 
 impl ProcessHealth {
-    /// Looks every second until `cancelled`. Not ready before the first look.
+    /// Checks every second until `cancelled`. The process is not ready before the first check.
     pub fn start(source: HealthSource, cancelled: CancellationToken) -> Arc<Self> {
         let silent = Some("the store has not been asked yet".to_owned());
         let status = watch::Sender::new(HealthStatus { silent, ..HealthStatus::default() });
@@ -114,7 +114,7 @@ impl ProcessHealth {
         health
     }
 
-    /// What is known now. An engine that has stopped since the last look is known to have.
+    /// The last status. An engine that has stopped since the last check shows at once.
     pub fn now(&self) -> HealthStatus {
         let status = self.status.borrow().clone();
         match self.source.db.engine_state() {
@@ -123,7 +123,7 @@ impl ProcessHealth {
         }
     }
 
-    /// Every change of what is known.
+    /// Follows every change of the status.
     pub fn follow(&self) -> watch::Receiver<HealthStatus> {
         self.status.subscribe()
     }
@@ -175,7 +175,7 @@ mod tests {
         let (current, loading, old) = (mirror(true, 1), mirror(false, 1), mirror(true, 60));
         let stopped = || EngineState::Stopped(error(ErrorCode::IoError));
         let refusing = || EngineState::Refusing(error(ErrorCode::NoSpace));
-        // The engine, its answer, the mirrors; live, reads, ready.
+        // Each case: the engine, its answer, the mirrors; then live, reads, ready.
         let cases = [
             (EngineState::Serving, Ok(()), vec![current, current], (true, true, true)),
             (EngineState::Serving, Ok(()), vec![], (true, true, true)),

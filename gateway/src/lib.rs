@@ -1,5 +1,5 @@
-//! The services of a cell: gRPC for operators, programs and node agents, server-sent events over HTTP for load
-//! balancers. Stateless: whatever it knows it read from the store and can read again.
+//! The services of a cell: gRPC for operators, programs and node agents, and server-sent events over HTTP for load
+//! balancers. A gateway is stateless: it reads all that it knows from the store and can read it again.
 
 pub mod auth;
 pub mod cell;

@@ -1,23 +1,22 @@
-//! Pages of lists: at most a thousand rows and a bound of bytes at a time, continued by the last row's key, so that a
-//! page stays right while rows come and go.
+//! Pages of lists: at most a thousand rows and a bounded number of bytes. A page continues after the key of the last
+//! row, so that it stays right while rows are added and removed.
 
 use borough_proto::bounds::PAGE_BYTES_MAX;
 use borough_proto::v1;
 use prost::Message;
 
-/// Most rows of a page.
+/// Most rows in a page.
 pub const PAGE_ROWS_MAX: usize = 1_000;
 
-/// What page is asked for.
+/// The requested page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPage {
-    /// Rows at most.
     pub limit: usize,
-    /// The key of the last row of the page before.
+    /// The key of the last row of the previous page.
     pub after: Option<String>,
 }
 
-/// The page a request asks for.
+/// Reads the page that a request asks for.
 pub fn page_request(request: Option<&v1::PageRequest>) -> ListPage {
     let limit = request.map_or(0, |request| request.limit);
     let limit = match usize::try_from(limit) {
@@ -28,7 +27,8 @@ pub fn page_request(request: Option<&v1::PageRequest>) -> ListPage {
     ListPage { limit, after }
 }
 
-/// The rows of `page` among `rows`, which are in the order of their keys, and what names the next page (empty: none).
+/// Selects the rows of `page` from `rows`, which are sorted by key. Also returns the token of the next page (empty:
+/// none).
 pub fn page_of<T>(rows: Vec<T>, page: &ListPage, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let begin = match &page.after {
         Some(after) => rows.partition_point(|row| key(row) <= *after),
@@ -40,8 +40,8 @@ pub fn page_of<T>(rows: Vec<T>, page: &ListPage, key: impl Fn(&T) -> String) -> 
     (taken, next)
 }
 
-/// The same page within [`PAGE_BYTES_MAX`], at least one row, and what names the next one: `next` where nothing was
-/// cut.
+/// Cuts a page to [`PAGE_BYTES_MAX`], but keeps at least one row. Also returns the token of the next page: `next` if
+/// nothing was cut.
 pub fn page_cut<T: Message>(mut rows: Vec<T>, next: String, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let mut bytes = 0_usize;
     let fits = |row: &&T| {

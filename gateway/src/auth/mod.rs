@@ -1,7 +1,7 @@
-//! Who may speak: whoever has a token. One layer for gRPC and HTTP, before anything else is looked at.
+//! Authentication by token: one layer in front of gRPC and HTTP, before anything else is read of a request.
 //!
-//! An operator's token admits to every call. A node's token admits to [`AGENT_SERVICE`] alone, for the cell (and the node)
-//! that it was made for: nodes run other people's programs, so what is on a node must not open the cell.
+//! An operator's token admits to every call. A node's token admits to [`AGENT_SERVICE`] alone, for the cell (and the
+//! node) that it was made for. Nodes run other people's programs, so a token found on a node must not open the cell.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,13 +19,13 @@ use tower::{Layer, Service};
 use crate::connection::ConnectionMark;
 use crate::status::status_connections_exhausted;
 
-/// The one service that a node's token admits to, and that only agents call.
+/// The one service that a node's token admits to. Only agents call it.
 pub const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
-/// What is said to a node's token elsewhere.
+/// The refusal when a node's token is used for any other service.
 pub(crate) const NODE_TOKEN_ONLY: &str = "a node's token opens sessions of agents (borough.v1.AgentService/Session) and \
      nothing else; use an operator's token";
 
-/// The scheme of a token in the header, with the space behind it.
+/// The scheme of a token in the header, with its trailing space.
 const SCHEME: &[u8] = b"Bearer ";
 
 /// The secret that a caller must send as `authorization: Bearer <token>`.
@@ -33,31 +33,30 @@ const SCHEME: &[u8] = b"Bearer ";
 pub struct Token(Secret);
 
 impl Token {
-    /// A token: a [`Secret`], so that no caller can pass one that was computed.
+    /// Takes a [`Secret`], so that no caller can pass a token that was computed.
     pub fn new(secret: Secret) -> Self {
         Self(secret)
     }
 
-    /// What stands in the header of a gateway that has it.
+    /// The value of the `authorization` header that presents this token.
     pub(crate) fn bearer(&self) -> String {
         format!("Bearer {}", self.0.expose())
     }
 
-    /// Compares in a time that does not depend on where the two differ.
+    /// Compares in constant time: the time does not depend on where the two differ.
     fn is(&self, given: &[u8]) -> Choice {
-        // The name of the scheme has no case (RFC 9110), the secret has.
+        // The name of the scheme is case-insensitive (RFC 9110), the secret is not.
         let Some((scheme, secret)) = given.split_at_checked(SCHEME.len()) else { return Choice::from(0) };
         let is_scheme = Choice::from(u8::from(scheme.eq_ignore_ascii_case(SCHEME)));
         is_scheme & secret.ct_eq(self.0.expose().as_bytes())
     }
 }
 
-/// For which nodes a token opens sessions.
+/// The nodes for which a token opens sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeGrant {
-    /// The cell.
     pub cell: Name,
-    /// The one node; absent: any of the cell.
+    /// Absent: any node of the cell.
     pub node: Option<Name>,
 }
 
@@ -70,26 +69,24 @@ impl std::fmt::Display for NodeGrant {
     }
 }
 
-/// A token of nodes, and what it is for.
+/// A token of nodes, with the sessions that it opens.
 #[derive(Clone, Debug)]
 pub struct NodeToken {
-    /// The token.
     pub token: Token,
-    /// What it is for.
     pub grant: NodeGrant,
 }
 
-/// Whom a token proves. Services find it among the extensions of a request.
+/// Who a token proves the caller to be. Services read it from the extensions of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
-    /// Somebody who may do everything.
+    /// May make every call.
     Operator,
     /// An agent of one of these nodes.
     Node(Arc<[NodeGrant]>),
 }
 
 impl Principal {
-    /// Refuses a session of an agent that the token is not for.
+    /// Refuses a session of an agent that the token does not cover.
     pub(crate) fn session_check(&self, cell: &str, node: &str) -> Result<(), Status> {
         let Self::Node(grants) = self else { return Ok(()) };
         let is_for = |grant: &NodeGrant| {
@@ -118,17 +115,18 @@ impl Credentials {
         Self { operator, nodes: Arc::new(RwLock::new(nodes)) }
     }
 
-    /// Accepts other tokens of nodes from now on. Sessions that are open go on.
+    /// Replaces the tokens of nodes. Sessions that are open continue.
     pub fn nodes_replace(&self, nodes: Vec<NodeToken>) {
         *self.nodes.write() = nodes;
     }
 
-    /// What gateways send one another.
+    /// The token that gateways send one another.
     pub(crate) fn operator(&self) -> &Token {
         &self.operator
     }
 
-    /// Whom the headers prove; `None` for nobody. Looks at every token, whichever is the right one.
+    /// The principal that the headers prove; `None` if no token matches. Compares with every token, so that the time
+    /// does not tell which one matched.
     pub fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
         let given = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes).unwrap_or_default();
         let operator: bool = self.operator.is(given).into();
@@ -143,14 +141,14 @@ impl Credentials {
     }
 }
 
-/// Refuses gRPC calls without a token that is for them.
+/// Refuses gRPC calls without a token that covers them.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     credentials: Credentials,
 }
 
 impl AuthLayer {
-    /// A layer that asks for one of `credentials`.
+    /// Makes a layer that accepts the tokens of `credentials`.
     pub fn new(credentials: Credentials) -> Self {
         Self { credentials }
     }
@@ -164,7 +162,7 @@ impl<S> Layer<S> for AuthLayer {
     }
 }
 
-/// A service behind [`AuthLayer`].
+/// A service behind an [`AuthLayer`].
 #[derive(Clone, Debug)]
 pub struct Auth<S> {
     inner: S,
@@ -204,7 +202,7 @@ fn service_of(path: &str) -> Option<&str> {
     path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service)
 }
 
-/// Who makes a gRPC call, where that is somebody who may.
+/// The principal of a gRPC call, or the refusal.
 fn admitted(credentials: &Credentials, headers: &HeaderMap, path: &str) -> Result<Principal, Status> {
     let message =
         "the call has no valid token; send `authorization: Bearer <token>` from the gateway's token file";
@@ -229,7 +227,7 @@ mod tests {
         NodeGrant { cell: Name::new(cell).unwrap(), node: node.map(|node| Name::new(node).unwrap()) }
     }
 
-    /// An operator's token and one of a node, with what accepts both.
+    /// Credentials of an operator and of one node, with the header of each.
     fn both(node: NodeGrant) -> (Credentials, String, String) {
         let (operator, own) =
             (Secret::generate("borough-operator").unwrap(), Secret::generate("borough-node").unwrap());

@@ -1,4 +1,4 @@
-//! One cell as this gateway serves it: its store, its mirror, its sessions, and a scheduler's view for questions.
+//! One cell as this gateway serves it: its store, its mirror, its sessions, and a scheduler's snapshot for questions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,64 +28,55 @@ use crate::session::report::ReportWriter;
 use crate::session::write::SessionMetrics;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
 
-/// How long a mutation waits for the mirror to show it before it is answered anyway.
+/// How long a mutation waits until the mirror shows it. After that it is answered anyway.
 const ECHO_WAIT: Duration = Duration::from_secs(2);
 
 /// A cell behind this gateway.
 pub struct CellContext {
-    /// Its name.
     pub name: Name,
-    /// Its keys.
     pub space: CellSpace,
-    /// Its store.
     pub db: Database,
-    /// Its state, in memory.
+    /// The cell's rows, in memory.
     pub mirror: MirrorHandle,
-    /// Its agents' sessions on this gateway.
+    /// The sessions of its agents with this gateway.
     pub sessions: Sessions,
-    /// What agents report, on its way into the store.
+    /// Writes what agents report.
     pub reports: ReportWriter,
-    /// Nodes that come, on their way into the store.
+    /// Writes node registrations.
     pub registrations: Registrations,
-    /// Counts what was not written for nodes.
+    /// Counts what the gateway did not write for nodes.
     pub session_metrics: SessionMetrics,
-    /// How large its journal is.
+    /// The size of its journal.
     pub journal: JournalUse,
     /// The cell's time, for what is stored and compared.
     pub clock: Arc<dyn Clock>,
-    /// The clock of this process, for what it alone measures.
+    /// The clock of this process, for durations that it measures itself.
     pub machine: Arc<dyn Clock>,
-    /// Ids.
     pub rng: Arc<dyn Rng>,
-    /// The cell as its schedulers see it.
+    /// The snapshot that a scheduler would plan with.
     pub scheduler: SchedulerMirror,
 }
 
-/// What a gateway is made with, per cell.
+/// What [`CellContext::open`] needs of each cell.
 pub struct CellConnection {
-    /// The cell.
     pub space: CellSpace,
-    /// Its name.
     pub name: Name,
-    /// Its store.
     pub db: Database,
-    /// Its mirror, shared with other roles of the process.
+    /// Shared with other roles of the process.
     pub mirror: MirrorHandle,
 }
 
-/// Who asks, and under which id.
+/// The user of a request, and its id.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The user.
     pub user: Name,
-    /// The caller's id of the request; a fresh one where a read has none.
+    /// A read may have none; it then gets a fresh one.
     pub request: RequestId,
 }
 
 impl CellContext {
-    /// The context of a cell, whose sessions are counted in `metrics`; what follows the mirror ends with `cancelled`.
-    /// `machine` is the clock of this process; whatever is stored is stamped by the mirror's clock, which shows the
-    /// cell's time.
+    /// Opens the context of a cell and counts its sessions in `metrics`. Its background tasks end with `cancelled`.
+    /// `machine` is the clock of this process; stored times come from the mirror's clock, which shows the cell's time.
     pub fn open(
         connection: CellConnection,
         machine: Arc<dyn Clock>,
@@ -135,7 +126,7 @@ impl CellContext {
         cell
     }
 
-    /// The change a caller's mutation is made under.
+    /// The change that a caller's mutation is recorded under.
     pub fn change(&self, caller: &Caller, action: &'static str) -> Change {
         let at_ms = self.clock.wall_ms();
         Change { request: caller.request, actor: format!("user/{}", caller.user), action, at_ms }
@@ -151,15 +142,15 @@ impl CellContext {
         request_id_random(&*self.rng)
     }
 
-    /// Waits until the mirror shows `cursor`, so that whoever reads after a write sees it. Gives up after a while: the
-    /// write is durable all the same.
+    /// Waits until the mirror shows `cursor`, so that a read after a write sees it. Gives up after [`ECHO_WAIT`]: the
+    /// write is durable anyway.
     pub async fn echo(&self, cursor: Cursor) {
         if tokio::time::timeout(ECHO_WAIT, self.mirror.wait_for(cursor)).await.is_err() {
             tracing::warn!(cell = %self.name, %cursor, "the mirror is behind its own store");
         }
     }
 
-    /// Runs a mutation and waits for its echo.
+    /// Waits for the echo of a mutation that has committed.
     pub async fn settled<T>(&self, result: StoreResult<(T, Option<Cursor>)>) -> Result<(T, Cursor), Status> {
         let (value, cursor) = result.map_err(|error| status_from_store(&error))?;
         let cursor = match cursor {
@@ -172,7 +163,7 @@ impl CellContext {
         Ok((value, cursor))
     }
 
-    /// The mirror, once it has listed the cell.
+    /// Reads the mirror. Fails until the mirror has listed the cell.
     pub fn state<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> Result<T, Status> {
         if !self.mirror.is_ready() {
             return Err(status_unavailable("CELL_LOADING", format!("cell {} is being loaded", self.name)));
@@ -203,7 +194,7 @@ impl CellContext {
 pub struct Cells(pub BTreeMap<Name, Arc<CellContext>>);
 
 impl Cells {
-    /// The cell of that name.
+    /// The cell with that name, or `NOT_FOUND`.
     pub fn get(&self, name: &str) -> Result<&Arc<CellContext>, Status> {
         let name = name_from_text("cell", name).map_err(|refused| status_from_field(&refused))?;
         self.0.get(&name).ok_or_else(|| {
@@ -213,7 +204,7 @@ impl Cells {
     }
 }
 
-/// Who a mutation comes from. It needs a request id: with one, repeating it does no harm.
+/// The caller of a mutation. It needs a request id, so that the mutation can be repeated without harm.
 pub fn caller_of_mutation(context: Option<&v1::RequestContext>) -> Result<Caller, Status> {
     let missing = v1::RequestContext::default();
     let context = context.unwrap_or(&missing);
@@ -225,7 +216,7 @@ pub fn caller_of_mutation(context: Option<&v1::RequestContext>) -> Result<Caller
     }
 }
 
-/// Who a read comes from: an identity, and no request id is needed.
+/// The user of a read. A read needs no request id.
 pub fn caller_of_read(context: Option<&v1::RequestContext>) -> Result<Name, Status> {
     let user = context.map_or("", |context| context.user.as_str());
     name_from_text("context.user", user).map_err(|refused| status_from_field(&refused))

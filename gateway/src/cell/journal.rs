@@ -1,5 +1,6 @@
-//! How large a cell's journal is: measured now and then, shown as metrics, and a reason to admit nothing while it is
-//! over its bound. The controller trims it long before; where none does, an embedded store would run out of memory.
+//! The size of a cell's journal. The gateway measures it every two seconds, shows it as metrics, and admits no new work
+//! while it exceeds its bound. The controller trims the journal long before. Without a controller, an embedded store
+//! would run out of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,10 +16,10 @@ use prometheus_client::registry::Registry;
 
 use super::CellContext;
 
-/// Between two looks.
+/// Time between two measurements.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The journal of a cell, as of the last look.
+/// The journal of a cell, as last measured.
 #[derive(Debug)]
 pub struct JournalUse {
     kept: Gauge<u64, AtomicU64>,
@@ -35,7 +36,7 @@ impl Default for JournalUse {
 }
 
 impl JournalUse {
-    /// Whether new work may be admitted: an error names how much is kept, and how much may be.
+    /// Refuses new work if the journal exceeds its bound. The error names the size and the bound.
     pub fn admit(&self) -> StoreResult<()> {
         let (kept, most) = (self.kept.get(), self.most.get());
         if kept < most {
@@ -61,7 +62,7 @@ impl JournalUse {
     }
 }
 
-/// Measures the journal of `cell` for as long as it is polled.
+/// Measures the journal of `cell` until the future is dropped.
 pub(super) async fn journal_follow(cell: Arc<CellContext>) {
     loop {
         let space = &cell.space;

@@ -1,4 +1,4 @@
-//! A mutation as one keyed transaction: repeated with its request id it has one effect and one answer.
+//! Runs a mutation as one keyed transaction: repeated with its request id, it has one effect and one answer.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use tonic::Status;
 use super::context::{Caller, CellContext};
 use crate::status::status_from_store;
 
-/// How long the answer of a request is kept: longer than any client goes on trying.
+/// How long the answer of a request is kept: longer than any client retries.
 const KEPT: Duration = Duration::from_secs(3_600);
 
-/// Whether a mutation takes new work on, and so needs an open cell.
+/// Whether a mutation needs an open cell, since it adds work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// New work: refused while the cell is being drained.
+    /// New work. A cell that is being drained refuses it.
     New,
-    /// Work that is there already.
+    /// Work that the cell already has.
     Existing,
 }
 
-/// Runs `closure` under the caller's request id. `asked` is what the id stands for; the same id with other content is
-/// refused. Answers the closure's value, of this time or of the first.
+/// Runs `closure` under the caller's request id and returns its value, of this run or of the first. `asked` is the
+/// content of the request; the same id with other content is refused.
 ///
-/// The record of the request is looked at before anything else, the cell's gate too: what was done stays done, and its
-/// caller gets the answer also where the cell takes no such request any more.
+/// The record of the request is read before anything else, also before the cell's gate. A completed request therefore
+/// keeps its answer even when the cell no longer accepts such requests.
 pub async fn keyed_run<T, F, Fut>(
     cell: &CellContext,
     caller: &Caller,
@@ -70,16 +70,16 @@ where
     if own.is_some() {
         return Ok((value, own));
     }
-    // It has no entry of its own: it was done before, or changed nothing. Whoever reads after the answer is to see what
-    // it found.
+    // The transaction wrote no entry: it was done before, or changed nothing. A read after the answer must see what it
+    // found.
     let head = cell
         .db
         .run("journal_head", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
     Ok((value, Some(head.await?)))
 }
 
-/// Whether the caller's request is on record as done: its answer is known then, and checks of what it asks against the
-/// state of now are beside the point. The same id with other content is refused.
+/// Returns true if the request is recorded as done. Its answer is then known, and checks against the present state do
+/// not apply. The same id with other content is refused.
 async fn keyed_done(
     cell: &CellContext,
     caller: &Caller,
@@ -94,8 +94,8 @@ async fn keyed_done(
     Ok(begun.await? != RequestBegun::Fresh)
 }
 
-/// What a check against the state of now has found, for a request that may be done already: `None` where the check
-/// refuses and the request is on record as done, so that its answer is the recorded one.
+/// Returns what a check against the present state has `found`. Returns `None` if the check refuses but the request is
+/// recorded as done, so that the caller gets the recorded answer.
 pub async fn keyed_found<T>(
     cell: &CellContext,
     caller: &Caller,
@@ -116,8 +116,8 @@ fn digest_of_request(action: &'static str, asked: &impl Message) -> Vec<u8> {
     digest_of(&[action.as_bytes(), b"\0", asked.encode_to_vec().as_slice()].concat())
 }
 
-/// Sixteen bytes that stand for a request's content, the same in every process and release: two passes of FNV-1a with
-/// different offsets. It guards against mistakes, not against somebody who looks for collisions.
+/// A digest of a request's content, the same in every process and release: two passes of FNV-1a with different offsets.
+/// It detects mistakes; it does not resist somebody who searches for collisions.
 fn digest_of(bytes: &[u8]) -> Vec<u8> {
     let pass = |offset: u64| {
         bytes.iter().fold(offset, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))

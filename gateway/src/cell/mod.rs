@@ -1,4 +1,4 @@
-//! Cells: the contexts of those behind this gateway, and the service that shows them.
+//! The contexts of the cells behind this gateway, and the service that shows them.
 
 mod context;
 mod journal;

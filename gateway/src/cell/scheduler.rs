@@ -1,8 +1,8 @@
-//! The cell as its schedulers see it, for questions that the scheduler's own code answers: what a job would do, and why
-//! a task waits.
+//! A scheduler's snapshot of the cell, for two questions: what a job would do, and why a task waits. The scheduler's
+//! own code answers them.
 //!
-//! An answer over a large cell takes seconds. So questions of one cell are answered one after the other, on threads of
-//! their own: what else the gateway does (sessions, reports, leases) never waits for them.
+//! An answer over a large cell takes seconds. The gateway therefore answers the questions of one cell one at a time, on
+//! separate threads. Sessions, reports and leases never wait for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tonic::Status;
 
-/// Between two attempts to follow the mirror.
+/// Time between two attempts to follow the mirror.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
 
 /// A scheduler's snapshot of one cell.
@@ -32,10 +32,10 @@ impl Default for SchedulerMirror {
 }
 
 impl SchedulerMirror {
-    /// Asks the scheduler's own code, over the cell as it is known now; after the questions that were asked before.
+    /// Runs `question` over the cell as it is now, after the questions that were asked before.
     ///
     /// # Errors
-    /// The code has panicked, which is a fault of its own.
+    /// The code has panicked, which is a defect.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Snapshot) -> T + Send + 'static,
@@ -48,19 +48,19 @@ impl SchedulerMirror {
         })
     }
 
-    /// The queues of the cell, a moment behind its settings.
+    /// The queues of the cell. They may lag behind its settings by a moment.
     pub fn queues(&self) -> Vec<QueueSpec> {
         self.queues.lock().clone()
     }
 
-    /// Keeps it in step with `mirror`; `settings` reads the cell's, for as long as it takes.
+    /// Keeps the snapshot in step with `mirror` until the future is dropped. `settings` reads the cell's settings.
     pub async fn follow<F>(&self, mirror: &MirrorHandle, settings: impl Fn() -> F)
     where
         F: Future<Output = CellSettings>,
     {
         mirror.ready().await;
         loop {
-            // The scheduler's own settings: what is asked here is what it will do.
+            // The same settings as a scheduler has, so that an answer says what the scheduler will do.
             let settings = settings().await;
             self.queues.lock().clone_from(&settings.queueing.queues);
             let (snapshot, mut subscription) = mirror.subscribe_with(|state| snapshot_of(state, settings));
@@ -70,13 +70,13 @@ impl SchedulerMirror {
                     break;
                 }
             }
-            // The mirror is gone for good only when the process ends; otherwise begin again.
+            // The mirror is gone for good only when the process ends. Otherwise follow it again.
             tokio::time::sleep(FOLLOW_PAUSE).await;
         }
     }
 
-    /// Applies an event and all that came while a question was answered, so that questions in a row leave the snapshot
-    /// no further behind than one. `false`: a new snapshot is to be made.
+    /// Applies an event and all events that queued up during a question. A series of questions therefore leaves the
+    /// snapshot at most one question behind. Returns `false` if a new snapshot must be made.
     async fn apply(&self, first: MirrorEvent, subscription: &mut MirrorSubscription) -> bool {
         let mut snapshot = self.snapshot.lock().await;
         let mut next = Some(first);
@@ -94,7 +94,7 @@ impl SchedulerMirror {
     }
 }
 
-/// A snapshot keeps the settings it was made with: after a change of them a new one is made.
+/// A snapshot keeps the settings that it was made with, so a change of the settings needs a new one.
 fn settings_changed(entry: &JournalEntry) -> bool {
     entry.deltas.iter().any(|delta| matches!(delta, Delta::CellSettings { .. }))
 }
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// One thread runs everything here: a question that were answered on it would keep the rest waiting for ever.
+    /// One thread runs this whole test. A question answered on that thread would block everything else for ever.
     #[tokio::test]
     async fn what_else_a_gateway_does_waits_for_no_question() {
         let view = SchedulerMirror::default();

@@ -1,4 +1,4 @@
-//! `CellService`: which cells there are, and how one is doing.
+//! `CellService`: lists cells and describes their state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct CellServer {
 }
 
 impl CellServer {
-    /// A service over `cells`.
+    /// Serves `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
@@ -134,7 +134,7 @@ fn cell_of_state(state: &MirrorState) -> v1::Cell {
     }
 }
 
-/// Tasks without a row, of jobs that want them.
+/// Counts wanted tasks that have no row yet.
 fn never_placed(state: &MirrorState) -> u32 {
     let wanted = state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. }));
     let absent = wanted.map(|row| {
@@ -144,7 +144,7 @@ fn never_placed(state: &MirrorState) -> u32 {
     absent.fold(0, u32::saturating_add)
 }
 
-/// Every shard of the cell's schedulers.
+/// Reads every shard of the cell's schedulers.
 pub(crate) async fn scheduler_shards_read(cell: &CellContext) -> Result<Vec<SchedulerShard>, Status> {
     let space = &cell.space;
     let rows = cell.db.run("cell_schedulers", Idempotency::ReadOnly, |tx, _| async move {
@@ -153,7 +153,7 @@ pub(crate) async fn scheduler_shards_read(cell: &CellContext) -> Result<Vec<Sche
     rows.await.map_err(|error| status_from_store(&error))
 }
 
-/// The schedulers that the cell's rules and the jobs of now name, and how many of the jobs are of each.
+/// The schedulers that the cell's rules and present jobs name, with the number of jobs of each.
 fn schedulers_wanted(state: &MirrorState, meta: &CellMeta) -> BTreeMap<String, usize> {
     let constrained = meta.schedulers.iter().flatten().map(|(_, scheduler)| (scheduler.to_string(), 0));
     let mut wanted: BTreeMap<String, usize> = constrained.collect();
@@ -165,7 +165,7 @@ fn schedulers_wanted(state: &MirrorState, meta: &CellMeta) -> BTreeMap<String, u
     wanted
 }
 
-/// What is to be told of those that no worker serves.
+/// A warning for each scheduler that no worker serves.
 fn schedulers_unserved(
     shards: &[SchedulerShard],
     wanted: &BTreeMap<String, usize>,
@@ -210,10 +210,10 @@ fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
     }
 }
 
-/// Leases of silence after which a worker that has said nothing more is not counted on.
+/// After so many lease durations of silence, a worker no longer counts.
 const SILENT_LEASES: u64 = 3;
 
-/// What is to be told of a scheduler that no worker serves; `None` where one does.
+/// A warning about a scheduler that no worker serves; `None` if one does.
 pub(crate) fn scheduler_unserved(shards: &[SchedulerShard], scheduler: &str, now_ms: i64) -> Option<String> {
     let of_it = || shards.iter().filter(|shard| shard.scheduler == scheduler);
     let silent_ms = |at_ms: i64| u64::try_from(now_ms.saturating_sub(at_ms)).unwrap_or(0);

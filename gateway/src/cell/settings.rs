@@ -1,4 +1,4 @@
-//! The settings of a cell, as operators read and change them.
+//! Reads and changes the settings of a cell, for operators.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +18,18 @@ use super::context::{Caller, CellContext};
 use super::keyed::{Admission, keyed_run};
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
-/// Failure domains at most.
+/// Most failure domains.
 const DOMAINS_MAX: usize = 8;
-/// Bytes of the key of a failure domain at most.
+/// Most bytes in the key of a failure domain.
 const DOMAIN_BYTES_MAX: usize = 128;
-/// The shortest and the longest time that anything is kept.
+/// The shortest and the longest retention.
 const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
-/// The smallest and the largest bound of the journal: a few of the largest entries, and what a machine may keep.
+/// The smallest and the largest bound of the journal: a few of the largest entries, and what one machine can keep.
 const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 40;
-/// For how long a task that has started is left alone at most.
+/// The longest time for which a started task is protected from eviction.
 const FRESH_START_MS_MAX: u64 = 86_400_000;
 
-/// What is to be changed; what is absent stays.
+/// The requested changes. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SettingsChange {
     profile: Option<String>,
@@ -43,12 +43,12 @@ pub(super) struct SettingsChange {
     schedulers: Option<BTreeMap<String, Name>>,
     fresh_start_ms: Option<u64>,
     reclaim: Option<bool>,
-    /// The revision it was made for; 0: any.
+    /// The revision that the change was made for; 0: any.
     expected_revision: u64,
 }
 
 impl SettingsChange {
-    /// A change whose every field is checked.
+    /// Checks every field of a request.
     pub fn of(request: &v1::UpdateCellRequest) -> Result<Self, Status> {
         let missing = v1::CellSettings::default();
         let settings = request.settings.as_ref().unwrap_or(&missing);
@@ -163,7 +163,7 @@ impl SettingsChange {
     }
 }
 
-/// The settings as they are stored now.
+/// Reads the settings from the store.
 pub(crate) async fn settings_read(cell: &CellContext) -> StoreResult<CellMeta> {
     let space = &cell.space;
     let meta = cell.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
@@ -172,8 +172,8 @@ pub(crate) async fn settings_read(cell: &CellContext) -> StoreResult<CellMeta> {
     meta.await
 }
 
-/// Makes a change under the caller's request id. Answers the revision of the settings after it, and a cursor by which a
-/// mirror shows it.
+/// Makes a change under the caller's request id. Returns the revision of the settings after it, and a cursor from which
+/// the mirror shows it.
 pub(super) async fn settings_change(
     cell: &CellContext,
     caller: &Caller,
@@ -182,7 +182,8 @@ pub(super) async fn settings_change(
 ) -> StoreResult<(u64, Option<Cursor>)> {
     let space = &cell.space;
     let action = ("cell_settings", Admission::Existing);
-    // Keyed: a commit whose result was unknown is found, and not held against the revision that it has made itself.
+    // Keyed: if the result of a commit was unknown, the retry finds it. Otherwise the retry would fail on the revision
+    // that the first try has made.
     let changed = keyed_run(cell, caller, action, asked, |tx, mut changes| async move {
         let expected = change.expected_revision;
         let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
@@ -197,7 +198,7 @@ pub(super) async fn settings_change(
     changed.await
 }
 
-/// What is to be said where queues are to take back what they are guaranteed, and turns do not go by queues.
+/// A warning if queues reclaim their guarantees but the cell does not order tasks by queue.
 pub(super) fn reclaim_idle(meta: &CellMeta) -> Option<String> {
     let queueing: Queueing = meta.queueing.parse().unwrap_or_default();
     let idle = meta.reclaim == Some(true) && queueing.policy != QueueingPolicy::Hierarchical;
@@ -209,7 +210,7 @@ pub(super) fn reclaim_idle(meta: &CellMeta) -> Option<String> {
     })
 }
 
-/// The settings as a message.
+/// Converts the settings to a message.
 pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
     let journal_bytes_max = Some(meta.journal_bytes_max());
     let rules = meta.schedulers.unwrap_or_default().into_iter();
@@ -244,7 +245,7 @@ fn queue_message(queue: &QueueSpec) -> v1::Queue {
     }
 }
 
-/// A queue as it is asked for: without a weight it has 1, without a limit all of the cell.
+/// Converts a queue of a request. The default weight is 1, the default limit is the whole cell.
 fn queue_of_message(queue: &v1::Queue) -> QueueSpec {
     let or = |number: u32, otherwise| if number == 0 { otherwise } else { number };
     QueueSpec {
@@ -255,8 +256,8 @@ fn queue_of_message(queue: &v1::Queue) -> QueueSpec {
     }
 }
 
-/// Whether a cell has the queue that a job names. What the gateway knows of the cell follows its settings by a moment:
-/// before a queue is refused they are read.
+/// Refuses a job whose queue the cell does not have. The gateway's copy of the settings may be a moment old, so it
+/// reads the store before it refuses.
 pub(crate) async fn queue_check(cell: &CellContext, queue: Option<&str>) -> Result<(), Status> {
     let Some(queue) = queue else { return Ok(()) };
     if queue_known(&cell.scheduler.queues(), queue).is_ok() {

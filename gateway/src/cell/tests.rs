@@ -1,5 +1,5 @@
-//! Keyed requests over a store whose every commit is in doubt: each takes effect once and keeps its answer, whatever
-//! the cell has become since.
+//! Keyed requests over a store that leaves the result of every commit unknown. Each request takes effect once and keeps
+//! its answer, even if the cell has changed since.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::node::NodeServer;
 use crate::session::metrics::DeliveryMetrics;
 
 const NODE: NodeId = NodeId(1);
-/// A task that runs.
+/// The task that runs.
 pub(crate) const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
 
 pub(crate) fn name(text: &str) -> Name {
@@ -42,7 +42,7 @@ pub(crate) fn context(request: u128) -> Option<v1::RequestContext> {
     Some(v1::RequestContext { request_id: RequestId(request).to_string(), user: "ada".to_owned() })
 }
 
-/// A gateway on a store that commits and says that it does not know.
+/// A gateway on a store that commits and reports that the result is unknown.
 pub(crate) struct TestGateway {
     pub(crate) cells: Arc<Cells>,
     quiet: Database,
@@ -51,7 +51,7 @@ pub(crate) struct TestGateway {
 }
 
 impl TestGateway {
-    /// With one cell, one node, and a task that runs there.
+    /// Starts a gateway with one cell, one node, and a task that runs there.
     pub(crate) async fn new() -> Self {
         let clock = ManualClock::at(1_000);
         let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
@@ -128,7 +128,7 @@ impl TestGateway {
         value
     }
 
-    /// The task's attempt of that number is placed and runs.
+    /// Places the task's attempt of that number and runs it.
     pub(crate) async fn task_starts(&self, incarnation: u64) {
         let incarnation = Incarnation(incarnation);
         let place = TaskEvent::Place(Placement {
@@ -145,7 +145,7 @@ impl TestGateway {
         self.task_events(&[place, started]).await;
     }
 
-    /// What happens to the task.
+    /// Applies events to the task.
     pub(crate) async fn task_events(&self, events: &[TaskEvent]) {
         self.change(async |tx, changes| {
             let mut book = TaskBook::read(tx, changes.space(), [TASK]).await?;
@@ -225,7 +225,7 @@ async fn settings_for_a_revision_are_set_though_the_result_was_unknown() {
     assert_eq!(gateway.lost_per_minute(1, 10, 1).await.unwrap(), 2, "the call is repeated");
     let late = gateway.lost_per_minute(2, 20, 1).await.unwrap_err();
     assert_eq!(late.code(), Code::FailedPrecondition, "another one was made for what is no more");
-    // What changes nothing is answered at once.
+    // A request that changes nothing is answered at once.
     let unchanged =
         tokio::time::timeout(std::time::Duration::from_secs(1), gateway.lost_per_minute(3, 10, 2));
     assert_eq!(unchanged.await.expect("nobody waits for an entry that is not there").unwrap(), 2);

@@ -1,4 +1,4 @@
-//! Accepting: a stream of connections that never ends over an error, each closed in time where it presents no token.
+//! Accepts connections. The stream never ends over an error. Each connection is closed in time if it presents no token.
 
 use std::io;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use tonic::transport::server::Connected;
 
 use super::{ConnectionMark, Connections};
 
-/// Pause after an error of the machine (no descriptor, most likely), in which connections come free.
+/// Pause after an error of the machine (usually no free descriptor), in which connections may close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection that has to go may still need for a request that it has begun: its token may be under way.
+/// How long an evicted connection has to finish a request that it has begun: its token may be on the way.
 const EVICTION_GRACE: Duration = Duration::from_secs(1);
 
-/// The connections that `listener` accepts, within the limits.
+/// Accepts the connections of `listener` within the limits.
 pub(crate) fn connections_accept(
     listener: TcpListener,
     connections: Connections,
@@ -30,10 +30,9 @@ pub(crate) fn connections_accept(
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     failing = false;
-                    // One that is refused is closed here and now.
+                    // A refused connection is closed here.
                     let Some((mark, evicted)) = connections.admit(peer.ip()) else { continue };
-                    // Without this, small messages wait up to forty milliseconds for the acknowledgement of the ones
-                    // before.
+                    // Without this, a small message waits up to 40 ms for the acknowledgement of the one before.
                     if let Err(error) = stream.set_nodelay(true) {
                         tracing::debug!(%error, "a connection has gone before it was answered");
                     }
@@ -58,20 +57,20 @@ pub(crate) struct AcceptedConnection {
     stream: TcpStream,
     mark: ConnectionMark,
     deadline: Pin<Box<Sleep>>,
-    /// Ends when the connection has to go for another; `None` once it has been noted.
+    /// Completes when the connection is evicted for another; `None` after that was seen.
     evicted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// Whether anything came over it.
+    /// Whether any byte was received.
     received: bool,
 }
 
 impl AcceptedConnection {
-    /// What its requests know of it.
+    /// The handle by which its requests authenticate it.
     pub(crate) fn mark(&self) -> ConnectionMark {
         self.mark.clone()
     }
 
-    /// What came of a call, or why the connection is closed. Asked of every call, whether it could go on or not: a peer
-    /// that sends without end, or reads nothing, keeps its place no longer than one that is silent.
+    /// Passes on the outcome of a call, or the reason to close the connection. Checked at every call, ready or not. A
+    /// peer that sends without end, or reads nothing, therefore keeps its place no longer than a silent one.
     fn in_time<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match self.poll_overdue(context) {
             Poll::Ready(error) => Poll::Ready(Err(error)),
@@ -79,7 +78,7 @@ impl AcceptedConnection {
         }
     }
 
-    /// Why a connection without a token is closed, where it is.
+    /// The reason to close a connection without a token, once it is overdue.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.mark.is_authenticated() {
             return Poll::Pending;
@@ -172,10 +171,10 @@ mod tests {
     use super::*;
     use crate::connection::ConnectionLimits;
 
-    /// Everything a test may wait for comes within this time or never.
+    /// A test waits this long for anything that must happen.
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    /// A connection as the gateway has it, and its peer.
+    /// A connection as the gateway holds it, with its peer.
     async fn pair() -> (AcceptedConnection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,11 +1,11 @@
-//! How many connections there may be, and what follows from the descriptors of the process.
+//! The bounds of connections, derived from the descriptors of the process.
 
 use std::time::Duration;
 
-/// Descriptors that are not for connections: the store's files, listeners, timers, the pipes of child processes. An
-/// eighth of all, and at least this many.
+/// Descriptors that connections must not use: the store's files, listeners, timers, and pipes of child processes. The
+/// reserve is an eighth of all, and at least this many.
 const OWN_DESCRIPTORS_MIN: u64 = 64;
-/// Most connections without an explicit setting: each takes some 30 kB.
+/// Most connections by default: each takes some 30 kB.
 const TOTAL_DEFAULT_MAX: u64 = 65_536;
 /// Bounds of the default for unauthenticated connections.
 const UNAUTHENTICATED_MIN: usize = 8;
@@ -18,25 +18,25 @@ const UNAUTHENTICATED_FOR: Duration = Duration::from_secs(10);
 pub struct ConnectionLimits {
     /// Connections of all kinds.
     pub total: usize,
-    /// Of these, how many no caller gets but an agent.
+    /// Of these, how many only agents get.
     pub for_agents: usize,
     /// Connections that have not presented a valid token.
     pub unauthenticated: usize,
-    /// The same from one peer address (of IPv6, from one network of 64 bits).
+    /// The same for one peer address (IPv6: one /64 network).
     pub unauthenticated_per_peer: usize,
     /// How long a connection may be without a valid token.
     pub unauthenticated_for: Duration,
 }
 
 impl ConnectionLimits {
-    /// What a process that may have `descriptors` open files can serve, beside its own.
+    /// The bounds for a process with `descriptors` open files, of which it keeps some for itself.
     pub fn of_descriptors(descriptors: u64) -> Self {
         let own = OWN_DESCRIPTORS_MIN.max(descriptors / 8);
         let total = descriptors.saturating_sub(own).clamp(OWN_DESCRIPTORS_MIN / 4, TOTAL_DEFAULT_MAX);
         Self::of_total(usize::try_from(total).unwrap_or(usize::MAX))
     }
 
-    /// `total` connections, shared out as usual: a quarter for agents alone, a quarter without a token at most.
+    /// The usual shares of `total` connections: a quarter for agents alone, and at most a quarter without a token.
     pub fn of_total(total: usize) -> Self {
         let unauthenticated = (total / 4).clamp(UNAUTHENTICATED_MIN, UNAUTHENTICATED_MAX).min(total);
         Self {

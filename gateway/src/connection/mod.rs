@@ -1,9 +1,9 @@
-//! Connections of a gateway before anybody knows who is at the other end: how many there may be, of whom, and for how
-//! long without a token.
+//! Connections of a gateway before their peers are known: how many are allowed, from which addresses, and for how long
+//! without a token.
 //!
-//! A connection is *unauthenticated* until its first request with a valid token. Of those there may be few, in all and
-//! per peer address, and each for a short time; where there are too many, the oldest one that has nothing to say goes.
-//! So idle connections keep nobody out, however many there are. Authenticated connections are bounded by the process's
+//! A connection is *unauthenticated* until its first request with a valid token. The gateway allows few of those, in
+//! all and per peer address, each for a short time. When they are too many, it closes the oldest idle one. Idle
+//! connections therefore keep nobody out, however many they are. Authenticated connections are bounded by the process's
 //! descriptors alone, and part of them is for agents.
 
 mod accept;
@@ -64,7 +64,7 @@ struct ConnectionShared {
 pub(crate) struct Connections(Arc<ConnectionShared>);
 
 impl Connections {
-    /// No connections yet; shows their metrics in `registry`.
+    /// Starts without connections and shows their metrics in `registry`.
     pub(crate) fn new(limits: ConnectionLimits, registry: &mut Registry) -> Self {
         let metrics = ConnectionMetrics::default();
         metrics.register(registry);
@@ -72,7 +72,7 @@ impl Connections {
         Self(Arc::new(ConnectionShared { limits, table, metrics }))
     }
 
-    /// Takes a new connection of `peer`, or refuses it. Whatever has to go for it is told so.
+    /// Admits a new connection of `peer`, or refuses it. The connection that is evicted for it gets its cancellation.
     fn admit(&self, peer: IpAddr) -> Option<(ConnectionMark, CancellationToken)> {
         let evicted = CancellationToken::new();
         let mut table = self.0.table.lock();
@@ -88,7 +88,7 @@ impl Connections {
         Some((ConnectionMark(Arc::new(mark)), evicted))
     }
 
-    /// Lets the oldest unauthenticated connection go: the process has no descriptor for another.
+    /// Evicts the oldest unauthenticated connection: the process has no descriptor for another.
     fn shed(&self) {
         self.0.metrics.accept_errors.inc();
         let gone = self.0.table.lock().shed();
@@ -121,13 +121,13 @@ struct Mark {
     authenticated: AtomicBool,
 }
 
-/// What the requests of a connection know of it.
+/// The handle by which the requests of a connection authenticate it.
 #[derive(Clone)]
 pub(crate) struct ConnectionMark(Arc<Mark>);
 
 impl ConnectionMark {
-    /// Notes a request with a valid token. False where the room that is left is for agents, and this is none: the
-    /// request is then to be refused.
+    /// Records a request with a valid token. Returns false if only agents may use the remaining capacity and this
+    /// caller is none; the request must then be refused.
     pub(crate) fn authenticate(&self, agent: bool) -> bool {
         let Mark { connections, id, authenticated } = &*self.0;
         if authenticated.load(Ordering::Relaxed) && !agent {

@@ -1,23 +1,23 @@
-//! Who is connected, as data: what a new connection gets, and which one goes for it.
+//! The open connections, as data: decides what a new connection gets, and which one is evicted for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::ConnectionLimits;
 
-/// Names a connection; later ones are larger.
+/// The number of a connection; later ones are larger.
 pub(super) type ConnectionId = u64;
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionKind {
-    /// Nothing yet.
+    /// No valid token yet.
     Unauthenticated,
-    /// It had to go, and is open until it is closed.
+    /// Evicted, and open until it is closed.
     Evicted,
     /// It has presented a valid token.
     Caller,
-    /// The same, and an agent's session runs over it.
+    /// As `Caller`, and an agent's session runs over it.
     Agent,
 }
 
@@ -27,26 +27,27 @@ struct ConnectionEntry<T> {
     handle: T,
 }
 
-/// What became of a new connection.
+/// The result of a new connection.
 pub(super) struct Admission<T> {
-    /// The name of the connection; `None` where it is refused.
+    /// The number of the connection; `None` if it is refused.
     pub(super) admitted: Option<ConnectionId>,
-    /// The one that has to go.
+    /// The connection that is evicted.
     pub(super) gone: Option<T>,
 }
 
-/// The connections that are open. `T` is how one is told to go.
+/// The open connections. `T` is the handle by which one is evicted.
 pub(super) struct ConnectionTable<T> {
     limits: ConnectionLimits,
     entries: BTreeMap<ConnectionId, ConnectionEntry<T>>,
-    /// Those without a token, by peer; the oldest first.
+    /// Connections without a token, by peer, the oldest first.
     unauthenticated: BTreeMap<IpAddr, BTreeSet<ConnectionId>>,
     unauthenticated_count: usize,
     callers: usize,
     next: ConnectionId,
 }
 
-/// Whom a connection counts for: whoever has a network of IPv6 has all of its addresses.
+/// The address that a connection counts for. The holder of an IPv6 network has all of its addresses, so a /64 counts as
+/// one.
 fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -63,21 +64,21 @@ impl<T: Clone> ConnectionTable<T> {
         Self { limits, entries, unauthenticated, unauthenticated_count: 0, callers: 0, next: 0 }
     }
 
-    /// Connections that are open.
+    /// Counts the open connections.
     pub(super) fn open(&self) -> usize {
         self.entries.len()
     }
 
-    /// Of these, those without a token.
+    /// Counts those without a token.
     pub(super) fn unauthenticated(&self) -> usize {
         self.unauthenticated_count
     }
 
-    /// A new connection from `address`.
+    /// Admits or refuses a new connection from `address`.
     pub(super) fn admit(&mut self, address: IpAddr, handle: T) -> Admission<T> {
         let peer = peer_of(address);
         if self.entries.len() >= self.limits.total {
-            // The one that goes now makes room for a later one.
+            // The evicted connection frees its place for a later one.
             return Admission { admitted: None, gone: self.shed() };
         }
         let of_peer = self.unauthenticated.get(&peer).map_or(0, BTreeSet::len);
@@ -96,7 +97,7 @@ impl<T: Clone> ConnectionTable<T> {
         Admission { admitted: Some(id), gone }
     }
 
-    /// The oldest unauthenticated connection of the peer that has most of them goes.
+    /// Evicts the oldest unauthenticated connection of the peer that has most of them.
     pub(super) fn shed(&mut self) -> Option<T> {
         let (peer, _) = self.unauthenticated.iter().max_by_key(|(_, ids)| ids.len())?;
         self.evict(*peer)
@@ -120,7 +121,7 @@ impl<T: Clone> ConnectionTable<T> {
         }
     }
 
-    /// A connection has presented a valid token. False where there is no room for one of that kind.
+    /// Records that a connection has presented a valid token. Returns false if no capacity is left for that kind.
     pub(super) fn authenticate(&mut self, id: ConnectionId, kind: ConnectionKind) -> bool {
         let Some(ConnectionEntry { peer, kind: known, .. }) = self.entries.get(&id) else { return true };
         let (peer, known) = (*peer, *known);
@@ -144,7 +145,7 @@ impl<T: Clone> ConnectionTable<T> {
         self.callers = self.callers.saturating_sub(usize::from(before == ConnectionKind::Caller));
     }
 
-    /// A connection is closed.
+    /// Removes a closed connection.
     pub(super) fn close(&mut self, id: ConnectionId) {
         let Some(ConnectionEntry { peer, kind, .. }) = self.entries.remove(&id) else { return };
         self.unauthenticated_remove(peer, id);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: no bound is exceeded, and nothing is left when all have gone.
+        /// No sequence of connections exceeds a bound, and nothing is left after all are closed.
         #[test]
         fn no_bound_is_ever_exceeded(steps in prop::collection::vec((0..4u8, 0..4u8, any::<prop::sample::Index>()), 0..200)) {
             let (mut table, limits) = (ConnectionTable::new(limits()), limits());

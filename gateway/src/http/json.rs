@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::name::{EndpointEvent, StampedEvent};
 
-/// A list of endpoints with the position it is as of.
+/// A list of endpoints, with its position in the journal.
 pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> String {
     let endpoints: Vec<Value> = endpoints.iter().map(|row| endpoint(cell, row)).collect();
     let mut text = json!({ "endpoints": endpoints, "cursor": cursor.to_string() }).to_string();
@@ -18,7 +18,7 @@ pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> St
     text
 }
 
-/// One event: its kind, its data, and as its id the position a reconnecting reader sends back.
+/// One event: its kind, its data and its id. The id is the position that a reader sends when it reconnects.
 pub fn event(cell: &Name, told: &StampedEvent) -> String {
     let (kind, data) = match &told.change {
         EndpointEvent::Published(row) => ("published", endpoint(cell, row)),
@@ -30,12 +30,12 @@ pub fn event(cell: &Name, told: &StampedEvent) -> String {
         }
         EndpointEvent::Bookmark => ("bookmark", json!({})),
     };
-    // Within a commit the position before it stays: a reader that reconnects is told the whole commit again.
+    // Within a commit the id stays empty, so that a reader that reconnects receives the whole commit again.
     let id = if told.more { String::new() } else { format!("id: {}\n", told.cursor) };
     format!("event: {kind}\ndata: {data}\n{id}\n")
 }
 
-/// The last event of a stream that cannot go on: the reader lists again.
+/// The last event of a stream that cannot continue. The reader must list again.
 pub fn error_event(status: &Status) -> String {
     let data = json!({ "code": format!("{:?}", status.code()), "message": status.message() });
     format!("event: error\ndata: {data}\nid:\n\n")

@@ -1,7 +1,7 @@
-//! HTTP for what does not speak gRPC: endpoints as JSON and as server-sent events, metrics, liveness, readiness.
+//! HTTP for clients without gRPC: endpoints as JSON and as server-sent events, metrics, liveness, readiness.
 //!
-//! Every path but `/healthz` and `/readyz` needs an operator's token, in the `authorization` header: a web page cannot
-//! send it.
+//! Every path except `/healthz` and `/readyz` needs an operator's token in the `authorization` header, which a web page
+//! cannot send.
 
 mod json;
 
@@ -26,25 +26,22 @@ use crate::connection::ConnectionMark;
 use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
 
-/// How often an idle stream is kept alive, shorter than the patience of common proxies.
+/// Interval of keep-alive comments on an idle stream: shorter than the timeouts of common proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The HTTP service.
 pub struct HttpServer {
-    /// The cells.
     pub cells: Arc<Cells>,
-    /// Who may speak.
+    /// The accepted tokens.
     pub credentials: Credentials,
-    /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
-    /// What `/healthz` and `/readyz` answer.
     pub health: Arc<ProcessHealth>,
 }
 
 impl HttpServer {
-    /// Answers one request, which came over the connection of `mark`.
+    /// Answers one request that came over the connection of `mark`.
     pub(crate) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -143,7 +140,7 @@ impl HttpServer {
     }
 }
 
-/// The events as frames, with a comment whenever nothing was said for a while.
+/// The events as frames, with a comment after each silent interval.
 fn kept_alive(
     mut events: Pin<Box<dyn Stream<Item = String> + Send>>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send {
@@ -158,7 +155,7 @@ fn kept_alive(
     }
 }
 
-/// `ok`, or what keeps the process from it.
+/// `ok`, or the reasons why not.
 fn verdict(status: &HealthStatus, holds: fn(&HealthStatus) -> bool) -> Response<Body> {
     match holds(status) {
         true => text(StatusCode::OK, "ok\n"),

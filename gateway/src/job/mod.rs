@@ -14,7 +14,7 @@ use crate::cell::CellContext;
 pub use plan::{explanation_message, scheduler_named};
 pub use service::JobServer;
 
-/// Where a job's tasks are in their attempts; those that were never placed count as pending.
+/// Counts a job's tasks by state. Tasks that were never placed count as pending.
 pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
     let mut counts = v1::TaskCounts::default();
     let mut known = 0_u32;
@@ -28,7 +28,7 @@ pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
     counts
 }
 
-/// A job of the mirror as a message.
+/// Converts a job of the mirror to a message.
 pub fn job_message(cell: &CellContext, state: &MirrorState, row: &JobRow) -> v1::Job {
     let kind = state.spec_of(row).map_or(borough_model::job::JobKind::Service, |spec| spec.kind);
     job_to_message(&cell.name, row, kind, job_counts(state, row))

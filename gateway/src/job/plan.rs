@@ -1,4 +1,4 @@
-//! What a submission would do, and why tasks have no node: asked of the scheduler's own code.
+//! Explains what a submission would do, and why tasks have no node. The scheduler's own code computes both.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use tonic::Status;
 
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
 
-/// A spec as it would be admitted: under the scheduler that it names, that of the job that runs, or what `rules`
-/// choose.
+/// The spec as it would be admitted, with its scheduler: the named one, that of the running job, or the choice of
+/// `rules`.
 pub fn spec_planned(
     cell: &CellContext,
     spec: &JobSpec,
@@ -27,23 +27,23 @@ pub fn spec_planned(
     })
 }
 
-/// The scheduler that a job names, or was given.
+/// The scheduler that a job names or was given.
 pub fn scheduler_named(state: &MirrorState, job: JobId) -> Option<Name> {
     state.spec_of(state.jobs().get(&job)?)?.scheduler.clone()
 }
 
-/// What would keep the tasks of a scheduler waiting. Of the default one nothing is said here: it is what cells are
-/// begun with, `why` tells of it, and each submission would read every lease.
+/// Warnings about a scheduler whose tasks would wait. The default scheduler gets none here: `why` reports it, and each
+/// submission would have to read every lease.
 pub async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) -> Vec<String> {
     let Some(scheduler) = scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT) else {
         return Vec::new();
     };
-    // What was asked for is done; that the leases could not be read is no reason to say otherwise.
+    // The request has succeeded. That the leases could not be read is no reason to fail it.
     let Ok(shards) = scheduler_shards_read(cell).await else { return Vec::new() };
     scheduler_unserved(&shards, scheduler.as_str(), cell.clock.wall_ms()).into_iter().collect()
 }
 
-/// A plan for `spec`.
+/// Plans `spec` without submitting it.
 pub async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
     let mut response = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
@@ -54,7 +54,7 @@ pub async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobRe
     Ok(response)
 }
 
-/// What of the job itself would change.
+/// The changes to the job itself.
 fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
     let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
     let current = live.and_then(|row| Some((row, state.spec_of(row)?.in_force(row))));
@@ -103,14 +103,14 @@ fn is_over(row: &JobRow) -> bool {
     matches!(row.state, JobState::Ended { .. })
 }
 
-/// A change of one field.
+/// Converts a change of one field to a message.
 pub fn change_message(change: &FieldChange) -> v1::FieldChange {
     let json =
         |value: &Option<serde_json::Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
     v1::FieldChange { path: change.path.clone(), old_json: json(&change.old), new_json: json(&change.new) }
 }
 
-/// An explanation of the tasks `indexes`.
+/// Converts an explanation of the tasks `indexes` to a message.
 pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::Explanation {
     let loss = |loss: &borough_scheduler_core::FilterLoss| v1::FilterLoss {
         filter: loss.filter.to_string(),

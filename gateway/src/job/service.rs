@@ -1,4 +1,4 @@
-//! The service of jobs over the layer and the mirror.
+//! The gRPC service of jobs, over the layer and the mirror.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::status::{
 };
 use crate::task::job_found;
 
-/// Jobs of a history at most.
+/// Most jobs in one history.
 const HISTORY_JOBS_MAX: usize = 100;
 
 /// The gRPC service of jobs.
@@ -37,20 +37,20 @@ pub struct JobServer {
 }
 
 impl JobServer {
-    /// A service over `cells`.
+    /// Serves `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
 }
 
-/// The user and name of a job in a request.
+/// The user and the name of the job that a request means.
 fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
     let user = name_from_text("user", user).map_err(|refused| status_from_field(&refused))?;
     let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
     Ok((user, name))
 }
 
-/// A spec whose form and sense are checked.
+/// Converts and checks the spec of a request.
 fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     let missing = v1::JobSpec::default();
     let spec = job_spec_from_message(message.unwrap_or(&missing))
@@ -63,7 +63,7 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     Ok(spec)
 }
 
-/// A mutation of the job of a name; its id is the value.
+/// Runs a mutation on the job of a name. The value is the job's id.
 async fn job_change<F, Fut>(
     cell: &CellContext,
     caller: &Caller,
@@ -95,7 +95,7 @@ impl JobService for JobServer {
         let caller = caller_of_mutation(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
-        // A submission that was admitted has its answer, whatever queues there are by now.
+        // A submission that was admitted keeps its answer, whatever queues the cell has by now.
         let queue = queue_check(cell, spec.queue.as_deref()).await;
         keyed_found(cell, &caller, "job_submit", &request, queue).await?;
         let (spec, candidate, expected) = (&spec, JobId(cell.id()), request.expected_revision);
@@ -241,7 +241,7 @@ impl JobService for JobServer {
     }
 }
 
-/// The job must be as the plan saw it, where the submission says so.
+/// Refuses a submission made for a plan if the job has changed since the plan.
 async fn revision_check(
     tx: &borough_kv::Transaction,
     changes: &borough_store::ChangeSet,

@@ -1,4 +1,4 @@
-//! `NameService` over the stream of endpoints.
+//! `NameService`, over the stream of endpoints.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// A service over `cells`.
+    /// Serves `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
 }
 
-/// The filter of a request: empty texts are any.
+/// The filter of a request. An empty text matches everything.
 pub fn filter_of(user: &str, job: &str) -> Result<EndpointFilter, Status> {
     let name = |field, text: &str| match text.is_empty() {
         true => Ok(None),

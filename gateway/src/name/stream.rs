@@ -1,7 +1,7 @@
-//! The stream of endpoints: first what there is, then what changes, in order.
+//! The stream of endpoints: first the present ones, then the changes, in order.
 //!
-//! The journal is in the order of commits, and a task's row never publishes an incarnation again that it has
-//! withdrawn, so a watcher that has seen a withdrawal never sees that incarnation again.
+//! The journal keeps the order of commits, and a task's row never publishes an incarnation again after its withdrawal.
+//! A watcher that has seen a withdrawal therefore never sees that incarnation again.
 
 use std::sync::Arc;
 
@@ -15,12 +15,10 @@ use tonic::Status;
 use crate::cell::CellContext;
 use crate::watch::{FeedItem, feed};
 
-/// Which endpoints are wanted; absent is any.
+/// Selects endpoints. An absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointFilter {
-    /// Of this user.
     pub user: Option<Name>,
-    /// Of this job.
     pub job: Option<Name>,
 }
 
@@ -31,45 +29,41 @@ impl EndpointFilter {
     }
 }
 
-/// What a watcher is told.
+/// One event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndpointEvent {
-    /// It serves, as described from now on.
+    /// The endpoint serves from now on, as described.
     Published(Arc<Endpoint>),
-    /// It no longer serves.
+    /// The endpoint no longer serves.
     Withdrawn {
-        /// Whose job.
         user: Name,
-        /// Which job.
         job: Name,
-        /// Which task.
         index: u32,
-        /// The attempt that served; 0 where this gateway no longer knows.
+        /// The attempt that served; 0 if this gateway no longer knows it.
         incarnation: u64,
     },
-    /// What there is has been told, or nothing has changed for a while.
+    /// The snapshot is complete, or nothing has changed for a while.
     Bookmark,
 }
 
-/// The endpoints there are, with the position they are as of.
+/// The present endpoints, with their position in the journal.
 pub fn endpoints_now(state: &MirrorState, filter: &EndpointFilter) -> (Vec<Arc<Endpoint>>, Cursor) {
     let endpoints = state.endpoints().values().map(|mirrored| &mirrored.endpoint);
     let wanted = endpoints.filter(|endpoint| filter.wants(&endpoint.user, &endpoint.job));
     (wanted.cloned().collect(), state.cursor())
 }
 
-/// A change, with where it stands in the order of changes.
+/// A change, with its position in the order of changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StampedEvent {
-    /// The change.
     pub change: EndpointEvent,
     /// The position of its commit, or of the snapshot.
     pub cursor: Cursor,
-    /// Whether more of the same commit (or snapshot) follow: resuming from here would miss them.
+    /// More changes of the same commit (or snapshot) follow. A watch resumed from here would miss them.
     pub more: bool,
 }
 
-/// Endpoints from `resume` on, or from a snapshot.
+/// Streams endpoints from `resume` on, or from a snapshot.
 pub fn endpoint_changes(
     cell: Arc<CellContext>,
     filter: EndpointFilter,

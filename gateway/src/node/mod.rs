@@ -1,4 +1,4 @@
-//! `NodeService`: nodes, as operators see and steer them.
+//! `NodeService`: operators list, inspect and operate nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::page::{page_cut, page_of, page_request};
 use crate::session::register::{WatchedLease, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
-/// Tasks that one transaction stops.
+/// Most tasks that one transaction stops.
 const STOPPED_MAX: usize = 256;
 
 /// The gRPC service of nodes.
@@ -40,13 +40,13 @@ pub struct NodeServer {
 }
 
 impl NodeServer {
-    /// A service over `cells`. A node is given to another agent when its lease was unchanged for `silence`.
+    /// Serves `cells`. Another agent may take over a node after its lease was unchanged for `silence`.
     pub fn new(cells: Arc<Cells>, silence: Duration) -> Self {
         Self { cells, silence }
     }
 
-    /// The lease of a node whose recorded agent is to lose it, watched for its silence. A node that has the identity
-    /// already needs no watch.
+    /// Watches the lease of a node that an operator gives to another agent, and returns it if it was silent. Skips the
+    /// watch if the node already has that identity.
     async fn silent(
         &self,
         cell: &CellContext,
@@ -96,7 +96,7 @@ impl NodeServer {
     }
 }
 
-/// What an operator does to a node.
+/// An operation on a node.
 #[derive(Clone, Debug)]
 enum NodeOperation {
     Cordon,
@@ -131,7 +131,7 @@ impl NodeOperation {
     }
 }
 
-/// Begins to stop every task of a drained node, in as many transactions as it takes. Refused where the node takes tasks
+/// Begins to stop every task of a drained node, in as many transactions as needed. Fails if the node accepts tasks
 /// again by now.
 async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> StoreResult<Option<Cursor>> {
     let change = cell.change(caller, "node_drain_force");
@@ -282,7 +282,7 @@ impl NodeService for NodeServer {
         })?;
         let cell = self.cells.get(&request.cell)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
-        // What was done is answered again, also where another agent has the node and beats since.
+        // A completed request is answered again, even if another agent has the node by now and renews its lease.
         let silent = self.silent(cell, &name, &identity).await;
         let seen = keyed_found(cell, &caller, "node_admit", &request, silent).await?.flatten();
         let verb = NodeOperation::Admit(identity, seen);
@@ -292,7 +292,7 @@ impl NodeService for NodeServer {
     }
 }
 
-/// A node of the mirror as a message.
+/// Converts a node of the mirror to a message.
 pub fn node_message(cell: &CellContext, state: &MirrorState, row: &NodeRow) -> v1::Node {
     let empty = NodeAlloc::default();
     let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);

@@ -1,7 +1,8 @@
-//! Other gateways of the federation: what only the holder of an agent's session can do is asked of it.
+//! Other gateways of the federation. Only the gateway that holds an agent's session can serve some calls, so this
+//! gateway forwards them.
 //!
-//! A call is handed on once: one that was handed on already and finds no session has met an agent on its way from one
-//! gateway to another, and is answered as such.
+//! A call is forwarded once. If a forwarded call finds no session, the agent is moving between gateways, and the error
+//! says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +20,26 @@ use tonic::{Request, Status};
 use crate::auth::Token;
 use crate::status::status_unavailable;
 
-/// Marks a call that another gateway has handed on.
+/// Marks a call that another gateway has forwarded.
 const HANDED_ON: &str = "borough-handed-on";
-/// How long another gateway has to take a connection.
+/// How long another gateway has to accept a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(3);
-/// How often an idle connection is asked whether it lives.
+/// Interval of keep-alive probes on an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// A connection that nothing was handed on over for so long is closed: gateways come and go, under ever new addresses.
+/// A connection that carried no call for so long is closed: gateways come and go under new addresses.
 const IDLE_MOST: Duration = Duration::from_secs(600);
-/// What one reader that takes nothing holds of a connection.
+/// How much of a connection one reader that takes nothing can hold.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
-/// What all readers together may hold of it: as many as a gateway serves, so that slow ones never stop the others.
+/// How much of it all readers together can hold: as many as a gateway serves, so that slow ones never stop the others.
 const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
-/// Connections to other gateways at once; beyond it the one used longest ago is closed.
+/// Most connections to other gateways. Beyond that, the least recently used one is closed.
 const CHANNELS_MOST: u64 = 1_024;
 
-/// The tasks of another gateway.
+/// The client of another gateway's tasks.
 pub type PeerTasks = TaskServiceClient<InterceptedService<Channel, Credentials>>;
 
-/// Says who we are, and that the call is handed on.
+/// Adds this gateway's token and the mark of a forwarded call.
 #[derive(Clone)]
 pub struct Credentials(MetadataValue<Ascii>);
 
@@ -51,12 +52,12 @@ impl Interceptor for Credentials {
     }
 }
 
-/// Whether a call was handed on by another gateway.
+/// Returns true if another gateway has forwarded the call.
 pub fn is_handed_on(metadata: &MetadataMap) -> bool {
     metadata.contains_key(HANDED_ON)
 }
 
-/// The other gateways, by the address that nodes' leases name.
+/// The other gateways, by the address in the leases of nodes.
 #[derive(Clone)]
 pub struct Peers {
     own: Arc<str>,
@@ -66,18 +67,18 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// No connections yet; `own` is how others reach this gateway, `token` what all of them share.
+    /// Starts without connections. `own` is the address of this gateway for others, `token` is shared by all of them.
     pub fn new(own: String, token: Token, connector: Connector) -> Self {
         let channels = Cache::builder().max_capacity(CHANNELS_MOST).time_to_idle(IDLE_MOST).build();
         Self { own: own.into(), token, connector, channels }
     }
 
-    /// Whether `gateway` is this one.
+    /// Returns true if `gateway` is this one.
     pub fn is_own(&self, gateway: &str) -> bool {
         *self.own == *gateway
     }
 
-    /// The tasks of `gateway`. Connects when it is first asked.
+    /// The client of the tasks of `gateway`. The first call connects.
     pub fn tasks(&self, gateway: &str) -> Result<PeerTasks, Status> {
         let wrong = |why: String| {
             status_unavailable("PEER_UNKNOWN", format!("the gateway that holds the agent's session, {why}"))
@@ -95,7 +96,7 @@ impl Peers {
                 let endpoint = endpoint
                     .initial_stream_window_size(STREAM_WINDOW_BYTES)
                     .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-                // Of two callers who both find none, the second one's connection stays.
+                // If two callers connect at once, the second one's connection stays.
                 let channel = self.connector.connect_lazy(&endpoint);
                 self.channels.insert(gateway.to_owned(), channel.clone());
                 channel

@@ -1,4 +1,4 @@
-//! A gateway as a whole: its listeners, its services, its end.
+//! A gateway as a whole: its listeners, its services, and its shutdown.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,49 +48,46 @@ use crate::session::metrics::DeliveryMetrics;
 use crate::task::TaskServer;
 use crate::watch::WatchServer;
 
-/// How often an idle connection is asked whether it lives.
+/// Interval of keep-alive probes on an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// How long the next request of an HTTP connection is waited for.
+/// How long an HTTP connection may wait for its next request.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
-/// Reports an agent may miss before its node's lease is no longer renewed.
+/// Reports that an agent may miss before the gateway stops renewing its node's lease.
 const REPORTS_MISSED: u32 = 3;
 
-/// A service with the bounds of its messages.
+/// Sets the bounds of a service's messages.
 macro_rules! bounded {
     ($service:expr) => {
         $service.max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(RESPONSE_BYTES_MAX)
     };
 }
 
-/// What a gateway is made with.
+/// The configuration of a gateway.
 pub struct GatewayConfig {
-    /// Where gRPC is answered; port 0 is any free one. `None` answers HTTP only: the metrics of another role.
+    /// The address for gRPC; port 0 takes any free one. `None` answers HTTP only, for the metrics of another role.
     pub grpc: Option<SocketAddr>,
-    /// Where HTTP is answered; port 0 is any free one.
+    /// The address for HTTP; port 0 takes any free one.
     pub http: SocketAddr,
-    /// Where other gateways reach this one, as HOST:PORT; by default where gRPC is answered.
+    /// The address for other gateways, as HOST:PORT. The default is the gRPC address.
     pub advertise: Option<String>,
-    /// Who may speak, and to whom.
+    /// The accepted tokens.
     pub credentials: Credentials,
-    /// The cells it serves.
     pub cells: Vec<CellConnection>,
-    /// How often agents report where nothing changes.
+    /// How often agents report when nothing changes.
     pub report_interval: Duration,
-    /// How often leases of nodes are renewed; a fraction of the shortest tolerance.
+    /// How often the gateway renews leases of nodes: a fraction of the shortest tolerance.
     pub beat_interval: Duration,
-    /// What `/metrics` shows.
     pub registry: Arc<Mutex<Registry>>,
-    /// How many connections there may be, on both listeners together.
+    /// The bounds of connections, for both listeners together.
     pub connections: ConnectionLimits,
-    /// What health and readiness follow from.
     pub health: HealthSource,
 }
 
-/// A gateway that answers.
+/// A running gateway.
 pub struct Gateway {
-    /// Where gRPC is answered, where it is.
+    /// The address for gRPC, unless it answers HTTP only.
     pub grpc: Option<SocketAddr>,
-    /// Where HTTP is answered.
+    /// The address for HTTP.
     pub http: SocketAddr,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -123,9 +120,8 @@ impl Gateway {
         Ok(Self { grpc, http, tasks })
     }
 
-    /// Answers gRPC over connections that a simulation brings, and reaches other gateways through its connector.
-    /// Nothing listens on a socket: `config.grpc`, `config.http` and `config.connections` are not used, and HTTP is not
-    /// answered.
+    /// Answers gRPC over connections that a simulation supplies, and reaches other gateways through its connector. It
+    /// opens no socket, ignores `config.grpc`, `config.http` and `config.connections`, and does not answer HTTP.
     pub fn start_on<I, C>(
         config: GatewayConfig,
         network: NetworkSettings<I>,
@@ -178,7 +174,7 @@ impl Gateway {
         let health = ProcessHealth::start(config.health, cancelled.clone());
         if let Some(incoming) = incoming {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
-            // An agent that is alive may miss reports, and then a beat may be late.
+            // An agent that is alive may miss reports, and the next renewal may then be late.
             let report = config.report_interval;
             let silence = report * REPORTS_MISSED + config.beat_interval * 2;
             let servers = Servers { cells: Arc::clone(&cells), name, peers, report, silence };
@@ -197,26 +193,26 @@ impl Gateway {
         StartedParts { tasks, cells, health }
     }
 
-    /// Waits until everything has ended after the cancellation.
+    /// Waits until all parts have ended after the cancellation.
     pub async fn ended(self) {
         for task in self.tasks {
-            // A panic was already told by the panic hook.
+            // The panic hook has already reported a panic.
             task.await.ok();
         }
     }
 }
 
-/// Where a gateway takes its connections from, and how it reaches other gateways.
+/// The source of a gateway's connections, and its way to other gateways.
 pub struct NetworkSettings<I> {
-    /// Where other gateways reach this one, as HOST:PORT.
+    /// The address for other gateways, as HOST:PORT.
     pub name: String,
-    /// Accepted connections; absent: gRPC is not answered.
+    /// Accepted connections; absent: the gateway does not answer gRPC.
     pub incoming: Option<I>,
-    /// How other gateways are reached.
+    /// Connects to other gateways.
     pub connector: Connector,
 }
 
-/// The parts of a gateway that are at work.
+/// The parts of a gateway while it runs.
 struct StartedParts {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     cells: Arc<Cells>,
@@ -228,7 +224,7 @@ struct Servers {
     name: String,
     peers: Peers,
     report: Duration,
-    /// For how long a lease is unchanged before its agent counts as silent.
+    /// How long a lease must be unchanged before its agent counts as silent.
     silence: Duration,
 }
 
@@ -267,17 +263,17 @@ async fn grpc_answer<I, C>(
     I: Stream<Item = io::Result<C>>,
     C: Connection + Connected + 'static,
 {
-    // Streams of watchers and agents have no end of their own: they are cut, and their clients resume.
+    // Streams of watchers and agents have no end of their own. They are cut, and their clients resume.
     tokio::select! {
         outcome = router.serve_with_incoming(incoming) => {
-            // What accepts has no end and no errors, so neither has this.
+            // The stream of connections has no end and no errors, so this future has none either.
             tracing::error!(?outcome, "gRPC is no longer answered");
         }
         () = cancelled.cancelled() => {}
     }
 }
 
-/// Services that need nothing of the store but its reads.
+/// Services that only read from the store.
 const READERS: [&str; 2] = [
     borough_proto::v1::name_service_server::SERVICE_NAME,
     borough_proto::v1::watch_service_server::SERVICE_NAME,
@@ -292,7 +288,7 @@ const WRITERS: [&str; 6] = [
     borough_proto::v1::task_service_server::SERVICE_NAME,
 ];
 
-/// Keeps what gRPC health answers, service by service, what is known of the store.
+/// Sets what gRPC health answers for each service, from the status of the store.
 async fn health_report(reporter: HealthReporter, health: Arc<ProcessHealth>, cancelled: CancellationToken) {
     let serving = |serves| if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
     let mut follow = health.follow();
@@ -336,7 +332,7 @@ async fn http_answer(
             let service = hyper::service::service_fn(answer);
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             tokio::select! {
-                // A peer that goes away is no news.
+                // A peer may disconnect at any time.
                 _ = connection => {}
                 () = cancelled.cancelled() => {}
             }

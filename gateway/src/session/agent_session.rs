@@ -30,27 +30,27 @@ use super::tally::FirstAndCount;
 use super::write::NotWritten;
 use crate::cell::CellContext;
 
-/// Between two looks at whether the agent still acknowledges what it is sent.
+/// Interval of the check whether the agent still acknowledges what it is sent.
 const STALL_LOOK: Duration = Duration::from_secs(5);
 
-/// What is known of one session's agent.
+/// The state of one session's agent.
 pub struct AgentSession {
     cell: Arc<CellContext>,
     session: Arc<RegisteredSession>,
     name: Name,
-    /// Everything up to here must be in the mirror before the agent is told anything.
+    /// The mirror must contain everything up to here before the gateway sends commands.
     begin: Cursor,
-    /// Attempts the agent has, with the phase it last reported.
+    /// The attempts that the agent has, with the phase it last reported.
     reported: BTreeMap<DesiredAttempt, Phase>,
-    /// What the store has taken of them.
+    /// The reports of them that the store has applied.
     applied: BTreeMap<DesiredAttempt, SentStatus>,
-    /// What is on its way to the agent.
+    /// The commands and chunks for the agent.
     delivery: Delivery,
-    /// What the agent last said of its machine.
+    /// The agent's last notes on its machine.
     notes: NodeNotes,
 }
 
-/// What was said of an attempt that has not exited.
+/// The last report of an attempt that has not exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentStatus {
     phase: ReportPhase,
@@ -65,7 +65,7 @@ impl SentStatus {
     }
 }
 
-/// First and last attempt a task can have.
+/// The first and the last attempt that a task can have.
 fn all_attempts(task: TaskId) -> RangeInclusive<DesiredAttempt> {
     let attempt = |incarnation| DesiredAttempt { task, incarnation: Incarnation(incarnation) };
     attempt(0)..=attempt(u64::MAX)
@@ -78,7 +78,7 @@ impl Drop for AgentSession {
 }
 
 impl AgentSession {
-    /// A session that began at `begin`.
+    /// A session that was admitted at `begin`.
     pub fn new(cell: Arc<CellContext>, session: Arc<RegisteredSession>, name: Name, begin: Cursor) -> Self {
         Self {
             cell,
@@ -92,13 +92,13 @@ impl AgentSession {
         }
     }
 
-    /// Follows reports, acknowledgements and notices until the session ends. Nothing is said before the full report is
+    /// Follows reports, acknowledgements and notices until the session ends. Sends no command before the full report is
     /// durable.
     pub async fn run(mut self, mut reports: mpsc::Receiver<v1::Report>) {
         if self.begin_wait(&mut reports).await.is_none() {
             return;
         }
-        // What changes after this is noticed again.
+        // A change after this is noticed again.
         self.session.notices.take();
         self.full_tell();
         let mut acknowledged = self.session.acknowledged();
@@ -133,7 +133,7 @@ impl AgentSession {
         }
     }
 
-    /// Takes the full report in, to its end.
+    /// Receives the full report, to its end.
     async fn begin_wait(&mut self, reports: &mut mpsc::Receiver<v1::Report>) -> Option<()> {
         let mut first = reports.recv().await?;
         if let Err(error) = self.cell.mirror.wait_for(self.begin).await {
@@ -155,7 +155,7 @@ impl AgentSession {
         }
     }
 
-    /// Applies a report and answers it. `None` where the session is over.
+    /// Applies a report and answers it. `None` if the session is over.
     async fn report(&mut self, report: v1::Report) -> Option<()> {
         let node = self.session.node;
         let mut items: Vec<(DesiredAttempt, Phase, TaskReport)> = Vec::with_capacity(report.tasks.len());
@@ -179,7 +179,7 @@ impl AgentSession {
             return None;
         }
         self.cell.sessions.holders.hold(&self.session, items.iter().map(|(attempt, ..)| attempt.task));
-        // What the store has taken already is not written again: most statuses only bring a sample of usage.
+        // Skips what the store has applied already: most statuses only bring a sample of usage.
         items.retain(|(attempt, _, report)| {
             self.applied.get(attempt).is_none_or(|applied| SentStatus::of(report).as_ref() != Some(applied))
         });
@@ -196,11 +196,11 @@ impl AgentSession {
         self.session.report_applied(report.revision);
         self.worked();
         self.say(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
-        // A node takes tasks again once its agent has taken in all that it is to run, and not before.
+        // A node accepts tasks again only after its agent has applied its full desired state.
         if self.delivery.is_complete() { self.recovered().await } else { Some(()) }
     }
 
-    /// Has reports of single attempts written, and takes in what the store makes of them.
+    /// Writes reports of single attempts, and handles the store's answers.
     async fn store(&mut self, items: Vec<(DesiredAttempt, TaskReport)>) -> Option<()> {
         if items.is_empty() {
             return Some(());
@@ -219,7 +219,7 @@ impl AgentSession {
         Some(())
     }
 
-    /// The agent has applied chunks. `None` where it says so of what was not sent.
+    /// Handles the acknowledgement of chunks. `None` if the agent acknowledges a chunk that was not sent.
     async fn acknowledged(&mut self, sequence: u64) -> Option<()> {
         let before = self.delivery.is_complete();
         if let Err(error) = self.delivery.acknowledged(sequence) {
@@ -230,7 +230,7 @@ impl AgentSession {
         if !before && self.delivery.is_complete() { self.recovered().await } else { Some(()) }
     }
 
-    /// Notes that the session does its work, which is what keeps the node's lease alive: see
+    /// Records that the session does its work, which keeps the node's lease alive: see
     /// [`lease_counts`](super::failure::lease_counts).
     fn worked(&self) {
         let now = self.cell.machine.monotonic();
@@ -239,7 +239,7 @@ impl AgentSession {
         }
     }
 
-    /// Ends a session whose agent takes nothing in.
+    /// Ends a session whose agent acknowledges nothing.
     fn stall_look(&self) -> Option<()> {
         let waiting = self.delivery.waiting(self.cell.machine.monotonic())?;
         if waiting < ACKNOWLEDGE_MAX {
@@ -251,7 +251,7 @@ impl AgentSession {
         None
     }
 
-    /// Sends what waits, as far as the agent's credit goes.
+    /// Sends waiting chunks, up to the agent's credit.
     async fn deliver(&mut self) -> Option<()> {
         loop {
             let now = self.cell.machine.monotonic();
@@ -269,7 +269,7 @@ impl AgentSession {
         }
     }
 
-    /// Forgets attempts that the agent is told to forget.
+    /// Drops the attempts that the agent is ordered to forget.
     fn forgotten(&mut self, attempts: &[DesiredAttempt]) {
         for attempt in attempts {
             self.reported.remove(attempt);
@@ -280,8 +280,8 @@ impl AgentSession {
         }
     }
 
-    /// Writes what the agent says of its machine where the node's row does not say so. What could not be written is
-    /// tried again with the next report.
+    /// Writes the agent's notes on its machine if the node's row differs. A failed write is tried again with the next
+    /// report.
     async fn noted(&mut self, report: &v1::Report) -> Option<()> {
         let NodeNotes { short_of, packages } = notes_of(report);
         self.notes.short_of = short_of.or_else(|| self.notes.short_of.take());
@@ -300,7 +300,7 @@ impl AgentSession {
         self.written_or_later(noted, "what the agent notes waits")
     }
 
-    /// What was written. `None`, with the reason to the agent, where the session is over by that.
+    /// The written value. `None` if the failure ends the session; the agent then gets the reason.
     fn written<T>(&self, written: Result<T, NotWritten>) -> Option<T> {
         let not_written = match written {
             Ok(value) => return Some(value),
@@ -311,7 +311,7 @@ impl AgentSession {
         None
     }
 
-    /// The same, where what the store does not take now is tried again with the next report.
+    /// As [`Self::written`], except that a write that the store cannot take now is tried again with the next report.
     fn written_or_later(&self, written: Result<(), NotWritten>, waits: &'static str) -> Option<()> {
         match written {
             Err(later @ NotWritten::Later(_)) => {
@@ -322,8 +322,8 @@ impl AgentSession {
         }
     }
 
-    /// Has the load written that an agent tells, where it is not known like that. A first report without one takes away
-    /// what the sessions before have told: a load is that of the session, and as fresh as the node's lease.
+    /// Queues the reported load to be written if it differs from the row. A first report without a load removes what
+    /// earlier sessions reported: a load belongs to its session, and is as fresh as the node's lease.
     fn load_noted(&self, report: &v1::Report) {
         let told = match &report.load {
             Some(told) => told.load.as_ref().map(measured_from_message),
@@ -337,7 +337,7 @@ impl AgentSession {
         }
     }
 
-    /// What the store's answers mean for the agent.
+    /// Reacts to the store's answers.
     fn answer(&mut self, attempts: &[DesiredAttempt], answers: &[ReportAnswer]) {
         let (mut contradicting, mut parked) = (FirstAndCount::default(), FirstAndCount::default());
         for (attempt, answer) in attempts.iter().zip(answers) {
@@ -369,7 +369,7 @@ impl AgentSession {
         })
     }
 
-    /// Forgets what was reported: a full report follows, or nothing more.
+    /// Forgets all reports: a full report follows, or nothing more.
     fn reported_clear(&mut self) {
         let tasks = self.reported.keys().map(|attempt| attempt.task);
         self.cell.sessions.holders.release(&self.session, tasks);
@@ -377,7 +377,7 @@ impl AgentSession {
         self.applied.clear();
     }
 
-    /// Has everything sent.
+    /// Sends the full desired state.
     fn full_tell(&mut self) {
         let (node, reported) = (self.session.node, &self.reported);
         let commands = self.cell.mirror.read(|state| {
@@ -387,7 +387,7 @@ impl AgentSession {
         self.delivery.full(commands);
     }
 
-    /// Has what follows from the rows of tasks that have changed sent.
+    /// Sends the commands that follow from changed rows.
     fn changed(&mut self, tasks: BTreeSet<TaskId>) {
         let rows: Vec<Arc<TaskRow>> = self
             .cell
@@ -417,8 +417,8 @@ impl AgentSession {
         (self.session.is_current() && self.session.send(message).await).then_some(())
     }
 
-    /// Lets a node that came back take tasks again once nothing old is left on it. `None` where the node was declared
-    /// lost under this session: its agent is to begin again, since only a registration brings a lost node back.
+    /// Lets a returned node accept tasks again once it has no old attempts. `None` if the node was declared lost during
+    /// this session: only a registration brings it back, so its agent must begin again.
     async fn recovered(&self) -> Option<()> {
         let node = self.session.node;
         let returning = self.cell.mirror.read(|state| match state.nodes().get(&node)?.state {
@@ -441,8 +441,8 @@ impl AgentSession {
         self.written_or_later(reported, "the node's return waits")
     }
 
-    /// Whether the mirror shows something old on the node. Only a hint that it is of no use to ask the store, whose
-    /// transaction counts by itself.
+    /// Returns true if the mirror shows old attempts on the node. This only saves a useless transaction, which checks
+    /// for itself.
     fn is_left_over(&self, state: &MirrorState) -> bool {
         let node = self.session.node;
         let stale = |(attempt, phase): (&DesiredAttempt, &Phase)| {

@@ -1,10 +1,10 @@
-//! What is on its way to one agent, as data: commands that wait, in the order in which they matter, and chunks that the
-//! agent has not acknowledged.
+//! What one agent has yet to receive, as data: waiting commands in their order of importance, and chunks that the agent
+//! has not acknowledged.
 //!
-//! An attempt has one command at a time, so what waits is bounded by the attempts of the node. Stops and forgets go
-//! before assignments: at most [`DESIRED_WINDOW_BYTES`] are on their way before a stop, however much waits. Each spec
-//! is sent once, before the first assignment that refers to it, and dropped after the last forget of an attempt that
-//! does.
+//! An attempt has one command at a time, so the attempts of the node bound the number of waiting commands. Stops and
+//! forgets go before assignments: at most [`DESIRED_WINDOW_BYTES`] are on their way before a stop, however many
+//! commands wait. Each spec is sent once, before the first assignment that refers to it. It is dropped after the last
+//! forget of an attempt that refers to it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use prost::Message as _;
 
 use super::desired::{Command, DesiredAttempt};
 
-/// How long an agent has to acknowledge a chunk. It acknowledges as soon as it has taken it in; a minute is for a
-/// machine that is short of everything.
+/// How long an agent has to acknowledge a chunk. It acknowledges as soon as it has applied the chunk; a minute allows
+/// for an overloaded machine.
 pub const ACKNOWLEDGE_MAX: Duration = Duration::from_secs(60);
-/// Bytes that stand around an item in a chunk, at most.
+/// Most bytes that frame an item in a chunk.
 const ITEM_FRAME_BYTES: usize = 8;
 
-/// Which spec: of which job, and its version.
+/// A spec: its job and its version.
 pub type DeliverySpecKey = (JobId, u32);
 
 /// A command as it is sent.
@@ -36,27 +36,26 @@ pub enum DeliveryItem {
     Forget(v1::TaskAttempt),
 }
 
-/// Where items and specs come from: the cell's rows as they are now.
+/// The source of items and specs: the cell's present rows.
 pub trait DeliverySource {
-    /// An attempt's command as it is sent; `None` where the rows lack what it takes.
+    /// The command of an attempt as it is sent; `None` if the rows lack what it needs.
     fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem>;
     /// A spec as it is sent.
     fn spec(&self, key: DeliverySpecKey) -> Option<v1::SpecDelivery>;
 }
 
-/// The next chunk, and what came of the commands on the way.
+/// The next chunk, and the commands that it settles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeliveryChunk {
-    /// To be sent.
     pub message: v1::Desired,
-    /// Attempts whose forget is in it.
+    /// Attempts whose forget the chunk contains.
     pub forgotten: Vec<DesiredAttempt>,
-    /// Attempts whose item is longer than any message takes, with its bytes: they were set aside.
+    /// Attempts that were set aside, since their item is longer than any message can be, with its bytes.
     pub set_aside: Vec<(DesiredAttempt, usize)>,
     bytes: usize,
 }
 
-/// The agent has acknowledged what was not sent.
+/// The agent has acknowledged a chunk that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the agent has acknowledged chunk {acknowledged}; the last one sent is {sent}")]
 pub struct NeverSent {
@@ -73,11 +72,9 @@ struct WaitingItems {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
-    /// To be begun.
     Begin,
-    /// On its way.
     Within,
-    /// Sent to its end, with this chunk.
+    /// All of it is sent; this chunk was the last.
     Sent(u64),
 }
 
@@ -88,18 +85,18 @@ struct Unacknowledged {
     sent_at: Duration,
 }
 
-/// What is on its way to one agent, in one session.
+/// The commands and chunks for one agent, in one session.
 #[derive(Debug, Default)]
 pub struct Delivery {
     /// Stops and forgets.
     urgent: BTreeMap<DesiredAttempt, WaitingItems>,
     runs: BTreeMap<DesiredAttempt, WaitingItems>,
-    /// Commands of the full state that wait.
+    /// Waiting commands that belong to the full state.
     full_left: usize,
     full: Option<Full>,
-    /// What the agent was last sent of each attempt.
+    /// The last command that the agent was sent, per attempt.
     told: BTreeMap<DesiredAttempt, Command>,
-    /// Specs the agent has, and the attempts that refer to them.
+    /// The specs that the agent has, with the attempts that refer to them.
     specs: BTreeMap<DeliverySpecKey, BTreeSet<DesiredAttempt>>,
     spec_of: BTreeMap<DesiredAttempt, DeliverySpecKey>,
     sequence: u64,
@@ -108,8 +105,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Has the full state sent, which is exactly these commands, whatever was sent before. Commands that waited are of
-    /// before and are dropped.
+    /// Sends the full state, which is exactly these commands. It replaces whatever was sent or waited before.
     pub fn full(&mut self, commands: impl IntoIterator<Item = (DesiredAttempt, Command)>) {
         (self.urgent, self.runs) = (BTreeMap::new(), BTreeMap::new());
         self.told.clear();
@@ -121,7 +117,7 @@ impl Delivery {
         }
     }
 
-    /// Has a command sent, unless the agent was sent the same before. It takes the place of one that waits.
+    /// Sends a command, unless the agent was sent the same before. It replaces a waiting command of the attempt.
     pub fn command(&mut self, attempt: DesiredAttempt, command: Command) {
         let before = self.urgent.remove(&attempt).or_else(|| self.runs.remove(&attempt));
         if before.is_none() && self.told.get(&attempt) == Some(&command) {
@@ -137,17 +133,17 @@ impl Delivery {
         };
     }
 
-    /// Attempts of which the agent was sent something in this session.
+    /// The attempts about which this session has sent a command.
     pub fn told(&self) -> impl Iterator<Item = DesiredAttempt> + '_ {
         self.told.keys().copied()
     }
 
-    /// Whether the agent has acknowledged a full state to its end.
+    /// Returns true if the agent has acknowledged a full state to its end.
     pub fn is_complete(&self) -> bool {
         matches!(self.full, Some(Full::Sent(sequence)) if sequence <= self.acknowledged)
     }
 
-    /// The agent has applied every chunk up to `sequence`.
+    /// Handles the acknowledgement of every chunk up to `sequence`.
     pub fn acknowledged(&mut self, sequence: u64) -> Result<(), NeverSent> {
         if sequence > self.sequence {
             return Err(NeverSent { acknowledged: sequence, sent: self.sequence });
@@ -159,12 +155,12 @@ impl Delivery {
         Ok(())
     }
 
-    /// How long the oldest chunk has waited at `now` (monotonic) to be acknowledged; `None` where none waits.
+    /// How long the oldest chunk has waited for its acknowledgement at `now` (monotonic); `None` if none waits.
     pub fn waiting(&self, now: Duration) -> Option<Duration> {
         self.unacknowledged.front().map(|first| now.saturating_sub(first.sent_at))
     }
 
-    /// The next chunk to be sent at `now` (monotonic); `None` where nothing waits, or too much is unacknowledged.
+    /// The next chunk to send at `now` (monotonic). `None` if nothing waits, or if too many bytes are unacknowledged.
     pub fn next(&mut self, rows: &impl DeliverySource, now: Duration) -> Option<DeliveryChunk> {
         let begins = self.full == Some(Full::Begin);
         if (!begins && self.urgent.is_empty() && self.runs.is_empty()) || !self.has_credit() {
@@ -201,13 +197,13 @@ impl Delivery {
         Some(chunk)
     }
 
-    /// Whether another chunk may be on its way. One may always, however long.
+    /// Returns true if another chunk may be sent. One may always be, however long.
     fn has_credit(&self) -> bool {
         let bytes: usize = self.unacknowledged.iter().map(|chunk| chunk.bytes).sum();
         bytes == 0 || bytes.saturating_add(CHUNK_BYTES_MAX) <= DESIRED_WINDOW_BYTES
     }
 
-    /// Adds an attempt's command to the chunk; `false` where the chunk is full before it. What the rows lack is
+    /// Adds an attempt's command to the chunk; `false` if the chunk is full. A command whose rows are missing is
     /// dropped: a change of the rows brings it again.
     fn item_add(
         &mut self,
@@ -265,7 +261,7 @@ impl Delivery {
         }
     }
 
-    /// An attempt is forgotten: the spec that no other attempt refers to.
+    /// Removes a forgotten attempt. Returns its spec if no other attempt refers to it.
     fn spec_unuse(&mut self, attempt: DesiredAttempt) -> Option<v1::SpecReference> {
         let key = self.spec_of.remove(&attempt)?;
         let attempts = self.specs.get_mut(&key)?;
@@ -278,17 +274,17 @@ impl Delivery {
     }
 }
 
-/// Whether an item finds room.
+/// Whether an item fits.
 enum ItemFit {
     Fits,
     /// Not in this chunk.
     Full,
-    /// In none: so many bytes.
+    /// Not in any chunk: the item has so many bytes.
     Never(usize),
 }
 
 impl DeliveryChunk {
-    /// Counts an item of so many bytes in, where it fits.
+    /// Counts an item of so many bytes if it fits.
     fn room(&mut self, item: usize) -> ItemFit {
         if item > CHUNK_ITEM_BYTES_MAX {
             return ItemFit::Never(item);
@@ -296,7 +292,7 @@ impl DeliveryChunk {
         let bytes = self.bytes.saturating_add(item).saturating_add(ITEM_FRAME_BYTES);
         let v1::Desired { assignments, stops, forget, specs, specs_dropped, .. } = &self.message;
         let items = [assignments.len(), stops.len(), forget.len(), specs.len(), specs_dropped.len()];
-        // A forget may take a dropped spec with it.
+        // A forget may also drop a spec.
         let many = items.iter().sum::<usize>().saturating_add(2) > DESIRED_ITEMS_MAX;
         if self.bytes > 0 && (bytes > CHUNK_BYTES_MAX || many) {
             return ItemFit::Full;

@@ -1,4 +1,4 @@
-//! Deliveries to an agent that takes in exactly what the protocol says, over cells that no single message holds.
+//! Deliveries to an agent that follows the protocol exactly, over cells that no single message can hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn spec(bytes: usize) -> JobSpec {
     spec
 }
 
-/// A cell whose jobs have these specs, and assignments of their own size.
+/// A cell whose jobs have these specs, with assignments of a chosen size.
 #[derive(Default)]
 struct World {
     specs: BTreeMap<JobId, JobSpec>,
@@ -126,7 +126,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Sends and acknowledges until nothing waits; how many chunks that took.
+/// Sends and acknowledges until nothing waits. Returns the number of chunks.
 fn settle(delivery: &mut Delivery, world: &World, agent: &mut Agent) -> usize {
     let mut chunks = 0;
     while let Some(chunk) = delivery.next(world, at(1)) {
@@ -137,7 +137,7 @@ fn settle(delivery: &mut Delivery, world: &World, agent: &mut Agent) -> usize {
     chunks
 }
 
-/// The largest content that is admitted, which no single message takes with its tasks.
+/// The largest job that is admitted: no single message can hold its spec with its tasks.
 #[test]
 fn sixty_tasks_of_85_kilobytes_come_with_one_spec() {
     let world = World::new([(1, spec(85_000))]);
@@ -158,7 +158,7 @@ fn a_thousand_jobs_of_4_kilobytes_come_in_chunks() {
     assert_eq!((agent.runs.len(), agent.spec_messages, agent.complete), (1_000, 1_000, true));
 }
 
-/// Jobs with a spec at its bound each, of the shortest entries, which grow most as a message.
+/// Jobs with a spec at its bound each. Many short entries grow most when they are encoded.
 #[test]
 fn specs_at_their_bound_fit_a_message_each() {
     let mut largest = spec(0);
@@ -166,7 +166,7 @@ fn specs_at_their_bound_fit_a_message_each() {
     for number in 0_u32.. {
         let name: String =
             number.to_string().bytes().map(|digit| char::from(b'A' + (digit - b'0'))).collect();
-        // A head each for the name and for the empty value.
+        // Two bytes of framing each for the name and for the empty value.
         bytes += name.len() + 2;
         if bytes > borough_model::job::SPEC_BYTES_MAX - 16 {
             break;
@@ -214,7 +214,7 @@ fn no_more_is_on_its_way_than_the_agent_has_credit_for() {
     assert!(delivery.acknowledged(1_000).is_err(), "what was not sent");
 }
 
-/// Ten thousand starts of one user wait; the stop of another's task is in the very next chunk.
+/// Ten thousand starts of one user wait. The very next chunk contains the stop of another user's task.
 #[test]
 fn a_stop_does_not_wait_for_what_is_to_be_started() {
     let world = World::new((0..1_000).map(|job| (job, spec(60_000))));
@@ -231,7 +231,7 @@ fn a_stop_does_not_wait_for_what_is_to_be_started() {
     assert!(!agent.complete && agent.runs.len() < 100);
 }
 
-/// Every task of a full node is forgotten, started and stopped again, within the bounds of items.
+/// A full node forgets, starts and stops every task again, within the bounds on items.
 #[test]
 fn twenty_thousand_attempts_are_within_the_bounds() {
     let world = World::new((0..4).map(|job| (job, spec(10))));
@@ -248,7 +248,7 @@ fn twenty_thousand_attempts_are_within_the_bounds() {
     assert!(agent.runs.is_empty() && agent.specs.is_empty(), "specs that nothing refers to are dropped");
 }
 
-/// What no message takes is set aside and named, and everything else is delivered.
+/// An item that no message can hold is set aside and named. Everything else is delivered.
 #[test]
 fn an_item_that_no_message_takes_holds_up_nothing() {
     let mut world = World::new([(1, spec(10)), (2, spec(SESSION_MESSAGE_BYTES_MAX))]);
@@ -260,7 +260,7 @@ fn an_item_that_no_message_takes_holds_up_nothing() {
         matches!(chunk.set_aside[..], [(aside, bytes)] if aside == attempt(2, 0) && bytes > SESSION_MESSAGE_BYTES_MAX)
     );
     assert_eq!((agent.runs.len(), agent.complete), (1, true));
-    // The largest assignment beside the largest spec: two chunks.
+    // The largest assignment and the largest spec together take two chunks.
     world.specs.insert(JobId(3), spec(89_000));
     world.assignment_bytes = CHUNK_BYTES_MAX;
     delivery.command(attempt(3, 0), Command::Run);
@@ -287,7 +287,7 @@ fn what_was_sent_is_not_sent_again_and_a_newer_command_takes_the_place_of_one_th
 }
 
 proptest! {
-    /// However commands come and acknowledgements lag, the agent ends with what was wanted last, no spec comes twice,
+    /// Commands and acknowledgements come in any order. The agent ends with the last commands, no spec is sent twice,
     /// and the full state is complete exactly when all of it was sent.
     #[test]
     fn the_agent_ends_with_what_was_wanted(

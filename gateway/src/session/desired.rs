@@ -1,8 +1,8 @@
-//! What a node is told: pure functions from the cell's rows and the attempts its agent reports to commands.
+//! Decides the commands for a node: pure functions of the cell's rows and the attempts that its agent reports.
 //!
-//! The rows are the truth. An attempt the rows still want is run; one they want ended is stopped; one that is over and
-//! whose end is durable is forgotten; one they do not know at all is left alone (parked), since a restored or moved
-//! store may know less than its nodes do.
+//! The rows are authoritative. The agent runs an attempt that the rows want, and stops one that they want ended. It
+//! forgets an attempt that is over and whose end is durable. It leaves an attempt that the rows do not know alone
+//! (parked), since a restored or moved store may know less than its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,36 +10,33 @@ use borough_model::task::StopReason;
 use borough_model::{Incarnation, NodeId, TaskId, TaskRow, TaskState};
 use borough_proto::v1::task_status::Phase;
 
-/// One attempt, as rooms of the gateway speak of it.
+/// An attempt as the gateway names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DesiredAttempt {
-    /// The task.
     pub task: TaskId,
-    /// Which of its attempts.
     pub incarnation: Incarnation,
 }
 
-/// What an agent is told of one attempt.
+/// The command for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Start it, or keep it running.
     Run,
-    /// End it, with the drain delay where the row says that it was published.
+    /// Stop it. The drain delay applies if the row was published.
     Stop {
-        /// Why.
         reason: StopReason,
         /// Whether the job's drain delay applies.
         drain: bool,
-        /// Most milliseconds between SIGTERM and SIGKILL, where whoever takes its place bounds them.
+        /// The most milliseconds between SIGTERM and SIGKILL, if the preemptor bounds them.
         notice_max_ms: Option<u64>,
     },
     /// Its end is durable: drop the record.
     Forget,
 }
 
-/// What `row` wants of the `reported` attempt (or of its own, where nothing is reported) on `node`.
+/// The command that `row` asks for on `node`, for the `reported` attempt or, without a report, for its own.
 ///
-/// `None` is silence: nothing to be said now.
+/// `None` sends no command now.
 pub fn attempt_command(
     row: &TaskRow,
     node: NodeId,
@@ -54,7 +51,7 @@ pub fn attempt_command(
         _ if !own && over => Some(Command::Forget),
         _ if !own => reported.map(|_| stale),
         TaskState::Assigned | TaskState::Starting | TaskState::Running => Some(Command::Run),
-        // What is reported of it is on its way into the store; until then it is still to be stopped.
+        // Its exit is on the way into the store. Until then it must still be stopped.
         TaskState::Stopping => Some(Command::Stop {
             reason: row.stop.unwrap_or(StopReason::Restart),
             drain: row.started_ms.is_some(),
@@ -66,8 +63,8 @@ pub fn attempt_command(
     }
 }
 
-/// Everything to tell the agent of `node` after its full report. `row_of` finds the row of a task, `rows` are those
-/// whose node it is.
+/// All commands for the agent of `node` after its full report. `row_of` finds the row of a task, `rows` are those on
+/// the node.
 pub fn commands_full<'a>(
     node: NodeId,
     rows: impl IntoIterator<Item = &'a TaskRow>,
@@ -84,8 +81,8 @@ pub fn commands_full<'a>(
     attempts.into_iter().filter_map(command).collect()
 }
 
-/// Attempts that rows have on `node`, past their delivery, and that its agent does not have: their record is gone, so
-/// they are over. Attempts that were `sent` in this session are on their way and are not missing.
+/// Attempts that the rows show as delivered to `node` but that its agent does not have. Their record is gone, so they
+/// are over. Attempts that were `sent` in this session are on their way and do not count.
 pub fn attempts_missing<'a>(
     rows: impl IntoIterator<Item = &'a TaskRow>,
     reported: &BTreeMap<DesiredAttempt, Phase>,

@@ -1,9 +1,10 @@
-//! Sessions that come to nothing: how many in a row a node's agent has had, why the last one ended, and whether what a
-//! session does keeps its node's lease alive.
+//! Failed sessions: how many in a row a node's agent has had, why the last one ended, and whether a session's work
+//! keeps its node's lease alive.
 //!
-//! An agent that registers, breaks on what it is sent and registers again is alive and does no work. Its reconnects
-//! keep no lease: a session works once its agent has taken in all that it is to run. Only after few failures does the
-//! way there count as well, so that thousands of agents that return at once are not declared lost while they wait.
+//! An agent that registers, fails on its desired state and registers again is alive but does no work. Its reconnects
+//! must keep no lease, so a session works only once its agent has applied the full desired state. After few failures
+//! the steps before that count as well. Otherwise thousands of agents that return at once would be declared lost while
+//! they wait.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +13,25 @@ use borough_proto::bounds::{SESSION_ERROR_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use parking_lot::Mutex;
 
-/// Sessions without lasting progress, in a row, after which reports and acknowledgements count only once the full
+/// After so many sessions in a row without lasting progress, reports and acknowledgements count only once the full
 /// desired state is acknowledged.
 pub const FAILURES_TOLERATED: u32 = 3;
 
-/// Whether a report that was applied, or a chunk that was acknowledged, keeps the node's lease alive: in a session
-/// whose agent has acknowledged its full desired state (`complete`) or not, after so many `failed` sessions in a row.
+/// Returns true if an applied report or an acknowledged chunk keeps the node's lease alive. `complete` says that the
+/// agent has acknowledged its full desired state; `failed` counts the failed sessions in a row.
 pub fn lease_counts(complete: bool, failed: u32) -> bool {
     complete || failed < FAILURES_TOLERATED
 }
 
-/// Nodes whose last sessions came to nothing. Kept in memory: agents carry the same to the next gateway.
+/// Nodes whose last sessions failed. Kept in memory: agents carry the same count to the next gateway.
 #[derive(Debug, Default)]
 pub struct NodeFailures {
     by_node: Mutex<BTreeMap<NodeId, v1::SessionFailure>>,
 }
 
 impl NodeFailures {
-    /// A session of `node` was opened, whose agent says the same of its sessions with all gateways. Returns how many
-    /// failed in a row.
+    /// Records that a session of `node` was opened. Its agent reports the failures of its sessions with all gateways.
+    /// Returns how many failed in a row.
     pub fn opened(&self, node: NodeId, hello: &v1::Hello, at_ms: i64) -> u32 {
         let mut by_node = self.by_node.lock();
         if hello.sessions_failed > by_node.get(&node).map_or(0, |failure| failure.sessions) {
@@ -40,7 +41,7 @@ impl NodeFailures {
         by_node.get(&node).map_or(0, |failure| failure.sessions)
     }
 
-    /// A session of `node` has ended without lasting progress.
+    /// Records that a session of `node` ended without lasting progress.
     pub fn failed(&self, node: NodeId, why: &str, at_ms: i64) {
         let error = line_of(why);
         let mut by_node = self.by_node.lock();
@@ -48,18 +49,18 @@ impl NodeFailures {
         *failure = v1::SessionFailure { sessions: failure.sessions.saturating_add(1), error, at_ms };
     }
 
-    /// A session of `node` has made lasting progress.
+    /// Records that a session of `node` has made lasting progress.
     pub fn progress(&self, node: NodeId) {
         self.by_node.lock().remove(&node);
     }
 
-    /// What came of the last sessions of `node`, where it was nothing.
+    /// The failures of `node`'s last sessions, if they failed.
     pub fn of(&self, node: NodeId) -> Option<v1::SessionFailure> {
         self.by_node.lock().get(&node).cloned()
     }
 }
 
-/// A reason as it is shown: on one line, without what a terminal obeys.
+/// A reason as it is shown: on one line, without control characters for a terminal.
 fn line_of(why: &str) -> String {
     let mut line: String = why.chars().map(|each| if each.is_control() { ' ' } else { each }).collect();
     text_cut(&mut line, SESSION_ERROR_BYTES_MAX);

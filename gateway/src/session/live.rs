@@ -1,5 +1,5 @@
-//! The coarse leases of the nodes whose agents speak to this gateway, renewed in batches. The transaction checks each
-//! session: one that another has followed renews nothing, and ends.
+//! Renews the coarse leases of the nodes whose agents this gateway serves, in batches. The transaction checks each
+//! session. A session that has a successor renews nothing and ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::registry::RegisteredSession;
 use super::write::NotWritten;
 use crate::cell::CellContext;
 
-/// Leases in one transaction.
+/// Most leases in one transaction.
 const BEATS_MAX: usize = 500;
 
-/// Renews until cancelled, for sessions that have done their work within `silence_max`: a report was applied, or a
-/// chunk of the desired state acknowledged. An open connection alone is no attempt, and neither is a registration.
+/// Renews leases until cancelled. A lease is renewed if its session has done work within `silence_max`: it applied a
+/// report, or acknowledged a chunk of the desired state. An open connection or a registration alone is no work.
 pub async fn live_renew(
     cell: Arc<CellContext>,
     beat: Duration,
@@ -55,7 +55,7 @@ fn superseded_end(cell: &CellContext, sessions: &[Arc<RegisteredSession>], renew
     }
 }
 
-/// Renews the leases of sessions; for each whether it is in force.
+/// Renews the leases of sessions. Returns for each whether it is still in force.
 async fn beats_write(cell: &CellContext, sessions: &[Arc<RegisteredSession>]) -> StoreResult<Vec<bool>> {
     let beat =
         |session: &Arc<RegisteredSession>| (session.fence(), session.beat_next(), session.report_revision());

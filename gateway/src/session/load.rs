@@ -1,5 +1,5 @@
-//! The real load of the nodes whose agents speak to this gateway, written in batches. Of what an agent tells while a
-//! batch is under way only the last counts.
+//! Writes the measured load of the nodes whose agents this gateway serves, in batches. If an agent reports several
+//! loads during one batch, only the last is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::registry::{RegisteredSession, ReportedLoad};
 use crate::cell::CellContext;
 
-/// Nodes in one transaction.
+/// Most nodes in one transaction.
 const LOADS_MAX: usize = 256;
-/// Between two batches: a load is half a minute's mean, and a second more makes it no older.
+/// Time between two batches: a load is a mean over 30 s, so a second more does not age it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes until cancelled. What cannot be written is tried again with what comes later.
+/// Writes until cancelled. A failed write is tried again with the next batch.
 pub async fn loads_write(cell: Arc<CellContext>, cancelled: CancellationToken) {
     loop {
         tokio::select! {
@@ -42,7 +42,7 @@ pub async fn loads_write(cell: Arc<CellContext>, cancelled: CancellationToken) {
     }
 }
 
-/// Writes the loads of sessions that are in force; the others end with their next beat.
+/// Writes the loads of sessions that are in force. The others end with their next renewal.
 async fn reports_write(
     cell: &CellContext,
     reports: &BTreeMap<SessionFence, ReportedLoad>,

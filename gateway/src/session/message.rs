@@ -1,4 +1,4 @@
-//! Between the session's messages and what the rest of the gateway speaks of.
+//! Converts between the messages of a session and the gateway's own types.
 
 use borough_model::node::{
     AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, Pressure, confinement,
@@ -20,11 +20,11 @@ use super::delivery::{DeliveryItem, DeliverySource, DeliverySpecKey};
 use super::desired::{Command, DesiredAttempt};
 use super::registration::NodeNotes;
 
-/// Milliseconds that a task must run before it is healthy: the first time, and at most, doubled with each failure.
+/// How long a task must run before it is healthy: the first time, and at most (doubled with each failure).
 const HEALTHY_AFTER_MS: u64 = 1_000;
 const HEALTHY_AFTER_MAX_MS: u64 = 10_000;
 
-/// The facts of a hello.
+/// The node's facts in a hello.
 pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
     let port = |field: &str, number: u32| {
         let wrong = || FieldRefused::new(field, number.to_string(), "1024 to 65535");
@@ -52,7 +52,7 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
     })
 }
 
-/// The agent's process, where the hello says who the agent is.
+/// The agent's process, if the hello identifies the agent.
 pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused> {
     if hello.agent_key.is_empty() {
         return Ok(None);
@@ -77,7 +77,7 @@ pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused>
     }
 }
 
-/// What a report says of the machine. What this gateway does not know is left out.
+/// A report's notes on the machine. Unknown values are skipped.
 pub fn notes_of(report: &v1::Report) -> NodeNotes {
     let kind = |kind: v1::NodePressure| match kind {
         v1::NodePressure::Unspecified => None,
@@ -91,7 +91,7 @@ pub fn notes_of(report: &v1::Report) -> NodeNotes {
     }
 }
 
-/// The attempt a status is of.
+/// The attempt of a status.
 pub fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, FieldRefused> {
     let job = job_id_from_text("job_id", &status.job_id)?;
     Ok(DesiredAttempt {
@@ -100,7 +100,7 @@ pub fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, FieldRefuse
     })
 }
 
-/// A status as a report, with its phase.
+/// Converts a status to a report, and returns its phase.
 pub fn report_of(
     status: &v1::TaskStatus,
     node: NodeId,
@@ -149,7 +149,7 @@ pub fn report_missing(attempt: DesiredAttempt) -> TaskReport {
     }
 }
 
-/// An attempt as a message.
+/// Converts an attempt to a message.
 pub fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
     v1::TaskAttempt {
         job_id: attempt.task.job.to_string(),
@@ -158,11 +158,9 @@ pub fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
     }
 }
 
-/// The cell as a session sends it to an agent.
+/// The rows of the cell, as the source of a delivery.
 pub struct MirrorRows<'a> {
-    /// Its rows.
     pub state: &'a MirrorState,
-    /// Its name.
     pub cell: &'a str,
 }
 
@@ -210,13 +208,13 @@ pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> 
     }
 }
 
-/// How long a task that failed so often in a row must run before it is healthy: one that crashes again and again is not
-/// up in between.
+/// How long a task must run before it is healthy after so many failures in a row. A task that keeps crashing must not
+/// count as healthy in between.
 fn healthy_after_ms(failures: u32) -> u64 {
     HEALTHY_AFTER_MS.saturating_mul(1 << failures.min(10)).min(HEALTHY_AFTER_MAX_MS)
 }
 
-/// The stop of an attempt, with the delays of its spec (where that is known).
+/// The stop of an attempt, with the delays of its spec if that is known.
 pub fn stop(attempt: DesiredAttempt, command: Command, spec: Option<&JobSpec>) -> Option<v1::StopCommand> {
     let Command::Stop { reason, drain, notice_max_ms } = command else { return None };
     let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| spec.drain_delay_ms);
@@ -229,7 +227,7 @@ pub fn stop(attempt: DesiredAttempt, command: Command, spec: Option<&JobSpec>) -
 /// The grace of an attempt whose spec is forgotten.
 const GRACE_MS: u64 = 5_000;
 
-/// The cell and node a hello speaks of.
+/// The node that a hello names.
 pub fn hello_names(hello: &v1::Hello) -> Result<borough_model::Name, FieldRefused> {
     name_from_text("node", &hello.node)
 }

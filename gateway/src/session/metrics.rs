@@ -1,4 +1,4 @@
-//! Counts of what goes wrong with sessions, for Prometheus.
+//! Counters of failures in sessions, for Prometheus.
 
 use borough_model::Name;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// What ended a session.
+/// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum EndKind {
     /// The agent closed it, or its connection broke.
@@ -15,11 +15,11 @@ pub enum EndKind {
     Superseded,
     /// The agent did not keep the protocol or its bounds.
     Protocol,
-    /// The store refused what the agent sent, for its content.
+    /// The store refused the content of a message.
     Refused,
-    /// The agent took nothing in.
+    /// The agent stopped acknowledging.
     Stalled,
-    /// The gateway could not or may not go on with it.
+    /// The gateway could not continue it, or must not.
     Gateway,
 }
 
@@ -36,7 +36,7 @@ struct CellLabels {
     cell: String,
 }
 
-/// Counts over all sessions of a gateway. Clones count together.
+/// Counters over all sessions of a gateway. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryMetrics {
     ended: Family<EndLabels, Counter>,
@@ -64,18 +64,18 @@ impl DeliveryMetrics {
         );
     }
 
-    /// A session of a cell has ended.
+    /// Counts the end of a session.
     pub fn ended(&self, cell: &Name, kind: EndKind, lasting: bool) {
         let lasting = if lasting { "true" } else { "false" };
         self.ended.get_or_create(&EndLabels { cell: cell.to_string(), kind, lasting }).inc();
     }
 
-    /// An item was longer than any message takes.
+    /// Counts an item that was longer than any message can be.
     pub fn set_aside(&self, cell: &Name) {
         self.set_aside.get_or_create(&CellLabels { cell: cell.to_string() }).inc();
     }
 
-    /// An agent could not apply so many items.
+    /// Counts items that an agent could not apply.
     pub fn refused(&self, cell: &Name, items: usize) {
         let items = u64::try_from(items).unwrap_or(u64::MAX);
         self.refused.get_or_create(&CellLabels { cell: cell.to_string() }).inc_by(items);

@@ -1,11 +1,13 @@
-//! Sessions with node agents: what they report goes into the store, what the store wants goes to them.
+//! Sessions with node agents. The gateway writes their reports into the store, and sends them what the store wants.
 //!
-//! Per session two tasks: one routes what the agent sends (so that answers to logs and exec never wait for the store),
-//! one follows reports and the notices of changed tasks ([`notice`]) and decides, by the pure rules of [`desired`],
-//! what the agent is told. [`delivery`] cuts that into chunks within the agent's credit. [`failure`] knows which
-//! sessions come to nothing. What sessions write is gathered: reports ([`report`]), arrivals and returns
-//! ([`register_node`]) and leases ([`live`]) and loads ([`load`]) of all nodes share their commits, and go through the
-//! fence of their session ([`borough_store::node::NodeWriter`]). [`write`] says what becomes of what is not written.
+//! A session has two tasks. One routes the agent's messages, so that answers to logs and exec never wait for the store.
+//! The other follows reports and the notices of changed tasks ([`notice`]), and decides the agent's commands by the
+//! pure rules of [`desired`]. [`delivery`] cuts commands into chunks within the agent's credit. [`failure`] counts the
+//! sessions that fail.
+//!
+//! All sessions share the commits of their writes: reports ([`report`]), registrations and returns ([`registration`]),
+//! leases ([`live`]) and loads ([`load`]). Every write passes the fence of its session
+//! ([`borough_store::node::NodeWriter`]). [`write`] decides what a failed write means.
 
 mod agent_session;
 pub mod delivery;

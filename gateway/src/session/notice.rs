@@ -1,6 +1,6 @@
-//! Which session hears of which task. One follower of the journal per cell hands each change to the sessions it
-//! concerns: the node that the row names, and those whose agents have an attempt of the task. What a session then says
-//! follows from the rows as they are when it looks, so several changes of a task may be one notice.
+//! Notifies sessions of changed tasks. One follower of the journal per cell passes each change to the sessions that it
+//! concerns: that of the node in the row, and those whose agents have an attempt of the task. A session decides by the
+//! rows at the time when it looks, so one notice may cover several changes of a task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::cell::CellContext;
 /// What a session has yet to look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noticed {
-    /// Everything: changes were missed.
+    /// Changes were missed: look at everything.
     pub all: bool,
-    /// These tasks.
+    /// The tasks that changed.
     pub tasks: BTreeSet<TaskId>,
 }
 
@@ -30,7 +30,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// A task has changed.
+    /// Notes a changed task.
     pub fn task(&self, task: TaskId) {
         let fresh = {
             let mut noticed = self.noticed.lock();
@@ -43,18 +43,18 @@ impl Notices {
         }
     }
 
-    /// Anything may have changed.
+    /// Notes that anything may have changed.
     pub fn all(&self) {
         self.noticed.lock().all = true;
         self.woken.notify_one();
     }
 
-    /// What was noticed and not taken yet.
+    /// Takes what was noted.
     pub fn take(&self) -> Noticed {
         std::mem::take(&mut *self.noticed.lock())
     }
 
-    /// Waits for something to be noticed, and takes it.
+    /// Waits for a notice and takes it.
     pub async fn next(&self) -> Noticed {
         loop {
             let noticed = self.take();
@@ -73,7 +73,7 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// The agent of `session` has an attempt of each of `tasks`.
+    /// Records that the agent of `session` has an attempt of each of `tasks`.
     pub fn hold(&self, session: &Arc<RegisteredSession>, tasks: impl IntoIterator<Item = TaskId>) {
         let mut by_task = self.by_task.lock();
         for task in tasks {
@@ -84,7 +84,7 @@ impl Holders {
         }
     }
 
-    /// The agent of `session` has no attempt of these tasks any more.
+    /// Records that the agent of `session` has no attempt of these tasks any more.
     pub fn release(&self, session: &RegisteredSession, tasks: impl IntoIterator<Item = TaskId>) {
         let mut by_task = self.by_task.lock();
         for task in tasks {
@@ -97,17 +97,17 @@ impl Holders {
         }
     }
 
-    /// Who has an attempt of `task`.
+    /// The sessions whose agents have an attempt of `task`.
     pub fn of(&self, task: TaskId) -> Vec<Arc<RegisteredSession>> {
         self.by_task.lock().get(&task).cloned().unwrap_or_default()
     }
 }
 
-/// Hands every change of a task to the sessions it concerns, for good.
+/// Passes every change of a task to the sessions that it concerns, without end.
 pub async fn notices_follow(cell: Arc<CellContext>) {
     loop {
         let mut subscription = cell.mirror.subscribe();
-        // Whatever was missed before this subscription is looked at now.
+        // This covers changes before the subscription.
         cell.sessions.all().iter().for_each(|session| session.notices.all());
         while let Some(event) = subscription.next().await {
             match event {

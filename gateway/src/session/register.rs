@@ -1,4 +1,4 @@
-//! Registering an agent by its identity: who is refused, and who only has to wait.
+//! Registers an agent by its identity. Decides whether it is admitted, refused, or has to wait.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use tonic::Status;
 use crate::cell::CellContext;
 use crate::status::{status_from_store, status_unavailable};
 
-/// So many looks at a lease within the time that it is watched.
+/// How often a lease is read while it is watched.
 const LOOKS: u32 = 10;
-/// A longer time than this many intervals between two looks does not count: this gateway was cut off itself.
+/// A gap of more than this many intervals between two reads does not count as silence: this gateway was cut off itself.
 const GAP_INTERVALS: u32 = 3;
 
-/// What a watched lease has done.
+/// The result of watching a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchedLease {
-    /// It was the same for the whole time; `None`: the node never had one.
+    /// Nobody renewed it in that time; `None`: the node never had a lease.
     Silent(Option<NodeLive>),
     /// Somebody has renewed it.
     Beats,
 }
 
-/// Registers an agent. The same agent on the same machine in another boot has to wait: a reboot looks like a copied
-/// machine, and differs only in that the recorded agent is silent. So its node's lease is watched for `silence`, by
-/// this gateway's monotonic clock.
+/// Registers an agent. The same agent on the same machine in another boot must wait. A reboot looks like a copied
+/// machine; the difference is that after a reboot the recorded agent is silent. The gateway therefore watches the
+/// node's lease for `silence`, by its own monotonic clock.
 ///
 /// # Errors
-/// Both agents, and what to do, where the node belongs to another one.
+/// If the node belongs to another agent: both agents, and what to do.
 pub async fn register(
     cell: &CellContext,
     registration: NodeRegistration,
@@ -61,11 +61,11 @@ fn still_beats(error: &StoreError) -> bool {
     matches!(error, StoreError::NodeRefused(refusal) if refusal.cause == RefusalCause::StillBeats)
 }
 
-/// Watches a node's lease until it was the same for `silence`, or has changed. Only time counts in which the reads of
-/// this gateway worked.
+/// Watches a node's lease until it was unchanged for `silence`, or has changed. Only time in which this gateway could
+/// read the store counts.
 ///
 /// # Errors
-/// The store does not answer: nothing is known then.
+/// The store does not answer, so nothing is known.
 pub async fn lease_watch(cell: &CellContext, node: NodeId, silence: Duration) -> StoreResult<WatchedLease> {
     let look = silence / LOOKS;
     let mut seen = Silence::default();

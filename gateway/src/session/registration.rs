@@ -1,10 +1,10 @@
-//! Nodes on their way into the store: registrations, full reports that make a node ready, and what agents note of the
-//! machine. Those of all nodes that come while one commit is under way share the next one, so that ten thousand agents
-//! that return at once are a few hundred commits.
+//! Writes registrations, full reports that make a node ready, and agents' notes on their machines. All items that
+//! arrive during one commit share the next one. Ten thousand agents that return at once therefore cost a few hundred
+//! commits.
 //!
-//! Everything but a registration goes through the fence of its session. What a transaction refuses for its own content
-//! is found by halving the batch: the others commit, the one is answered. What the store does not take together is
-//! halved as well.
+//! Everything except a registration passes the fence of its session. If one item makes the transaction fail, the writer
+//! halves the batch until it has found that item. The others commit. The writer also halves a batch that the store does
+//! not take together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::write::{NotWritten, SessionMetrics, WriteFault, fault_of};
 
-/// Nodes in one transaction at most.
+/// Most nodes in one transaction.
 const NODES_MAX: usize = 64;
-/// Bytes of what agents say in one transaction at most: a transaction has 10 MB, and a node's row is written twice,
-/// with what operators have set.
+/// Most bytes of agents' data in one transaction. The store takes 10 MB. A node's row is written twice and includes
+/// what operators have set.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// How often the store may refuse several nodes together before they are tried in halves: a transaction that is too
-/// long for the store, or always in conflict, is so each time.
+/// How often the store may refuse several nodes together before the batch is halved. A transaction that is too long, or
+/// always in conflict, fails each time.
 const RETRIES_TOGETHER: i64 = 3;
-/// Nodes that wait for a commit; more wait before that.
+/// Nodes that wait for a commit. Beyond that, callers wait to enter the queue.
 const QUEUE_MAX: usize = 1_024;
 
-/// A registration, and a position at or after everything that was committed before it.
+/// A registration, with a position at or after everything that was committed before it.
 pub type RegistrationResult = Result<(Registered, Cursor), Arc<StoreError>>;
 
 enum Pending {
@@ -43,11 +43,10 @@ enum Pending {
     Noted(SessionFence, Noted, oneshot::Sender<Result<(), NotWritten>>),
 }
 
-/// What a session has written of its node besides tasks.
+/// What a session writes about its node besides tasks.
 enum Noted {
-    /// A full report was applied; these attempts are there and not released.
+    /// A full report was applied; the agent has these attempts and has not released them.
     Reported(Vec<(TaskId, Incarnation)>),
-    /// What the agent notes of its machine.
     Notes(NodeNotes),
 }
 
@@ -74,7 +73,7 @@ impl Pending {
         }
     }
 
-    /// About how many bytes of it are written.
+    /// Roughly the bytes that it writes.
     fn bytes(&self) -> usize {
         let text = |(key, value): (&String, &String)| key.len().saturating_add(value.len());
         match self {
@@ -85,23 +84,23 @@ impl Pending {
     }
 }
 
-/// What an agent says of its machine while it runs.
+/// An agent's notes on its machine while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeNotes {
-    /// What it is short of; absent: it does not say.
+    /// The resources that it is short of; absent: the agent does not report them.
     pub short_of: Option<BTreeSet<Pressure>>,
-    /// The packages that are installed; absent: it does not say.
+    /// The installed packages; absent: the agent does not report them.
     pub packages: Option<BTreeSet<String>>,
 }
 
-/// What became of one of them.
+/// The result of one item.
 enum RegistrationOutcome {
     Registered(Box<Registered>),
     Written,
     Superseded,
 }
 
-/// The writer of one cell. Clones feed the same one; it ends with the last.
+/// The writer of one cell. Clones share it; it ends with the last one.
 #[derive(Clone)]
 pub struct Registrations {
     queue: mpsc::Sender<Pending>,
@@ -110,15 +109,10 @@ pub struct Registrations {
 /// What a writer of the gateway's own transactions needs.
 #[derive(Clone)]
 pub struct WriterContext {
-    /// The store.
     pub db: Database,
-    /// The cell's keys.
     pub space: CellSpace,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Ids.
     pub rng: Arc<dyn Rng>,
-    /// What is counted.
     pub metrics: SessionMetrics,
 }
 
@@ -130,15 +124,15 @@ impl Registrations {
         Self { queue }
     }
 
-    /// Registers a node and makes the session of `registration` the one in force. `None` where this process is ending.
+    /// Registers a node and puts the session of `registration` in force. `None` if this process is ending.
     pub async fn register(&self, registration: NodeRegistration) -> Option<RegistrationResult> {
         let (done, registered) = oneshot::channel();
         self.queue.send(Pending::Arrival(Box::new(registration), done)).await.ok()?;
         registered.await.ok()
     }
 
-    /// A full report of the session was applied: with nothing old left on the node, it takes tasks again. `present` are
-    /// the attempts that the agent has and has not released. `None` where this process is ending.
+    /// Writes that a full report of the session was applied. If the node has no old attempts left, it accepts tasks
+    /// again. `present` are the attempts that the agent has and has not released. `None` if this process is ending.
     pub async fn reported(
         &self,
         fence: SessionFence,
@@ -147,7 +141,7 @@ impl Registrations {
         self.write(fence, Noted::Reported(present)).await
     }
 
-    /// Writes what an agent has noted of its machine. `None` where this process is ending.
+    /// Writes an agent's notes on its machine. `None` if this process is ending.
     pub async fn noted(&self, fence: SessionFence, notes: NodeNotes) -> Option<Result<(), NotWritten>> {
         self.write(fence, Noted::Notes(notes)).await
     }
@@ -177,7 +171,8 @@ impl RegistrationWriter {
         }
     }
 
-    /// Writes a batch, in parts where it does not go together, or answers why not: agents come again, and reports too.
+    /// Writes a batch, in parts if it fails as a whole. An item that cannot be written gets the reason: its agent comes
+    /// back, or reports again.
     async fn batch_write(&self, mut batch: Vec<Pending>) {
         let error = match self.batch_try(&batch).await {
             Ok((outcomes, cursor)) => {
@@ -188,7 +183,7 @@ impl RegistrationWriter {
             }
             Err(error) => Arc::new(error),
         };
-        // Of several nobody knows whose fault it is, also where all others have gone in the meantime.
+        // A failure of several items blames none of them, even if all other callers have gone in the meantime.
         let alone = batch.len() == 1;
         batch.retain(Pending::is_waited_for);
         if batch.is_empty() {
@@ -220,7 +215,7 @@ impl RegistrationWriter {
                 }
                 let mut changes = ChangeSet::begin(&tx, space, change).await?;
                 let head = journal_head(&tx, space).await?;
-                // A note or return of a session counts as made before the registrations that come with it.
+                // The writes of a session count as made before the registrations in the same batch.
                 let mut outcomes = noted_write(&tx, space, &mut changes, batch).await?;
                 for (pending, outcome) in batch.iter().zip(&mut outcomes) {
                     if let Pending::Arrival(registration, _) = pending {
@@ -239,7 +234,7 @@ impl RegistrationWriter {
         Ok((outcomes, cursor))
     }
 
-    /// Who asked may have gone in the meantime.
+    /// The caller may have gone in the meantime.
     fn answer(&self, pending: Pending, outcome: RegistrationOutcome, cursor: Cursor) {
         if matches!(outcome, RegistrationOutcome::Superseded) {
             self.context.metrics.superseded(pending.what());
@@ -252,7 +247,7 @@ impl RegistrationWriter {
             (Pending::Noted(_, _, done), RegistrationOutcome::Superseded) => {
                 drop(done.send(Err(NotWritten::Superseded)))
             }
-            // Outcomes are in the order of what was asked.
+            // Outcomes are in the order of the items.
             (Pending::Arrival(..), _) | (Pending::Noted(..), RegistrationOutcome::Registered(_)) => {}
         }
     }
@@ -275,7 +270,7 @@ impl RegistrationWriter {
     }
 }
 
-/// Writes the notes and returns of a batch; an outcome per item, also for those that are registrations.
+/// Writes the notes and returns of a batch. Returns one outcome per item, also for registrations.
 async fn noted_write(
     tx: &Transaction,
     space: &CellSpace,
@@ -326,7 +321,7 @@ mod tests {
 
     use super::*;
 
-    /// An arrival of agent `durable` at node `node`, whose session has the number of its candidate.
+    /// A registration of agent `durable` at node `node`, for a session with the number of its candidate.
     fn registration(node: u64, durable: u128, candidate: u64) -> NodeRegistration {
         let facts = NodeFacts {
             capacity: Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() },
@@ -345,7 +340,7 @@ mod tests {
         NodeRegistration { agent, ..NodeRegistration::new(name, facts, NodeId(candidate), candidate) }
     }
 
-    /// A writer of an empty cell, over a store with faults of `plan`.
+    /// A writer of an empty cell, over a store with the faults of `plan`.
     async fn writer(plan: FaultPlan) -> RegistrationWriter {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
         let engine: Arc<dyn Engine> =
@@ -366,7 +361,8 @@ mod tests {
         (Pending::Arrival(Box::new(registration), done), registered)
     }
 
-    /// One of two is refused for itself, and its agent has hung up: the other one is not answered with its refusal.
+    /// The transaction refuses one of two registrations, whose agent has hung up. The other agent must not get its
+    /// refusal.
     #[tokio::test(start_paused = true)]
     async fn nobody_is_refused_for_another_one() {
         let writer = writer(FaultPlan::none()).await;
@@ -380,13 +376,13 @@ mod tests {
         assert!(registered.await.unwrap().unwrap().0.created);
     }
 
-    /// Registrations that the store never takes together come one by one.
+    /// Registrations that the store never takes together commit one by one.
     #[tokio::test(start_paused = true)]
     async fn registrations_that_the_store_never_takes_together_come_alone() {
         let writer = writer(FaultPlan { read_fails: 0.1, ..FaultPlan::none() }).await;
         let (batch, registered): (Vec<_>, Vec<_>) =
             (1..=64).map(|node| pending(registration(node, node.into(), node))).unzip();
-        // All of the 200 reads of 64 nodes succeed once in 10^9 attempts.
+        // 64 nodes are written together only if 200 reads succeed, once in 10^9 tries.
         let written = tokio::time::timeout(std::time::Duration::from_secs(300), writer.batch_write(batch));
         written.await.expect("registrations must be taken in parts");
         for registered in registered {

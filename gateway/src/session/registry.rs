@@ -1,4 +1,4 @@
-//! The sessions this gateway holds, and the answers that come back through them: logs, exec output, results.
+//! The sessions that this gateway holds, and the answers that arrive through them: logs, exec output, results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use super::failure::{NodeFailures, lease_counts};
 use super::metrics::{DeliveryMetrics, EndKind};
 use super::notice::{Holders, Notices};
 
-/// Messages that wait for one agent: chunks within the agent's credit, and input of commands within theirs.
+/// Messages that wait for one agent: chunks within the agent's credit, and input of commands within their credit.
 const OUTBOUND_MAX: usize = 256;
-/// Intervals of its reports that a session lasts before its progress counts as lasting, as its agent counts.
+/// Progress is lasting once a session has lasted so many intervals of its reports. The agent counts the same way.
 const LASTING_INTERVALS: u32 = 3;
 
 /// An answer from an agent to one request.
@@ -33,34 +33,34 @@ pub enum AgentAnswer {
     Log(v1::LogChunk),
     /// Output or end of an exec.
     Exec(v1::ExecOutput),
-    /// How a command went; empty is well.
+    /// The result of a command; empty means success.
     Result(String),
-    /// The session ended, or the agent has not kept to its credit.
+    /// The session ended, or the agent exceeded its credit.
     Broken(&'static str),
 }
 
 struct Waiter {
     sender: mpsc::UnboundedSender<AgentAnswer>,
-    /// Credit that is used up by what waits to be read: [`STREAM_WINDOW_BYTES`] at most.
+    /// Credit used by answers that wait to be read, at most [`STREAM_WINDOW_BYTES`].
     queued: Arc<AtomicUsize>,
     /// Credit for the input of a command.
     input: Arc<Semaphore>,
 }
 
-/// Answers to one request, in order. The agent sends only what its reader has taken and one window more.
+/// The answers to one request, in order. The agent sends at most one window more than its reader has read.
 pub struct AgentAnswers {
-    /// The request's id, as the agent knows it.
+    /// The request's id in the messages to the agent.
     pub id: u64,
     receiver: mpsc::UnboundedReceiver<AgentAnswer>,
     queued: Arc<AtomicUsize>,
-    /// Read and not given back to the agent as credit.
+    /// Read, and not yet returned to the agent as credit.
     owed: usize,
     input: Arc<Semaphore>,
     session: Arc<RegisteredSession>,
 }
 
 impl AgentAnswers {
-    /// The next answer; `None` after the last. What is read of it lets the agent send more.
+    /// The next answer; `None` after the last. Reading it lets the agent send more.
     pub async fn next(&mut self) -> Option<AgentAnswer> {
         let answer = self.receiver.recv().await?;
         let cost = answer_cost(&answer);
@@ -68,13 +68,13 @@ impl AgentAnswers {
         self.owed = self.owed.saturating_add(cost);
         if self.owed >= STREAM_WINDOW_BYTES / 4 {
             let bytes = u64::try_from(std::mem::take(&mut self.owed)).unwrap_or(u64::MAX);
-            // Where the session is over the next answer says so.
+            // If the session is over, the next answer reports it.
             self.session.send(Message::Credit(v1::StreamCredit { id: self.id, bytes })).await;
         }
         Some(answer)
     }
 
-    /// Credit for the input of the command, renewed as the command reads it.
+    /// Credit for the input of the command. Grows as the command reads its input.
     pub fn input(&self) -> Arc<Semaphore> {
         Arc::clone(&self.input)
     }
@@ -89,24 +89,22 @@ impl Drop for AgentAnswers {
 /// What a session is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
-    /// The node.
     pub node: NodeId,
-    /// New with each connection.
+    /// A number that is new with each connection.
     pub id: u64,
-    /// Now (monotonic).
+    /// The present time (monotonic).
     pub now: Duration,
-    /// How often its agent reports where nothing changes.
+    /// How often the agent reports when nothing changes.
     pub report_interval: Duration,
-    /// Sessions of the node, in a row, that made no lasting progress.
+    /// How many sessions of the node in a row made no lasting progress.
     pub failed: u32,
 }
 
 /// Why a session has ended.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// Which kind of reason.
     pub kind: EndKind,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
 }
 
@@ -114,55 +112,55 @@ pub struct End {
 pub struct RegisteredSession {
     /// The node.
     pub node: NodeId,
-    /// New with each connection.
+    /// A number that is new with each connection.
     pub id: u64,
     outbound: mpsc::Sender<Outbound>,
     waiters: Mutex<BTreeMap<u64, Waiter>>,
     next_request: AtomicU64,
     usage: Mutex<BTreeMap<DesiredAttempt, v1::Usage>>,
     opening: Opening,
-    /// When it last did its work (monotonic).
+    /// When the session last did work (monotonic).
     worked: Mutex<Option<Duration>>,
-    /// Whether it has made lasting progress.
+    /// Whether the session has made lasting progress.
     lasting: AtomicBool,
-    /// The last chunk that its agent has applied.
+    /// The last chunk that the agent has applied.
     acknowledged: watch::Sender<u64>,
-    /// Why this gateway ends it, where it does.
+    /// Why this gateway ends the session, if it does.
     end: Mutex<Option<End>>,
     report_revision: AtomicU64,
     beats: AtomicU64,
     over: AtomicBool,
     ended: Notify,
-    /// What the agent last measured of its node, where it is not written yet.
+    /// The agent's last measurement of its node, if it is not written yet.
     load: Mutex<Option<ReportedLoad>>,
     /// Tasks whose rows have changed since the session last looked.
     pub notices: Notices,
 }
 
-/// What is sent to an agent: a message, or why the session ends.
+/// A message to an agent, or the reason why the session ends.
 pub type Outbound = Result<v1::GatewayMessage, Status>;
 
-/// A measurement that an agent has told; `None`: it cannot tell.
+/// A measurement that an agent has reported; `None`: the agent cannot measure.
 pub type ReportedLoad = Option<LoadMeasured>;
 
 impl RegisteredSession {
-    /// Notes what the agent has measured of its node, to be written.
+    /// Records the agent's measurement of its node, to be written.
     pub fn load_note(&self, told: ReportedLoad) {
         *self.load.lock() = Some(told);
     }
 
-    /// Takes what is to be written of the node's load.
+    /// Takes the measurement to be written.
     pub fn load_take(&self) -> Option<ReportedLoad> {
         self.load.lock().take()
     }
 
-    /// Gives back what could not be written, unless something newer has come.
+    /// Returns a measurement that could not be written, unless a newer one has arrived.
     pub fn load_return(&self, told: ReportedLoad) {
         self.load.lock().get_or_insert(told);
     }
 
-    /// Notes that a report was applied or a chunk acknowledged at `now` (monotonic), `complete` once the full desired
-    /// state is. Returns whether that is the beginning of lasting progress.
+    /// Records that a report was applied or a chunk acknowledged at `now` (monotonic). `complete` says that the full
+    /// desired state is acknowledged. Returns true if lasting progress begins with it.
     pub fn worked(&self, now: Duration, complete: bool) -> bool {
         if lease_counts(complete, self.opening.failed) {
             *self.worked.lock() = Some(now);
@@ -172,17 +170,17 @@ impl RegisteredSession {
         lasting && !self.lasting.swap(true, Ordering::AcqRel)
     }
 
-    /// When it last did its work (monotonic): what its node's lease is renewed for. `None`: not yet.
+    /// When it last did work (monotonic), which renews its node's lease. `None`: not yet.
     pub fn worked_at(&self) -> Option<Duration> {
         *self.worked.lock()
     }
 
-    /// Whether it has made lasting progress.
+    /// Returns true if the session has made lasting progress.
     pub fn is_lasting(&self) -> bool {
         self.lasting.load(Ordering::Acquire)
     }
 
-    /// The agent has applied every chunk up to `sequence`.
+    /// Records that the agent has applied every chunk up to `sequence`.
     pub fn desired_applied(&self, sequence: u64) {
         self.acknowledged.send_if_modified(|last| {
             let newer = sequence > *last;
@@ -191,17 +189,17 @@ impl RegisteredSession {
         });
     }
 
-    /// Follows what the agent acknowledges.
+    /// Follows the agent's acknowledgements.
     pub fn acknowledged(&self) -> watch::Receiver<u64> {
         self.acknowledged.subscribe()
     }
 
-    /// Why this gateway ends it, where it does.
+    /// Why this gateway ends the session, if it does.
     pub fn end_reason(&self) -> Option<End> {
         self.end.lock().clone()
     }
 
-    /// Notes the last report that is durable.
+    /// Records the last report that is durable.
     pub fn report_applied(&self, revision: u64) {
         self.report_revision.store(revision, Ordering::Relaxed);
     }
@@ -211,17 +209,17 @@ impl RegisteredSession {
         self.report_revision.load(Ordering::Relaxed)
     }
 
-    /// A number no beat of this session has had.
+    /// A number that no lease renewal of this session has had.
     pub fn beat_next(&self) -> u64 {
         self.beats.fetch_add(1, Ordering::Relaxed).saturating_add(2)
     }
 
-    /// Sends to the agent; waits where it is slow. `false` where the session is over.
+    /// Sends to the agent. Waits if it is slow. `false` if the session is over.
     pub async fn send(&self, message: Message) -> bool {
         self.outbound.send(Ok(v1::GatewayMessage { message: Some(message) })).await.is_ok()
     }
 
-    /// Registers a request; its answers come until the reader drops them.
+    /// Registers a request. Its answers arrive until the reader drops them.
     pub fn request(self: &Arc<Self>) -> AgentAnswers {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -232,8 +230,8 @@ impl RegisteredSession {
         AgentAnswers { id, receiver, queued, owed: 0, input, session: Arc::clone(self) }
     }
 
-    /// Hands an answer to whoever waits for it; one that nobody waits for is dropped. An agent that sends more than its
-    /// reader has asked for is no longer listened to.
+    /// Passes an answer to its reader, or drops it if the reader is gone. An agent that sends more than its credit
+    /// loses the stream.
     pub fn answer(&self, id: u64, answer: AgentAnswer) {
         let mut waiters = self.waiters.lock();
         let Some(waiter) = waiters.get(&id) else { return };
@@ -248,7 +246,7 @@ impl RegisteredSession {
         }
     }
 
-    /// The command of request `id` has read so much of its input.
+    /// Records that the command of request `id` has read so much of its input.
     pub fn input_taken(&self, credit: v1::StreamCredit) {
         let waiters = self.waiters.lock();
         let Some(waiter) = waiters.get(&credit.id) else { return };
@@ -256,12 +254,12 @@ impl RegisteredSession {
         waiter.input.add_permits(usize::try_from(credit.bytes).unwrap_or(usize::MAX).min(room));
     }
 
-    /// What the agent last measured of an attempt.
+    /// The agent's last measurement of an attempt.
     pub fn usage(&self, attempt: DesiredAttempt) -> Option<v1::Usage> {
         self.usage.lock().get(&attempt).copied()
     }
 
-    /// Notes samples; those of attempts that are over are dropped.
+    /// Records samples of usage, and drops those of attempts that are over.
     pub fn usage_note(&self, statuses: impl IntoIterator<Item = (DesiredAttempt, bool, Option<v1::Usage>)>) {
         let mut usage = self.usage.lock();
         for (attempt, over, sample) in statuses {
@@ -273,13 +271,13 @@ impl RegisteredSession {
         }
     }
 
-    /// What lets its gateway write for its node.
+    /// The fence that lets the gateway write for the node.
     pub fn fence(&self) -> SessionFence {
         SessionFence { node: self.node, session: self.id }
     }
 
-    /// Ends the session and gives the agent the reason, unless it was ended before. An agent that takes no messages
-    /// only sees it closed.
+    /// Ends the session and sends the agent the reason, unless it has ended before. An agent that reads no messages
+    /// only sees the connection closed.
     pub fn end(&self, kind: EndKind, reason: Status) {
         let why = reason.message().to_owned();
         {
@@ -294,12 +292,12 @@ impl RegisteredSession {
         self.ended.notify_one();
     }
 
-    /// Waits until somebody ends the session.
+    /// Waits until the session is ended.
     pub async fn ended(&self) {
         self.ended.notified().await;
     }
 
-    /// Whether it is still the session of its node.
+    /// Returns true if it is still the session of its node.
     pub fn is_current(&self) -> bool {
         !self.over.load(Ordering::Acquire)
     }
@@ -313,25 +311,24 @@ impl RegisteredSession {
     }
 }
 
-/// The sessions of one cell on this gateway, one per node: a new one replaces the old.
+/// The sessions of one cell with this gateway, one per node: a new one replaces the old one.
 #[derive(Default)]
 pub struct Sessions {
     by_node: Mutex<BTreeMap<NodeId, Arc<RegisteredSession>>>,
-    /// Which agents have attempts of which tasks.
     pub holders: Holders,
-    /// Nodes whose last sessions came to nothing.
+    /// Nodes whose last sessions failed.
     pub failures: NodeFailures,
-    /// What goes wrong with sessions.
+    /// Counters of failures in sessions.
     pub metrics: DeliveryMetrics,
 }
 
 impl Sessions {
-    /// No sessions yet; what goes wrong with them is counted in `metrics`.
+    /// Starts without sessions. Counts their failures in `metrics`.
     pub fn counted(metrics: DeliveryMetrics) -> Self {
         Self { metrics, ..Self::default() }
     }
 
-    /// Opens the session of `node`, with the receiver of what is to be sent to the agent.
+    /// Opens the session of `node`. Also returns the receiver of the messages to its agent.
     pub fn open(&self, opening: Opening) -> (Arc<RegisteredSession>, mpsc::Receiver<Outbound>) {
         let Opening { node, id, .. } = opening;
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
@@ -361,7 +358,7 @@ impl Sessions {
         (session, receiver)
     }
 
-    /// Closes a session, unless a newer one has taken its place.
+    /// Closes a session, unless a newer one has replaced it.
     pub fn close(&self, session: &RegisteredSession) {
         session.close();
         let mut by_node = self.by_node.lock();
@@ -370,7 +367,7 @@ impl Sessions {
         }
     }
 
-    /// The session of `node`, where this gateway holds it.
+    /// The session of `node`, if this gateway holds it.
     pub fn get(&self, node: NodeId) -> Option<Arc<RegisteredSession>> {
         self.by_node.lock().get(&node).cloned()
     }
@@ -381,7 +378,7 @@ impl Sessions {
     }
 }
 
-/// The credit that an answer has cost its agent.
+/// The credit that an answer costs its agent.
 fn answer_cost(answer: &AgentAnswer) -> usize {
     match answer {
         AgentAnswer::Log(chunk) if chunk.end && chunk.data.is_empty() => 0,
@@ -394,7 +391,7 @@ fn answer_cost(answer: &AgentAnswer) -> usize {
     }
 }
 
-/// Whether nothing comes after an answer.
+/// Returns true if the answer is the last one.
 fn is_last(answer: &AgentAnswer) -> bool {
     match answer {
         AgentAnswer::Log(chunk) => chunk.end,
@@ -432,7 +429,7 @@ mod tests {
         assert!(matches!(second.next().await, Some(AgentAnswer::Log(chunk)) if chunk.data.len() == 2));
     }
 
-    /// A slow reader holds one window; the agent may send more only as it is read.
+    /// A slow reader holds one window. The agent may send more only as the reader reads.
     #[tokio::test]
     async fn what_is_read_is_given_back_as_credit_and_more_is_never_held() {
         let sessions = Sessions::default();
@@ -455,7 +452,7 @@ mod tests {
         }
         let read = u64::try_from(fit * stream_cost(size)).unwrap();
         assert!(credit <= read && read - credit < u64::try_from(STREAM_WINDOW_BYTES / 4).unwrap());
-        // Read, all of it fits again; one more is an agent that does not keep to it.
+        // After reading, a full window fits again. One answer more exceeds the credit.
         for _ in 0..=fit {
             session.answer(answers.id, log(answers.id, size));
         }

@@ -1,9 +1,9 @@
-//! What agents report, on its way into the store: reports of all nodes that arrive while one commit is under way
-//! share the next one, each through the fence of its session.
+//! Writes what agents report. The reports of all nodes that arrive during one commit share the next one, and each
+//! passes the fence of its session.
 //!
-//! What a transaction refuses for its own content is found by halving the batch, and set aside: it is counted, logged
-//! and answered to its session, and the others commit. What the store does not take is tried again, in smaller parts: a
-//! transaction that is too long for the store, or always in conflict, is so each time.
+//! If one report makes the transaction fail, the writer halves the batch until it has found that report. It counts and
+//! logs the report and answers its session, and the others commit. What the store does not take is tried again in
+//! smaller parts. A transaction that is too long, or always in conflict, fails each time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use tokio::sync::{mpsc, oneshot};
 use super::registration::WriterContext;
 use super::write::{NotWritten, WriteFault, fault_of};
 
-/// Reports of single attempts in one transaction at most, of one agent or of several.
+/// Most reports of single attempts in one transaction, of one agent or of several.
 const REPORTS_MAX: usize = 256;
-/// Bytes of what agents say in one transaction at most. A row is written twice, with what it says already, its endpoint
-/// and what is committed on its node: a transaction has 10 MB.
+/// Most bytes of agents' data in one transaction. The store takes 10 MB. A row is written twice, with its previous
+/// content, its endpoint, and what is committed on its node.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Bytes of a report without its lists and texts, about.
+/// Roughly the bytes of a report without its lists and texts.
 const REPORT_BYTES: usize = 256;
 /// Reports that wait for a commit.
 const QUEUE_MAX: usize = 1_024;
-/// How often the store may refuse several reports together before they are tried in halves.
+/// How often the store may refuse several reports together before the batch is halved.
 const RETRIES_TOGETHER: i64 = 3;
-/// Pause after the store has refused, doubled up to the longest.
+/// Pause after a refusal of the store. It doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause after the store has refused.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What became of one agent's report.
+/// The result of one agent's report.
 #[derive(Clone, Debug)]
 pub struct ReportOutcome {
     /// An answer per attempt, in the order of the report.
     pub answers: Vec<ReportAnswer>,
-    /// Everything the answers rest on is in the journal up to here: the position of what was written or, where nothing
-    /// had changed (it may have been written by an attempt before), of the last entry there was.
+    /// The journal contains everything behind the answers up to here. It is the position of the write. If nothing had
+    /// changed (an earlier try may have written it), it is the position of the last entry.
     pub cursor: Cursor,
 }
 
@@ -55,14 +55,14 @@ struct Pending {
 
 /// Why a part of a report was not applied.
 enum Unapplied {
-    /// It will not be.
+    /// It will not be applied.
     NotWritten(NotWritten),
-    /// The store does not take so many at once: these are to be tried in smaller parts.
+    /// The store does not take so many at once: try them in smaller parts.
     TooMany(Vec<TaskReport>),
 }
 
 impl Pending {
-    /// Gives the reports back, to be sent again a few at a time. The session may have ended in the meantime.
+    /// Returns the reports, to be sent again a few at a time. The session may have ended in the meantime.
     fn in_parts(self) {
         self.applied.send(Err(Unapplied::TooMany(self.reports))).ok();
     }
@@ -72,14 +72,14 @@ impl Pending {
     }
 }
 
-/// About how many bytes of a report are stored.
+/// Roughly the bytes of a report that are stored.
 fn report_bytes(report: &TaskReport) -> usize {
     let text = |exit: &Exit| exit.message.len();
     let cores = report.cores.len().saturating_mul(size_of::<u32>());
     REPORT_BYTES.saturating_add(cores).saturating_add(report.exit.as_ref().map_or(0, text))
 }
 
-/// The writer of one cell. Clones feed the same one; it ends with the last.
+/// The writer of one cell. Clones share it; it ends with the last one.
 #[derive(Clone)]
 pub struct ReportWriter {
     queue: mpsc::Sender<Pending>,
@@ -93,8 +93,8 @@ impl ReportWriter {
         Self { queue }
     }
 
-    /// Applies a report, in as many transactions as it takes; waits as long as the store takes. `None` where this
-    /// process is ending.
+    /// Applies a report, in as many transactions as needed. Waits as long as the store does. `None` if this process is
+    /// ending.
     pub async fn apply(
         &self,
         fence: SessionFence,
@@ -127,8 +127,8 @@ impl ReportWriter {
     }
 }
 
-/// How many of `reports`, from the first, are written in one transaction: `together` at most, and at least one where
-/// there is one.
+/// How many of `reports`, from the first, go into one transaction: at most `together`, and at least one if there is
+/// one.
 fn part_len(reports: &[TaskReport], together: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = |report: &&TaskReport| {
@@ -165,9 +165,8 @@ impl ReportBatches {
         }
     }
 
-    /// Applies a batch. What the store refuses for reasons of its own is tried again for as long as it takes (reports
-    /// are absolute, so trying again does no harm), the halves of the batch each by themselves; what is wrong with one
-    /// report must not hold up the others.
+    /// Applies a batch. If the store fails for reasons of its own, the batch is halved and tried again without limit.
+    /// Reports are absolute, so a retry does no harm. A bad report must not delay the others.
     async fn batch_apply(&self, mut batch: Vec<Pending>) {
         let mut pause = PAUSE_MIN;
         while !batch.is_empty() {
@@ -178,8 +177,8 @@ impl ReportBatches {
                 }
                 Err(error) => Arc::new(error),
             };
-            // Of several nobody knows whose fault it is, also where the sessions of all others have ended: those want
-            // no answer.
+            // A failure of several reports blames none of them, even if the sessions of all others have ended: those
+            // want no answer.
             let alone = batch.len() == 1;
             batch.retain(|pending| !pending.applied.is_closed());
             let fault = fault_of(&error);
@@ -197,7 +196,7 @@ impl ReportBatches {
                 (WriteFault::Batch, Some(single)) if single.reports.len() > 1 => return single.in_parts(),
                 (_, last) => batch.extend(last),
             }
-            // Also where the store refuses one report alone as often as it is asked.
+            // The same pause if the store keeps refusing a single report.
             tokio::time::sleep(pause).await;
             pause = pause.saturating_mul(2).min(PAUSE_MAX);
         }
@@ -215,7 +214,7 @@ impl ReportBatches {
         }
     }
 
-    /// What one report alone is refused for is no reason to try it again: its session ends.
+    /// Sets aside a report that the transaction refuses alone. A retry cannot help, so its session ends.
     fn set_aside(&self, Pending { fence, applied, .. }: Pending, error: &Arc<StoreError>) {
         self.context.metrics.refused("report");
         tracing::error!(
@@ -228,7 +227,7 @@ impl ReportBatches {
         applied.send(Err(Unapplied::NotWritten(NotWritten::Refused(Arc::clone(error))))).ok();
     }
 
-    /// Answers per report, `None` where its session is not in force; and a position at or after all that was written.
+    /// Answers per report, `None` if its session is not in force. Also returns a position at or after the write.
     async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Option<Vec<ReportAnswer>>>, Cursor)> {
         let WriterContext { db, space, clock, rng, .. } = &self.context;
         let actor = match batch {
@@ -311,7 +310,7 @@ mod tests {
         Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms: 1 }
     }
 
-    /// A store with a cell of two nodes, each with a task that is assigned to it and a session that has its number; and
+    /// A store with a cell of two nodes, each with an assigned task and a session with the node's number. Also returns
     /// what a writer needs.
     async fn cell_with_tasks() -> (Arc<dyn Engine>, WriterContext) {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
@@ -379,8 +378,8 @@ mod tests {
         text
     }
 
-    /// The agent is told what follows from a report only when the mirror has seen it, also where the commit was in
-    /// doubt and the attempt that answers found everything written.
+    /// The gateway sends commands after a report only when the mirror has its position. A report needs one even if its
+    /// commit was in doubt and the try that answers found everything written.
     #[tokio::test(start_paused = true)]
     async fn a_report_in_doubt_has_a_position_too() {
         let (engine, context) = cell_with_tasks().await;
@@ -398,8 +397,8 @@ mod tests {
         assert_eq!(applied.cursor, head);
     }
 
-    /// A report that the transaction refuses is set aside: it is answered and counted, and what waits behind it
-    /// commits.
+    /// A report that the transaction refuses is set aside: it is answered and counted, and the reports behind it
+    /// commit.
     #[tokio::test(start_paused = true)]
     async fn a_refused_report_holds_up_nobody() {
         let (_, context) = cell_with_tasks().await;
@@ -457,7 +456,7 @@ mod tests {
         assert_eq!(part_len(&[], REPORTS_MAX), 0);
     }
 
-    /// What the store does not take together it takes in parts, and no retry of the whole is waited for.
+    /// The writer splits reports that the store never takes together, instead of retrying the whole batch.
     #[tokio::test(start_paused = true)]
     async fn reports_that_the_store_never_takes_together_are_written_in_parts() {
         let (engine, context) = cell_with_tasks().await;
@@ -472,7 +471,7 @@ mod tests {
                 writer.apply(fence(OTHER_NODE), vec![accepted(OTHER_TASK)])
             )
         };
-        // All 201 rows are read together once in 10^19 attempts.
+        // All 201 rows are read in one transaction once in 10^19 tries.
         let both = tokio::time::timeout(Duration::from_secs(300), both).await;
         let (many, other) = both.expect("reports must be taken in parts");
         let answers = many.unwrap().unwrap().answers;

@@ -1,4 +1,4 @@
-//! `AgentService`: opening a session, and routing what its agent sends.
+//! `AgentService`: opens a session, and routes the messages of its agent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub struct AgentServer {
 }
 
 impl AgentServer {
-    /// A service over `cells`, on the gateway that others reach as `gateway`. Agents report at least every
-    /// `report_interval`. The same agent in another boot is admitted when its node's lease was unchanged for `silence`.
+    /// Serves `cells`, on the gateway that others reach as `gateway`. Agents report at least every `report_interval`.
+    /// The same agent in another boot is admitted after its node's lease was unchanged for `silence`.
     pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration, silence: Duration) -> Self {
         Self { cells, gateway, report_interval, silence }
     }
@@ -56,7 +56,7 @@ impl AgentService for AgentServer {
         &self,
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<SessionStream>, Status> {
-        // The layer in front has put it there; without it nobody is anybody.
+        // The authentication layer has set it. Without it, the caller is unknown.
         let principal = request.extensions().get::<Principal>().cloned();
         let principal = principal.ok_or_else(|| Status::unauthenticated("the call has no valid token"))?;
         let mut inbound = request.into_inner();
@@ -108,7 +108,7 @@ async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello
     }
 }
 
-/// Hands on what the agent sends, until it stops or a newer session takes over.
+/// Passes on the agent's messages, until it stops or a newer session replaces this one.
 async fn route(
     cell: Arc<CellContext>,
     session: Arc<RegisteredSession>,
@@ -125,7 +125,7 @@ async fn route(
         let message = match message {
             Ok(Some(message)) => message,
             Ok(None) => break End { kind: EndKind::Closed, why: "the agent has closed it".to_owned() },
-            // A message beyond its bound is refused as such; everything else is the connection.
+            // A message beyond its bound is refused with that reason. Any other error is one of the connection.
             Err(status) if status.code() == Code::OutOfRange => {
                 break End { kind: EndKind::Protocol, why: status.message().to_owned() };
             }
@@ -140,7 +140,7 @@ async fn route(
     };
     let lasting = session.is_lasting();
     cell.sessions.metrics.ended(&cell.name, kind, lasting);
-    // Also where the agent was back before the end of its connection was seen.
+    // This also holds if the agent was back before the end of its connection was seen.
     if !lasting {
         cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms());
     }
@@ -157,7 +157,7 @@ fn end_of(session: &RegisteredSession) -> End {
     session.end_reason().unwrap_or_else(ended)
 }
 
-/// Hands one message on. The error is why the session cannot go on.
+/// Passes one message on. The error is why the session cannot continue.
 fn message_route(
     cell: &CellContext,
     session: &RegisteredSession,
@@ -171,7 +171,7 @@ fn message_route(
         }
         Some(FromAgent::Report(report)) => {
             usage_note(session, &report);
-            // Never waited for: what follows in the stream must not wait for the store.
+            // Does not wait: the next messages in the stream must not wait for the store.
             if let Err(TrySendError::Full(_)) = reports.try_send(report) {
                 return Err("the agent has more reports on their way than its bound");
             }

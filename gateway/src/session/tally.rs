@@ -1,7 +1,7 @@
-//! One line of a log for any number of the same: an agent decides how much it reports, and not how much is logged of
-//! it.
+//! Writes one log line for any number of the same events. An agent decides how much it reports, but must not decide how
+//! much is logged of it.
 
-/// How many there were, and the first.
+/// The number of events, and the first one.
 #[derive(Debug, Default)]
 pub struct FirstAndCount {
     count: usize,
@@ -9,7 +9,7 @@ pub struct FirstAndCount {
 }
 
 impl FirstAndCount {
-    /// Counts one more; `text` is called for the first.
+    /// Counts one more. `text` is called for the first only.
     pub fn note(&mut self, text: impl FnOnce() -> String) {
         if self.count == 0 {
             self.first = text();
@@ -17,7 +17,7 @@ impl FirstAndCount {
         self.count = self.count.saturating_add(1);
     }
 
-    /// How many there were and the first of them, where there was one.
+    /// The number of events and the first of them, if any.
     pub fn told(&self) -> Option<(usize, &str)> {
         (self.count > 0).then_some((self.count, &*self.first))
     }

@@ -1,4 +1,4 @@
-//! What sessions have written on behalf of their nodes: why it was not, and whose fault that is.
+//! Failed writes of sessions on behalf of their nodes: why they failed, and which part caused it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub enum NotWritten {
     /// Another session of the node's agent is in force. End the session.
     #[error("another session of the node's agent has taken over")]
     Superseded,
-    /// The transaction refuses it for its own content. End the session with the reason.
+    /// The transaction refuses its content. End the session with the reason.
     #[error("{}", error_chain(&**.0))]
     Refused(Arc<StoreError>),
     /// The store does not take it now. Try again later.
@@ -36,7 +36,7 @@ impl NotWritten {
         }
     }
 
-    /// What ends the session of the agent.
+    /// The kind of end for the agent's session.
     pub fn kind(&self) -> EndKind {
         match self {
             Self::Superseded => EndKind::Superseded,
@@ -45,7 +45,7 @@ impl NotWritten {
         }
     }
 
-    /// How the session of the agent ends.
+    /// The status that ends the agent's session.
     pub fn status(&self) -> Status {
         match self {
             Self::Superseded => {
@@ -57,18 +57,18 @@ impl NotWritten {
     }
 }
 
-/// Whose fault it is that a transaction did not commit.
+/// What caused a transaction to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFault {
-    /// The store's, or that of the whole cell: every item of the batch may be tried again.
+    /// The store or the whole cell: every item of the batch may be tried again.
     Store,
-    /// The store refuses it as often as it is asked: it is always in conflict, or too long. Smaller batches may commit.
+    /// The batch as a whole: it is always in conflict, or too long. Smaller batches may commit.
     Batch,
-    /// That of one item of the batch, or of its size: the other items commit without it.
+    /// One item of the batch, or its size: the other items commit without it.
     Item,
 }
 
-/// Whose fault an error of a batch is.
+/// The cause of a batch's error.
 pub fn fault_of(error: &StoreError) -> WriteFault {
     match error {
         StoreError::Kv(kv) => match kv.code {
@@ -81,7 +81,7 @@ pub fn fault_of(error: &StoreError) -> WriteFault {
             | ErrorCode::ProcessBehind
             | ErrorCode::CommitUnknownResult
             | ErrorCode::ClusterVersionChanged => WriteFault::Batch,
-            // Locked, throttled, out of memory: smaller batches would only be more of them.
+            // Locked, throttled, out of memory: smaller batches would only add load.
             _ => WriteFault::Store,
         },
         StoreError::CellClosed { .. } | StoreError::CellUnknown { .. } => WriteFault::Store,
@@ -95,7 +95,7 @@ struct What {
     what: &'static str,
 }
 
-/// Counts what gateways did not write for nodes. Clones count together.
+/// Counters of what gateways did not write for nodes. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct SessionMetrics {
     refused: Family<What, Counter>,

@@ -1,5 +1,5 @@
-//! Refusals at the edge: every error becomes one gRPC status whose details a program can read. `ErrorInfo` names
-//! the reason, `BadRequest` the field, its value and what would be accepted, `RetryInfo` when to come back.
+//! Errors at the edge: every error becomes one gRPC status with details that a program can read. `ErrorInfo` names the
+//! reason. `BadRequest` names the field, its value, and what would be accepted. `RetryInfo` says when to try again.
 
 #![expect(
     clippy::disallowed_types,
@@ -25,17 +25,17 @@ pub const DOMAIN: &str = "borough";
 /// How long a caller should wait before it repeats a request that the store could not take.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// The same for a caller who is one too many, or asks for more than there is room for.
+/// The same for a caller beyond a limit of connections or streams.
 const EXHAUSTED_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Bytes of a refused value that are shown.
 const VALUE_BYTES_MAX: usize = 100;
 
-/// Bytes of the path of a refused field that are shown: parts of it may be the caller's.
+/// Bytes of the path of a refused field that are shown: the caller may choose parts of it.
 const PATH_BYTES_MAX: usize = 200;
 
-/// Bytes of all refused fields that are shown. They stand in the trailers twice, and gRPC clients take 8 KiB of those
-/// unless they are set otherwise.
+/// Bytes of all refused fields that are shown. The trailers contain them twice, and gRPC clients accept 8 KiB of
+/// trailers by default.
 const FIELDS_BYTES_MAX: usize = 1_200;
 
 /// A status with its reason.
@@ -50,12 +50,12 @@ pub fn status_with(
     Status::with_error_details(code, message, details)
 }
 
-/// One field that cannot be taken.
+/// Refuses one field.
 pub fn status_from_field(refused: &FieldRefused) -> Status {
     status_from_fields(&[(refused.field.clone(), refused.value.clone(), refused.accepted.clone())])
 }
 
-/// Every field of a spec that cannot be taken.
+/// Refuses every bad field of a spec.
 pub fn status_from_validation(errors: &[FieldError]) -> Status {
     let fields: Vec<_> = errors
         .iter()
@@ -64,12 +64,12 @@ pub fn status_from_validation(errors: &[FieldError]) -> Status {
     status_from_fields(&fields)
 }
 
-/// A field that names no scoring profile.
+/// Refuses a field that names no scoring profile.
 pub fn status_from_profile(field: &str, value: &str, error: &ProfileError) -> Status {
     status_from_fields(&[(field.to_owned(), value.to_owned(), error.to_string())])
 }
 
-/// Fields as (path, value, accepted).
+/// Refuses fields, given as (path, value, accepted).
 fn status_from_fields(fields: &[(String, String, String)]) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
@@ -95,7 +95,7 @@ fn status_from_fields(fields: &[(String, String, String)]) -> Status {
     Status::with_error_details(Code::InvalidArgument, lines.join("\n"), details)
 }
 
-/// A value in quotation marks, cut where it is long.
+/// A value in quotation marks, shortened if it is long.
 fn value_shown(value: &str) -> String {
     let mut shown = value.to_owned();
     text_cut(&mut shown, VALUE_BYTES_MAX);
@@ -106,24 +106,24 @@ fn value_shown(value: &str) -> String {
     }
 }
 
-/// There is no such thing.
+/// `NOT_FOUND`: `what` does not exist.
 pub fn status_not_found(what: &str) -> Status {
     status_with(Code::NotFound, "NOT_FOUND", format!("there is no {what}"), HashMap::new())
 }
 
-/// The state of a thing forbids what was asked.
+/// `FAILED_PRECONDITION`: the state of a thing forbids the request.
 pub fn status_refused(reason: &str, message: impl Into<String>) -> Status {
     status_with(Code::FailedPrecondition, reason, message, HashMap::new())
 }
 
-/// Not now; the same request may be repeated.
+/// `UNAVAILABLE`: the same request may be repeated later.
 pub fn status_unavailable(reason: &str, message: impl Into<String>) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
     details.set_retry_info(Some(RETRY_AFTER));
     Status::with_error_details(Code::Unavailable, message, details)
 }
 
-/// All connections that are not for agents are taken; the same request may be repeated.
+/// All connections that are not reserved for agents are taken; the same request may be repeated.
 pub fn status_connections_exhausted() -> Status {
     let reason = "CONNECTIONS_EXHAUSTED";
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
@@ -133,7 +133,7 @@ pub fn status_connections_exhausted() -> Status {
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
-/// An error of the layer, by what the caller should do about it.
+/// Converts an error of the layer, by what the caller should do about it.
 pub fn status_from_store(error: &StoreError) -> Status {
     let message = error_chain(error);
     match error {
@@ -176,7 +176,7 @@ pub fn status_from_store(error: &StoreError) -> Status {
     }
 }
 
-/// An agent may not register: both agents and what to do. Only a lease that is still renewed may be tried again.
+/// An agent may not register: names both agents and what to do. A retry can only help while the lease is still renewed.
 fn status_node_refused(refusal: &NodeRefusal) -> Status {
     let message = refusal.to_string();
     match refusal.cause {
@@ -190,7 +190,7 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
     }
 }
 
-/// The job runs and differs in more than count and priority: the diff, one violation per field.
+/// The job runs and differs in more than count and priority: the difference, one violation per field.
 fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
     let json = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or_else(|| "absent".to_owned(), ToString::to_string)
@@ -228,7 +228,7 @@ fn status_from_kv(code: ErrorCode, message: String) -> Status {
 mod tests {
     use super::*;
 
-    /// What a stock gRPC client takes of trailers, by default.
+    /// What a stock gRPC client accepts of trailers by default.
     const TRAILERS_BYTES_MAX: usize = 8 << 10;
 
     #[test]

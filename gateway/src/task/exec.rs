@@ -1,4 +1,5 @@
-//! A command inside a running task's environment: the caller's input to the agent, the agent's output to the caller.
+//! Runs a command inside a running task's environment. Forwards the caller's input to the agent and the agent's output
+//! to the caller.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::status::{status_from_field, status_refused, status_unavailable};
 /// A stream of output.
 pub type ExecStream = Pin<Box<dyn Stream<Item = Result<v1::ExecResponse, Status>> + Send>>;
 
-/// Refuses a command that no message takes.
+/// Refuses a command that is longer than any message can be.
 pub fn command_check(open: &v1::ExecOpen) -> Result<(), Status> {
     let bytes: usize = open.command.iter().map(String::len).sum();
     let (count, most) = (open.command.len(), format!("at most {EXEC_ARGUMENTS_MAX} arguments"));
@@ -89,8 +90,8 @@ pub async fn exec_start(
     }))
 }
 
-/// The caller's messages once more, for the gateway that can start the command. A caller that breaks off ends it there
-/// as here: by ending the stream.
+/// The caller's messages for the gateway that can start the command, the opening one first. A caller that disconnects
+/// ends the stream there, as here.
 pub fn exec_again(
     open: v1::ExecOpen,
     mut inbound: Streaming<v1::ExecRequest>,
@@ -103,8 +104,8 @@ pub fn exec_again(
     }
 }
 
-/// Brings the caller's input to the agent, in pieces, as fast as the command reads it: nothing more is read of the
-/// caller before that.
+/// Sends the caller's input to the agent in pieces, as fast as the command reads it. It reads no more from the caller
+/// before that.
 async fn input_forward(
     session: Arc<RegisteredSession>,
     credit: Arc<Semaphore>,
@@ -150,7 +151,7 @@ async fn stdin_send(
     true
 }
 
-/// Sends one piece of input once there is credit for it; `false` where the session or the command is over.
+/// Sends one piece of input once credit allows; `false` if the session or the command is over.
 async fn input_send(
     session: &RegisteredSession,
     credit: &Semaphore,
@@ -165,7 +166,7 @@ async fn input_send(
     session.send(ToAgent::ExecInput(v1::ExecInput { id, input: Some(input) })).await
 }
 
-/// Ends the command when the caller no longer listens.
+/// Ends the command when the caller is gone.
 struct Cancel {
     session: Arc<RegisteredSession>,
     id: u64,

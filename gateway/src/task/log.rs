@@ -15,7 +15,7 @@ use crate::status::{status_refused, status_unavailable};
 /// A stream of output.
 pub type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Status>> + Send>>;
 
-/// Asks the agent, and brings what it sends as fast as it is read. The stream holds its `slot` to its end.
+/// Asks the agent for output, and forwards it as fast as the caller reads. The stream holds its `slot` to its end.
 pub async fn log_read(
     found: FoundAttempt,
     request: &v1::ReadLogsRequest,
@@ -62,7 +62,7 @@ pub async fn log_read(
     }))
 }
 
-/// Tells the agent when nobody reads any more.
+/// Cancels the request at the agent when the caller is gone.
 struct Cancel {
     session: std::sync::Arc<crate::session::registry::RegisteredSession>,
     id: u64,

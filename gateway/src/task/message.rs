@@ -1,4 +1,4 @@
-//! Tasks of the mirror as messages, and finding the one that is asked for.
+//! Converts tasks of the mirror to messages, and finds the task that a request means.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::cell::CellContext;
 use crate::session::desired::DesiredAttempt;
 use crate::status::{status_from_field, status_not_found};
 
-/// A task as a message; one without a row is pending and was never placed.
+/// Converts a task to a message. A task without a row is pending and was never placed.
 pub fn task_message(cell: &CellContext, state: &MirrorState, job: &JobRow, row: &TaskRow) -> v1::Task {
     let node = |id: Option<NodeId>| id.and_then(|id| state.nodes().get(&id));
     let name = |id| node(id).map(|row| row.name.to_string()).unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn job_task_messages(cell: &CellContext, state: &MirrorState, job: &JobRow) 
     rows.iter().map(|row| task_message(cell, state, job, row)).collect()
 }
 
-/// The newest job of that user and name.
+/// The newest job with that user and name.
 pub fn job_found<'a>(
     state: &'a MirrorState,
     cell: &Name,
@@ -54,7 +54,7 @@ pub fn job_found<'a>(
         .ok_or_else(|| status_not_found(&format!("job {user}/{job} in cell {cell}")))
 }
 
-/// The row of one task of a job; a task that was never placed has a blank one.
+/// The row of one task of a job. A task that was never placed has a blank one.
 pub fn task_found(
     state: &MirrorState,
     cell: &Name,

@@ -1,4 +1,4 @@
-//! `TaskService`: what people ask of single tasks.
+//! `TaskService`: requests about single tasks.
 
 mod exec;
 mod log;

@@ -1,4 +1,4 @@
-//! The service of tasks.
+//! The gRPC service of tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct TaskServer {
 }
 
 impl TaskServer {
-    /// A service over `cells`, which asks `peers` for agents that are theirs.
+    /// Serves `cells`. Forwards calls to `peers` if another gateway holds the agent's session.
     pub fn new(cells: Arc<Cells>, peers: Peers) -> Self {
         Self { cells, peers, streams: StreamSlots::default() }
     }
@@ -204,7 +204,7 @@ impl TaskService for TaskServer {
             let job = job_found(state, &cell.name, &request.user, &request.job)?;
             Ok::<_, Status>(task_found(state, &cell.name, job, request.index)?.id)
         })?;
-        // A restart that is done has its answer, also where the job is forgotten by now.
+        // A completed restart keeps its answer, even if the job is forgotten by now.
         let task = keyed_found(cell, &caller, "task_restart", &request, found).await?;
         let action = ("task_restart", Admission::Existing);
         let restarted = keyed_run(cell, &caller, action, &request, |tx, mut changes| async move {
@@ -217,8 +217,8 @@ impl TaskService for TaskServer {
     }
 }
 
-/// The attempt that a signal is for: the one that runs when the request first comes. It is recorded under the request's
-/// id, so that a repetition, also through another gateway, reaches the same attempt and never the one after it.
+/// The attempt that a signal is for: the one that runs when the request first arrives. It is recorded under the
+/// request's id. A repetition, also through another gateway, reaches the same attempt and never its successor.
 async fn signal_attempt(
     cell: &CellContext,
     caller: &Caller,
@@ -238,8 +238,8 @@ async fn signal_attempt(
     Ok(recorded.await.map_err(|error| status_from_store(&error))?.0)
 }
 
-/// Asks the agent, and waits for its answer. The agent knows the request's id again, so that a call that is repeated
-/// because its answer was late sends no second signal.
+/// Sends the signal to the agent and waits for its answer. The agent remembers the request's id. A call that is
+/// repeated because its answer was late therefore sends no second signal.
 async fn signal_send(found: &FoundAttempt, caller: &Caller, signal: i32) -> Result<(), Status> {
     let mut answers = found.session.request();
     let attempt = Some(attempt_to_message(found.attempt));
@@ -291,7 +291,7 @@ mod tests {
     use crate::session::desired;
     use crate::session::registry::Opening;
 
-    /// A signal that was for one attempt never reaches the next, however late its caller repeats it.
+    /// A signal for one attempt never reaches its successor, however late its caller repeats it.
     #[tokio::test(start_paused = true)]
     async fn a_repeated_signal_is_for_the_attempt_that_ran_when_it_first_came() {
         let gateway = TestGateway::new().await;
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(signal(3).await.unwrap(), 2);
     }
 
-    /// The agent knows a repeated signal by the id of its request.
+    /// The agent recognises a repeated signal by the id of its request.
     #[tokio::test(start_paused = true)]
     async fn a_signal_goes_to_the_agent_under_the_id_of_its_request() {
         let gateway = TestGateway::new().await;

@@ -1,4 +1,4 @@
-//! The agent that a task's attempt is, or was, with: in a session of this gateway, or of another.
+//! Finds the agent of a task's attempt, in a session of this gateway or of another one.
 
 use std::sync::Arc;
 
@@ -14,40 +14,34 @@ use crate::session::desired::DesiredAttempt;
 use crate::session::registry::RegisteredSession;
 use crate::status::{status_from_store, status_refused, status_unavailable};
 
-/// An attempt, and the session of the agent that has it.
+/// An attempt, with the session of the agent that has it.
 pub struct FoundAttempt {
-    /// The task's row.
     pub row: Arc<TaskRow>,
-    /// The attempt that is asked for.
     pub attempt: DesiredAttempt,
-    /// Its agent's session.
     pub session: Arc<RegisteredSession>,
 }
 
-/// Who can reach the agent.
+/// Which gateway can reach the agent.
 pub enum AgentReached {
     /// This gateway.
     Here(FoundAttempt),
-    /// The gateway of this address.
+    /// The gateway with this address.
     Elsewhere(String),
 }
 
-/// Which task, or which attempt of it, a caller means.
+/// The task, or attempt of it, that a caller means.
 pub struct WantedAttempt<'a> {
-    /// Its user.
     pub user: &'a str,
-    /// Its job.
     pub job: &'a str,
-    /// Its index.
     pub index: u32,
-    /// The attempt; `None` is the current one.
+    /// `None`: the current attempt.
     pub incarnation: Option<u64>,
-    /// Whether another gateway has handed the call on, so that it ends here.
+    /// Whether another gateway has forwarded the call. It is then not forwarded again.
     pub handed_on: bool,
 }
 
-/// Finds the attempt of a task and who reaches its agent. The current attempt is meant, or the one given, where its
-/// node is known.
+/// Finds an attempt, the current one by default, and the gateway that reaches its agent. The attempt's node must be
+/// known.
 pub async fn attempt_found(
     cell: &CellContext,
     peers: &Peers,
@@ -98,7 +92,7 @@ async fn gateway_of(cell: &CellContext, node: NodeId) -> Result<Option<String>, 
     Ok(live.map(|live| live.gateway).filter(|gateway| !gateway.is_empty()))
 }
 
-/// The node of an attempt, where the row still tells: the current one's, or the one the last exit was on.
+/// The node of an attempt, if the row still has it: that of the current attempt, or that of the last exit.
 fn node_of(row: &TaskRow, wanted: Incarnation) -> Option<NodeId> {
     let last = row.exit.as_ref().filter(|exit| exit.incarnation == wanted).and_then(|exit| exit.node);
     if row.incarnation == wanted { row.node.or(last) } else { last }

@@ -1,5 +1,5 @@
-//! Streams of output at once: each may hold a window of what its reader has not taken, so their number bounds what a
-//! gateway holds for slow readers.
+//! Bounds the streams of output. Each stream may hold a window that its reader has not taken, so their number bounds
+//! the memory for slow readers.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tonic::Status;
 
 use crate::status::status_unavailable;
 
-/// Credit that an agent has to begin with: what the gateway holds for one reader.
+/// An agent's initial credit: what the gateway holds for one reader.
 pub const STREAM_WINDOW: u64 = STREAM_WINDOW_BYTES as u64;
 
 /// The streams that a gateway serves. Clones share them.
 #[derive(Clone)]
 pub struct StreamSlots(Arc<Semaphore>);
 
-/// One stream's place among them.
+/// The place of one stream.
 #[expect(dead_code, reason = "held, not read: dropping the permit frees the slot")]
 pub struct StreamSlot(OwnedSemaphorePermit);
 
@@ -25,7 +25,7 @@ impl StreamSlot {
     /// A stream that holds its place to its end.
     pub fn held<S: Stream>(self, stream: S) -> impl Stream<Item = S::Item> {
         stream.inspect(move |_| {
-            // Owned by the stream, and so dropped with it.
+            // The stream owns the place, and drops it with itself.
             let _held = &self;
         })
     }
@@ -38,10 +38,10 @@ impl Default for StreamSlots {
 }
 
 impl StreamSlots {
-    /// A place for one more stream.
+    /// Takes a place for one more stream.
     ///
     /// # Errors
-    /// `UNAVAILABLE` with the reason `STREAMS_FULL` where [`STREAMS_MAX`] are open: another gateway may have room.
+    /// `UNAVAILABLE` with the reason `STREAMS_FULL` if [`STREAMS_MAX`] are open. Another gateway may have a free place.
     pub fn take(&self) -> Result<StreamSlot, Status> {
         let permit = Arc::clone(&self.0).try_acquire_owned();
         permit.map(StreamSlot).map_err(|_| {

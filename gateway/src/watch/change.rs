@@ -14,7 +14,7 @@ use crate::job::job_counts;
 use crate::node::node_message;
 use crate::task::task_message;
 
-/// What a watcher wants; an empty filter is everything.
+/// What a watcher wants. An empty filter matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchScope {
     user: String,
@@ -46,21 +46,19 @@ impl WatchScope {
     }
 }
 
-/// The names of jobs that the cell has forgotten, as far as the entries read so far told them.
+/// The names of jobs that the cell has forgotten, from the entries read so far.
 #[derive(Debug, Default)]
 pub struct JobNames(BTreeMap<JobId, JobName>);
 
-/// A job's name, as it stands in a row or an entry.
+/// A job's name, as a row or an entry has it.
 #[derive(Clone, Copy, Debug)]
 pub struct NameOfJob<'a> {
-    /// Whose job it is.
     pub user: &'a Name,
-    /// Its own name.
     pub job: &'a Name,
 }
 
 impl JobNames {
-    /// Remembers the name in `delta` where the mirror has it no more.
+    /// Remembers the name in `delta` if the mirror no longer has it.
     pub fn learn(&mut self, state: &MirrorState, delta: &Delta) {
         let (id, name) = match delta {
             Delta::Job { row, .. } => (row.id, JobName { user: row.user.clone(), job: row.name.clone() }),
@@ -72,7 +70,7 @@ impl JobNames {
         }
     }
 
-    /// The name of a job; `None` where neither the mirror nor an entry has it.
+    /// The name of a job; `None` if neither the mirror nor an entry has it.
     pub fn of<'a>(&'a self, state: &'a MirrorState, job: JobId) -> Option<NameOfJob<'a>> {
         let living = state.jobs().get(&job).map(|row| NameOfJob { user: &row.user, job: &row.name });
         living.or_else(|| self.0.get(&job).map(|name| NameOfJob { user: &name.user, job: &name.job }))
@@ -80,8 +78,8 @@ impl JobNames {
 }
 
 impl WatchScope {
-    /// Whether a watcher wants `delta`. A job that nobody can name any more is wanted by those who name no job; its
-    /// removal is wanted by all, since they may know its id.
+    /// Returns true if a watcher wants `delta`. A job without a known name matches filters that name no job. Its
+    /// removal matches all filters, since a watcher may know its id.
     pub fn wants(&self, state: &MirrorState, names: &JobNames, delta: &Delta) -> bool {
         let [jobs, tasks, nodes, endpoints] = self.kinds;
         match delta {
@@ -117,7 +115,7 @@ impl WatchScope {
     }
 }
 
-/// What a delta means to a watcher; `None` where it is not wanted, or carries nothing people see.
+/// What a delta means to a watcher; `None` if the watcher does not want it, or if it carries nothing that people see.
 pub fn change_of(
     cell: &CellContext,
     state: &MirrorState,
@@ -159,8 +157,8 @@ pub fn change_of(
     }
 }
 
-/// What a delta speaks of that the cell has forgotten since, so that nobody can say what it means, or whether it is
-/// wanted. Only who reads far behind meets such a delta; it has to list again.
+/// The forgotten object that a delta refers to. Nobody can then say what the delta means, or whether the watcher wants
+/// it. Only a reader far behind meets such a delta; it has to list again.
 pub fn forgotten(state: &MirrorState, filter: &WatchScope, delta: &Delta) -> Option<String> {
     let [jobs, tasks, _, _] = filter.kinds;
     match delta {

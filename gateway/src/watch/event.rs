@@ -7,17 +7,16 @@ use borough_store::mirror::MirrorState;
 
 use super::change::JobNames;
 
-/// What an event is about, and what it says.
+/// The subject of an event, and a sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
     /// Such as `job alice/web`, `task alice/web/2`, `node alpha-1`.
     pub subject: String,
-    /// One sentence.
     pub text: String,
 }
 
-/// What a delta says; `None` where it says nothing to people. Names are those the mirror knows now, or `names`
-/// remembers; everything else is told by its id.
+/// A delta as a sentence; `None` if it means nothing to people. Names come from the mirror as it is now, or from
+/// `names`. Other things are named by their id.
 pub fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
@@ -111,7 +110,7 @@ fn task_text(row: &TaskRow, node: &str) -> String {
     }
 }
 
-/// Where on its node an attempt stays: `, cores 2 and 3 of NUMA node 1`; nothing where it floats.
+/// The cores of an attempt: `, cores 2 and 3 of NUMA node 1`. Empty if it is not pinned.
 fn place_text(row: &TaskRow) -> String {
     let of = |kind: &str| {
         let mut dimensions = row.charge.resources.device_millis.keys();

@@ -1,5 +1,5 @@
-//! The entries of a cell after a position: from memory where they are there, from the store's journal where not, then
-//! as they come. Without gaps or repetition, at whatever pace the reader has.
+//! The entries of a cell after a position: from memory if it has them, otherwise from the store's journal, and then as
+//! they are committed. The feed has no gaps or repetition, however slow its reader is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::status::{status_from_store, status_unavailable, status_with};
 
 /// Entries of a page read from the store.
 const PAGE_ENTRIES: usize = 512;
-/// How long nothing may be said before a bookmark is.
+/// Silence after which a bookmark is sent.
 const BOOKMARK_AFTER: Duration = Duration::from_secs(10);
 /// How long a position ahead of the mirror is waited for.
 const AHEAD_WAIT: Duration = Duration::from_secs(5);
 
-/// What a feed brings.
+/// One item of a feed.
 #[derive(Clone, Debug)]
 pub enum FeedItem {
     /// An entry and its position.
     Entry(Cursor, Arc<JournalEntry>),
-    /// Nothing has happened for a while; everything up to the position was brought.
+    /// Nothing has happened for a while. Everything up to the position was sent.
     Bookmark(Cursor),
 }
 
-/// Everything after `after`, for as long as the reader reads. Ends with `OUT_OF_RANGE` where entries are gone ("list
-/// again").
+/// Streams everything after `after`, for as long as the reader reads. Ends with `OUT_OF_RANGE` if entries are gone; the
+/// reader must then list again.
 pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<FeedItem, Status>> + Send {
     async_stream::stream! {
         let mut after = after;
@@ -56,7 +56,7 @@ pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<
                         yield Ok(FeedItem::Entry(cursor, entry));
                     }
                     Ok(Some(MirrorEvent::Entry { .. })) => {}
-                    // The reader was slow, or the mirror began again: go on from where the reader is.
+                    // The reader was slow, or the mirror began again: continue at the reader's position.
                     Ok(Some(MirrorEvent::Resync) | None) => break,
                 }
             }
@@ -66,14 +66,14 @@ pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<
 
 type FeedStep = (Vec<(Cursor, Arc<JournalEntry>)>, Option<MirrorSubscription>);
 
-/// The next entries after `after`, with a subscription where they reach up to now.
+/// The next entries after `after`, with a subscription if they reach the present.
 async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
     match cell.mirror.resume(after) {
         Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
         Resume::TooOld => Ok((entries_stored(cell, after).await?, None)),
         Resume::Ahead => {
-            // A later epoch of the store: one this gateway has yet to see, or a position of somewhere else. The store
-            // knows, and refuses the latter.
+            // A later epoch of the store: one that this gateway has yet to see, or a position of another store. The
+            // store refuses the latter.
             if after.store_epoch != cell.mirror.cursor().store_epoch {
                 entries_stored(cell, after).await?;
             }

@@ -1,4 +1,4 @@
-//! `WatchService`: everything that changes in a cell, and the events people read. Both come from the journal.
+//! `WatchService`: all changes of a cell, and the events that people read. Both come from the journal.
 
 mod change;
 mod event;

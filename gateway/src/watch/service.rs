@@ -18,7 +18,7 @@ use super::feed::{FeedItem, feed};
 use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
 use crate::status::{status_from_store, status_with};
 
-/// Events of an answer where the request does not say.
+/// Events of an answer if the request does not say.
 const EVENTS_DEFAULT: usize = 100;
 /// Most events of an answer.
 const EVENTS_MAX: usize = 10_000;
@@ -32,7 +32,7 @@ pub struct WatchServer {
 }
 
 impl WatchServer {
-    /// A service over `cells`.
+    /// Serves `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells }
     }
@@ -82,8 +82,8 @@ impl WatchService for WatchServer {
     }
 }
 
-/// The changes of one item. Those of one entry share its cursor, and all but the last say that more follow. An entry
-/// that speaks of what is forgotten by now is `OUT_OF_RANGE`: it cannot be shown, and is not left out in silence.
+/// The changes of one item. The changes of one entry share its cursor, and all except the last say that more follow. An
+/// entry that refers to forgotten objects is `OUT_OF_RANGE`: it cannot be shown, and must not be skipped silently.
 fn responses_of(
     cell: &CellContext,
     filter: &WatchScope,
@@ -188,7 +188,8 @@ mod tests {
     use super::*;
     use crate::cell::tests::{TASK, TestGateway, context};
 
-    /// Reads a watch from the beginning of the journal: how many changes of tasks it brings, and how it ends.
+    /// Reads a watch from the beginning of the journal. Returns the number of changes of tasks, and the code with which
+    /// it ends.
     async fn tasks_seen(gateway: &TestGateway) -> (usize, Option<Code>) {
         let request = v1::WatchRequest {
             context: context(0),
@@ -210,7 +211,7 @@ mod tests {
         (tasks, None)
     }
 
-    /// Ends the running task and its job. The cell still knows both.
+    /// Ends the running task and its job. The cell still has both.
     async fn job_end(gateway: &TestGateway) {
         let job = TASK.job;
         gateway.change(async |tx, changes| job_stop(tx, changes, job).await.map(drop)).await;
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(tasks_seen(&gateway).await, (0, Some(Code::OutOfRange)));
     }
 
-    /// The first change that a watch of one user brings after a position.
+    /// The first change after a position in a watch of one user.
     async fn first_change(gateway: &TestGateway, user: &str, after: Cursor) -> v1::watch_response::Change {
         let request = v1::WatchRequest {
             context: context(0),
@@ -276,7 +277,7 @@ mod tests {
         assert_eq!(first_change(&gateway, "ben", before).await, Change::Bookmark(true));
     }
 
-    /// What the listed events of one user are about.
+    /// The subjects of the listed events of one user.
     async fn subjects(gateway: &TestGateway, user: &str) -> Vec<String> {
         let message = v1::ListEventsRequest {
             context: context(0),

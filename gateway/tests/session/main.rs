@@ -1,5 +1,4 @@
-//! Sessions of a real gateway with agents that do exactly what a test says: bounds, credit, and what keeps a node
-//! alive.
+//! Sessions of a real gateway with scripted agents: bounds, credit, and what keeps a node alive.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -16,8 +15,8 @@ use borough_proto::v1::gateway_message::Message as ToAgent;
 
 use world::{BEAT, World, spec, within};
 
-/// A thousand tasks of different jobs, 4.2 kilobytes each: more than any message takes, and more than the agent's
-/// credit. The stop of one of them does not wait for the others.
+/// A thousand tasks of different jobs, 4.2 kilobytes each: more than any message can hold, and more than the agent's
+/// credit. The stop of one task does not wait for the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_specs_come_within_the_credit_and_a_stop_comes_between() {
     let world = World::start().await;
@@ -32,7 +31,7 @@ async fn a_thousand_specs_come_within_the_credit_and_a_stop_comes_between() {
         agent.held.bytes
     );
     assert!(!agent.held.complete && agent.held.assignments.len() < 500);
-    // The last job of all, in the order in which they are sent.
+    // The last job in the order of sending.
     world.stop(TaskId { job: JobId(1_000), index: 0 }).await;
     agent.acknowledge();
     agent.held_until("the stop", |held| !held.stops.is_empty()).await;
@@ -53,8 +52,8 @@ async fn sixty_tasks_of_one_large_spec_come_with_it_once() {
     assert!(agent.held.assignments.values().all(|assignment| assignment.spec.is_none()));
 }
 
-/// An agent that breaks on what it is to run, again and again: after few times its sessions keep the node's lease no
-/// longer, and the node shows why. One that takes it in is alive again.
+/// An agent fails on its desired state again and again. After a few failures its sessions no longer keep the node's
+/// lease, and the node shows why. A session that applies its state counts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_come_to_nothing_keep_no_lease_and_are_shown() {
     let world = World::start().await;
@@ -65,7 +64,7 @@ async fn sessions_that_come_to_nothing_keep_no_lease_and_are_shown() {
         agent
             .next_until("what it is to run", |message| matches!(message, ToAgent::Desired(_)).then_some(()))
             .await;
-        // Nothing is acknowledged, and the connection breaks.
+        // The agent acknowledges nothing and disconnects.
     }
     let failures = async {
         loop {
@@ -100,7 +99,7 @@ async fn sessions_that_come_to_nothing_keep_no_lease_and_are_shown() {
     within("the end of the failures", cleared).await;
 }
 
-/// An agent that sends more than its bounds is told so, and the gateway holds nothing of it.
+/// An agent that exceeds its bounds gets an error that names the bound, and the gateway stores nothing of the message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_beyond_its_bounds_is_told_which() {
     let world = World::start().await;
@@ -145,7 +144,7 @@ async fn an_agent_beyond_its_bounds_is_told_which() {
     assert!(agent.ended().await.message().contains("more attempts than its bound"));
 }
 
-/// The full report of a node with many tasks comes in chunks, and nothing is sent before its end.
+/// The full report of a node with many tasks arrives in chunks. The gateway sends nothing before its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_report_in_chunks_is_whole_before_anything_is_missed() {
     let world = World::start().await;
@@ -188,7 +187,7 @@ async fn a_full_report_in_chunks_is_whole_before_anything_is_missed() {
     );
 }
 
-/// A repeated admission is answered as the first one was, also where the node has another agent by then.
+/// A repeated admission gets the answer of the first one, even if the node has another agent by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_admission_is_answered_while_another_agent_beats() {
     let world = World::start().await;
@@ -197,7 +196,7 @@ async fn a_repeated_admission_is_answered_while_another_agent_beats() {
     let agent = world.agent_of(1).await;
     let node = agent.node;
     drop(agent);
-    // Silent, and perhaps only between two versions of its agent.
+    // Silent, and perhaps only during an upgrade of its agent.
     let silent =
         async { while !world.admit(1, &second).await.unwrap_err().message().contains("not lost yet") {} };
     within("silence", silent).await;

@@ -1,4 +1,4 @@
-//! A gateway over a store in memory, and agents that a test plays message by message.
+//! A gateway over a store in memory, and agents that a test scripts message by message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -38,9 +38,9 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
-/// Everything a test may wait for comes within this time or never.
+/// A test waits this long for anything that must happen.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Between two renewals of leases.
+/// Interval of lease renewals.
 pub const BEAT: Duration = Duration::from_millis(20);
 /// Jobs submitted in one transaction.
 const JOBS_MAX: usize = 20;
@@ -75,7 +75,7 @@ pub fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
 }
 
 impl World {
-    /// A gateway that serves an empty cell.
+    /// Starts a gateway that serves an empty cell.
     pub async fn start() -> Self {
         let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
             (SystemClock::shared(), SeededRng::from_kernel().0);
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Has the first attempt of a task ended.
+    /// Ends the first attempt of a task.
     pub async fn stop(&self, task: TaskId) {
         let (change, space) = (&self.change("test"), &self.space);
         let stopped = self.db.run("test", Idempotency::Natural, |tx, _| async move {
@@ -186,7 +186,7 @@ impl World {
         client.get_node(request).await.unwrap().into_inner().node.unwrap()
     }
 
-    /// The controller's part: the node has been silent for too long.
+    /// Declares the node lost, as the controller does after too long a silence.
     pub async fn lose(&self, node: NodeId) {
         let observed = self.live(node).await;
         let (change, space, observed) = (&self.change("test"), &self.space, &observed);
@@ -218,7 +218,7 @@ impl World {
         self.agent_of(0).await
     }
 
-    /// The same of the agent with a key of such bytes; 0: it does not say who it is.
+    /// The same for an agent with a key of such bytes; 0: the agent sends no key.
     pub async fn agent_of(&self, key: u8) -> Agent {
         let mut agent = self.agent_silent_of(key).await;
         agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
@@ -270,7 +270,7 @@ fn message(message: FromAgent) -> v1::AgentMessage {
     v1::AgentMessage { message: Some(message) }
 }
 
-/// What an agent has been sent.
+/// What an agent has received.
 #[derive(Default)]
 pub struct Held {
     pub specs: BTreeSet<(String, u32)>,
@@ -278,7 +278,7 @@ pub struct Held {
     pub stops: BTreeSet<(String, u32)>,
     pub sequence: u64,
     pub complete: bool,
-    /// Bytes of chunks that are not acknowledged.
+    /// Bytes of unacknowledged chunks.
     pub bytes: usize,
 }
 
@@ -293,7 +293,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Sends.
+    /// Sends a message.
     pub fn send(&self, from_agent: FromAgent) {
         self.outbox.send(message(from_agent)).unwrap();
     }
@@ -310,14 +310,14 @@ impl Agent {
         .await;
     }
 
-    /// Acknowledges everything that was received.
+    /// Acknowledges everything received.
     pub fn acknowledge(&mut self) {
         let sequence = self.held.sequence;
         self.send(FromAgent::DesiredApplied(v1::DesiredApplied { sequence, refused: Vec::new() }));
         self.held.bytes = 0;
     }
 
-    /// Takes messages in until one is `wanted`.
+    /// Receives messages until one is `wanted`.
     pub async fn next_until<T>(&mut self, what: &str, mut wanted: impl FnMut(&ToAgent) -> Option<T>) -> T {
         loop {
             let message = within(what, self.received.message()).await.unwrap();
@@ -330,7 +330,7 @@ impl Agent {
         }
     }
 
-    /// Takes in what comes, acknowledging nothing, until the gateway has sent nothing for a while.
+    /// Receives messages without acknowledging them, until the gateway has sent nothing for a while.
     pub async fn drain(&mut self) {
         while let Ok(message) =
             tokio::time::timeout(Duration::from_millis(500), self.received.message()).await
@@ -339,7 +339,7 @@ impl Agent {
         }
     }
 
-    /// Takes messages in, acknowledging each chunk, until what is held is as `wanted`.
+    /// Receives messages and acknowledges each chunk, until the agent holds what is `wanted`.
     pub async fn held_until(&mut self, what: &str, wanted: impl Fn(&Held) -> bool) {
         while !wanted(&self.held) {
             let message = within(what, self.received.message()).await.unwrap().unwrap();
@@ -380,7 +380,7 @@ impl Agent {
     }
 }
 
-/// Waits for what must come.
+/// Waits for something that must happen.
 pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(found) => found,
